@@ -1,0 +1,19 @@
+"""What a backend is able to do and how patient to be with it. Readable without its SDK or any credentials."""
+
+from __future__ import annotations
+
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.noun import Value
+
+
+class BackendFacts(Value):
+    name: str  # the wire's backend name
+    title: str = ""
+    idempotent_create: bool = True  # a repeated create under one token adopts what the first made
+    visibility_lag: Micros = 10 * SECOND  # how long a created thing may be missing from a listing
+    create_timeout: Micros = 60 * SECOND  # one create call, from commit to answer
+    provisioning_timeout: Micros = 10 * MINUTE  # from request to the agent's first word
+    vm: bool = True  # machines that outlive a job: idle, reuse, blocks
+    multinode: bool = False
+    reservations: bool = False
+    simulated: bool = False  # nothing is bought; offers say so

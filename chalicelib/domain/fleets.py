@@ -1,0 +1,42 @@
+"""A fleet: a template for instances and the pool of those it has."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.noun import Noun
+
+
+class FleetStatus(StrEnum):
+    submitted = "submitted"
+    active = "active"
+    terminating = "terminating"
+    terminated = "terminated"
+    failed = "failed"
+
+
+class Fleet(Noun):
+    """The status item of a fleet; its spec is a `FleetBody`."""
+
+    id: str
+    project_id: str
+    name: str
+    status: FleetStatus = FleetStatus.active
+    message: str = ""
+    created_at: Micros
+    last_processed_at: Micros
+    spec_num: int = 0  # which FleetBody is in force; one higher with every update in place
+    next_instance_num: int = 0
+    to_create: int = 0  # instances that apply asked for and that aren't made yet (target, then min)
+    consolidation_attempt: int = 0
+    due_at: Micros | None = None
+    deleted: bool = False
+
+
+class FleetBody(Noun):
+    """The immutable spec of a fleet at one `spec_num`, as JSON text of a FleetSpec."""
+
+    fleet_id: str
+    spec_num: int = 0
+    spec: str

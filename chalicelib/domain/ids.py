@@ -1,0 +1,27 @@
+"""Ids.
+
+Ids of what a plan makes (jobs, instances, tokens of effects) are derived, so that a repeated plan names the same thing
+and a repeated effect adopts what the first one made. Ids of users and tokens of access are random and made at the edge.
+Clients insist on UUID version 4, so a derived id is a hash wearing the version and variant bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+
+def derive(seed: str, kind: str, *parts: object) -> str:
+    """A stable id for the thing `kind` number `parts` of `seed`: 16 bytes of SHA-256 with the version-4 bits set."""
+    text = "\0".join((seed, kind, *map(str, parts)))
+    raw = bytearray(hashlib.sha256(text.encode()).digest()[:16])
+    raw[6] = raw[6] & 0x0F | 0x40
+    raw[8] = raw[8] & 0x3F | 0x80
+    return str(uuid.UUID(bytes=bytes(raw)))
+
+
+def is_id(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except (ValueError, AttributeError, TypeError):
+        return False

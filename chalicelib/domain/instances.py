@@ -1,0 +1,125 @@
+"""An instance: a machine of a fleet, bought, borrowed over SSH, or this very one.
+
+Two items, because two parties write: `Instance` is the reconciler's (status, claims, handles), `Presence` the agent's
+(when it was last heard, what it promised). Neither's write makes the other's fail.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.noun import Noun, Value
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.reasons import InstanceReason
+
+
+class InstanceStatus(StrEnum):
+    pending = "pending"
+    provisioning = "provisioning"
+    idle = "idle"
+    busy = "busy"
+    terminating = "terminating"
+    terminated = "terminated"
+
+
+class Claim(Value):
+    """A place that a job holds: its block numbers, from the claim's commit until the job's end is committed."""
+
+    job_id: str
+    run_id: str
+    replica_num: int = 0
+    job_num: int = 0
+    submission_num: int = 0
+    blocks: tuple[int, ...]  # block indexes; a block belongs to one job at most
+
+
+class Handle(Value):
+    """An external resource that `create` made, as the backend described it. Terminate accepts any of them."""
+
+    kind: str  # vm, disk, address, …: the backend's word
+    id: str
+    data: dict[str, str] = {}
+
+
+class Instance(Noun):
+    id: str
+    project_id: str
+    fleet_id: str
+    fleet_name: str
+    num: int
+    name: str
+    epoch: int = 0  # which purchase in this place: part of every token, name and tag
+    status: InstanceStatus = InstanceStatus.pending
+    reason: InstanceReason | None = None
+    message: str = ""
+    offer: Offer  # what was bought or found: backend, region, type, resources, price; total_blocks
+    total_blocks: int = 1
+    claims: tuple[Claim, ...] = ()
+    env: dict[str, str] = {}  # fleet `env`, given to every job here
+    idle_seconds: int | None = None  # None: never reaped for idleness
+    handles: tuple[Handle, ...] = ()
+    hostname: str = ""
+    internal_ip: str = ""
+    gpu_driver: str | None = None
+    created_at: Micros
+    last_processed_at: Micros
+    started_at: Micros | None = None  # agent first heard
+    idle_since: Micros | None = None
+    finished_at: Micros | None = None
+    act_until: Micros | None = None  # a committed effect may still be under way until then: only its committer acts
+    deadline: Micros | None = None  # pending/provisioning: when patience ends
+    unreachable: bool = False
+    health: str = "healthy"
+    stop_attempts: int = 0
+    due_at: Micros | None = None
+
+    @property
+    def busy_blocks(self) -> int:
+        return sum(len(claim.blocks) for claim in self.claims)
+
+    @property
+    def free_blocks(self) -> int:
+        return self.total_blocks - self.busy_blocks
+
+    @property
+    def bought(self) -> bool:
+        """Made by a backend, so it must be given back; an SSH or local host is not ours to end."""
+        return self.offer.backend != "remote"
+
+
+class GpuSeen(Value):
+    name: str
+    memory_mib: int
+    vendor: str
+    driver: str = ""
+
+
+class HostFacts(Value):
+    """What the agent found on its machine. Never assumed: a value it couldn't find is absent."""
+
+    cpus: int
+    memory_mib: int
+    disk_mib: int
+    arch: str  # x86, arm
+    hostname: str = ""
+    addresses: tuple[str, ...] = ()
+    gpus: tuple[GpuSeen, ...] = ()
+    runtimes: tuple[str, ...] = ()  # docker, process
+    user: str = ""
+
+
+class Presence(Noun):
+    """The agent's side of an instance."""
+
+    instance_id: str
+    project_id: str
+    boot: str = ""  # the agent process's own id: a new one means a restarted agent
+    seq: int = 0  # the last message taken from this boot; an older one is a replay
+    credential_hash: str = ""
+    previous_hash: str = ""  # the bootstrap token, still good for 60 s from the same boot
+    previous_until: Micros = 0
+    last_seen: Micros = 0
+    seen_until: Micros = 0  # the agent promised to report before this
+    facts: HostFacts | None = None
+    agent_version: str = ""

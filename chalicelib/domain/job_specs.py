@@ -1,0 +1,75 @@
+"""A job's spec: what the plan derived from a run's spec for one job. Field names are the wire's JobSpec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.domain.noun import Value
+from chalicelib.domain.specs.resources import ResourcesSpec
+from chalicelib.domain.specs.runs import FileArchiveMapping
+
+
+class Requirements(Value):
+    resources: ResourcesSpec
+    max_price: float | None = None
+    spot: bool | None = None  # None: either
+    reservation: str | None = None
+    multinode: bool | None = None
+    backend_options: tuple[Any, ...] | None = None
+
+
+class Retry(Value):
+    """`retry` with its defaults filled in; `duration` in seconds."""
+
+    on_events: tuple[str, ...]
+    duration: int
+
+
+class AppSpec(Value):
+    port: int
+    map_to_port: int | None = None
+    app_name: str
+    url_path: str | None = None
+    url_query_params: dict[str, str] | None = None
+
+
+class UnixUser(Value):
+    uid: int | None = None
+    gid: int | None = None
+    username: str | None = None
+    groupname: str | None = None
+
+
+class JobSpec(Value):
+    replica_num: int = 0
+    job_num: int = 0
+    job_name: str
+    jobs_per_replica: int = 1
+    replica_group: str = "0"
+    app_specs: tuple[AppSpec, ...] = ()
+    user: UnixUser | None = None
+    commands: tuple[str, ...]
+    env: dict[str, str]
+    home_dir: str | None = None
+    image_name: str
+    privileged: bool = False
+    single_branch: bool | None = None
+    max_duration: int | None = None  # seconds; None: off
+    stop_duration: int | None = None
+    utilization_policy: Any | None = None
+    registry_auth: Any | None = None
+    requirements: Requirements
+    retry: Retry | None = None
+    volumes: tuple[Any, ...] = ()
+    ssh_key: Any | None = None
+    working_dir: str | None = None
+    repo_data: Any | None = None
+    repo_code_hash: str | None = None
+    repo_dir: str = "/workflow"
+    repo_exists_action: str | None = None
+    file_archives: tuple[FileArchiveMapping, ...] = ()
+    service_port: int | None = None
+    probes: tuple[Any, ...] = ()
+    node_group_index: int = 0
+    node_group_name: str = "0"
+    node_group_job_index: int = 0

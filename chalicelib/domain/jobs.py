@@ -1,0 +1,99 @@
+"""A job is one submission of one node of one replica of a run: the unit that is placed on an instance.
+
+The agent's task and the wire's "job submission" are this same thing and bear this same id. A retry makes a new job with
+`submission_num` one higher; an ended job never changes again.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.noun import Noun, Value
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.reasons import JobReason
+
+
+class JobStatus(StrEnum):
+    submitted = "submitted"
+    provisioning = "provisioning"
+    pulling = "pulling"
+    running = "running"
+    terminating = "terminating"
+    terminated = "terminated"
+    aborted = "aborted"
+    failed = "failed"
+    done = "done"
+
+
+LIVE_ON_INSTANCE = (JobStatus.provisioning, JobStatus.pulling, JobStatus.running, JobStatus.terminating)
+
+
+class Assignment(Value):
+    """Where a job runs: the instance, the share of it, and what the wire calls provisioning and runtime data."""
+
+    instance_id: str
+    instance_name: str
+    fleet_id: str
+    fleet_name: str
+    offer: Offer  # the slice given to this job: resources, price, blocks and total_blocks
+    hostname: str = ""
+    internal_ip: str = ""
+    assigned_at: Micros
+
+
+class PullProgress(Value):
+    downloaded_bytes: int = 0
+    extracted_bytes: int = 0
+    total_bytes: int = 0
+    is_total_bytes_final: bool = False
+
+
+class Attempt(Value):
+    """An offer that was tried for a job and why it failed; not tried again in this submission."""
+
+    offer_key: str
+    error: str
+
+
+class Job(Noun):
+    id: str
+    run_id: str
+    run_name: str
+    project_id: str
+    replica_num: int = 0
+    job_num: int = 0
+    submission_num: int = 0
+    deployment_num: int = 0
+    priority: int = 0
+    status: JobStatus = JobStatus.submitted
+    reason: JobReason | None = None
+    message: str = ""
+    exit_status: int | None = None
+    submitted_at: Micros
+    last_processed_at: Micros
+    provisioned_at: Micros | None = None
+    running_at: Micros | None = None
+    finished_at: Micros | None = None
+    disconnected_at: Micros | None = None  # first moment its instance's promise to report had passed
+    assignment: Assignment | None = None
+    attempts: tuple[Attempt, ...] = ()
+    stop_sent_at: Micros | None = None  # terminating: when the agent was first asked
+    kill_at: Micros | None = None  # terminating: from here on the agent is told to abort
+    pull: PullProgress | None = None
+    username: str | None = None  # as the runtime found them
+    working_dir: str | None = None
+    log_end: int = 0  # bytes of log stored so far
+    due_at: Micros | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.status in (JobStatus.terminated, JobStatus.aborted, JobStatus.failed, JobStatus.done)
+
+    @property
+    def name(self) -> str:
+        return f"{self.run_name}-{self.job_num}-{self.replica_num}"
+
+    @property
+    def slot(self) -> tuple[int, int]:
+        return (self.replica_num, self.job_num)

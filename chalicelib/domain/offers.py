@@ -1,0 +1,72 @@
+"""Offers: what a backend, or an instance we already have, could give a job, and at what price.
+
+Field names are the wire's, because an offer is shown to clients as it is. Prices are dollars an hour for the whole
+instance; memory and disk are MiB.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from chalicelib.domain.noun import Value
+
+
+class Availability(StrEnum):
+    unknown = "unknown"
+    available = "available"
+    not_available = "not_available"
+    no_quota = "no_quota"
+    no_balance = "no_balance"
+    idle = "idle"
+    busy = "busy"
+
+    @property
+    def usable(self) -> bool:
+        return self in (Availability.unknown, Availability.available, Availability.idle)
+
+
+class Gpu(Value):
+    name: str
+    memory_mib: int
+    vendor: str | None = None  # nvidia, amd, google, intel, tenstorrent
+
+
+class Disk(Value):
+    size_mib: int
+
+
+class Resources(Value):
+    """What a machine has; `gpus` one entry a device."""
+
+    cpus: int
+    memory_mib: int
+    gpus: tuple[Gpu, ...] = ()
+    spot: bool = False
+    disk: Disk = Disk(size_mib=102_400)
+    cpu_arch: str | None = None  # x86, arm
+    description: str = ""
+
+
+class InstanceType(Value):
+    name: str
+    resources: Resources
+
+
+class Offer(Value):
+    backend: str
+    instance: InstanceType
+    region: str
+    price: float
+    backend_data: dict[str, Any] = {}
+    availability: Availability = Availability.unknown
+    availability_zones: tuple[str, ...] | None = None
+    instance_runtime: str = "shim"
+    blocks: int = 1
+    total_blocks: int = 1
+
+    @property
+    def key(self) -> str:
+        """What names this offer when it is remembered as tried: backend, region, type and market."""
+        market = "spot" if self.instance.resources.spot else "on-demand"
+        return f"{self.backend}/{self.region}/{self.instance.name}/{market}"

@@ -1,0 +1,73 @@
+"""Users, projects, members: who may do what. Tokens are kept as SHA-256 only."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.noun import Noun
+
+
+class GlobalRole(StrEnum):
+    admin = "admin"
+    user = "user"
+
+
+class ProjectRole(StrEnum):
+    admin = "admin"
+    manager = "manager"
+    user = "user"
+
+
+class User(Noun):
+    id: str
+    name: str
+    role: GlobalRole = GlobalRole.user
+    email: str | None = None
+    active: bool = True
+    created_at: Micros
+    token_hash: str
+    ssh_public_key: str = ""
+    ssh_private_key: str = ""  # sealed (see store.seal): never in the clear at rest
+
+
+class Project(Noun):
+    id: str
+    name: str
+    owner_id: str
+    created_at: Micros
+    is_public: bool = False
+    deleted: bool = False
+
+
+class Member(Noun):
+    project_id: str
+    user_id: str
+    role: ProjectRole
+    num: int = 0  # position in lists
+
+
+class Secret(Noun):
+    id: str
+    project_id: str
+    name: str
+    sealed: str  # envelope-encrypted value
+    updated_at: Micros
+
+
+class Repo(Noun):
+    id: str
+    project_id: str
+    repo_id: str
+    info: str  # JSON
+    creds_sealed: str = ""
+
+
+class Archive(Noun):
+    """An uploaded archive of files, or code of a repo; its bytes are in the blob store under `blob`."""
+
+    id: str
+    owner_id: str  # user for files, project for code
+    hash: str
+    blob: str
+    size: int

@@ -1,0 +1,1 @@
+"""The shell around the decisions: due → load → decide → lint → commit → execute."""

@@ -1,0 +1,148 @@
+"""The error vocabulary. Everything raises from here.
+
+An error a person may see carries a sentence that says what was wrong and, in `hint`, the smallest change that would
+help. `code` is the wire code (a closed list that clients know); `status` the HTTP status. Clients show the text of a
+400 only, so whatever a person should read travels as 400, never as 409 or 503.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with an input: where it is, what was found, and how to mend it."""
+
+    message: str
+    path: str = ""  # dotted field path: resources.gpu.count
+    file: str = ""
+    line: int = 0  # 1-based; 0 when unknown
+    column: int = 0
+    hint: str = ""  # "did you mean `nodes`?", or an example that is right
+    code: str = "invalid-value"  # stable slug, an entry in the error catalogue
+
+    def render(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+        field = f"{self.path}: " if self.path else ""
+        hint = f" ({self.hint})" if self.hint else ""
+        return (f"{place}: " if place else "") + f"{field}{self.message}{hint}"
+
+
+class DstackError(Exception):
+    """The root. `str(error)` is what a person reads."""
+
+    code = "error"
+    status = 400
+
+    def __init__(self, message: str, *, hint: str = "", fields: tuple[str, ...] = ()) -> None:
+        super().__init__(f"{message} {hint}".strip() if hint else message)
+        self.message, self.hint, self.fields = message, hint, fields
+
+
+class Invalid(DstackError):
+    """Input that can't be accepted; `problems` holds all of them, not the first only."""
+
+    def __init__(self, problems: list[Problem] | tuple[Problem, ...] | str, *, hint: str = "") -> None:
+        found = (Problem(problems),) if isinstance(problems, str) else tuple(problems)
+        super().__init__("\n".join(p.render() for p in found), hint=hint, fields=tuple(p.path for p in found if p.path))
+        self.problems = found
+
+
+class Refused(DstackError):
+    """The request is well formed but can't be done now, or by this control plane; the message says why."""
+
+
+class NotSupported(Refused):
+    """A feature that isn't built: refused by name, never accepted and ignored."""
+
+
+class NotFound(DstackError):
+    code = "resource_not_exists"
+
+
+class AlreadyExists(DstackError):
+    code = "resource_exists"
+
+
+class ProjectNotFound(DstackError):
+    status = 404
+
+
+class Forbidden(DstackError):
+    """A missing, unknown or revoked token, or a role that is too small. Clients print their own text for 403."""
+
+    status = 403
+
+
+class StorageFull(DstackError):
+    """The disk or table can't take the write. Nothing was changed."""
+
+
+class DataTooNew(DstackError):
+    """The data was written by a newer version of the program."""
+
+
+# --- the store -------------------------------------------------------------------------------------------------------
+
+
+class Conflict(DstackError):
+    """A condition of a commit failed: somebody else wrote `key` first. Nothing was written; read again and retry."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"{key} was changed by somebody else meanwhile", hint="Try again.")
+        self.key = key
+
+
+# --- the engine ------------------------------------------------------------------------------------------------------
+
+
+class Bug(DstackError):
+    """A state that must not exist: an impossible transition, a plan that fails its lint. Never the user's fault."""
+
+    status = 500
+
+
+# --- backends: what a provider's failure means; the engine maps each to an action in one table ------------------------
+
+
+class BackendError(DstackError):
+    """The root of what a provider may answer with."""
+
+
+class InsufficientCapacity(BackendError):
+    """No machine of this kind there now. Try the next offer."""
+
+
+class QuotaExceeded(BackendError):
+    """The account may not have one more. Try the next offer; say which quota."""
+
+
+class InvalidCredentials(BackendError):
+    """The provider refused the credentials. No offer of this backend can work."""
+
+    code = "invalid_credentials"
+
+
+class MissingPermission(BackendError):
+    """The credentials lack a permission. The message names it."""
+
+
+class Throttled(BackendError):
+    """Asked too often; `retry_after` seconds to wait."""
+
+    def __init__(self, message: str, *, retry_after: float = 5.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Gone(BackendError):
+    """The thing named by a handle doesn't exist (any more). The only proof that a termination is complete."""
+
+
+class AlreadyThere(BackendError):
+    """A name or token is taken by something that isn't ours."""
+
+
+class Transient(BackendError):
+    """Unknown outcome: a time-out, a 5xx, a reset. Look for the name, then repeat."""

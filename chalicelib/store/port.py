@@ -1,0 +1,127 @@
+"""The store port.
+
+One table of records. A record is found by its key, through one of two secondary indexes, or because it is due. Writing is
+`commit` alone: atomic, at most 100 changes, each with its condition. Reads by key are strongly consistent; indexes and
+`due` may lag on DynamoDB, so nothing may conclude anything from an absence there.
+
+An unknown outcome (a lost reply) is the adapter's to solve: it repeats the same commit under the same token until it
+knows. `Conflict` therefore always means "a condition failed and nothing was written".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from chalicelib.domain.instants import Micros
+
+SHARDS = 4
+MAX_CHANGES = 100
+MAX_BODY = 300_000  # bytes; larger parts belong in the blob store
+
+Index = Literal["main", "gsi1", "gsi2"]
+
+
+class Key(NamedTuple):
+    pk: str
+    sk: str
+
+    def __str__(self) -> str:
+        return f"{self.pk}:{self.sk}"
+
+
+class Due(NamedTuple):
+    """When a pass must look at `unit` (`run/<id>`, `queue/<project>`, `instance/<id>`, `fleet/<id>`)."""
+
+    kind: str
+    unit: str
+    at: Micros
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    key: Key
+    version: int  # starts at 1
+    body: bytes  # UTF-8 JSON
+    gsi1: tuple[str, str] | None = None  # (partition, sort)
+    gsi2: tuple[str, str] | None = None
+    due: Due | None = None
+    expires_at: int | None = None  # epoch seconds; may be dropped any time after
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write `record`. `expect`: 0 = must not exist, n = must be at version n, None = whatever is there."""
+
+    record: Record
+    expect: int | None
+
+    @property
+    def key(self) -> Key:
+        return self.record.key
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    key: Key
+    expect: int | None = None  # None: gone already is fine
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Write nothing; fail the commit unless the record is at `expect` (0: absent)."""
+
+    key: Key
+    expect: int
+
+
+Change = Put | Delete | Check
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    records: tuple[Record, ...]
+    cursor: str | None  # opaque; None at the end
+
+
+class Store(Protocol):
+    def get(self, key: Key) -> Record | None:
+        """The record as of the last commit."""
+
+    def get_many(self, keys: Sequence[Key]) -> list[Record | None]:
+        """One answer a key, in order; each strongly consistent, the lot not a snapshot."""
+
+    def query(
+        self,
+        index: Index,
+        partition: str,
+        *,
+        low: str = "",
+        high: str = "",
+        limit: int = 100,
+        cursor: str | None = None,
+        reverse: bool = False,
+    ) -> Page:
+        """Records of a partition in sort order with low <= sort < high; an empty bound is open. `main` is the table
+        itself (partition = pk, sort = sk) and strongly consistent. A malformed cursor raises Invalid."""
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """All or nothing. Raises Conflict(key), StorageFull, or Invalid for more than MAX_CHANGES, a key named twice or a
+        body over MAX_BODY."""
+
+    def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
+        """The earliest entries with at <= now in one shard."""
+
+    def next_due(self) -> Micros | None:
+        """The earliest entry of all, or None. Only where looking is free (embedded); an adapter may answer 0 = "now"."""
+
+    def close(self) -> None: ...
+
+
+def shard_of(unit: str) -> int:
+    """Which of SHARDS a unit's due entries live in; the same on every machine and in every version."""
+    total = 0
+    for char in unit.encode():
+        total = (total * 31 + char) & 0xFFFFFFFF
+    return total % SHARDS
