@@ -1,0 +1,83 @@
+"""Who calls, and may they.
+
+Two reads of two or three records each: the token and the project's name first, then what they point at. Nothing is
+cached, so a revoked token, a deactivated user and a lost membership count at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from chalicelib.api.table import Access
+from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User, hash_token
+from chalicelib.errors import Forbidden, ProjectNotFound
+from chalicelib.store import keys, nouns
+from chalicelib.store.port import Record, Store
+
+_ENOUGH = {
+    Access.member: frozenset(ProjectRole),
+    Access.manager: frozenset({ProjectRole.manager, ProjectRole.admin}),
+    Access.project_admin: frozenset({ProjectRole.admin}),
+}
+_NO_TOKEN = "Not authenticated: send the token as `Authorization: Bearer <token>`"
+
+
+@dataclass(frozen=True)
+class Caller:
+    user: User | None = None
+    project: Project | None = None
+    role: ProjectRole | None = None
+
+
+def bearer(headers: Mapping[str, str]) -> str:
+    """The token of the Authorization header, or an empty string."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def authorise(store: Store, access: Access, headers: Mapping[str, str], project_name: str | None) -> Caller:
+    """The caller of a route, or Forbidden; ProjectNotFound only for those who may ask."""
+    if access in (Access.public, Access.agent):
+        return Caller()
+    token = bearer(headers)
+    if not token:
+        raise Forbidden(_NO_TOKEN)
+    hashed = hash_token(token)
+    names = [keys.token(hashed)] if project_name is None else [keys.token(hashed), keys.project_name(project_name)]
+    found = [_target(record) for record in store.get_many(names)]
+    user = _user(store, found[0], hashed)
+    if access is Access.admin and user.role is not GlobalRole.admin:
+        raise Forbidden("Only a global admin may do this")
+    if project_name is None:
+        return Caller(user)
+    return _within(store, user, found[1], access, project_name)
+
+
+def _user(store: Store, user_id: str | None, hashed: str) -> User:
+    user = nouns.find(store, User, keys.user(user_id)) if user_id else None
+    if user is None or user.token_hash != hashed:
+        raise Forbidden("Invalid token")
+    if not user.active:
+        raise Forbidden(f"The user {user.name} is deactivated")
+    return user
+
+
+def _within(store: Store, user: User, project_id: str | None, access: Access, name: str) -> Caller:
+    if project_id is None:
+        raise ProjectNotFound(f"There is no project {name[:80]}")
+    records = store.get_many([keys.project(project_id), keys.member(project_id, user.id)])
+    project = None if records[0] is None else nouns.read(Project, records[0])
+    if project is None or project.deleted:
+        raise ProjectNotFound(f"There is no project {name[:80]}")
+    role = None if records[1] is None else nouns.read(Member, records[1]).role
+    needed = _ENOUGH.get(access)
+    if user.role is not GlobalRole.admin and needed is not None and role not in needed:
+        raise Forbidden("Access denied: your role in this project doesn't allow this")
+    return Caller(user, project, role)
+
+
+def _target(record: Record | None) -> str | None:
+    return None if record is None else str(orjson.loads(record.body)["id"])

@@ -1,0 +1,75 @@
+"""JSON bodies to models. Every problem is told, each by its field; a body that isn't JSON says where it stops being so.
+
+Unknown keys of a request's envelope are ignored, so that later clients of the same line work; the specs inside decide for
+themselves.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from chalicelib.errors import Invalid, Problem
+
+M = TypeVar("M", bound=BaseModel)
+
+MAX_DEPTH = 60  # deeper than any spec; orjson writes 254 levels only
+
+
+def parse_body(body: bytes, model: type[M]) -> M:
+    """The JSON `body` as `model`; an absent body is `{}`. Raises Invalid."""
+    value = parse_json(body)
+    if not isinstance(value, dict):
+        raise Invalid(f"The body must be a JSON object, not {_kind(value)}")
+    return validate(model, value)
+
+
+def validate(model: type[M], value: Any, prefix: str = "") -> M:
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise Invalid(problems_in(error, prefix)) from None
+
+
+def parse_json(body: bytes) -> Any:
+    if not body.strip():
+        return {}
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Invalid(f"The body isn't valid JSON: {error.msg}, at line {error.lineno} column {error.colno}") from None
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
+        raise Invalid(f"The body is nested more than {MAX_DEPTH} levels deep")
+    return value
+
+
+def problems_in(error: ValidationError, prefix: str = "") -> list[Problem]:
+    """What a model found wrong, in our words where the configuration language has them."""
+    from chalicelib.configuration import problems_of
+
+    return [
+        Problem(p.message, f"{prefix}.{p.path}" if prefix and p.path else p.path or prefix, hint=p.hint, code=p.code)
+        for p in problems_of(error)
+    ]
+
+
+def _deeper(value: Any, allowed: int) -> bool:
+    level = [value]
+    for _ in range(allowed):
+        inner: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                inner.extend(item.values())
+            elif isinstance(item, list):
+                inner.extend(item)
+        if not inner:
+            return False
+        level = inner
+    return True
+
+
+def _kind(value: Any) -> str:
+    names = {list: "a list", str: "a text", bool: "a truth value", int: "a number", float: "a number", type(None): "null"}
+    return names.get(type(value), "this")

@@ -1,0 +1,147 @@
+"""One request in, one answer out: version, route, caller, body, handler, encoding, errors.
+
+This is all the HTTP there is. Chalice, the ASGI bridge of the embedded server and the tests call it alike, so none of
+them can differ in a status code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import NamedTuple
+
+from chalicelib.api import problems
+from chalicelib.api.auth import authorise
+from chalicelib.api.encode import encode
+from chalicelib.api.table import Answer, Call, Route
+from chalicelib.errors import Invalid, Refused
+from chalicelib.usecases.context import Plane
+
+SERVED = (0, 22)  # the line of clients whose wire this is
+_VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(\.\S{1,40})?")
+_JSON = {"Content-Type": "application/json"}
+
+
+class Reply(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Request:
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    body: bytes = b""
+
+
+class Match(NamedTuple):
+    template: str  # as in the table: /api/project/{project_name}/runs/get
+    params: dict[str, str]
+    routes: Mapping[str, Route]  # by method
+
+
+def answer(plane: Plane, request: Request) -> Reply:
+    """The answer to any request whatever, found by its path."""
+    found = match(request.path)
+    if found is None:
+        return _plain(problems.no_such_path(request.path))
+    route = found.routes.get(request.method)
+    if route is None:
+        return _plain(problems.wrong_method(request.method, list(found.routes)))
+    return serve(plane, route, found.params, request)
+
+
+def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Reply:
+    """The answer of a route that is known already. Never raises."""
+    try:
+        _check(plane, route, params, request)
+        caller = authorise(plane.store, route.access, request.headers, params.get("project_name"))
+        call = Call(
+            plane, params, request.query, request.headers, request.body, caller.user, caller.project, caller.role
+        )
+        value = route.handler(call)
+        if isinstance(value, Answer):
+            return Reply(value.status, {"Content-Type": value.content_type, **value.headers}, value.body)
+        return Reply(200, _JSON, encode(value, plane.limits.answer))
+    except Exception as error:  # the edge of the program: every failure becomes an answer, and a log line where it is ours
+        return _plain(problems.reply_to(error, f"{route.method} {route.path}"))
+
+
+def match(path: str) -> Match | None:
+    """Which row of the table a path belongs to."""
+    exact, patterns = _table()
+    if path in exact:
+        return Match(path, {}, exact[path])
+    parts = path.split("/")
+    for template, routes in patterns.get(len(parts), ()):
+        params = _fill(template, parts)
+        if params is not None:
+            return Match("/".join(template), params, routes)
+    return None
+
+
+def _fill(template: tuple[str, ...], parts: list[str]) -> dict[str, str] | None:
+    params = {}
+    for name, part in zip(template, parts, strict=True):
+        if name.startswith("{"):
+            if not part:
+                return None
+            params[name[1:-1]] = part
+        elif name != part:
+            return None
+    return params
+
+
+Routes = dict[str, Route]
+
+
+@cache
+def _table() -> tuple[dict[str, Routes], dict[int, list[tuple[tuple[str, ...], Routes]]]]:
+    from chalicelib.api.routes import ROUTES
+
+    exact: dict[str, Routes] = {}
+    for route in ROUTES:
+        if exact.setdefault(route.path, {}).setdefault(route.method, route) is not route:
+            raise ValueError(f"{route.method} {route.path} is declared twice")
+    patterns: dict[int, list[tuple[tuple[str, ...], Routes]]] = {}
+    for path in [path for path in exact if "{" in path]:
+        template = tuple(path.split("/"))
+        patterns.setdefault(len(template), []).append((template, exact.pop(path)))
+    for rows in patterns.values():
+        rows.sort(key=lambda row: [part.startswith("{") for part in row[0]])  # a fixed word before a parameter
+    return exact, patterns
+
+
+def _check(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> None:
+    if route.path.startswith("/api/"):
+        check_version(request.headers.get("x-api-version"))
+    if len(request.body) > plane.limits.body:
+        size, limit = len(request.body) / 2**20, plane.limits.body / 2**20
+        raise Refused(f"The request has {size:.1f} MB; at most {limit:g} MB are taken.", hint="Upload large parts as files.")
+    for text in (*params.values(), *request.query.values(), request.headers.get("authorization", "")):
+        if not text.isprintable() or len(text) > 2000:
+            raise Invalid("The address, the query or the token holds characters that can't be part of a name")
+
+
+def check_version(version: str | None) -> None:
+    """Any client of the served line may call, and whoever doesn't say; others would misread the answers."""
+    if version is None:
+        return
+    found = _VERSION.fullmatch(version)
+    if found is None:
+        raise Refused(f"X-API-VERSION: {version[:40]!r} is not a version", hint="It should read like 0.22.5.")
+    if (int(found[1]), int(found[2])) != SERVED:
+        line = ".".join(map(str, SERVED))
+        raise Refused(
+            f"This control plane serves clients of the {line} line and yours is {version[:40]}.",
+            hint=f"Install one of them: pip install 'dstack=={line}.*'",
+        )
+
+
+def _plain(reply: problems.Reply) -> Reply:
+    return Reply(reply[0], _JSON, reply[1])

@@ -1,0 +1,61 @@
+"""Values to JSON, within the size that a Lambda may answer.
+
+Stored JSON is spliced in as text (`orjson.Fragment`), never parsed. Only when an answer would be too large is it taken
+apart again: first the listed runs lose their commands, env and archives, then long values are cut. Rows are never lost,
+because a client that pages by rows would not see that one is missing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+_OPTIONS = orjson.OPT_NON_STR_KEYS
+_KEPT_TEXT, _KEPT_ITEMS = 200, 20
+
+
+def encode(value: Any, limit: int) -> bytes:
+    text = orjson.dumps(value, option=_OPTIONS)
+    if len(text) <= limit:
+        return text
+    plain = orjson.loads(text)
+    for shorten in (_drop_bulk, _cut):
+        for row in plain if isinstance(plain, list) else [plain]:
+            shorten(row)
+        text = orjson.dumps(plain)
+        if len(text) <= limit:
+            break
+    return text
+
+
+def _specs(row: Any) -> list[dict[str, Any]]:
+    """The specs within a run: its own, and one a job."""
+    if not isinstance(row, dict):
+        return []
+    found = [row.get("run_spec"), row.get("effective_run_spec")]
+    found += [part.get("job_spec") for part in (*row.get("jobs", ()), *row.get("job_plans", ())) if isinstance(part, dict)]
+    return [spec for spec in found if isinstance(spec, dict)]
+
+
+def _drop_bulk(row: Any) -> None:
+    for spec in _specs(row):
+        for part in (spec, spec.get("configuration")):
+            if isinstance(part, dict):
+                part.update({name: type(part[name])() for name in ("commands", "env", "file_archives") if part.get(name)})
+
+
+def _cut(row: Any) -> None:
+    for spec in _specs(row):
+        for name, value in spec.items():
+            spec[name] = _shorter(value)
+
+
+def _shorter(value: Any) -> Any:
+    if isinstance(value, str):
+        return value[:_KEPT_TEXT]
+    if isinstance(value, list):
+        return [_shorter(item) for item in value[:_KEPT_ITEMS]]
+    if isinstance(value, dict):
+        return {name: _shorter(item) for name, item in list(value.items())[: 5 * _KEPT_ITEMS]}
+    return value

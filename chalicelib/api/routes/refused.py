@@ -1,0 +1,113 @@
+"""What clients of this line may ask for and this control plane doesn't do (yet): refused by name, so that nobody waits.
+
+A row is a feature and its paths. A path that a built module declares leaves the table by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from chalicelib.api.table import Access, Call, Route
+from chalicelib.errors import NotSupported
+
+_PROJECT = "/api/project/{project_name}"
+_SERVICES = "services: the proxy to a service or a model"
+_ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+
+# feature, what to do instead, access, paths
+_FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
+    (
+        "single sign-on",
+        "Add the project with its token: dstack project add --name NAME --url URL --token TOKEN",
+        Access.public,
+        ("/api/auth/list_providers", "/api/auth/get_next_redirect"),
+    ),
+    (
+        "managing users",
+        "The administrator's token is made when the server first starts.",
+        Access.user,
+        (
+            "/api/users/get_user",
+            "/api/users/create",
+            "/api/users/update",
+            "/api/users/refresh_ssh_key",
+            "/api/users/refresh_token",
+            "/api/users/delete",
+        ),
+    ),
+    (
+        "public keys of users",
+        "",
+        Access.user,
+        ("/api/users/public_keys/list", "/api/users/public_keys/add", "/api/users/public_keys/delete"),
+    ),
+    (
+        "managing projects",
+        "The project `main` is made when the server first starts.",
+        Access.user,
+        ("/api/projects/list_only_no_fleets", "/api/projects/create", "/api/projects/delete"),
+    ),
+    (
+        "managing the members of a project",
+        "",
+        Access.member,
+        tuple(f"/api/projects/{{project_name}}/{verb}" for verb in ("set_members", "add_members", "remove_members", "update")),
+    ),
+    (
+        "configuring backends over the API",
+        "Backends are set where the control plane is started.",
+        Access.member,
+        (
+            *(f"{_PROJECT}/backends/{verb}" for verb in ("create", "update", "delete", "create_yaml", "update_yaml")),
+            *(f"{_PROJECT}/backends/{{backend_name}}/{verb}" for verb in ("config_info", "get_yaml")),
+        ),
+    ),
+    ("configuring backends over the API", "", Access.user, ("/api/backends/list_types",)),
+    ("the history of an instance's health checks", "", Access.member, (f"{_PROJECT}/instances/get_instance_health_checks",)),
+    ("listing and deleting repos", "", Access.member, (f"{_PROJECT}/repos/list", f"{_PROJECT}/repos/delete")),
+    (
+        "gateways",
+        "",
+        Access.member,
+        tuple(
+            f"{_PROJECT}/gateways/{verb}"
+            for verb in ("list", "get", "get_plan", "apply", "create", "delete", "set_default", "set_wildcard_domain")
+        ),
+    ),
+    ("volumes", "", Access.user, ("/api/volumes/list",)),
+    ("volumes", "", Access.member, tuple(f"{_PROJECT}/volumes/{verb}" for verb in ("list", "get", "create", "delete"))),
+    ("exports", "", Access.member, tuple(f"{_PROJECT}/exports/{verb}" for verb in ("create", "update", "delete", "list"))),
+    ("imports", "", Access.member, tuple(f"{_PROJECT}/imports/{verb}" for verb in ("delete", "list"))),
+    ("templates", "", Access.member, (f"{_PROJECT}/templates/list",)),
+    ("the SSH proxy", "", Access.admin, ("/api/sshproxy/get_upstream",)),
+    (_SERVICES, "", Access.member, ("/proxy/models/{project_name}/chat/completions",)),
+)
+
+_OTHER_METHODS: tuple[tuple[str, str, Access, tuple[str, ...], str], ...] = (
+    ("metrics for Prometheus", "", Access.public, ("GET",), "/metrics"),
+    (_SERVICES, "", Access.member, ("GET",), "/proxy/models/{project_name}/models"),
+    (_SERVICES, "", Access.member, _ANY, "/proxy/services/{project_name}/{run_name}"),
+    (_SERVICES, "", Access.member, (*_ANY, "OPTIONS"), "/proxy/services/{project_name}/{run_name}/{path}"),
+)
+
+
+def beside(built: Iterable[Route]) -> tuple[Route, ...]:
+    """The refusals for every known path that `built` doesn't answer."""
+    answered = {(route.method, route.path) for route in built}
+    return tuple(route for route in _rows() if (route.method, route.path) not in answered)
+
+
+def _rows() -> Iterator[Route]:
+    for feature, instead, access, paths in _FEATURES:
+        for path in paths:
+            yield Route("POST", path, access, _refusal(feature, instead))
+    for feature, instead, access, methods, path in _OTHER_METHODS:
+        for method in methods:
+            yield Route(method, path, access, _refusal(feature, instead))
+
+
+def _refusal(feature: str, instead: str) -> Callable[[Call], None]:
+    def refuse(call: Call) -> None:
+        raise NotSupported(f"This control plane doesn't support {feature}.", hint=instead)
+
+    return refuse
