@@ -1,0 +1,51 @@
+"""Make a virtual environment from a lock file with nothing but the Python that runs this.
+
+`venv.py FOLDER LOCK [--project]` installs what the lock pins, by hash; with `--project` also this repository's own
+`dstack` command, without building anything from the network.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+
+def main(folder: Path, lock: Path, project: bool) -> int:
+    if sys.version_info < (3, 11):
+        print(f"Python 3.11 or newer is needed; this is {sys.version.split()[0]}. Try: make PYTHON=python3.11 …")
+        return 1
+    python = folder / "bin" / "python"
+    if not python.exists():
+        make_venv(folder)
+    pip = [str(python), "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
+    print(f"Installing {lock} into {folder} …", flush=True)
+    subprocess.run([*pip, "--require-hashes", "--no-deps", "-r", str(lock)], check=True)
+    if project:
+        subprocess.run([*pip, "--no-deps", "--no-build-isolation", "-e", "."], check=True)
+    return 0
+
+
+def make_venv(folder: Path) -> None:
+    made = subprocess.run([sys.executable, "-m", "venv", str(folder)], capture_output=True, text=True)
+    if made.returncode == 0:
+        return
+    if os.geteuid() == 0 and shutil.which("apt-get") and "ensurepip" in made.stdout + made.stderr:
+        # Debian and Ubuntu ship `venv` apart from Python.
+        print("Installing python3-venv …", flush=True)
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "-qq", "update"], check=True, env=environment)
+        subprocess.run(["apt-get", "-qq", "install", "-y", "python3-venv"], check=True, env=environment)
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        return
+    print(made.stdout + made.stderr)
+    raise SystemExit(f"Can't make a virtual environment in {folder}. On Debian or Ubuntu: apt-get install python3-venv")
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(Path(sys.argv[1]), Path(sys.argv[2]), "--project" in sys.argv))
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"{' '.join(error.cmd[:6])} … failed with status {error.returncode}; its output is above.")

@@ -1,0 +1,62 @@
+# Everything a person or a machine does with this repository. `make help` lists it.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SEEDS ?= 200
+
+.PHONY: help install demo test test-fast check bench sim docs lock clean
+
+help: ## list these
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+install: $(VENV)/.installed ## the environment, with the dstack command in .venv/bin
+
+$(VENV)/.installed: requirements.lock pyproject.toml
+	@$(PYTHON) .ci/venv.py $(VENV) requirements.lock --project
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
+	@$(PYTHON) .ci/venv.py $(VENV) requirements-dev.lock
+	@touch $@
+
+.venvs/peer/.installed: tests/e2e/peer.lock
+	@$(PYTHON) .ci/venv.py .venvs/peer tests/e2e/peer.lock
+	@touch $@
+
+.venvs/ministack/.installed: tests/emulators/ministack.lock
+	@$(PYTHON) .ci/venv.py .venvs/ministack tests/emulators/ministack.lock
+	@touch $@
+
+demo: install ## see a task run through a real control plane, from nothing to nothing
+	@$(BIN)/python -m examples.demo
+
+test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed ## every test, with what they need
+	@$(BIN)/python -m pytest tests
+
+test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in a minute
+	@$(BIN)/python -m pytest tests -n 2 --dist loadfile --ignore-glob='*_real.py' --ignore=tests/e2e
+
+check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-timings 2>/dev/null || $(BIN)/lint-imports
+	@$(BIN)/vermin --no-tips -q -t=3.8- --eval-annotations chalicelib/agent
+	@$(BIN)/python .ci/sizes.py
+
+bench: $(VENV)/.dev ## the figures: JSON lines, then a table
+	@$(BIN)/python -m tests.bench
+
+sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+docs: $(VENV)/.dev ## write the generated pages anew
+	@$(BIN)/python -m docs.generate
+
+lock: ## pin the dependencies anew (needs uv)
+	uv pip compile --quiet --universal --generate-hashes --python-version 3.11 pyproject.toml -o requirements.lock
+	uv pip compile --quiet --universal --generate-hashes --python-version 3.11 pyproject.toml --group dev -o requirements-dev.lock
+
+clean: ## remove what was made here
+	rm -rf $(VENV) .venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

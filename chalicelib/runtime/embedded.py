@@ -1,0 +1,266 @@
+"""The control plane on one machine: `dstack server`.
+
+SQLite, files, one reconciler thread and an ASGI server around the same Chalice app, use cases and engine that run in
+Lambda. Everything durable is in the data folder, so a server that was killed goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import IO, TYPE_CHECKING, Any
+
+from chalicelib.backends.spi import Backend
+from chalicelib.domain.ids import derive
+from chalicelib.domain.tenants import Project
+from chalicelib.engine.ports import News
+from chalicelib.engine.reconcile import Reconciler
+from chalicelib.errors import DstackError, Refused
+from chalicelib.runtime.asgi import Gateway, Polls
+from chalicelib.runtime.clock import SystemClock, random_id, random_token
+from chalicelib.runtime.local_host import LocalAgent, ensure_fleet
+from chalicelib.runtime.loop import EffectPool, Loop
+from chalicelib.runtime.settings import ServerSettings
+from chalicelib.usecases.context import Plane
+
+if TYPE_CHECKING:
+    import uvicorn
+
+log = logging.getLogger(__name__)
+
+API_THREADS = 4
+
+
+def serve(settings: ServerSettings) -> int:
+    """Run until SIGTERM or SIGINT. Returns the exit status; what a person can mend is said in one line on stderr."""
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        listener = _listen(settings.host, settings.port)
+        with listener, _folder(settings.data_dir):
+            return _run(settings, listener)
+    except DstackError as error:
+        print(f"dstack server: {error}", file=sys.stderr)
+        return 1
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise Refused(
+                f"Port {port} on {host} is in use by another program.", hint="Choose another with --port, or --port 0 for any."
+            ) from error
+        raise Refused(f"Can't listen on {host}:{port}: {error.strerror}.") from error
+    return listener
+
+
+def _folder(path: Path) -> IO[str]:
+    """Make the data folder private and take its lock; the kernel gives the lock back when this process ends, however."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
+        lock = (path / "server.lock").open("w")
+    except OSError as error:
+        raise Refused(f"Can't use the data folder {path}: {error.strerror}.", hint="Choose another with --data-dir.") from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise Refused(
+            f"Another server is using the data folder {path}.", hint="Stop it first, or choose another with --data-dir."
+        ) from error
+    return lock
+
+
+def kept_secret(path: Path) -> bytes:
+    """32 random bytes, made once and kept private."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return bytes.fromhex(path.read_text())
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_hex(32))
+        file.flush()
+        os.fsync(file.fileno())
+    return bytes.fromhex(path.read_text())
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The assembled plane, and what must be stopped when it ends."""
+
+    plane: Plane
+    loop: Loop
+    effects: EffectPool
+    backends: Mapping[str, Backend]
+    passes: Reconciler
+
+    def close(self) -> None:
+        self.loop.stop()
+        self.effects.stop()
+        for backend in self.backends.values():
+            backend.close()
+        self.plane.store.close()
+
+
+def compose(settings: ServerSettings, url: str, ring: News) -> Parts:
+    """Name every implementation, once."""
+    from chalicelib.backends.registry import simulated
+    from chalicelib.catalog.offers import StoredCatalog
+    from chalicelib.engine.execute import Executor
+    from chalicelib.store.blobs import FileBlobs
+    from chalicelib.store.logs import FileLogs
+    from chalicelib.store.seal import Sealer
+    from chalicelib.store.sqlite import SqliteStore
+
+    folder = settings.data_dir
+    store = SqliteStore(folder / "plane.db")
+    install_key = kept_secret(folder / "install.key")
+    install_id = derive(install_key.hex(), "install")
+    clock, blobs = SystemClock(), FileBlobs(folder / "blobs")
+    loop = Loop(clock, store.next_due)
+    backends = simulated(folder / "fake-cloud", url, agent_program(folder)) if settings.fake_cloud else {}
+    facts = {name: backend.facts for name, backend in backends.items()}
+    catalog = StoredCatalog(blobs, clock)
+    catalog.refresh(backends)
+    executor = Executor(store, clock, backends, install_id=install_id, install_key=install_key, wake=loop.wake)
+    effects = EffectPool(executor.execute)
+    plane = Plane(
+        store=store,
+        blobs=blobs,
+        logs=FileLogs(folder / "logs"),
+        seal=Sealer(kept_secret(folder / "master.key")),
+        catalog=catalog,
+        clock=clock,
+        wake=loop.wake,
+        news=ring,
+        random_id=random_id,
+        random_token=random_token,
+        install_id=install_id,
+        install_key=install_key,
+        facts=facts,
+        server_url=url,
+        embedded=True,
+        sync_fast=0.0,
+        limits=settings.limits,
+        images=settings.images,
+    )
+    passes = Reconciler(store, clock, wake=loop.wake, news=ring, effects=effects, catalog=catalog, facts=facts)
+    return Parts(plane, loop, effects, backends, passes)
+
+
+def agent_program(folder: Path) -> Path:
+    """The agent as one file in the data folder, built from the package when this server starts."""
+    from chalicelib.agent.build import build
+
+    program = folder / "agent.pyz"
+    build(program)
+    return program
+
+
+def _run(settings: ServerSettings, listener: socket.socket) -> int:
+    import uvicorn
+
+    from chalicelib.runtime import deps
+    from chalicelib.usecases.bootstrap import first_start
+
+    url = _url_of(listener)
+    polls = Polls()
+    parts = compose(settings, url, polls.ring)
+    deps.set_plane(lambda: parts.plane)
+    try:
+        token, project = first_start(parts.plane, settings.admin_token)
+        agent = _local_agent(settings, parts.plane, project, url)
+        parts.loop.start(parts.passes)
+
+        def ready() -> None:
+            _welcome(settings, url, token)
+            if agent is not None:
+                agent.start()
+
+        class Server(uvicorn.Server):
+            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+                polls.close()  # or the long polls would hold the shutdown for a minute
+                super().handle_exit(sig, frame)
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)  # uvicorn raises the signal again once it has drained
+        Server(_uvicorn_config(_gateway(parts.plane, polls, ready))).run(sockets=[listener])
+        if agent is not None:
+            _leave(settings, parts.plane, agent)
+    finally:
+        parts.close()
+    return 0
+
+
+def _url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _uvicorn_config(application: Any) -> uvicorn.Config:
+    import uvicorn
+
+    return uvicorn.Config(
+        application,
+        log_level="warning",
+        access_log=False,
+        lifespan="on",
+        http="httptools",
+        ws="none",
+        server_header=False,
+        timeout_keep_alive=90,
+        timeout_graceful_shutdown=5,
+    )
+
+
+def _gateway(plane: Plane, polls: Polls, ready: Callable[[], None]) -> Gateway:
+    import app
+
+    from chalicelib.usecases.agent import has_news
+
+    threads = ThreadPoolExecutor(API_THREADS, thread_name_prefix="api")
+    return Gateway(app.app, app.app.routes, threads, polls, body_limit=plane.limits.body, has_news=has_news, on_ready=ready)
+
+
+def _local_agent(settings: ServerSettings, plane: Plane, project: Project, url: str) -> LocalAgent | None:
+    if not settings.local_fleet:
+        return None
+    instance_id = ensure_fleet(plane, project, settings.local_blocks)
+    program = agent_program(settings.data_dir)
+    return LocalAgent(plane, settings.data_dir / "agent", instance_id, url, settings.agent_runtime, program)
+
+
+def _leave(settings: ServerSettings, plane: Plane, agent: LocalAgent) -> None:
+    """Jobs go on without a server; an agent that has none is only a process nobody would end."""
+    if settings.stop_jobs or not agent.has_tasks():
+        agent.stop(abort=settings.stop_jobs)
+
+
+def _welcome(settings: ServerSettings, url: str, token: str | None) -> None:
+    from cli.config import set_default_project
+
+    if token is None:
+        print(f"The server is running at {url}", flush=True)
+        return
+    set_default_project(settings.config_path, "main", url, token)
+    print(f"The server is running at {url}\nThe admin token is {token}", flush=True)
+    print(f"Project `main` is the default in {settings.config_path}", flush=True)

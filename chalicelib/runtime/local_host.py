@@ -1,0 +1,154 @@
+"""This machine as an on-prem host: the fleet `local`, and its agent as a child that outlives the server.
+
+The agent runs in a session of its own, so that `kill -9` of the server leaves it and its jobs alone. The next server
+finds the agent's lock held and adopts it; where the lock is free it starts a new one. Waiting for the lock is what tells
+that an agent died, whoever started it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from chalicelib.domain.events import Event, Target
+from chalicelib.domain.fleets import Fleet, FleetBody
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import SECOND
+from chalicelib.domain.offers import InstanceType, Offer, Resources
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.tenants import Project
+from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.store import keys, nouns
+from chalicelib.usecases.context import Plane
+
+log = logging.getLogger(__name__)
+
+FLEET = "local"
+LOCK = "agent.lock"
+ADDRESS = "server.url"
+
+
+def ensure_fleet(plane: Plane, project: Project, blocks: str) -> str:
+    """The instance id of this machine, made on the first start. Idempotent: ids are derived from the install."""
+    fleet_id = derive(plane.install_id, "fleet", FLEET)
+    instance_id = derive(fleet_id, "instance", 0, 0)
+    if plane.store.get(keys.instance(instance_id)) is not None:
+        return instance_id
+    now = plane.clock.now()
+    spec = FleetSpec.model_validate(
+        {
+            "configuration": {
+                "type": "fleet",
+                "name": FLEET,
+                "blocks": blocks if blocks == "auto" else int(blocks),
+                "ssh_config": {"hosts": ["localhost"]},
+            }
+        }
+    )
+    fleet = Fleet(
+        id=fleet_id, project_id=project.id, name=FLEET, created_at=now, last_processed_at=now, next_instance_num=1
+    )
+    instance = Instance(
+        id=instance_id,
+        project_id=project.id,
+        fleet_id=fleet_id,
+        fleet_name=FLEET,
+        num=0,
+        name=f"{FLEET}-0",
+        offer=Offer(
+            backend="remote",
+            instance=InstanceType(name="instance", resources=Resources(cpus=0, memory_mib=0)),
+            region="remote",
+            price=0.0,
+        ),
+        hostname="localhost",
+        created_at=now,
+        last_processed_at=now,
+        due_at=now + 5 * SECOND,
+    )
+    event = Event(
+        id=derive(fleet_id, "event", "created"),
+        project_id=project.id,
+        at=now,
+        message="Fleet created for this machine",
+        targets=(Target(type="fleet", id=fleet_id, name=FLEET),),
+        fleet_id=fleet_id,
+    )
+    body = FleetBody(fleet_id=fleet_id, spec=spec.model_dump_json())
+    changes = [nouns.put(noun) for noun in (fleet, body, instance, event)]
+    plane.store.commit([*changes, nouns.pointer(keys.fleet_name(project.id, FLEET), fleet_id)])
+    return instance_id
+
+
+class LocalAgent:
+    """Keeps one agent running for this machine."""
+
+    def __init__(self, plane: Plane, folder: Path, instance_id: str, url: str, runtime: str, program: Path) -> None:
+        self._plane, self._folder, self._instance_id = plane, folder, instance_id
+        self._url, self._runtime, self._program = url, runtime, program
+        self._stopping = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_private(self._folder / ADDRESS, self._url)
+        token = bootstrap_token(self._plane.install_key, self._instance_id, 0)
+        _write_private(self._folder / "bootstrap.token", token)
+        threading.Thread(target=self._keep, name="local-agent", daemon=True).start()
+
+    def _keep(self) -> None:
+        """Start an agent whenever the lock is free; the wait for the lock costs nothing."""
+        delay = 0.0
+        while not self._stopping.wait(delay):
+            with (self._folder / LOCK).open("a") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if self._stopping.is_set():
+                return
+            self._process = self._spawn()
+            code = self._process.wait()
+            if not self._stopping.is_set():
+                log.warning("the local agent ended with status %s; starting it again", code)
+            delay = 1.0
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, str(self._program), "--server", self._url, "--data", str(self._folder)]
+        command += ["--instance", self._instance_id, "--token-file", str(self._folder / "bootstrap.token")]
+        command += ["--runtime", self._runtime]
+        with (self._folder / "agent.log").open("ab") as output:
+            return subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True)
+
+    def stop(self) -> None:
+        """End the agent. Its process tasks go on: their supervisors own them until the next agent adopts them."""
+        self._stopping.set()
+        pid = self.pid()
+        if pid:
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except ProcessLookupError:
+                log.info("the local agent had ended already")
+
+    def pid(self) -> int | None:
+        """The process that holds the lock, as it wrote there; None when nobody does."""
+        path = self._folder / LOCK
+        if not path.exists():
+            return None
+        with path.open("r+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return None
+            except BlockingIOError:
+                text = lock.read().strip()
+        return int(text) if text.isdigit() else None
+
+
+def _write_private(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(text)
