@@ -1,22 +1,22 @@
 """Every key and index entry of the one table, in one place. Pure.
 
-| noun      | pk               | sk                      | gsi1                                | gsi2                   |
-|-----------|------------------|-------------------------|-------------------------------------|------------------------|
-| Run       | run/<id>         | status                  | runs/<project>, submitted#id        | live/<project>, same   |
-| RunBody   | run/<id>         | body/<deployment>       |                                     |                        |
-| Job       | run/<id>         | job/<replica>/<job>/<n> | queue/<project>, priority#age (*)   |                        |
-| Fleet     | fleet/<id>       | status                  | fleets/<project>, created#id        |                        |
-| FleetBody | fleet/<id>       | body/<num>              |                                     |                        |
-| Instance  | instance/<id>    | status                  | instances/<fleet>, num#epoch        | free/<project> (**)    |
-| Presence  | instance/<id>    | presence                |                                     |                        |
-| Event     | events/<project> | at#id                   | run-events/<run>                    | fleet-events/<fleet>   |
-| User      | user/<id>        | status                  |                                     |                        |
-| Project   | project/<id>     | status                  |                                     |                        |
-| Member    | project/<id>     | member/<user>           | member-of/<user>, project           |                        |
-| Secret    | project/<id>     | secret/<name>           |                                     |                        |
-| Repo      | project/<id>     | repo/<repo_id>          |                                     |                        |
-| Archive   | archive/<id>     | status                  |                                     |                        |
-| names     | see `*_name`     |                         | pointers, so that a name is taken by one commit only |       |
+| noun      | pk               | sk                      | gsi1                               | gsi2                   |
+|-----------|------------------|-------------------------|------------------------------------|------------------------|
+| Run       | run/<id>         | status                  | runs/<project>, submitted#id       | live/<project>, same   |
+| RunBody   | run/<id>         | body/<deployment>       |                                    |                        |
+| Job       | run/<id>         | job/<replica>/<job>/<n> | queue/<project>, priority#age (*)  |                        |
+| Fleet     | fleet/<id>       | status                  | fleets/<project>, created#id       |                        |
+| FleetBody | fleet/<id>       | body/<num>              |                                    |                        |
+| Instance  | instance/<id>    | status                  | instances/<fleet>, num#epoch       | free/<project> (**)    |
+| Presence  | instance/<id>    | presence                |                                    |                        |
+| Event     | events/<project> | at#id                   | run-events/<run>                   | fleet-events/<fleet>   |
+| User      | user/<id>        | status                  |                                    |                        |
+| Project   | project/<id>     | status                  |                                    |                        |
+| Member    | project/<id>     | member/<user>           | member-of/<user>, project          |                        |
+| Secret    | project/<id>     | secret/<name>           |                                    |                        |
+| Repo      | project/<id>     | repo/<repo_id>          |                                    |                        |
+| Archive   | archive/<id>     | status                  |                                    |                        |
+| names     | see `*_name`     |                         | pointers, so that a name is taken by one commit only |      |
 
 (*) only while it waits for a place; (**) only while it has a free block. Deleted runs and fleets leave their indexes.
 """
@@ -110,7 +110,7 @@ def metric(job_id: str, at: Micros) -> Key:
     return Key(f"metrics/{job_id}", sortable(at))
 
 
-# --- index entries -----------------------------------------------------------------------------------------------------
+# --- index entries ----------------------------------------------------------------------------------------------------
 
 
 def by_time(partition: str, at: Micros, tie: str) -> tuple[str, str]:

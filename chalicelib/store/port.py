@@ -1,8 +1,8 @@
 """The store port.
 
-One table of records. A record is found by its key, through one of two secondary indexes, or because it is due. Writing is
-`commit` alone: atomic, at most 100 changes, each with its condition. Reads by key are strongly consistent; indexes and
-`due` may lag on DynamoDB, so nothing may conclude anything from an absence there.
+One table of records. A record is found by its key, through one of two secondary indexes, or because it is due. Writing
+is `commit` alone: atomic, at most 100 changes, each with its condition. Reads by key are strongly consistent; indexes
+and `due` may lag on DynamoDB, so nothing may conclude anything from an absence there.
 
 An unknown outcome (a lost reply) is the adapter's to solve: it repeats the same commit under the same token until it
 knows. `Conflict` therefore always means "a condition failed and nothing was written".
@@ -15,10 +15,13 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 from chalicelib.domain.instants import Micros
+from chalicelib.errors import Invalid
 
 SHARDS = 4
 MAX_CHANGES = 100
 MAX_BODY = 300_000  # bytes; larger parts belong in the blob store
+MAX_PARTITION = 2048  # bytes of a key's pk, and of its sk below: what DynamoDB takes
+MAX_SORT = 1024
 
 Index = Literal["main", "gsi1", "gsi2"]
 
@@ -107,14 +110,14 @@ class Store(Protocol):
         itself (partition = pk, sort = sk) and strongly consistent. A malformed cursor raises Invalid."""
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """All or nothing. Raises Conflict(key), StorageFull, or Invalid for more than MAX_CHANGES, a key named twice or a
-        body over MAX_BODY."""
+        """All or nothing. Raises Conflict(key), StorageFull, or Invalid for more than MAX_CHANGES, a key named twice or
+        a body over MAX_BODY."""
 
     def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
-        """The earliest entries with at <= now in one shard."""
+        """The entries of one shard with at <= now, earliest first. One entry a record, so a unit may come twice."""
 
     def next_due(self) -> Micros | None:
-        """The earliest entry of all, or None. Only where looking is free (embedded); an adapter may answer 0 = "now"."""
+        """The earliest entry of all, or None. Only where looking is free (embedded); others may answer 0 = "now"."""
 
     def close(self) -> None: ...
 
@@ -125,3 +128,43 @@ def shard_of(unit: str) -> int:
     for char in unit.encode():
         total = (total * 31 + char) & 0xFFFFFFFF
     return total % SHARDS
+
+
+def validate(changes: Sequence[Change]) -> None:
+    """What every adapter refuses before it writes anything. Raises Invalid."""
+    if len(changes) > MAX_CHANGES:
+        raise Invalid(
+            f"a commit of {len(changes)} changes; at most {MAX_CHANGES} can be made in one.",
+            hint="Split it into several.",
+        )
+    seen: set[Key] = set()
+    for change in changes:
+        key = change.key
+        if key in seen:
+            raise Invalid(f"{key} is named twice in one commit.", hint="Make it one change.")
+        seen.add(key)
+        _fits("partition", key.pk, MAX_PARTITION)
+        _fits("sort key", key.sk, MAX_SORT)
+        if isinstance(change, Put):
+            _validate_record(change.record)
+
+
+def _validate_record(record: Record) -> None:
+    if len(record.body) > MAX_BODY:
+        raise Invalid(
+            f"{record.key} has {len(record.body)} bytes; a record takes at most {MAX_BODY}.",
+            hint="Put its large part in the blob store.",
+        )
+    for entry in (record.gsi1, record.gsi2):
+        if entry is not None:
+            _fits("index partition", entry[0], MAX_PARTITION)
+            _fits("index sort key", entry[1], MAX_SORT)
+
+
+def _fits(what: str, text: str, most: int) -> None:
+    if not text:
+        raise Invalid(f"an empty {what}.", hint="Every part of a key needs a character at least.")
+    if len(text) * 4 > most and len(text.encode()) > most:
+        raise Invalid(
+            f"the {what} {text[:40]}… has {len(text.encode())} bytes; at most {most} fit.", hint="Shorten it."
+        )

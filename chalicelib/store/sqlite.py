@@ -1,0 +1,308 @@
+"""The store in one SQLite file: what an embedded server keeps everything in.
+
+WAL with synchronous=FULL: a commit is on the disk when `commit` returns, readers never wait for the writer and the
+writer never for readers. There is one writing connection behind a lock, so a commit queues in this process instead of
+in SQLite's busy loop. Reading connections are kept in a stack and taken for one read each, so there are as many as
+there ever were reads at the same moment, whatever threads come and go. Other processes may open the file as well.
+
+Conditions live in the WHERE clause of the write itself: a statement that touches no row is the conflict, and costs no
+read. An open upper bound is an empty BLOB, which SQLite sorts after every TEXT.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from chalicelib.domain.instants import Micros
+from chalicelib.errors import Bug, Conflict, DataTooNew, DstackError, Invalid, Refused, StorageFull
+from chalicelib.store import cursors
+from chalicelib.store.port import Change, Check, Delete, Due, Index, Key, Page, Put, Record, shard_of, validate
+
+SCHEMA = 1
+_APPLICATION = 0x64737461  # tells our files from other people's
+_BUSY_SECONDS = 30.0
+_SWEEP_EVERY = 500  # commits between two looks for expired records
+
+_TABLE = """
+CREATE TABLE records (
+  pk TEXT NOT NULL, sk TEXT NOT NULL, version INTEGER NOT NULL, body BLOB NOT NULL,
+  partition1 TEXT, sort1 TEXT, partition2 TEXT, sort2 TEXT,
+  due_kind TEXT, due_unit TEXT, due_at INTEGER, due_shard INTEGER, expires_at INTEGER,
+  PRIMARY KEY (pk, sk)
+);
+CREATE INDEX gsi1 ON records (partition1, sort1, pk, sk) WHERE partition1 IS NOT NULL;
+CREATE INDEX gsi2 ON records (partition2, sort2, pk, sk) WHERE partition2 IS NOT NULL;
+CREATE INDEX due ON records (due_at, due_unit, due_shard, due_kind) WHERE due_at IS NOT NULL;
+CREATE INDEX expiry ON records (expires_at) WHERE expires_at IS NOT NULL;
+"""
+
+_COLUMNS = "pk, sk, version, body, partition1, sort1, partition2, sort2, due_kind, due_unit, due_at, expires_at"
+_GET = f"SELECT {_COLUMNS} FROM records WHERE pk = ? AND sk = ?"  # noqa: S608 - only constants
+_VERSION = "SELECT version FROM records WHERE pk = ? AND sk = ?"
+_ADD = f"INSERT INTO records ({_COLUMNS}, due_shard) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_ADD_NEW = f"{_ADD} ON CONFLICT DO NOTHING"
+_SETTING = """SET version = ?3, body = ?4, partition1 = ?5, sort1 = ?6, partition2 = ?7, sort2 = ?8, due_kind = ?9,
+ due_unit = ?10, due_at = ?11, expires_at = ?12, due_shard = ?13"""
+_ADD_OR_SET = f"{_ADD} ON CONFLICT (pk, sk) DO UPDATE {_SETTING}"
+_SET_AT = f"UPDATE records {_SETTING} WHERE pk = ?1 AND sk = ?2 AND version = ?14"
+_DROP = "DELETE FROM records WHERE pk = ? AND sk = ?"
+_DROP_AT = f"{_DROP} AND version = ?"
+# The index goes by time first, so that it answers "what is next?" too. What it steps over here, other kinds and shards,
+# is due as well and about to leave.
+_DUE = """SELECT due_kind, due_unit, due_at FROM records
+ WHERE due_at <= ? AND due_shard = ? AND due_kind = ? ORDER BY due_at, due_unit LIMIT ?"""
+_NEXT_DUE = "SELECT min(due_at) FROM records WHERE due_at IS NOT NULL"
+_SWEEP = "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE expires_at < ? LIMIT 200)"
+
+
+def _listing(partition: str, sort: str) -> dict[bool, str]:
+    """The statements that list one index, by `reverse`. Both begin after a position and end at a bound."""
+    head = f"SELECT {_COLUMNS} FROM records WHERE {partition} = ?"  # noqa: S608
+    return {
+        False: f"{head} AND ({sort}, pk, sk) > (?, ?, ?) AND {sort} < ? ORDER BY {sort}, pk, sk LIMIT ?",
+        True: f"{head} AND ({sort}, pk, sk) < (?, ?, ?) AND {sort} >= ? ORDER BY {sort} DESC, pk DESC, sk DESC LIMIT ?",
+    }
+
+
+_LISTINGS: dict[Index, dict[bool, str]] = {
+    "main": _listing("pk", "sk"),
+    "gsi1": _listing("partition1", "sort1"),
+    "gsi2": _listing("partition2", "sort2"),
+}
+
+
+class SqliteStore:
+    """`Store` in the file at `path`, which is made if it isn't there. `now` tells epoch seconds, for expiry alone."""
+
+    def __init__(self, path: str | Path, *, now: Callable[[], float] = time.time) -> None:
+        self._path = str(path)
+        self._now = now
+        self._writing = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._closed = False
+        self._commits = 0
+        try:
+            os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+            self._writer = self._connect()
+            self._prepare()
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        except OSError as error:
+            raise Refused(f"{self._path} can't be opened: {error.strerror}.", hint="Check the data folder.") from error
+
+    def get(self, key: Key) -> Record | None:
+        rows = self._read(_GET, key)
+        return _record(rows[0]) if rows else None
+
+    def get_many(self, keys: Sequence[Key]) -> list[Record | None]:
+        if not keys:
+            return []
+        reader = self._take()
+        try:
+            reader.execute("BEGIN")
+            rows = [reader.execute(_GET, key).fetchone() for key in keys]
+            reader.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        finally:
+            self._give_back(reader)
+        return [None if row is None else _record(row) for row in rows]
+
+    def query(
+        self,
+        index: Index,
+        partition: str,
+        *,
+        low: str = "",
+        high: str = "",
+        limit: int = 100,
+        cursor: str | None = None,
+        reverse: bool = False,
+    ) -> Page:
+        if limit < 1:
+            raise Invalid(f"a page of {limit} records.", hint="Ask for one at least.")
+        top = high or b""
+        start: tuple[str | bytes, str, str] = (top if reverse else low, "", "")
+        if cursor is not None:
+            position = cursors.decode(cursor, index, partition)
+            # A cursor from outside the bounds must not widen them.
+            inside = not high or position[0] < high if reverse else position[0] >= low
+            start = position if inside else start
+        end = low if reverse else top
+        rows = self._read(_LISTINGS[index][reverse], (partition, *start, end, limit + 1))
+        records = tuple(_record(row) for row in rows[:limit])
+        more = cursors.encode(index, partition, records[-1]) if len(rows) > limit else None
+        return Page(records, more)
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        validate(changes)
+        if not changes:
+            return
+        with self._writing:
+            if self._closed:
+                raise Bug(f"{self._path} is written after it was closed.")
+            writer = self._writer
+            try:
+                writer.execute("BEGIN IMMEDIATE")
+                for change in changes:
+                    if not _apply(writer, change):
+                        raise Conflict(str(change.key))
+                self._sweep(writer)
+                writer.execute("COMMIT")
+            except sqlite3.Error as error:
+                raise self._translated(error) from error
+            finally:
+                if writer.in_transaction:
+                    writer.execute("ROLLBACK")
+
+    def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
+        return [Due(*row) for row in self._read(_DUE, (now, shard, kind, limit))]
+
+    def next_due(self) -> Micros | None:
+        at: Micros | None = self._read(_NEXT_DUE, ())[0][0]
+        return at
+
+    def close(self) -> None:
+        """Also folds the log back into the file. A read still under way closes its own connection when it is done."""
+        with self._writing:
+            self._closed = True
+            self._writer.close()
+        while self._idle:
+            self._idle.pop().close()
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        connection.execute("PRAGMA synchronous = FULL")
+        return connection
+
+    def _prepare(self) -> None:
+        """Looks before it touches: a file that isn't ours, or is of a newer program, is left as it was."""
+        writer = self._writer
+        version = writer.execute("PRAGMA user_version").fetchone()[0]
+        application = writer.execute("PRAGMA application_id").fetchone()[0]
+        empty = writer.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+        if application != _APPLICATION and not empty:
+            writer.close()
+            raise Refused(f"{self._path} is a database of another program.", hint="Choose another data folder.")
+        if version > SCHEMA:
+            writer.close()
+            raise DataTooNew(
+                f"{self._path} was written by a newer version of this program: "
+                f"its format is {version}, this version reads up to {SCHEMA}.",
+                hint="Install the newer version again, or choose another data folder with --data-dir.",
+            )
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("BEGIN IMMEDIATE")
+        if (
+            writer.execute("PRAGMA user_version").fetchone()[0] == 0
+        ):  # asked again: another process may have been faster
+            for statement in filter(str.strip, _TABLE.split(";")):
+                writer.execute(statement)
+            writer.execute(f"PRAGMA application_id = {_APPLICATION}")
+            writer.execute(f"PRAGMA user_version = {SCHEMA}")
+        writer.execute("COMMIT")
+
+    def _take(self) -> sqlite3.Connection:
+        if self._closed:
+            raise Bug(f"{self._path} is read after it was closed.")
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._connect()
+
+    def _give_back(self, reader: sqlite3.Connection) -> None:
+        if reader.in_transaction:
+            reader.execute("ROLLBACK")
+        if self._closed:
+            reader.close()
+        else:
+            self._idle.append(reader)
+
+    def _read(self, sql: str, values: Sequence[Any]) -> list[Any]:
+        reader = self._take()
+        try:
+            return reader.execute(sql, values).fetchall()
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        finally:
+            self._give_back(reader)
+
+    def _sweep(self, writer: sqlite3.Connection) -> None:
+        self._commits += 1
+        if self._commits % _SWEEP_EVERY == 0:
+            writer.execute(_SWEEP, (int(self._now()),))
+
+    def _translated(self, error: sqlite3.Error) -> DstackError:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            return StorageFull(
+                f"{self._path} can't be written ({error}); nothing was changed.",
+                hint="Make room on its disk and try again.",
+            )
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return Refused(
+                f"{self._path} was held by another process for {_BUSY_SECONDS:.0f} s.", hint="Is a backup running?"
+            )
+        if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+            return Refused(
+                f"{self._path} can't be opened for writing ({error}).", hint="Check its owner and permissions."
+            )
+        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            return Refused(
+                f"{self._path} is damaged, or isn't a database ({error}).",
+                hint="Restore it from a copy, or choose another data folder.",
+            )
+        return DstackError(f"{self._path}: {error}")
+
+
+def _apply(writer: sqlite3.Connection, change: Change) -> bool:
+    """Makes one change if its condition holds; tells whether it did."""
+    if isinstance(change, Put):
+        row = _row(change.record)
+        if change.expect is None:
+            writer.execute(_ADD_OR_SET, row)
+            return True
+        if change.expect == 0:
+            return writer.execute(_ADD_NEW, row).rowcount == 1
+        return writer.execute(_SET_AT, (*row, change.expect)).rowcount == 1
+    if isinstance(change, Delete) and change.expect is None:
+        writer.execute(_DROP, change.key)
+        return True
+    if isinstance(change, Delete) and change.expect != 0:
+        return writer.execute(_DROP_AT, (*change.key, change.expect)).rowcount == 1
+    assert isinstance(change, Check | Delete)
+    found = writer.execute(_VERSION, change.key).fetchone()
+    return (0 if found is None else found[0]) == change.expect
+
+
+def _row(record: Record) -> tuple[Any, ...]:
+    due = record.due
+    return (
+        *record.key,
+        record.version,
+        record.body,
+        *(record.gsi1 or (None, None)),
+        *(record.gsi2 or (None, None)),
+        *(due or (None, None, None)),
+        record.expires_at,
+        None if due is None else shard_of(due.unit),
+    )
+
+
+def _record(row: tuple[Any, ...]) -> Record:
+    pk, sk, version, body, partition1, sort1, partition2, sort2, due_kind, due_unit, due_at, expires_at = row
+    return Record(
+        Key(pk, sk),
+        version,
+        body,
+        None if partition1 is None else (partition1, sort1),
+        None if partition2 is None else (partition2, sort2),
+        None if due_at is None else Due(due_kind, due_unit, due_at),
+        expires_at,
+    )

@@ -1,0 +1,225 @@
+"""SQLite: the contract, and what only a file can do wrong."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chalicelib.errors import Bug, DataTooNew, Refused, StorageFull
+from chalicelib.store.port import Key, Put, Record, Store
+from chalicelib.store.sqlite import _LISTINGS, SCHEMA, SqliteStore
+from tests.store.contract import StoreContract, add, record
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+class TestSqlite(StoreContract):
+    @pytest.fixture
+    def store(self, path: Path) -> Iterator[Store]:
+        store = SqliteStore(path)
+        yield store
+        store.close()
+
+
+def test_what_was_committed_is_there_after_a_restart(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit(add(record("a", gsi1=("g", "1"))))
+    store.close()
+    again = SqliteStore(path)
+    assert again.query("gsi1", "g").records == (record("a", gsi1=("g", "1")),)
+    again.close()
+
+
+def test_the_file_is_private(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit(add(record("a")))
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    store.close()
+
+
+def test_it_is_durable_by_its_settings(path: Path) -> None:
+    store = SqliteStore(path)
+    for connection in (store._writer, store._take()):
+        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    store.close()
+
+
+def test_a_file_of_a_newer_version_is_left_alone(path: Path) -> None:
+    SqliteStore(path).close()
+    with sqlite3.connect(path) as raw:
+        raw.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    raw.close()
+    before = path.read_bytes()
+    with pytest.raises(DataTooNew, match=r"newer version.*--data-dir"):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+
+
+def test_a_database_of_another_program_is_refused(path: Path) -> None:
+    with sqlite3.connect(path) as raw:
+        raw.execute("CREATE TABLE theirs (x)")
+    raw.close()
+    before = path.read_bytes()
+    with pytest.raises(Refused, match="another program"):
+        SqliteStore(path)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
+    path.write_bytes(b"this is a letter, not a database " * 100)
+    with pytest.raises(Refused, match="isn't a database"):
+        SqliteStore(path)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=r"nowhere/store\.db can't be opened"):
+        SqliteStore(tmp_path / "nowhere" / "store.db")
+
+
+def test_a_closed_store_says_so(path: Path) -> None:
+    store = SqliteStore(path)
+    store.close()
+    with pytest.raises(Bug):
+        store.get(Key("a", "b"))
+    with pytest.raises(Bug):
+        store.commit(add(record("a")))
+
+
+def test_readers_do_not_wait_for_the_writer(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit(add(record("a")))
+    store._writer.execute("BEGIN IMMEDIATE")
+    store._writer.execute("UPDATE records SET version = 2")
+    found: list[Record | None] = []
+    thread = threading.Thread(target=lambda: found.append(store.get(Key("a", "status"))))
+    thread.start()
+    thread.join(10)
+    assert found == [record("a")]
+    store._writer.execute("ROLLBACK")
+    store.close()
+
+
+def test_connections_are_used_again_by_other_threads(path: Path) -> None:
+    store = SqliteStore(path)
+    for _ in range(20):
+        thread = threading.Thread(target=store.get, args=(Key("a", "b"),))
+        thread.start()
+        thread.join()
+    assert len(store._idle) == 1
+    store.close()
+
+
+def test_every_listing_is_a_walk_along_an_index(path: Path) -> None:
+    store = SqliteStore(path)
+    for ways in _LISTINGS.values():
+        for statement in ways.values():
+            steps = [row[3] for row in store._read(f"EXPLAIN QUERY PLAN {statement}", ("p", "a", "", "", "b", 5))]
+            assert len(steps) == 1 and "USING INDEX" in steps[0], steps
+    store.close()
+
+
+def test_expired_records_go_in_time(path: Path) -> None:
+    store = SqliteStore(path, now=lambda: 1_000.0)
+    store.commit(add(record("old", expires_at=999), record("young", expires_at=1_001), record("ever")))
+    for n in range(500):
+        store.commit([Put(record("tick", version=n + 1), None)])
+    found = store.get_many([Key("old", "status"), Key("young", "status"), Key("ever", "status")])
+    assert [item is not None for item in found] == [False, True, True]
+    store.close()
+
+
+FILL = """
+import resource, signal, sys
+from chalicelib.errors import StorageFull
+from chalicelib.store.port import Key, Put, Record
+from chalicelib.store.sqlite import SqliteStore
+store = SqliteStore(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+for n in range(10_000):
+    try:
+        store.commit([Put(Record(Key(f"n/{n}", str(part)), 1, b"x" * 5000), 0) for part in range(4)])
+    except StorageFull as error:
+        print(n, error, flush=True)
+        assert store.get(Key(f"n/{n}", "0")) is None
+        assert store.get(Key(f"n/{n - 1}", "3")) is not None
+        break
+"""
+
+
+def test_a_file_that_may_not_grow_raises_storage_full_and_keeps_what_was_acknowledged(path: Path) -> None:
+    child = subprocess.run([sys.executable, "-c", FILL, path], capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
+    count, message = child.stdout.split(" ", 1)
+    assert "nothing was changed" in message and "Make room" in message
+    store = SqliteStore(path)
+    for n in range(int(count)):
+        assert len(store.query("main", f"n/{n}").records) == 4
+    assert store.query("main", f"n/{count}").records == ()
+    store.commit(add(record("after")))
+    store.close()
+
+
+def test_a_full_database_takes_writes_again_once_there_is_room(path: Path) -> None:
+    store = SqliteStore(path)
+    pages = store._writer.execute("PRAGMA page_count").fetchone()[0]
+    store._writer.execute(f"PRAGMA max_page_count = {pages + 10}")
+    with pytest.raises(StorageFull):
+        for n in range(100):
+            store.commit(add(record(f"n/{n}", body=b"x" * 4000), record(f"m/{n}", body=b"x" * 4000)))
+    written = [n for n in range(100) if store.get(Key(f"n/{n}", "status"))]
+    assert written == [n for n in range(100) if store.get(Key(f"m/{n}", "status"))]
+    store._writer.execute("PRAGMA max_page_count = 100000")
+    store.commit(add(record("after", body=b"x" * 4000)))
+    store.close()
+
+
+RACE = """
+import sys
+from chalicelib.store.port import Key
+from chalicelib.store.sqlite import SqliteStore
+from tests.store.contract import increment
+store = SqliteStore(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+for turn in range(25):
+    increment(store, Key("counter", "status"), Key(f"racer/{sys.argv[2]}", f"{turn:03d}"))
+store.close()
+"""
+
+
+def test_no_update_is_lost_between_processes(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit(add(record("counter", body=b"0")))
+    children = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACE, path, str(me)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(Path.cwd())},
+        )
+        for me in range(8)
+    ]
+    for child in children:
+        assert child.stdout is not None and child.stdout.readline() == "ready\n"
+    for child in children:
+        assert child.stdin is not None
+        child.stdin.write("go\n")
+        child.stdin.close()
+    assert [child.wait() for child in children] == [0] * 8
+    found = store.get(Key("counter", "status"))
+    assert found is not None and (found.version, found.body) == (201, b"200")
+    store.close()
