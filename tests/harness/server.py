@@ -1,0 +1,160 @@
+"""A real `dstack server` in a process of its own, with a home and a data folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKEN = "test-admin-token"
+
+
+def until(what: str, check: Callable[[], Any], *, seconds: float = 30.0, every: float = 0.05) -> Any:
+    """The first truthy answer of `check`; fails the test when it doesn't come in time."""
+    end = time.monotonic() + seconds
+    while True:
+        answer = check()
+        if answer:
+            return answer
+        if time.monotonic() > end:
+            raise AssertionError(f"waited {seconds:.0f} s in vain for {what}; last answer: {answer!r}")
+        time.sleep(every)
+
+
+@dataclass
+class Server:
+    home: Path
+    flags: tuple[str, ...] = ()
+    env: dict[str, str] = field(default_factory=dict)
+    token: str = TOKEN
+    url: str = ""
+    lines: list[str] = field(default_factory=list)
+    process: subprocess.Popen[str] | None = None
+
+    @property
+    def data(self) -> Path:
+        return self.home / "server"
+
+    def environment(self) -> dict[str, str]:
+        """The environment of a user of this server: nothing of ours leaks in, nothing of theirs leaks out."""
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "TERM") if name in os.environ}
+        return {
+            **kept,
+            "HOME": str(self.home),
+            "DSTACK_SERVER_ADMIN_TOKEN": self.token,
+            "https_proxy": "http://127.0.0.1:9",  # whatever looks outside meets a closed door at once
+            "http_proxy": "http://127.0.0.1:9",
+            "no_proxy": "127.0.0.1,localhost",
+            **self.env,
+        }
+
+    def start(self, *flags: str, port: int = 0) -> Server:
+        command = [sys.executable, "-m", "cli.main", "server", "--port", str(port), "--data-dir", str(self.data)]
+        self.process = subprocess.Popen(
+            [*command, *self.flags, *flags],
+            cwd=ROOT,
+            env=self.environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.lines = []
+        threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
+        until("the server to come up", self._came_up)
+        return self
+
+    def _read(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    def _came_up(self) -> bool:
+        assert self.process is not None
+        if self.process.poll() is not None:
+            raise AssertionError("the server ended:\n" + "\n".join(self.lines))
+        for line in self.lines:
+            found = re.search(r"running at (http\S+)", line)
+            if found:
+                self.url = found[1]
+                return True
+        return False
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        if self.process is None:
+            return 0
+        self.process.send_signal(number)
+        return self.process.wait(timeout=30)
+
+    def kill(self) -> None:
+        self.stop(signal.SIGKILL)
+
+    def close(self) -> None:
+        """End the server, its agent, and whatever they started, however the test went."""
+        if self.process is not None and self.process.poll() is None:
+            self.kill()
+        for pid in processes_of(self.home):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def call(self, path: str, body: Any = None, *, token: str | None = None, method: str = "POST") -> Any:
+        """The JSON answer; raises HttpError for anything but 200."""
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {token or self.token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                return json.loads(reply.read() or b"null")
+        except urllib.error.HTTPError as error:
+            raise HttpError(error.code, error.read().decode()) from None
+
+    def cli(self, *args: str, check: bool = True, input: str | None = None, cwd: Path | None = None) -> str:
+        """Our own CLI as this server's user; stdout and stderr together."""
+        done = subprocess.run(
+            [sys.executable, "-m", "cli.main", *args],
+            cwd=cwd or self.home,
+            env={**self.environment(), "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            input=input,
+            timeout=120,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"dstack {' '.join(args)} ended with {done.returncode}:\n{done.stdout}")
+        return done.stdout
+
+
+class HttpError(AssertionError):
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(f"HTTP {status}: {body}")
+        self.status, self.body = status, body
+
+
+def processes_of(home: Path) -> list[int]:
+    """Processes whose command line or environment names this folder: the agent, its supervisors, their jobs."""
+    needle, found = str(home).encode(), []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if needle in text:
+            found.append(int(entry.name))
+    return found
