@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from chalicelib.domain.instants import Micros
 from chalicelib.planning.plan import Effect
+
+if TYPE_CHECKING:
+    from chalicelib.planning.offers import OfferBook
 
 
 class Clock(Protocol):
@@ -27,3 +30,8 @@ class Effects(Protocol):
 class News(Protocol):
     def __call__(self, instance_ids: Iterable[str]) -> None:
         """Something these instances' agents wait for has changed: ends their long polls. A hint."""
+
+
+class Catalog(Protocol):
+    def book(self, project_id: str) -> OfferBook:
+        """What could be bought for this project, as of the last refresh. Never asks a cloud."""

@@ -24,9 +24,14 @@ class Note:
 
 @dataclass(frozen=True)
 class Create:
-    """Buy the machine of a committed `pending` instance. Idempotent by its token."""
+    """Buy the machine of a committed `pending` instance. Idempotent by its token.
+
+    `act_until` is the engine's to fill, from the instance as committed: an effect that finds another value there belongs
+    to an older commit and isn't executed.
+    """
 
     instance_id: str
+    act_until: Micros | None = None
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,11 @@ Effect = Create | Describe | Terminate
 
 @dataclass(frozen=True)
 class Step:
-    """What must be committed together: one placement, one end. A conflict undoes a step, not the whole plan."""
+    """What must be committed together: one placement, one end. A conflict undoes a step, not the whole plan.
+
+    Steps are committed in order. A noun that several of them save carries the version it was read as in all of them; the
+    committer puts each on top of the one before.
+    """
 
     saves: tuple[Noun, ...] = ()
     events: tuple[Event, ...] = ()
@@ -77,7 +86,7 @@ class Created:
 
 @dataclass(frozen=True)
 class CreateFailed:
-    """`error` is the class name of a BackendError. `final`: trying this offer again can't help."""
+    """`error` is the class name of a BackendError; which of them are worth repeating is decided in `planning.instance`."""
 
     instance_id: str
     error: str

@@ -1,0 +1,92 @@
+"""Putting a unit off: its records keep all they say, only when they are due moves.
+
+This works on records, not on nouns, because it must work for a unit that can't even be parsed. The next real change of
+a noun writes its own due time again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from chalicelib.domain.events import Event, Target
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.errors import Conflict
+from chalicelib.store import nouns
+from chalicelib.store.port import MAX_CHANGES, Change, Put, Record, Store
+
+UNTOLD = MINUTE  # when a plan with nothing to do doesn't say when to look again
+
+
+def put_off(store: Store, unit: str, now: Micros, until: Micros | None) -> None:
+    """Nothing was to be done about `unit`: don't look again before `until`."""
+    _write(store, _moved(store, unit, now, until if until is not None and until > now else now + UNTOLD))
+
+
+def put_off_failed(store: Store, unit: str, now: Micros, until: Micros, *, error: Exception, times: int) -> None:
+    """`unit` failed for the `times`-th time in a row: look again at `until`, and say so where its owner looks.
+
+    Told at the first failure and then ever more rarely, at each doubling.
+    """
+    records = _due_records(store, unit, now)
+    moved = _moved(store, unit, now, until, records)
+    if times & (times - 1) == 0:
+        event = _event(unit, records or _records(store, unit, now, 1), now, error, times)
+        if event is not None:
+            moved.append(nouns.put(event))
+    _write(store, moved)
+
+
+def _records(store: Store, unit: str, now: Micros, limit: int = MAX_CHANGES - 1) -> list[Record]:
+    if unit.startswith("queue/"):
+        page = store.query("gsi1", unit, limit=limit)
+        current = store.get_many([record.key for record in page.records])
+        return [record for record in current if record is not None]
+    return [r for r in store.query("main", unit, limit=1000).records if not r.key.sk.startswith("body/")]
+
+
+def _due_records(store: Store, unit: str, now: Micros) -> list[Record]:
+    return [r for r in _records(store, unit, now, 1000) if r.due is not None and r.due.at <= now and r.due.unit == unit]
+
+
+def _moved(
+    store: Store, unit: str, now: Micros, until: Micros, records: Sequence[Record] | None = None
+) -> list[Change]:
+    found = _due_records(store, unit, now) if records is None else records
+    return [
+        Put(replace(record, version=record.version + 1, due=record.due._replace(at=until)), expect=record.version)
+        for record in found[: MAX_CHANGES - 1]
+        if record.due is not None
+    ]
+
+
+def _write(store: Store, changes: Sequence[Change]) -> None:
+    if not changes:
+        return
+    try:
+        store.commit(changes)
+    except Conflict:
+        return  # somebody changed the unit meanwhile, so it isn't as it was when there was nothing to do: it stays due
+
+
+def _event(unit: str, records: Sequence[Record], now: Micros, error: Exception, times: int) -> Event | None:
+    kind, _, unit_id = unit.partition("/")
+    body: dict[str, Any] = next((orjson.loads(r.body) for r in records if b"project_id" in r.body), {})
+    project_id = unit_id if kind == "queue" else body.get("project_id")
+    if project_id is None:
+        return None
+    name = body.get("run_name" if kind == "run" and "run_name" in body else "name", unit_id)
+    target = Target(type="project" if kind == "queue" else kind, id=unit_id, name="queue" if kind == "queue" else name)
+    return Event(
+        id=derive(unit, "failed", now, times),
+        project_id=project_id,
+        at=now,
+        message=f"Looking at this {target.type} failed ({type(error).__name__}: {error}); it is tried again later",
+        targets=(target,),
+        run_id=unit_id if kind == "run" else None,
+        fleet_id=unit_id if kind == "fleet" else body.get("fleet_id"),
+    )
