@@ -1,0 +1,199 @@
+"""HTTP to the control plane: JSON over one kept-alive connection, and errors as sentences that say what to do.
+
+A connection that can't be made is tried three times, a second apart. A request that was sent is repeated only if the
+server had closed a connection that we had kept open: on any other broken answer it may have been carried out.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from chalicelib.errors import DstackError, Forbidden, NotFound, Refused
+
+API_VERSION = "0.22.5"  # the version of the contract that we speak
+CONNECT_ATTEMPTS = 3
+CONNECT_TIMEOUT = 10.0
+ANSWER_TIMEOUT = 300.0  # long polls end much sooner
+
+
+class Client:
+    """Requests to one server with one token."""
+
+    def __init__(self, url: str, token: str, project: str = "", *, sleep: Callable[[float], None] = time.sleep) -> None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise Refused(f"{url} is not a server's address.", hint="It looks like http://127.0.0.1:3000.")
+        self.url, self.project = url.rstrip("/"), project
+        self._token, self._sleep = token, sleep
+        self._parts, self._prefix = parts, parts.path.rstrip("/")
+        self._connection: http.client.HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._connection:
+            self._connection.close()
+            self._connection = None
+
+    def post(self, path: str, body: Any = None) -> Any:
+        """The answer to a POST; `body` None sends none, as the contract wants for calls without parameters."""
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        return self._request("POST", path, data, "application/json" if data is not None else "")
+
+    def get(self, path: str, query: Mapping[str, Any]) -> Any:
+        given = {key: value for key, value in query.items() if value is not None}
+        return self._request("GET", f"{path}?{urlencode(given)}", None, "")
+
+    def in_project(self, path: str, body: Any = None) -> Any:
+        """POST to `path` under the project."""
+        return self.post(f"{self._project_path}/{path}", body)
+
+    def get_in_project(self, path: str, query: Mapping[str, Any]) -> Any:
+        return self.get(f"{self._project_path}/{path}", query)
+
+    def upload(self, path: str, name: str, data: bytes) -> Any:
+        """One file as a multipart form, its part called `file` and its file name `name`."""
+        boundary = f"dstack-{name[:32]}"  # a hash of the data: can't be part of it
+        head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
+        body = head.encode() + data + f"\r\n--{boundary}--\r\n".encode()
+        return self._request("POST", path, body, f"multipart/form-data; boundary={boundary}")
+
+    @property
+    def _project_path(self) -> str:
+        return f"/api/project/{quote(self.project, safe='')}"
+
+    def _request(self, method: str, path: str, body: bytes | None, content_type: str) -> Any:
+        headers = {"Authorization": f"Bearer {self._token}", "X-API-VERSION": API_VERSION, "Accept": "application/json"}
+        if content_type:
+            headers["Content-Type"] = content_type
+        status, data = self._exchange(method, self._prefix + path, body, headers)
+        try:
+            answer = json.loads(data) if data else None
+        except ValueError:
+            answer = None
+            if status < 400:
+                raise Refused(
+                    f"What answers at {self.url} is not a control plane: its answer is not JSON.",
+                    hint="Check the URL of the project: `dstack project list`.",
+                ) from None
+        if status >= 400:
+            raise failure(status, answer, self.url, self.project, path)
+        return answer
+
+    def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
+        kept = self._connection is not None
+        connection = self._connection or self._connect()
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            data = response.read()
+        except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
+            self.close()
+            if kept:  # it was idle and the server has let go of it
+                return self._exchange(method, path, body, headers)
+            raise self._broken(error) from error
+        except (OSError, http.client.HTTPException) as error:
+            self.close()
+            raise self._broken(error) from error
+        if response.will_close:
+            self.close()
+        return response.status, data
+
+    def _connect(self) -> http.client.HTTPConnection:
+        secure = self._parts.scheme == "https"
+        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+        for attempt in range(1, CONNECT_ATTEMPTS + 1):
+            connection = kind(self._parts.hostname or "", self._parts.port, timeout=CONNECT_TIMEOUT)
+            try:
+                connection.connect()
+                break
+            except OSError as error:
+                connection.close()
+                if attempt == CONNECT_ATTEMPTS:
+                    raise Refused(
+                        f"No server answers at {self.url} ({_words(error)}).",
+                        hint="Is it running? Start one with `dstack server`, or look at `dstack project list`.",
+                    ) from error
+                self._sleep(1.0)
+        sock = connection.sock
+        sock.settimeout(ANSWER_TIMEOUT)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = connection
+        return connection
+
+    def _broken(self, error: Exception) -> Refused:
+        return Refused(
+            f"The connection to {self.url} broke before the answer came ({_words(error)}).",
+            hint="Look with `dstack ps` or `dstack fleet` whether the request was carried out before you repeat it.",
+        )
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "it took too long"
+    return str(getattr(error, "strerror", None) or error or type(error).__name__).lower()
+
+
+def failure(status: int, answer: Any, url: str, project: str, path: str) -> DstackError:
+    """The error for an answer of 400 or more."""
+    said = _message(answer)
+    if status == 400:
+        code = _code(answer)
+        if code == "resource_not_exists":
+            return NotFound(said)
+        return Refused(said or f"The server refused the request to {path} and gave no reason.")
+    if status in (401, 403):
+        reason = f" ({said.rstrip('.')})" if said else ""
+        return Forbidden(
+            f"The server at {url} doesn't let this token do that{reason}.",
+            hint="If the token has changed, add the project again: "
+            f"`dstack project add --name {project or 'NAME'} --url {url} --token TOKEN`.",
+        )
+    if status == 404 and project and f"/{quote(project, safe='')}/" in path + "/" and "Not found" in said:
+        return NotFound(f"The server at {url} has no project {project}.", hint="See yours with `dstack project list`.")
+    if status in (404, 405):
+        return Refused(f"The server at {url} doesn't know {path}.", hint="Is the URL right, and the server up to date?")
+    if status == 422:
+        return Refused(f"The server can't accept the request:\n{_validation(answer)}")
+    if status == 413:
+        return Refused(said or "The request is larger than the server accepts.", hint="Send smaller files.")
+    kind = "failed" if status >= 500 else "refused the request"
+    return Refused(
+        f"The server at {url} {kind} (HTTP {status}){': ' + said if said else ''}.",
+        hint="Its log says more; try again in a moment." if status >= 500 else "",
+    )
+
+
+def _detail(answer: Any) -> Any:
+    return answer.get("detail") if isinstance(answer, dict) else None
+
+
+def _message(answer: Any) -> str:
+    detail = _detail(answer)
+    if isinstance(detail, list):
+        return "\n".join(str(item.get("msg", "")) for item in detail if isinstance(item, dict))
+    if isinstance(detail, dict):
+        return str(detail.get("msg") or "")
+    return str(detail or "")
+
+
+def _code(answer: Any) -> str:
+    detail = _detail(answer)
+    first = detail[0] if isinstance(detail, list) and detail else None
+    return str(first.get("code") or "") if isinstance(first, dict) else ""
+
+
+def _validation(answer: Any) -> str:
+    detail = _detail(answer)
+    if not isinstance(detail, list):
+        return f"  {detail or 'it gave no details'}"
+    lines = []
+    for item in detail:
+        if isinstance(item, dict):
+            place = ".".join(str(part) for part in item.get("loc") or () if part != "body")
+            lines.append(f"  {place}: {item.get('msg', '')}" if place else f"  {item.get('msg', '')}")
+    return "\n".join(lines)

@@ -1,0 +1,143 @@
+"""`dstack fleet`: the fleets of a project and the machines in them."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from chalicelib.errors import NotFound, Refused
+from cli.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
+from cli.render import as_json
+from cli.session import Session, completer, open_session, watch
+from cli.tables.fleets import fleets_table
+
+app = new_group("Fleets and the machines in them.", invoke_without_command=True)
+FleetArgument = Annotated[
+    str, typer.Argument(metavar="FLEET", help="The fleet's name.", autocompletion=completer("fleet"))
+]
+
+
+@app.callback()
+def fleet(
+    ctx: typer.Context, *, project: ProjectOption = None, verbose: VerboseOption = False, watching: WatchOption = False
+) -> None:
+    """Fleets and the machines in them."""
+    if ctx.invoked_subcommand is None:
+        _list(open_session(ctx, project), verbose, watching, json_wanted=False)
+
+
+@command(app, "list", "dstack fleet list", "dstack fleet list -v --json")
+def list_fleets(
+    ctx: typer.Context,
+    *,
+    project: ProjectOption = None,
+    verbose: VerboseOption = False,
+    watching: WatchOption = False,
+    json_wanted: JsonOption = False,
+) -> None:
+    """List fleets, the newest first, each with its machines."""
+    _list(open_session(ctx, project), verbose, watching, json_wanted)
+
+
+def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) -> None:
+    def show() -> None:
+        fleets: list[Any] = session.client.in_project("fleets/list", {"include_imported": True})
+        session.remember("fleet", [found["name"] for found in fleets])
+        if json_wanted:
+            session.terminal.say(json.dumps({"project": session.project, "fleets": fleets}, ensure_ascii=False))
+            return
+        session.show(fleets_table(fleets, session.terminal.now(), session.project, verbose))
+        if not fleets:
+            session.terminal.warn("No fleets yet. Describe one in a file and `dstack apply -f` it; runs need a fleet.")
+
+    watch(session, show, watching, json_too=json_wanted)
+
+
+@command(app, "get", "dstack fleet get local", "dstack fleet get local --json | jq '.instances[].status'")
+def get(
+    ctx: typer.Context,
+    *,
+    name: Annotated[
+        str | None, typer.Argument(metavar="FLEET", help="Its name.", autocompletion=completer("fleet"))
+    ] = None,
+    fleet_id: Annotated[str | None, typer.Option("--id", metavar="UUID", help="Its id, instead of the name.")] = None,
+    project: ProjectOption = None,
+    json_wanted: JsonOption = False,
+) -> None:
+    """One fleet: with --json all that the server tells, else its table."""
+    if (name is None) == (fleet_id is None):
+        raise typer.BadParameter("Give either the name of a fleet or its --id.", ctx=ctx)
+    session = open_session(ctx, project)
+    found = session.get_fleet(name) if name is not None else _by_id(session, str(fleet_id))
+    if json_wanted:
+        session.terminal.say(as_json(found))
+        return
+    session.show(fleets_table([found], session.terminal.now(), session.project, verbose=True))
+
+
+def _by_id(session: Session, fleet_id: str) -> Any:
+    try:
+        return session.client.in_project("fleets/get", {"name": None, "id": fleet_id})
+    except NotFound:
+        raise NotFound(f"There is no fleet with the id {fleet_id} in project {session.project}.") from None
+
+
+@command(app, "delete", "dstack fleet delete gpu", "dstack fleet delete gpu -i 0 -i 3 -y")
+def delete(
+    ctx: typer.Context,
+    *,
+    name: FleetArgument,
+    instances: Annotated[
+        list[int] | None,
+        typer.Option("-i", "--instance", min=0, metavar="N", help="Only this machine of it; repeatable."),
+    ] = None,
+    project: ProjectOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Delete a fleet and its machines, or single machines of it.
+
+    A fleet or machine in use is refused. Machines go in the background; `dstack fleet` shows them until then.
+    No --json: it prints one line.
+    """
+    _delete(open_session(ctx, project), name, instances or [], yes)
+
+
+@command(app, "delete-instance", "dstack fleet delete-instance gpu 0", "dstack fleet delete-instance gpu 1 2 -y")
+def delete_instance(
+    ctx: typer.Context,
+    *,
+    name: FleetArgument,
+    numbers: Annotated[
+        list[int], typer.Argument(metavar="N", min=0, help="Numbers of machines, as `dstack fleet` shows.")
+    ],
+    project: ProjectOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Delete single machines of a fleet.
+
+    No --json: it prints one line.
+    """
+    _delete(open_session(ctx, project), name, numbers, yes)
+
+
+def _delete(session: Session, name: str, numbers: list[int], yes: bool) -> None:
+    found = session.get_fleet(name)
+    there = sorted(one["instance_num"] for one in found.get("instances") or ())
+    unknown = [number for number in numbers if number not in there]
+    if unknown:
+        raise Refused(
+            f"Fleet {name} has no instance {', '.join(map(str, unknown))}.",
+            hint=f"It has {', '.join(map(str, there))}." if there else "It has no instances now.",
+        )
+    label = ", ".join(str(number) for number in numbers)
+    what = f"instance {label} of fleet {name}" if numbers else f"fleet {name} and its {len(there)} instance(s)"
+    if not yes and not session.terminal.confirm(f"Delete {what}?"):
+        session.terminal.say("Nothing was deleted.")
+        return
+    if numbers:
+        session.client.in_project("fleets/delete_instances", {"name": name, "instance_nums": numbers})
+    else:
+        session.client.in_project("fleets/delete", {"names": [name]})
+    session.terminal.say(f"Deleting {what}.")

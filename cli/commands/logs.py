@@ -1,0 +1,60 @@
+"""`dstack logs`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cli.follow import LogReader, follow, job_of
+from cli.parameters import ProjectOption, command, new_group
+from cli.session import completer, open_session
+from cli.since import since_moment
+from cli.tables.runs import FINISHED, newest
+
+app = new_group("Print the log of a run, and follow it while the run is active.")
+
+ReplicaOption = Annotated[int, typer.Option("--replica", min=0, metavar="N", help="Which replica.")]
+JobOption = Annotated[int, typer.Option("--job", min=0, metavar="N", help="Which node of the replica.")]
+SinceOption = Annotated[
+    str | None, typer.Option("--since", metavar="WHEN", help="Only from here on: a duration back (15m), or a date.")
+]
+
+
+@command(app, "logs", "dstack logs train", "dstack logs train --since 10m --no-follow", "dstack logs train > train.log")
+def logs(
+    ctx: typer.Context,
+    *,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's name.", autocompletion=completer("run"))],
+    project: ProjectOption = None,
+    diagnose: Annotated[
+        bool, typer.Option("-d", "--diagnose", help="What the machine's agent logged instead.")
+    ] = False,
+    replica: ReplicaOption = 0,
+    job: JobOption = 0,
+    since: SinceOption = None,
+    following: Annotated[
+        bool | None, typer.Option("--follow/--no-follow", help="Go on until the run ends; by default on a terminal.")
+    ] = None,
+) -> None:
+    """Print the log of a run, and follow it while the run is active.
+
+    On a terminal it follows; piped, it prints what there is and ends. Ctrl-C ends it, the run goes on.
+    No --json: a log is the job's own bytes.
+    """
+    session = open_session(ctx, project)
+    start = since_moment(since, session.terminal.now())
+    if following is None:
+        following = session.terminal.watched
+    found = session.get_run(run)
+    try:
+        if following and found["status"] not in FINISHED:
+            follow(session, run, replica=replica, job=job, since=start, diagnose=diagnose)
+            return
+        latest = newest(job_of(found, replica, job) or {})
+        if "id" not in latest:
+            session.terminal.warn(f"Run {run} has no job yet: it is {found['status']}.")
+            return
+        LogReader(session, run, latest["id"], start, diagnose).drain()
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None

@@ -1,0 +1,66 @@
+"""`dstack run get`, and a signpost for the older `dstack run CONFIGURATION`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from chalicelib.errors import NotFound
+from cli.parameters import JsonOption, ProjectOption, command, new_group
+from cli.render import as_json, facts
+from cli.session import completer, open_session
+from cli.tables.cells import local_time, money, requirements
+from cli.tables.runs import run_name, run_status
+
+app = new_group("One run in full.", no_args_is_help=True)
+
+
+@app.callback()
+def run() -> None:
+    """One run in full."""
+
+
+@command(app, "get", "dstack run get train --json", "dstack run get --id 6f1c9e0e-3f3a-4c58-9a58-6c3f4b0f9b52 --json")
+def get(
+    ctx: typer.Context,
+    *,
+    name: Annotated[
+        str | None, typer.Argument(metavar="RUN", help="Its name.", autocompletion=completer("run"))
+    ] = None,
+    run_id: Annotated[str | None, typer.Option("--id", metavar="UUID", help="Its id, instead of the name.")] = None,
+    project: ProjectOption = None,
+    json_wanted: JsonOption = False,
+) -> None:
+    """One run in full: with --json all that the server tells, else the main points."""
+    if (name is None) == (run_id is None):
+        raise typer.BadParameter("Give either the name of a run or its --id.", ctx=ctx)
+    session = open_session(ctx, project)
+    if name is not None:
+        found = session.get_run(name)
+    else:
+        try:
+            found = session.client.in_project("runs/get", {"run_name": None, "id": run_id})
+        except NotFound:
+            raise NotFound(
+                f"There is no run with the id {run_id} in project {session.project}.",
+                hint="`dstack ps -a --json` shows ids.",
+            ) from None
+    if json_wanted:
+        session.terminal.say(as_json(found))
+        return
+    configuration = found["run_spec"].get("configuration") or {}
+    pairs = [
+        ("Name", run_name(found)),
+        ("Id", str(found["id"])),
+        ("Type", str(configuration.get("type", ""))),
+        ("User", str(found.get("user", ""))),
+        ("Fleet", str((found.get("fleet") or {}).get("name") or "-")),
+        ("Resources", requirements(configuration.get("resources"))),
+        ("Status", run_status(found)),
+        ("Submitted", local_time(found.get("submitted_at"))),
+        ("Cost", money(found.get("cost"))),
+        ("Error", str(found.get("error") or "")),
+    ]
+    shown = [(key, value) for key, value in pairs if value]
+    session.terminal.say(facts(shown, session.terminal.width, session.terminal.colour))

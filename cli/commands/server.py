@@ -1,0 +1,71 @@
+"""`dstack server`: starts the embedded control plane; everything it does is in `chalicelib.runtime`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from cli.parameters import command, new_group
+
+app = new_group("Start the control plane on this machine.")
+
+
+@command(
+    app,
+    "server",
+    "dstack server",
+    "dstack server --port 3100 --data-dir /srv/dstack --log-level debug",
+    "dstack server --fake-cloud --no-local-fleet",
+)
+def server(
+    *,
+    host: Annotated[str | None, typer.Option("--host", metavar="ADDR", help="Where to listen; 127.0.0.1.")] = None,
+    port: Annotated[
+        int | None,
+        typer.Option("-p", "--port", min=0, max=65535, metavar="N", help="The port; 3000, 0 for a free one."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="Where everything is kept; ~/.dstack/server.")
+    ] = None,
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None,
+        typer.Option("-l", "--log-level", metavar="LEVEL", help="debug, info, warning or error."),
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option("--token", metavar="TOKEN", help="The admin's token, instead of a random one.")
+    ] = None,
+    local_fleet: Annotated[
+        bool | None, typer.Option("--local-fleet/--no-local-fleet", help="Whether this machine may run jobs.")
+    ] = None,
+    local_blocks: Annotated[
+        str | None, typer.Option("--local-blocks", metavar="N|auto", help="How many jobs may share this machine.")
+    ] = None,
+    fake_cloud: Annotated[
+        bool | None, typer.Option("--fake-cloud", help="Add a simulated cloud whose machines are processes here.")
+    ] = None,
+    stop_jobs: Annotated[
+        bool | None, typer.Option("--stop-jobs", help="End this machine's jobs when the server is stopped.")
+    ] = None,
+) -> None:
+    """Start the control plane on this machine.
+
+    Every flag has a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_DIR, DSTACK_SERVER_LOG_LEVEL,
+    DSTACK_SERVER_ADMIN_TOKEN. No --json: it runs until it is stopped; its log goes to standard error.
+    """
+    from chalicelib.runtime.embedded import serve
+    from chalicelib.runtime.settings import server_settings
+
+    settings = server_settings(
+        host=host,
+        port=port,
+        data_dir=data_dir,
+        log_level=log_level,
+        admin_token=token,
+        local_fleet=local_fleet,
+        local_blocks=local_blocks,
+        fake_cloud=fake_cloud,
+        stop_jobs=stop_jobs,
+    )
+    raise typer.Exit(serve(settings))

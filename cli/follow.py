@@ -1,0 +1,196 @@
+"""Following a run: its log as bytes, its stages as a line, and how it ended as an exit code.
+
+The log is read page by page. A page that has no successor yet is asked for again and the bytes already written are
+skipped: a log only grows, so this needs no cursor beyond the contract's, and loses and repeats nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.errors import NotFound
+from cli.render import paint
+from cli.session import Session
+from cli.tables.cells import age, moment, money, place
+from cli.tables.runs import FINISHED, newest, run_status
+
+PAGE = 1000
+POLL_SECONDS = 1.0
+
+
+@dataclass
+class LogReader:
+    """One job's log, from its beginning or a moment on."""
+
+    session: Session
+    run_name: str
+    submission_id: str
+    start_time: str | None = None
+    diagnose: bool = False
+    token: str | None = None  # of the page that is being read
+    written: int = 0  # bytes of that page already out
+
+    def drain(self) -> bool:
+        """Writes all there is now; whether that was anything."""
+        anything = False
+        while True:
+            answer = self.session.client.in_project("logs/poll", self._body())
+            data = b"".join(base64.b64decode(entry["message"]) for entry in answer.get("logs") or ())
+            if len(data) > self.written:
+                self.session.terminal.write(data[self.written :])
+                self.written, anything = len(data), True
+            following = answer.get("next_token")
+            if not following or following == self.token:
+                return anything
+            self.token, self.written = following, 0
+
+    def _body(self) -> dict[str, Any]:
+        return {
+            "run_name": self.run_name,
+            "job_submission_id": self.submission_id,
+            "start_time": self.start_time,
+            "end_time": None,
+            "descending": False,
+            "next_token": self.token,
+            "limit": PAGE,
+            "diagnose": self.diagnose,
+        }
+
+
+def job_of(run: dict[str, Any], replica: int | None, job: int) -> dict[str, Any] | None:
+    """The job asked for, None if the run has none yet; without a replica the lowest that runs, else the lowest."""
+    jobs: list[dict[str, Any]] = [
+        found for found in run.get("jobs") or () if found["job_spec"].get("job_num", 0) == job
+    ]
+    jobs.sort(key=lambda found: int(found["job_spec"].get("replica_num", 0)))
+    if replica is not None:
+        jobs = [found for found in jobs if found["job_spec"].get("replica_num", 0) == replica]
+    running = [found for found in jobs if newest(found).get("status") == "running"]
+    if jobs:
+        return (running if replica is None and running else jobs)[0]
+    if run.get("jobs"):
+        wanted = f"job {job}" if replica is None else f"replica {replica}, job {job}"
+        raise NotFound(f"This run has no {wanted}.", hint="`dstack ps -v` lists its replicas and jobs.")
+    return None
+
+
+class Stages:
+    """Says on standard error where a run stands: a spinner for a person, else a line at each change."""
+
+    def __init__(self, session: Session) -> None:
+        self.terminal = session.terminal
+        self.last = ""
+        self._spinner: Any = None
+
+    def update(self, run: dict[str, Any], job: dict[str, Any] | None) -> None:
+        text = stage(run, job)
+        if self.terminal.watched:
+            detail = f"{text} · submitted {age(run.get('submitted_at'), self.terminal.now())}"
+            self._spin(detail)
+        elif text != self.last:
+            self.terminal.warn(text)
+        self.last = text
+
+    def close(self) -> None:
+        if self._spinner is not None:
+            self._spinner.stop()
+            self._spinner = None
+
+    def _spin(self, text: str) -> None:
+        if self._spinner is None:
+            from rich.console import Console
+
+            console = Console(stderr=True, no_color=not self.terminal.colour, highlight=False)
+            self._spinner = console.status(text)
+            self._spinner.start()
+        self._spinner.update(text)
+
+
+def stage(run: dict[str, Any], job: dict[str, Any] | None) -> str:
+    """`pulling 1.2/3.4GB on aws (us-east-1)`: the run's status, how far it is, and where."""
+    latest = newest(job) if job else {}
+    status = run_status(run)
+    pull = latest.get("image_pull_progress") or {}
+    if latest.get("status") == "pulling":
+        status = f"pulling{pull_progress(pull)}"
+    placed = latest.get("job_provisioning_data") or {}
+    where = f" on {place(placed.get('backend'), placed.get('region'))}" if placed.get("backend") else ""
+    why = run.get("error") or latest.get("error") or ""
+    return f"{status}{where}{': ' + why if why else ''}"
+
+
+def pull_progress(pull: dict[str, Any]) -> str:
+    total = pull.get("total_bytes") or 0
+    if not total:
+        return ""
+    at_least = "" if pull.get("is_total_bytes_final") else "≥"
+    parts = [f"{(pull.get(key) or 0) / 2**30:.1f}" for key in ("extracted_bytes", "downloaded_bytes")]
+    return f" {'/'.join(parts)}/{at_least}{total / 2**30:.1f}GB"
+
+
+def follow(
+    session: Session,
+    name: str,
+    *,
+    replica: int | None = None,
+    job: int = 0,
+    since: str | None = None,
+    diagnose: bool = False,
+    show_logs: bool = True,
+    stages: Stages | None = None,
+    fetch: Callable[[str], dict[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """Writes the log as it grows until the run has ended; returns the run as it was then.
+
+    A retry makes a new submission: its log follows the old one's.
+    """
+    fetch = fetch or session.get_run
+    reader: LogReader | None = None
+    while True:
+        run = fetch(name)
+        chosen = job_of(run, replica, job)
+        latest = newest(chosen) if chosen else {}
+        if show_logs and latest.get("id") and latest.get("status") not in ("submitted", "provisioning", "pulling"):
+            if stages:
+                stages.close()
+            if reader and reader.submission_id != latest["id"]:
+                reader.drain()
+            if reader is None or reader.submission_id != latest["id"]:
+                reader = LogReader(session, name, latest["id"], since, diagnose)
+                if stages and stages.last != "running":
+                    session.terminal.warn(stage(run, chosen))
+                    stages.last = "running"
+        elif stages and run["status"] not in FINISHED:
+            stages.update(run, chosen)
+        if reader:
+            reader.drain()
+        if run["status"] in FINISHED:
+            if stages:
+                stages.close()
+            return run
+        session.terminal.sleep(POLL_SECONDS)
+
+
+def exit_code(run: dict[str, Any]) -> int:
+    """0 for a run that is done; what its job exited with, if that says something; else 1."""
+    if run["status"] == "done":
+        return 0
+    status = (run.get("latest_job_submission") or {}).get("exit_status")
+    for job in run.get("jobs") or ():
+        status = status or newest(job).get("exit_status")
+    return status if isinstance(status, int) and 0 < status < 256 else 1
+
+
+def ending(run: dict[str, Any], name: str, colour: bool) -> str:
+    """One line: how it ended, how long it took from its submission, what it cost, and why if it failed."""
+    latest = run.get("latest_job_submission") or {}
+    started, ended = moment(run.get("submitted_at")), moment(latest.get("finished_at") or run.get("last_processed_at"))
+    took = f" after {max(ended - started, 0):.0f} s" if started is not None and ended is not None else ""
+    cost = f", {money(run['cost'])}" if run.get("cost") else ""
+    why = latest.get("termination_reason_message") or run.get("error") or latest.get("error") or ""
+    reason = f": {why}" if why and run["status"] != "done" else ""
+    text = f"{name} {run['status']} ({run_status(run)}){took}{cost}{reason}"
+    return paint(text, "good" if run["status"] == "done" else "bad", colour)

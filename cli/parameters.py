@@ -1,0 +1,114 @@
+"""What every command shares: its options, its help with examples, and how typed words become values.
+
+Typer converts values through pydantic. Importing that and building one adapter a parameter takes longer than all of
+`dstack ps`, so the commands here convert their few kinds of values (text, numbers, switches, choices) themselves.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+import typer
+from typer.core import TyperCommand
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+ProjectOption = Annotated[
+    str | None,
+    typer.Option(
+        "--project", metavar="NAME", help="The project to work in; by default $DSTACK_PROJECT or your default."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Don't ask, go ahead.")]
+WatchOption = Annotated[bool, typer.Option("-w", "--watch", help="Show it again every 2 seconds until Ctrl-C.")]
+VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="More columns.")]
+
+
+class PlainValue:
+    """Turns the words of one parameter into its annotated type."""
+
+    def __init__(self, annotation: Any, choices: tuple[Any, ...] | None, low: float | None, high: float | None) -> None:
+        self.item, self.many = _item_type(annotation)
+        self.choices = tuple(str(choice) for choice in choices or ())
+        self.low, self.high = low, high
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if value is None:
+            return () if self.many else None
+        if self.many:
+            return [self._one(item, param, ctx) for item in value]
+        return self._one(value, param, ctx)
+
+    def _one(self, word: Any, param: Any, ctx: Any) -> Any:
+        if self.choices and word not in self.choices:
+            raise typer.BadParameter(f"{word!r} is not one of {', '.join(self.choices)}.", ctx=ctx, param=param)
+        if self.item not in (int, float):
+            return word
+        try:
+            number = self.item(word)
+        except ValueError:
+            kind = "a whole number" if self.item is int else "a number"
+            raise typer.BadParameter(f"{word!r} is not {kind}.", ctx=ctx, param=param) from None
+        if (self.low is not None and number < self.low) or (self.high is not None and number > self.high):
+            span = f"at least {self.low:g}" if self.high is None else f"between {self.low or 0:g} and {self.high:g}"
+            raise typer.BadParameter(f"{word} is out of range; give {span}.", ctx=ctx, param=param)
+        return number
+
+
+def _item_type(annotation: Any) -> tuple[type, bool]:
+    """The type of one value, and whether the parameter takes several."""
+    if typing.get_origin(annotation) in (types.UnionType, typing.Union):
+        annotation = next(arg for arg in typing.get_args(annotation) if arg is not type(None))
+    if typing.get_origin(annotation) is list:
+        return _item_type(typing.get_args(annotation)[0])[0], True
+    if typing.get_origin(annotation) is typing.Literal:
+        return str, False
+    return annotation, False
+
+
+class Command(TyperCommand):
+    """A command whose parameters are converted by `PlainValue`."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        params: list[Any] = self.params
+        for param in params:
+            kind = param.type_descriptor
+            info = kind.parameter_info
+            param._runtime_param = PlainValue(kind.annotation, kind.choices, info.min, info.max)
+
+
+def new_group(help: str, **settings: Any) -> typer.Typer:
+    """An empty group; what it prints is plain text, so that help can be piped and searched."""
+    return typer.Typer(
+        help=help,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        **settings,
+    )
+
+
+def command(group: typer.Typer, name: str, *examples: str, hidden: bool = False, **settings: Any) -> Callable[[F], F]:
+    """Adds the decorated function to `group`; `examples` end its help, each a line that works as it stands."""
+
+    def add(function: F) -> F:
+        text = inspect.cleandoc(function.__doc__ or "")
+        lines = "\n".join(f"  {line}" for line in examples)
+        group.command(
+            name,
+            cls=Command,
+            help=text,
+            epilog=f"\b\nExamples:\n{lines}" if examples else None,
+            hidden=hidden,
+            context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, **settings},
+        )(function)
+        return function
+
+    return add

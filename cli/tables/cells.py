@@ -1,0 +1,172 @@
+"""What cells say: prices, ages, sizes and machines, in few characters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from cli.render import Cell
+
+Json = Mapping[str, Any]
+
+STYLE_OF_STATUS = {
+    "running": "good",
+    "idle": "good",
+    "busy": "good",
+    "active": "good",
+    "done": "dim",
+    "terminated": "dim",
+    "failed": "bad",
+    "error": "bad",
+    "no capacity": "bad",
+    "pending": "warn",
+    "submitted": "warn",
+    "provisioning": "warn",
+    "pulling": "warn",
+    "retrying": "warn",
+    "terminating": "warn",
+}
+
+
+def status_cell(text: str) -> Cell:
+    style = STYLE_OF_STATUS.get(text, "")
+    if text.startswith("exited"):
+        style = "dim" if text == "exited (0)" else "bad"
+    return Cell(text, style)
+
+
+def money(amount: float | None) -> str:
+    """Dollars with at most four decimals: $0.05, $2, $0.0021."""
+    if amount is None:
+        return ""
+    text = f"{amount:.4f}".rstrip("0").rstrip(".")
+    return f"${text}"
+
+
+def moment(text: str | None) -> float | None:
+    """Seconds since 1970 of an ISO date."""
+    if not text:
+        return None
+    found = datetime.fromisoformat(text)
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+
+
+def local_time(text: str | None) -> str:
+    at = moment(text)
+    return "" if at is None else datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def age(text: str | None, now: float) -> str:
+    """How long ago, in one unit: now, 30 sec ago, 5 mins ago, yesterday, 3 weeks ago."""
+    at = moment(text)
+    if at is None:
+        return ""
+    seconds = max(int(now - at), 0)
+    if seconds < 5:
+        return "now"
+    if seconds < 60:
+        return f"{seconds} sec ago"
+    for size, name in ((31_536_000, "year"), (2_592_000, "month"), (604_800, "week"), (86_400, "day"), (3600, "hour")):
+        if seconds >= size:
+            count = seconds // size
+            if name == "day" and count == 1:
+                return "yesterday"
+            return f"{count} {name}{'s' if count > 1 else ''} ago"
+    minutes = seconds // 60
+    return f"{minutes} min{'s' if minutes > 1 else ''} ago"
+
+
+def duration(seconds: float | str | None) -> str:
+    """Seconds as a configuration writes them: 300 is 5m; `off` for what never ends."""
+    if seconds is None:
+        return "-"
+    if isinstance(seconds, str) or seconds < 0:
+        return "off"
+    whole = int(seconds)
+    for size, unit in ((604_800, "w"), (86_400, "d"), (3600, "h"), (60, "m")):
+        if whole >= size and whole % size == 0:
+            return f"{whole // size}{unit}"
+    return f"{whole}s"
+
+
+def size_gb(mib: float | None) -> str:
+    if not mib:
+        return ""
+    return f"{round(mib / 1024, 1):g}GB"
+
+
+def span(bounds: Any, unit: str = "") -> str:
+    """A range as a configuration writes it: 2.., 8GB..16GB, 1."""
+    if not isinstance(bounds, Mapping):
+        return "" if bounds is None else f"{bounds}{unit}"
+    low, high = bounds.get("min"), bounds.get("max")
+    if low is not None and low == high:
+        return f"{low:g}{unit}"
+    return f"{'' if low is None else f'{low:g}{unit}'}..{'' if high is None else f'{high:g}{unit}'}"
+
+
+def gpus(resources: Json | None) -> str:
+    """The accelerators of a machine: A100:80GB:2; `-` for none."""
+    found: dict[tuple[str, int], int] = {}
+    for gpu in (resources or {}).get("gpus") or ():
+        key = (gpu.get("name") or "GPU", gpu.get("memory_mib") or 0)
+        found[key] = found.get(key, 0) + 1
+    names = [":".join(p for p in (name, size_gb(memory), str(count)) if p) for (name, memory), count in found.items()]
+    return ", ".join(names) or "-"
+
+
+def machine(resources: Json | None) -> str:
+    """All of a machine: cpu=4 mem=16GB disk=100GB gpu=T4:16GB:1."""
+    if not resources:
+        return "-"
+    arch = "arm:" if resources.get("cpu_arch") == "arm" else ""
+    disk = size_gb((resources.get("disk") or {}).get("size_mib"))
+    parts = [f"cpu={arch}{resources.get('cpus')}", f"mem={size_gb(resources.get('memory_mib'))}"]
+    parts += [f"disk={disk}"] if disk else []
+    parts += [f"gpu={gpus(resources)}"] if resources.get("gpus") else []
+    return " ".join(parts)
+
+
+def requirements(resources: Json | None) -> str:
+    """What a configuration asks for: cpu=2.. mem=8GB.. disk=100GB.. gpu=A100:40GB..:1."""
+    if not resources:
+        return "-"
+    cpu = resources.get("cpu")
+    cpu = cpu if isinstance(cpu, Mapping) and "count" in cpu else {"count": cpu}
+    arch = f"{cpu['arch']}:" if cpu.get("arch") else ""
+    parts = [f"cpu={arch}{span(cpu.get('count'))}", f"mem={span(resources.get('memory'), 'GB')}"]
+    disk = resources.get("disk")
+    if disk:
+        parts.append(f"disk={span(disk.get('size') if isinstance(disk, Mapping) and 'size' in disk else disk, 'GB')}")
+    if resources.get("shm_size"):
+        parts.append(f"shm={resources['shm_size']:g}GB")
+    gpu = gpu_requirement(resources.get("gpu"))
+    return " ".join([*parts, f"gpu={gpu}"] if gpu else parts)
+
+
+def gpu_requirement(gpu: Any) -> str:
+    """What is asked of accelerators; empty if none are."""
+    if not isinstance(gpu, Mapping):
+        return ""
+    count = gpu.get("count")
+    if isinstance(count, Mapping) and count.get("max") == 0:
+        return ""
+    capability = gpu.get("compute_capability")
+    parts = [
+        gpu.get("vendor") or "",
+        ",".join(gpu.get("name") or ()),
+        span(gpu.get("memory"), "GB"),
+        span(count),
+        f"total {span(gpu['total_memory'], 'GB')}" if gpu.get("total_memory") else "",
+        f"cc {'.'.join(str(part) for part in capability)}" if capability else "",
+    ]
+    return ":".join(part for part in parts if part)
+
+
+def place(backend: str | None, region: str | None) -> str:
+    """`aws (us-east-1)`; hosts of one's own are shown as ssh, the way clients name them."""
+    if not backend:
+        return ""
+    name = "ssh" if backend == "remote" else backend
+    return f"{name} ({region})" if region and region != backend else name

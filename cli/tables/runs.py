@@ -1,0 +1,114 @@
+"""The table of `dstack ps`: a run with one job is one row; else a row for the run and one a job under it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli.render import Cell, Table
+from cli.tables.cells import Json, age, gpus, machine, money, place, status_cell
+
+FINISHED = ("terminated", "failed", "done")
+
+PLAIN = ("NAME", "BACKEND", "GPU", "PRICE", "STATUS", "SUBMITTED")
+VERBOSE = ("NAME", "BACKEND", "RESOURCES", "INSTANCE TYPE", "PRICE", "STATUS", "SUBMITTED", "ERROR")
+
+
+def runs_table(runs: list[Json], now: float, verbose: bool = False) -> Table:
+    probes = any(_probes(job) for run in runs for job in run.get("jobs") or ())
+    titles = list(VERBOSE if verbose else PLAIN)
+    if probes:
+        titles.insert(titles.index("SUBMITTED"), "PROBES")
+    table = Table(titles)
+    for run in runs:
+        for row in _rows(run, now):
+            table.add(*(row.get(title, "") for title in titles))
+    return table
+
+
+def run_name(run: Json) -> str:
+    return str((run.get("run_spec") or {}).get("run_name") or "")
+
+
+def run_status(run: Json) -> str:
+    """What a person should read: a finished run's end comes from its newest job."""
+    latest = run.get("latest_job_submission") or {}
+    if run.get("status") in FINISHED and latest.get("status_message"):
+        return str(latest["status_message"])
+    return str(run.get("status_message") or run.get("status") or "")
+
+
+def newest(job: Json) -> Json:
+    submissions = job.get("job_submissions") or ()
+    return submissions[-1] if submissions else {}
+
+
+def _rows(run: Json, now: float) -> list[dict[str, Any]]:
+    jobs = run.get("jobs") or []
+    head: dict[str, Any] = {
+        "NAME": Cell(run_name(run), "bold"),
+        "STATUS": status_cell(run_status(run)),
+        "SUBMITTED": age(run.get("submitted_at"), now),
+        "ERROR": str(run.get("error") or ""),
+    }
+    if len(jobs) == 1:
+        cells = _job_cells(newest(jobs[0]))
+        return [{**cells, **head, "ERROR": head["ERROR"] or cells["ERROR"]}]
+    rows = [head]
+    for job in jobs:
+        latest = newest(job)
+        rows.append(
+            {
+                **_job_cells(latest),
+                "NAME": _job_label(run, job, jobs),
+                "STATUS": status_cell(str(latest.get("status_message") or latest.get("status") or "")),
+                "SUBMITTED": age(latest.get("submitted_at"), now),
+            }
+        )
+    return rows
+
+
+def _job_label(run: Json, job: Json, jobs: list[Json]) -> str:
+    """Only what tells the jobs of this run apart."""
+    spec = job.get("job_spec") or {}
+    group_of = [(other.get("job_spec") or {}).get("replica_group", "0") for other in jobs]
+    parts = []
+    if len(set(group_of)) > 1:
+        parts.append(f"group={spec.get('replica_group', '0')}")
+    if len({(other.get("job_spec") or {}).get("replica_num", 0) for other in jobs}) > 1:
+        parts.append(f"replica={spec.get('replica_num', 0)}")
+    if len({(other.get("job_spec") or {}).get("job_num", 0) for other in jobs}) > 1:
+        parts.append(f"job={spec.get('job_num', 0)}")
+    if len({newest(other).get("deployment_num", 0) for other in jobs}) > 1:
+        parts.append(f"deployment={newest(job).get('deployment_num', 0)}")
+    return "  " + " ".join(parts)
+
+
+def _job_cells(submission: Json) -> dict[str, Any]:
+    placed = submission.get("job_provisioning_data") or {}
+    offer = (submission.get("job_runtime_data") or {}).get("offer") or {}
+    kind = offer.get("instance") or placed.get("instance_type") or {}
+    resources = kind.get("resources") or {}
+    spot = " (spot)" if resources.get("spot") else ""
+    blocks = offer.get("total_blocks") or 1
+    share = f" ({offer.get('blocks')}/{blocks})" if blocks > 1 else ""
+    price = offer["price"] if "price" in offer else placed.get("price")
+    return {
+        "BACKEND": place(placed.get("backend"), placed.get("region")),
+        "GPU": gpus(resources) if kind else "",
+        "RESOURCES": machine(resources) if kind else "",
+        "INSTANCE TYPE": f"{kind.get('name', '')}{share}",
+        "PRICE": money(price) + spot if placed else "",
+        "PROBES": _probes({"job_submissions": [submission]}),
+        "ERROR": str(submission.get("error") or submission.get("termination_reason_message") or ""),
+    }
+
+
+def _probes(job: Json) -> str:
+    """One sign a probe: ✓ ready, ~ on its way, × failing; in fives."""
+    specs = (job.get("job_spec") or {}).get("probes") or ()
+    signs = []
+    for index, probe in enumerate(newest(job).get("probes") or ()):
+        wanted = specs[index].get("ready_after", 1) if index < len(specs) else 1
+        streak = probe.get("success_streak", 0)
+        signs.append("✓" if streak >= wanted else "~" if streak else "×")
+    return " ".join("".join(signs[at : at + 5]) for at in range(0, len(signs), 5))

@@ -1,0 +1,81 @@
+"""What a command takes from the process that runs it: screen, folder, environment and clock.
+
+Commands get it as `ctx.obj`, so a test gives another one. Whether a person looks on decides colour, width and progress;
+piped output has none of them and is never cut.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from chalicelib.errors import Refused
+
+
+def _is_watched() -> bool:
+    return sys.stdout.isatty()
+
+
+def _is_watched() -> bool:
+    return sys.stdout.isatty()
+
+
+@dataclass(frozen=True)
+class Terminal:
+    env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    home: Path = field(default_factory=Path.home)
+    cwd: Path = field(default_factory=Path.cwd)
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+    watched: bool = field(default_factory=_is_watched)  # a person sees standard output
+    columns: int | None = None  # the width of the screen; None asks the process
+
+    @property
+    def width(self) -> int | None:
+        """Columns to fit into, or None for as wide as it takes."""
+        if self.columns is not None:
+            return self.columns
+        return shutil.get_terminal_size((80, 24)).columns if self.watched else None
+
+    @property
+    def colour(self) -> bool:
+        return self.watched and "NO_COLOR" not in self.env and self.env.get("TERM") != "dumb"
+
+    def say(self, text: str = "") -> None:
+        typer.echo(text)
+
+    def warn(self, text: str) -> None:
+        """For a person, beside the output proper."""
+        typer.echo(text, err=True)
+
+    def write(self, data: bytes) -> None:
+        """Raw bytes, at once: the log of a job."""
+        typer.echo(data, nl=False)
+
+    def confirm(self, question: str, *, unattended: str = "Add -y to go ahead without being asked.") -> bool:
+        """Asks until the answer is y or n."""
+        while True:
+            typer.echo(f"{question} [y/n]: ", nl=False)
+            answer = sys.stdin.readline()
+            if not answer:
+                typer.echo()
+                raise Refused("The question was not answered: the input has ended.", hint=unattended)
+            if answer.strip().lower() in ("y", "yes"):
+                return True
+            if answer.strip().lower() in ("n", "no"):
+                return False
+
+
+def terminal(ctx: typer.Context) -> Terminal:
+    """The terminal of this invocation."""
+    found: Any = ctx.find_root().obj
+    assert isinstance(found, Terminal), "a command ran without its terminal"
+    return found
