@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -16,6 +15,8 @@ from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import orjson
+
+from chalicelib.api.dispatch import match
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -34,30 +35,6 @@ class Reply:
     status: int
     headers: Mapping[str, str]
     body: bytes
-
-
-class Paths:
-    """Which resource a path belongs to, as API Gateway would decide: exact paths first, then templates."""
-
-    def __init__(self, resources: Iterable[str]) -> None:
-        self._exact: dict[str, str] = {}
-        self._templates: dict[int, list[tuple[re.Pattern[str], str]]] = {}
-        for resource in resources:
-            if "{" not in resource:
-                self._exact[resource] = resource
-                continue
-            pattern = re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+)", resource)
-            self._templates.setdefault(resource.count("/"), []).append((re.compile(pattern), resource))
-
-    def match(self, path: str) -> tuple[str, dict[str, str]] | None:
-        exact = self._exact.get(path)
-        if exact is not None:
-            return exact, {}
-        for pattern, resource in self._templates.get(path.count("/"), ()):
-            found = pattern.fullmatch(path)
-            if found:
-                return resource, {name: unquote(value) for name, value in found.groupdict().items()}
-        return None
 
 
 def gateway_event(
@@ -129,7 +106,6 @@ class Gateway:
     def __init__(
         self,
         app: Callable[[dict[str, Any], Any], dict[str, Any]],
-        resources: Iterable[str],
         threads: Executor,
         polls: Polls,
         *,
@@ -137,7 +113,7 @@ class Gateway:
         has_news: Callable[[Mapping[str, Any]], bool],
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
-        self._app, self._paths, self._threads, self._polls = app, Paths(resources), threads, polls
+        self._app, self._threads, self._polls = app, threads, polls
         self._limit, self._has_news, self._on_ready = body_limit, has_news, on_ready
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -198,11 +174,11 @@ class Gateway:
 
     def _call(self, scope: Scope, body: bytes) -> Reply:
         path = scope["path"].rstrip("/") or "/"
-        found = self._paths.match(path)
-        if found is None:
-            return _problem(404, f"No such path: {path}")
+        found = match(path)
+        resource = path if found is None else found.template
+        params = {} if found is None else {name: unquote(value) for name, value in found.params.items()}
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        event = gateway_event(scope["method"], path, *found, scope["query_string"], headers, body)
+        event = gateway_event(scope["method"], path, resource, params, scope["query_string"], headers, body)
         answer = self._app(event, None)
         content = answer["body"]
         raw = base64.b64decode(content) if answer.get("isBase64Encoded") else content.encode()

@@ -238,7 +238,7 @@ def _gateway(plane: Plane, polls: Polls, ready: Callable[[], None]) -> Gateway:
     from chalicelib.usecases.agent import has_news
 
     threads = ThreadPoolExecutor(API_THREADS, thread_name_prefix="api")
-    return Gateway(app.app, app.app.routes, threads, polls, body_limit=plane.limits.body, has_news=has_news, on_ready=ready)
+    return Gateway(app.app, threads, polls, body_limit=plane.limits.body, has_news=has_news, on_ready=ready)
 
 
 def _local_agent(settings: ServerSettings, plane: Plane, project: Project, url: str) -> LocalAgent | None:

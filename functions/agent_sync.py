@@ -1,0 +1,30 @@
+"""Agents call here: a Function URL, because API Gateway alone would cost more than the rest of the plane."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from chalicelib.api import dispatch
+from chalicelib.runtime import lambda_
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """A Function URL event (payload format 2.0) to the same dispatch as every other request."""
+    http = event["requestContext"]["http"]
+    raw = event.get("body") or ""
+    body = base64.b64decode(raw) if event.get("isBase64Encoded") else raw.encode()
+    request = dispatch.Request(
+        method=http["method"],
+        path=event["rawPath"],
+        query=event.get("queryStringParameters") or {},
+        headers={name.lower(): value for name, value in event.get("headers", {}).items()},
+        body=body,
+    )
+    reply = dispatch.answer(lambda_.plane(), request)
+    return {
+        "statusCode": reply.status,
+        "headers": dict(reply.headers),
+        "body": base64.b64encode(reply.body).decode(),
+        "isBase64Encoded": True,
+    }

@@ -1,0 +1,23 @@
+"""Effects: what a committed plan does at a cloud. The only function that needs the clouds' SDKs."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from chalicelib.runtime import lambda_
+
+log = logging.getLogger(__name__)
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    """Each message is one effect. A failed one goes back to the queue alone, not with its neighbours."""
+    failed = []
+    for record in event["Records"]:
+        try:
+            lambda_.executor().execute(lambda_.effect_from(json.loads(record["body"])))
+        except Exception:  # one bad effect must not hold back the batch; SQS gives it again, then sets it aside
+            log.exception("effect failed: %s", record["body"])
+            failed.append({"itemIdentifier": record["messageId"]})
+    return {"batchItemFailures": failed}
