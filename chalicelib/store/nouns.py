@@ -118,6 +118,11 @@ def pointer(key: Key, target: str, *, version: int = 0) -> Put:
     return Put(Record(key, version + 1, orjson.dumps({"id": target})), expect=version)
 
 
+def pointed(record: Record) -> str:
+    """The id that a name's record points at."""
+    return str(orjson.loads(record.body)["id"])
+
+
 def find(store: Store, kind: type[N], key: Key) -> N | None:
     record = store.get(key)
     return None if record is None else read(kind, record)
@@ -130,4 +135,4 @@ def find_many(store: Store, kind: type[N], found: Sequence[Key]) -> list[N | Non
 def find_target(store: Store, key: Key) -> tuple[str, int] | None:
     """The id a pointer names and the pointer's version, or None where the name is free."""
     record = store.get(key)
-    return None if record is None else (orjson.loads(record.body)["id"], record.version)
+    return None if record is None else (pointed(record), record.version)

@@ -1,0 +1,153 @@
+"""Blobs: what is too large for a record. Whole things under a name, written and read at once.
+
+Names are paths of plain words, the same for files and for S3, so that nothing that works embedded is refused in AWS.
+They are checked here, because some parts of them come from outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from chalicelib.errors import DstackError, Invalid, Refused
+from chalicelib.store.disk import disk_error, make_folder, sync_folder
+
+_NAME = re.compile(r"(?!\.)[\w@=+.-]+(/(?!\.)[\w@=+.-]+)*", re.ASCII)
+_MAX_NAME = 512
+
+
+class Blobs(Protocol):
+    def put(self, name: str, data: bytes) -> None:
+        """There, whole and lasting, once this returns; one written earlier under that name is replaced."""
+
+    def get(self, name: str) -> bytes | None: ...
+
+    def delete(self, name: str) -> None:
+        """Gone already is fine."""
+
+    def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
+        """Names that begin with `prefix` and sort after `after`, in text order."""
+
+
+def checked(name: str) -> str:
+    if len(name) > _MAX_NAME or not _NAME.fullmatch(name):
+        raise Invalid(
+            f"{name[:80]!r} can't name a blob.",
+            hint="Use letters, digits and _@=+.- in parts divided by /; no part may begin with a dot.",
+        )
+    return name
+
+
+class FileBlobs:
+    """A file a blob under `root`, written beside its place and moved there, so that nobody sees half of one."""
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root)
+
+    def put(self, name: str, data: bytes) -> None:
+        path = self._root / checked(name)
+        draft = path.with_name(f".{secrets.token_hex(8)}")
+        try:
+            make_folder(path.parent)
+            with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+            sync_folder(path.parent)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+            raise disk_error(path, error) from error
+
+    def get(self, name: str) -> bytes | None:
+        path = self._root / checked(name)
+        try:
+            return path.read_bytes()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
+        except OSError as error:
+            raise disk_error(path, error) from error
+
+    def delete(self, name: str) -> None:
+        path = self._root / checked(name)
+        try:
+            path.unlink(missing_ok=True)
+        except (NotADirectoryError, IsADirectoryError):
+            return  # no blob of that name
+        except OSError as error:
+            raise disk_error(path, error) from error
+
+    def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
+        top = self._root / checked(prefix.rsplit("/", 1)[0]) if "/" in prefix else self._root
+        names = (name for name in self._names(top) if name.startswith(prefix) and name > after)
+        return sorted(names)[:limit]
+
+    def _names(self, top: Path) -> Iterator[str]:
+        for folder, _, files in os.walk(top):
+            place = Path(folder).relative_to(self._root)
+            for file in files:
+                if not file.startswith("."):
+                    yield (place / file).as_posix()
+
+
+class S3Blobs:
+    """An object a blob. `client` makes the S3 client at the first use: a cold start that needs none pays none."""
+
+    def __init__(self, bucket: str, client: Callable[[], Any]) -> None:
+        self._bucket = bucket
+        self._make_client = client
+        self._made: Any = None
+
+    def put(self, name: str, data: bytes) -> None:
+        self._call("put_object", Key=checked(name), Body=data)
+
+    def get(self, name: str) -> bytes | None:
+        answer = self._call("get_object", missing=("NoSuchKey", "404"), Key=checked(name))
+        if answer is None:
+            return None
+        data: bytes = answer["Body"].read()
+        return data
+
+    def delete(self, name: str) -> None:
+        self._call("delete_object", missing=("NoSuchKey", "404"), Key=checked(name))
+
+    def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
+        if "/" in prefix:
+            checked(prefix.rsplit("/", 1)[0])
+        names: list[str] = []
+        while len(names) < limit:
+            wanted = min(limit - len(names), 1000)
+            answer = self._call("list_objects_v2", Prefix=prefix, StartAfter=after, MaxKeys=wanted)
+            found = [item["Key"] for item in answer.get("Contents", ())]
+            names += found
+            if not answer.get("IsTruncated") or not found:
+                break
+            after = found[-1]
+        return names
+
+    def _call(self, operation: str, missing: tuple[str, ...] = (), **values: Any) -> Any:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        if self._made is None:
+            self._made = self._make_client()
+        try:
+            return getattr(self._made, operation)(Bucket=self._bucket, **values)
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code in missing:
+                return None
+            raise self._refused(operation, error) from error
+        except BotoCoreError as error:
+            raise self._refused(operation, error) from error
+
+    def _refused(self, operation: str, error: Exception) -> DstackError:
+        return Refused(
+            f"The bucket {self._bucket} didn't answer {operation}: {error}.",
+            hint="Check that the bucket is there and that the function's policy names it.",
+        )

@@ -1,0 +1,65 @@
+"""Blobs in files: the contract, and what only a disk can do wrong."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chalicelib.errors import Invalid
+from chalicelib.store.blobs import Blobs, FileBlobs
+from tests.store.blob_contract import BlobContract
+
+
+class TestFileBlobs(BlobContract):
+    @pytest.fixture
+    def blobs(self, tmp_path: Path) -> Blobs:
+        return FileBlobs(tmp_path / "blobs")
+
+
+def test_files_and_folders_are_private(tmp_path: Path) -> None:
+    FileBlobs(tmp_path / "blobs").put("a/b", b"1")
+    assert stat.S_IMODE((tmp_path / "blobs").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "blobs/a").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "blobs/a/b").stat().st_mode) == 0o600
+
+
+def test_a_draft_left_by_a_crash_is_no_blob(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path)
+    blobs.put("a/b", b"1")
+    (tmp_path / "a" / ".0123").write_bytes(b"hal")
+    assert blobs.list("") == ["a/b"]
+
+
+def test_a_blob_that_would_also_be_a_folder_is_refused(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path)
+    blobs.put("a/b", b"1")
+    for name in ("a", "a/b/c"):
+        with pytest.raises(Invalid, match="at once"):
+            blobs.put(name, b"2")
+    assert blobs.list("") == ["a/b"]
+
+
+FILL = """
+import resource, sys
+from chalicelib.errors import StorageFull
+from chalicelib.store.blobs import FileBlobs
+blobs = FileBlobs(sys.argv[1])
+blobs.put("a", b"first")
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try:
+    blobs.put("a", b"x" * 5000)
+except StorageFull as error:
+    print(error)
+assert blobs.get("a") == b"first" and blobs.list("") == ["a"]
+"""
+
+
+def test_a_blob_that_does_not_fit_leaves_the_one_before(tmp_path: Path) -> None:
+    child = subprocess.run([sys.executable, "-c", FILL, tmp_path], capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stderr
+    assert "Make room" in child.stdout
+    assert [file.name for file in tmp_path.iterdir()] == ["a"]

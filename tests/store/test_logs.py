@@ -1,0 +1,155 @@
+"""Logs in files and in blobs: one contract, and what only a file can do wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from chalicelib.errors import DstackError, Invalid
+from chalicelib.store.blobs import FileBlobs
+from chalicelib.store.logs import BlobLogs, FileLogs, LogStore
+from tests.store.log_contract import J, LogContract, P, read_all, text
+
+
+class TestFileLogs(LogContract):
+    @pytest.fixture
+    def logs(self, tmp_path: Path) -> LogStore:
+        return FileLogs(tmp_path / "logs")
+
+
+class TestBlobLogs(LogContract):
+    @pytest.fixture
+    def logs(self, tmp_path: Path) -> LogStore:
+        return BlobLogs(FileBlobs(tmp_path / "blobs"))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / P / f"{J}.log"
+
+
+def test_a_tail_cut_at_any_byte_loses_only_the_last_append(tmp_path: Path, file: Path) -> None:
+    logs = FileLogs(tmp_path)
+    logs.append(P, J, 0, [(1, b"first\n")])
+    logs.append(P, J, 6, [(2, b"second\n"), (3, b"third\n")])
+    sound = file.stat().st_size
+    logs.append(P, J, 19, [(4, b"fourth\n")])
+    whole = file.read_bytes()
+    for cut in range(sound, len(whole)):
+        file.write_bytes(whole[:cut])
+        assert logs.end(P, J) == 19
+        assert text(read_all(logs)) == b"first\nsecond\nthird\n"
+        assert text(read_all(logs, descending=True)) == b"third\nsecond\nfirst\n"
+        assert logs.append(P, J, 19, [(5, b"again\n")]) == 25
+        assert text(read_all(logs)) == b"first\nsecond\nthird\nagain\n"
+
+
+def test_a_tail_of_garbage_is_cut(tmp_path: Path, file: Path) -> None:
+    logs = FileLogs(tmp_path)
+    logs.append(P, J, 0, [(1, b"first\n")])
+    logs.append(P, J, 6, [(1, b"second\n")])
+    whole = file.read_bytes()
+    half = len(whole) // 2
+    for bad in (whole + b"\0" * 500, whole[:-3] + b"xxx", whole[: half + 44] + b"\0" * 19, whole + whole[:20]):
+        file.write_bytes(bad)
+        end = logs.end(P, J)
+        assert end in (6, 13)
+        assert text(read_all(logs)) == b"first\nsecond\n"[:end]
+        assert logs.append(P, J, end, [(2, b"more")]) == end + 4
+        assert text(read_all(logs)) == b"first\nsecond\n"[:end] + b"more"
+
+
+def test_damage_in_the_middle_is_told(tmp_path: Path, file: Path) -> None:
+    logs = FileLogs(tmp_path)
+    for n in range(3):
+        logs.append(P, J, 6 * n, [(n, b"line %d" % n)])
+    raw = bytearray(file.read_bytes())
+    raw[raw.index(b"line 1")] ^= 1
+    file.write_bytes(raw)
+    with pytest.raises(DstackError, match="Bytes 6 to 12 of this log are damaged"):
+        read_all(logs)
+    assert text(read_all(logs, start=2)) == b"line 2"
+
+
+def test_a_token_that_points_into_a_chunk_is_refused(tmp_path: Path) -> None:
+    logs = FileLogs(tmp_path)
+    logs.append(P, J, 0, [(1, b"x" * 200)])
+    logs.append(P, J, 200, [(1, b"y")])
+    for token in ("7.0", "60.3", "10000.0"):
+        for descending in (False, True):
+            with pytest.raises(Invalid, match="token"):
+                logs.read(P, J, token=token, descending=descending)
+
+
+def test_racing_appends_of_one_stream_add_each_byte_once(tmp_path: Path) -> None:
+    logs = FileLogs(tmp_path)
+    stream = b"".join(b"line %03d\n" % n for n in range(100))
+
+    def send(step: int) -> None:
+        while (end := logs.end(P, J)) < len(stream):
+            logs.append(P, J, end, [(1, stream[end : end + step])])
+
+    threads = [threading.Thread(target=send, args=(step,)) for step in (7, 30, 31, 64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert text(read_all(logs)) == stream
+
+
+def test_two_writers_of_blobs_that_both_saw_the_same_end(tmp_path: Path) -> None:
+    """Neither object replaces the other, and what both hold is shown once."""
+
+    class Late(FileBlobs):
+        """Lists nothing for a while, as if the other writer's object came between."""
+
+        blind = True
+
+        def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
+            return [] if self.blind else super().list(prefix, after, limit)
+
+    blobs = Late(tmp_path)
+    logs = BlobLogs(blobs)
+    assert logs.append(P, J, 0, [(1, b"hello "), (2, b"world")]) == 11
+    assert logs.append(P, J, 0, [(1, b"hello ")]) == 6
+    blobs.blind = False
+    assert logs.end(P, J) == 11
+    assert text(read_all(logs)) == b"hello world"
+    for limit in (1, 2):
+        assert text(read_all(logs, limit=limit, max_bytes=4, descending=True)[::-1]) == b"hello world"
+    assert logs.append(P, J, 6, [(2, b"world"), (3, b"!")]) == 12
+    assert text(read_all(logs)) == b"hello world!"
+
+
+KILLED = """
+import sys
+from chalicelib.store.logs import FileLogs
+logs = FileLogs(sys.argv[1])
+end = 0
+while True:
+    end = logs.append("project-1", "job-1", end, [(end, b"%09d\\n" % end), (end, b"x" * 90)])
+    print(end, flush=True)
+"""
+
+
+def test_kill_9_loses_no_acknowledged_byte(tmp_path: Path) -> None:
+    acknowledged = 0
+    for lines in (40, 170, 300):
+        child = subprocess.Popen(
+            [sys.executable, "-c", KILLED, tmp_path / str(lines)], stdout=subprocess.PIPE, text=True
+        )
+        assert child.stdout is not None
+        for _ in range(lines):
+            acknowledged = int(child.stdout.readline())
+        child.kill()
+        acknowledged = max([acknowledged, *map(int, child.stdout.read().split()[:-1])])
+        child.wait()
+        logs = FileLogs(tmp_path / str(lines))
+        end = logs.end(P, J)
+        assert end >= acknowledged and end % 100 == 0
+        found = text(read_all(logs))
+        assert found == b"".join(b"%09d\n" % n + b"x" * 90 for n in range(0, end, 100))
