@@ -70,6 +70,7 @@ class Instance(Noun):
     act_until: Micros | None = None  # a committed effect may still be under way until then: only its committer acts
     deadline: Micros | None = None  # pending/provisioning: when patience ends
     unreachable: bool = False
+    unreachable_since: Micros | None = None  # the first look at which the agent's promise had passed
     health: str = "healthy"
     stop_attempts: int = 0
     due_at: Micros | None = None
@@ -115,7 +116,8 @@ class Presence(Noun):
     instance_id: str
     project_id: str
     boot: str = ""  # the agent process's own id: a new one means a restarted agent
-    seq: int = 0  # the last message taken from this boot; an older one is a replay
+    seq: int = 0  # the last message from this boot that changed something; an older one is a replay
+    past_boots: tuple[str, ...] = ()  # earlier agent processes, newest first: whatever still comes from them is a replay
     credential_hash: str = ""
     previous_hash: str = ""  # the bootstrap token, still good for 60 s from the same boot
     previous_until: Micros = 0

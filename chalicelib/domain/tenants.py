@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from enum import StrEnum
 
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun
+
+PROJECT_NAME = re.compile(r"[a-zA-Z0-9_-]{1,50}")
+USER_NAME = re.compile(r"[a-zA-Z0-9_-]{1,60}")
+SECRET_NAME = re.compile(r"[A-Za-z0-9_-]{1,200}")
+MAX_SECRET = 5_000  # characters of a secret's value
+
+
+def hash_token(token: str) -> str:
+    """What is stored of a token. Tokens are random and long, so a plain hash can't be reversed by trying."""
+    return hashlib.sha256(token.encode()).hexdigest()
 
 
 class GlobalRole(StrEnum):

@@ -1,0 +1,43 @@
+"""Log bytes from an agent: each piece goes to its place in the job's stream, so a repeat is cut and a gap is not taken.
+
+A job that writes more than its quota is ended. What it wrote beyond is not kept, but answered as held, so that the
+agent lets go of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import JobReason
+from chalicelib.planning.transitions import Draft
+from chalicelib.usecases.agent_message import LogBytes, Message
+from chalicelib.usecases.agent_reports import over_quota
+from chalicelib.usecases.context import Plane
+
+
+def take_logs(
+    plane: Plane, message: Message, jobs: Mapping[str, Job], draft: Draft
+) -> tuple[dict[str, Job], dict[str, int]]:
+    """The jobs, one that is over its quota ended, and how many bytes are held of each log that came. May raise
+    StorageFull: nothing is answered then, and the agent keeps its bytes."""
+    after, ends = dict(jobs), {}
+    for chunk in message.logs:
+        job = after.get(chunk.task)
+        if job is not None:
+            after[job.id], ends[job.id] = _take(plane, job, chunk, draft)
+    return after, ends
+
+
+def _take(plane: Plane, job: Job, chunk: LogBytes, draft: Draft) -> tuple[Job, int]:
+    records = chunk.decoded()
+    last = chunk.offset + sum(len(data) for _, data in records)
+    if job.reason is JobReason.log_quota_exceeded:
+        return job, last
+    quota = plane.limits.log_bytes_per_hour
+    if over_quota(job, last, quota, draft.now):
+        if job.status is JobStatus.running:
+            text = f"It wrote more than {quota / 2**20:g} MB of log in an hour."
+            job = draft.end_job(job, JobReason.log_quota_exceeded, message=text, grace=0)
+        return job, last
+    return job, plane.logs.append(job.project_id, job.id, chunk.offset, records)

@@ -1,0 +1,83 @@
+"""Secrets of a project: sealed at rest, shown to those who may manage them, filled into tasks on their way to an agent.
+
+A seal is bound to its project and name, so a sealed value copied into another record doesn't open there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chalicelib.domain.tenants import MAX_SECRET, SECRET_NAME, Project, Secret, User
+from chalicelib.errors import Invalid, NotFound, Problem
+from chalicelib.store import keys, nouns
+from chalicelib.store.port import MAX_CHANGES, Change, Delete
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.listing import every
+from chalicelib.usecases.trail import secret_target, told
+
+
+def list_secrets(plane: Plane, project: Project) -> list[Secret]:
+    found = every(plane.store, f"project/{project.id}", "secret/")
+    return [nouns.read(Secret, record) for record in found]
+
+
+def get_secret(plane: Plane, project: Project, name: str) -> tuple[Secret, str]:
+    """The secret and its value."""
+    secret = nouns.find(plane.store, Secret, keys.secret(project.id, name)) if SECRET_NAME.fullmatch(name) else None
+    if secret is None:
+        raise NotFound(f"There is no secret {name[:80]!r} in project {project.name}", hint="See `dstack secret list`.")
+    return secret, opened(plane, secret)
+
+
+def set_secret(plane: Plane, project: Project, actor: User, name: str, value: str) -> Secret:
+    problems = []
+    if not SECRET_NAME.fullmatch(name):
+        problems.append(Problem("a name has 1 to 200 letters, digits, - and _", path="name"))
+    if len(value) > MAX_SECRET:
+        problems.append(
+            Problem(f"a value has at most {MAX_SECRET} characters; this one has {len(value)}", path="value")
+        )
+    if problems:
+        raise Invalid(problems)
+    now = plane.clock.now()
+    known = nouns.find(plane.store, Secret, keys.secret(project.id, name))
+    sealed = plane.seal.seal(value, context=_context(project.id, name))
+    if known is None:
+        secret = Secret(id=plane.random_id(), project_id=project.id, name=name, sealed=sealed, updated_at=now)
+    else:
+        secret = known.with_(sealed=sealed, updated_at=now)
+    text = "Secret set" if known is None else "Secret changed"
+    seed = f"{secret.id}/{secret.version}"
+    event = told(text, now, secret_target(secret), project_id=project.id, seed=seed, actor=actor)
+    plane.store.commit([nouns.put(secret), nouns.put(event)])
+    return secret
+
+
+def delete_secrets(plane: Plane, project: Project, actor: User, names: Sequence[str]) -> None:
+    """All of them or none: a name that isn't there is told, and nothing is deleted."""
+    wanted = list(dict.fromkeys(names))
+    if len(wanted) * 2 > MAX_CHANGES:
+        raise Invalid(f"{len(wanted)} secrets at once; at most {MAX_CHANGES // 2} can be deleted in one request")
+    found = nouns.find_many(plane.store, Secret, [keys.secret(project.id, name) for name in wanted])
+    missing = [name[:80] for name, secret in zip(wanted, found, strict=True) if secret is None]
+    if missing:
+        raise NotFound(
+            f"There is no secret {', '.join(map(repr, missing))} in project {project.name}; none was deleted"
+        )
+    now = plane.clock.now()
+    changes: list[Change] = []
+    for secret in found:
+        assert secret is not None
+        seed = f"{secret.id}/{secret.version}"
+        event = told("Secret deleted", now, secret_target(secret), project_id=project.id, seed=seed, actor=actor)
+        changes += [Delete(nouns.key_of(secret), secret.version), nouns.put(event)]
+    if changes:
+        plane.store.commit(changes)
+
+
+def opened(plane: Plane, secret: Secret) -> str:
+    return plane.seal.open(secret.sealed, context=_context(secret.project_id, secret.name))
+
+
+def _context(project_id: str, name: str) -> str:
+    return f"secret/{project_id}/{name}"
