@@ -72,7 +72,8 @@ class Job(Noun):
     exit_status: int | None = None
     submitted_at: Micros
     last_processed_at: Micros
-    provisioned_at: Micros | None = None
+    provisioned_at: Micros | None = None  # placed on an instance
+    pulling_at: Micros | None = None
     running_at: Micros | None = None
     finished_at: Micros | None = None
     disconnected_at: Micros | None = None  # first moment its instance's promise to report had passed

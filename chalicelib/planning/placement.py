@@ -1,0 +1,284 @@
+"""Where a job could go, and what to say when it can't.
+
+`Floor` is the project's machines as a queue pass sees them: it hands out blocks and nodes and never hands one out twice.
+Within a pass places only get scarcer, so a candidate that is full for some wants stays full for them and is dropped; a
+thousand equal jobs cost little more than one. The order of choice: a free place that is ready, cheapest first; a free
+place on a machine that is already on its way; a new machine, cheapest first, in a fleet with room for one.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.offers import Offer
+from chalicelib.planning.combine import Wants, combined
+from chalicelib.planning.fitting import Misfit, blocks_needed, misfits
+from chalicelib.planning.offers import OfferBook, Query, slice_of
+from chalicelib.planning.plan import Note
+from chalicelib.planning.snapshots import FleetView
+
+MOST_TRIED = 25  # offers tried for one submission before it counts as out of capacity
+
+_READY = (InstanceStatus.idle, InstanceStatus.busy)
+_COMING = (InstanceStatus.pending, InstanceStatus.provisioning)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place on an existing instance: these blocks of it, as this offer."""
+
+    instance: Instance
+    blocks: tuple[int, ...]
+    offer: Offer
+
+
+@dataclass(frozen=True)
+class Buy:
+    """A new instance of this fleet: the whole machine's offer, and how many of its blocks the job takes."""
+
+    view: FleetView
+    offer: Offer  # the machine's
+    blocks: int
+    total: int
+
+    @property
+    def price(self) -> float:
+        return self.offer.price * self.blocks / self.total
+
+
+@dataclass(frozen=True)
+class Waits:
+    """It fits something that isn't free now."""
+
+    fleet: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Hopeless:
+    """Nothing here can ever take it: one note a candidate."""
+
+    notes: tuple[Note, ...]
+
+
+Verdict = Spot | Buy | Waits | Hopeless
+
+
+@dataclass
+class _Option:
+    """A fleet that these wants may go to."""
+
+    view: FleetView
+    query: Query
+    waits: str = ""  # why a machine that would fit can't take it now
+    notes: list[Note] = field(default_factory=list)
+
+
+@dataclass
+class _Asked:
+    """Wants, worked out against every fleet once a pass. `ready` and `coming` shrink as places go."""
+
+    options: list[_Option]
+    refusals: list[Note]
+    ready: deque[tuple[Instance, int]]  # instance and blocks needed, cheapest first
+    coming: deque[tuple[Instance, int]]
+
+
+class Floor:
+    def __init__(self, fleets: Sequence[FleetView], book: OfferBook, facts: Mapping[str, BackendFacts]) -> None:
+        self.views = [view for view in fleets if not view.fleet.deleted]
+        self.book, self.facts = book, facts
+        self.instances = {i.id: i for view in self.views for i in view.instances}
+        self.fleets: dict[str, Fleet] = {view.fleet.id: view.fleet for view in self.views}
+        self._count = {view.fleet.id: len(view.instances) for view in self.views}
+        self._free = {i.id: _free_blocks(i) for i in self.instances.values()}
+        self._asked: dict[Wants, _Asked] = {}
+
+    # --- what happened -------------------------------------------------------------------------------------------------
+
+    def took(self, instance: Instance, blocks: Iterable[int]) -> None:
+        """These blocks are a job's now."""
+        taken = set(blocks)
+        self.instances[instance.id] = instance
+        self._free[instance.id] = [block for block in self._free[instance.id] if block not in taken]
+
+    def bought(self, fleet: Fleet, instance: Instance) -> None:
+        """This instance is on its way; jobs with equal wants may share what is left of it."""
+        self.fleets[fleet.id] = fleet
+        self._count[fleet.id] += 1
+        self.instances[instance.id] = instance
+        self._free[instance.id] = _free_blocks(instance)
+        if self._free[instance.id]:
+            for asked in self._asked.values():
+                option = next((o for o in asked.options if o.view.fleet.id == fleet.id), None)
+                if option and (blocks := _fit(option.query, instance)):
+                    asked.coming.append((instance, blocks))
+
+    # --- the question --------------------------------------------------------------------------------------------------
+
+    def find(self, wants: Wants, job: Job) -> Verdict:
+        asked = self._asked.get(wants)
+        if asked is None:
+            asked = self._asked[wants] = self._ask(wants)
+        tried = {attempt.offer_key for attempt in job.attempts}
+        spot = self._take(asked.ready, ()) or self._take(asked.coming, tried)
+        if spot:
+            return spot
+        buy, notes = self._buy(wants, asked, job)
+        if buy:
+            return buy
+        waiting = next((option for option in asked.options if option.waits), None)
+        if waiting:
+            return Waits(waiting.view.fleet.name, waiting.waits)
+        return Hopeless(tuple([*asked.refusals, *notes]) or (_no_fleets(),))
+
+    def _take(self, candidates: deque[tuple[Instance, int]], tried: Iterable[str]) -> Spot | None:
+        while candidates:
+            instance, needed = candidates[0]
+            free = self._free[instance.id]
+            if len(free) >= needed:
+                current = self.instances[instance.id]
+                if current.offer.key in tried:  # this very offer failed for the job; another job may still take it
+                    return None
+                return Spot(current, tuple(free[:needed]), slice_of(current.offer, needed, current.total_blocks))
+            candidates.popleft()
+        return None
+
+    def _buy(self, wants: Wants, asked: _Asked, job: Job) -> tuple[Buy | None, list[Note]]:
+        best: Buy | None = None
+        notes: list[Note] = []
+        for option in asked.options:
+            note, found = self._best_offer(wants, option, job)
+            if found and (best is None or found.price < best.price):
+                best = found
+            if note:
+                notes.append(note)
+        return best, notes
+
+    def _best_offer(self, wants: Wants, option: _Option, job: Job) -> tuple[Note | None, Buy | None]:
+        view, subject = option.view, f"fleet `{option.view.fleet.name}`"
+        tried = {attempt.offer_key for attempt in job.attempts}
+        nodes = view.spec.configuration.nodes
+        if nodes is None:
+            return (None if option.waits or not option.notes else option.notes[0]), None
+        if wants.reuse_only:
+            text = "has no instance that fits, and `creation_policy: reuse` forbids a new one"
+            return Note(subject, text, "set `creation_policy: reuse-or-create`"), None
+        machines = self.book.machines(option.query, 2 * MOST_TRIED)
+        usable = [machine for machine in machines if machine[0].availability.usable]
+        if not usable:
+            text = "finds every offer that fits unavailable" if machines else _no_offers(option, self.book)
+            return Note(subject, text, "" if machines else "widen `resources`, `max_price`, `regions` or `backends`"), None
+        fresh = next((machine for machine in usable if machine[0].key not in tried), None)
+        if fresh is None or len(tried) >= MOST_TRIED:
+            return Note(subject, f"has no offer left that wasn't tried ({_failures(job)})"), None
+        if nodes.max is not None and self._count[view.fleet.id] >= nodes.max:
+            if nodes.max == 0:
+                return Note(subject, "has `nodes: 0`, so it never has an instance", "raise `nodes`"), None
+            option.waits = option.waits or f"for room in fleet `{view.fleet.name}` ({nodes.max} of {nodes.max} nodes exist)"
+            return None, None
+        return None, Buy(view, *fresh)
+
+    def _ask(self, wants: Wants) -> _Asked:
+        asked = _Asked([], [], deque(), deque())
+        ready: list[tuple[float, int, Instance, int]] = []
+        coming: list[tuple[float, int, Instance, int]] = []
+        for view in self.views:
+            query = combined(wants, view)
+            if isinstance(query, Note):
+                asked.refusals.append(query)
+                continue
+            option = _Option(view, query)
+            asked.options.append(option)
+            nearest: list[Misfit] | None = None
+            for known in view.instances:
+                instance = self.instances[known.id]
+                if instance.status not in (*_READY, *_COMING):
+                    continue
+                blocks, wrong = _judge(query, instance)
+                if not blocks:
+                    nearest = wrong if nearest is None or len(wrong) < len(nearest) else nearest
+                    continue
+                option.waits = option.waits or _why_wait(view, instance)
+                if instance.unreachable or instance.health == "failure":
+                    continue
+                ranked = (instance.offer.price * blocks / instance.total_blocks, len(self._free[instance.id]), instance, blocks)
+                (ready if instance.status in _READY else coming).append(ranked)
+            option.notes = [_nearest_note(view, nearest)]
+        asked.ready = deque((instance, blocks) for *_, instance, blocks in sorted(ready, key=lambda r: r[:2]))
+        asked.coming = deque((instance, blocks) for *_, instance, blocks in sorted(coming, key=lambda r: r[:2]))
+        return asked
+
+
+def _free_blocks(instance: Instance) -> list[int]:
+    busy = {block for claim in instance.claims for block in claim.blocks}
+    return [block for block in range(instance.total_blocks) if block not in busy]
+
+
+def _judge(query: Query, instance: Instance) -> tuple[int, list[Misfit]]:
+    """How many blocks of the instance the query needs (0: it doesn't fit), and what is wrong with the whole of it."""
+    offer = instance.offer
+    wrong: list[Misfit] = []
+    if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
+        wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
+    if not query.takes_kind(offer.instance.name, offer.instance.resources):
+        market = "spot" if offer.instance.resources.spot else "on-demand"
+        wrong.append(Misfit(f"is {market} {offer.instance.name}", "widen `spot_policy` or `instance_types`"))
+    blocks = 0 if wrong else _fit(query, instance)
+    if blocks and query.max_price is not None and offer.price * blocks / instance.total_blocks > query.max_price:
+        return 0, [Misfit(f"costs {offer.price:g} an hour, more than {query.max_price:g}", "raise `max_price`")]
+    if not blocks:
+        wrong += misfits(query.resources, offer.instance.resources, provisioned=instance.bought)
+        wrong = wrong or [Misfit(f"no share of its {instance.total_blocks} blocks fits exactly", "ask for ranges")]
+    return blocks, wrong
+
+
+def _fit(query: Query, instance: Instance) -> int:
+    has = instance.offer.instance.resources
+    return blocks_needed(query.resources, has, instance.total_blocks, provisioned=instance.bought)
+
+
+def _why_wait(view: FleetView, instance: Instance) -> str:
+    if instance.unreachable:
+        return f"for {instance.name} in fleet `{view.fleet.name}` to be heard of again"
+    if instance.health == "failure":
+        return f"for {instance.name} in fleet `{view.fleet.name}` to be healthy again"
+    return f"for a free place in fleet `{view.fleet.name}`"
+
+
+def _nearest_note(view: FleetView, wrong: list[Misfit] | None) -> Note:
+    subject = f"fleet `{view.fleet.name}`"
+    if wrong is None:
+        return Note(subject, "has no instance", "add a host to it, or create a fleet with a backend")
+    hints = " and ".join(dict.fromkeys(misfit.hint for misfit in wrong))
+    return Note(subject, "; ".join(misfit.text for misfit in wrong), f"{hints}, or create a fleet that has it")
+
+
+def _no_offers(option: _Option, book: OfferBook) -> str:
+    if not len(book):
+        return "may grow, but no backend has any offer"
+    return f"may grow, but none of the {len(book)} offers fits the run and the fleet"
+
+
+def _no_fleets() -> Note:
+    return Note("project", "has no fleet", "create one: `dstack apply` a configuration with `type: fleet`")
+
+
+def say(notes: Sequence[Note]) -> str:
+    """Notes as one message a person reads: the first three, with the change that would help."""
+    parts = [f"{note.subject} {note.text}" + (f" ({note.hint})" if note.hint else "") for note in notes[:3]]
+    if len(notes) > 3:
+        parts.append(f"and {len(notes) - 3} more")
+    return "; ".join(parts)
+
+
+def _failures(job: Job) -> str:
+    """Up to three different errors of the offers that were tried."""
+    errors = list(dict.fromkeys(attempt.error[:200] for attempt in job.attempts))
+    return "; ".join(errors[:3]) + ("; …" if len(errors) > 3 else "")
