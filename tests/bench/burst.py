@@ -1,0 +1,117 @@
+"""Many short jobs on many simulated hosts, through the real API, engine and agent protocol. One JSON line.
+
+`python -m tests.bench.burst --jobs N --hosts N --job-seconds S`
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import multiprocessing
+import statistics
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from multiprocessing.connection import Connection
+from typing import Any
+
+from tests.bench.hosts import Host, Started, add_hosts
+from tests.bench.measure import cpu_of, report, running_server, server_pid, submit, task
+from tests.harness.server import Server, until
+
+SUBMITTERS = 4
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=150)
+    parser.add_argument("--hosts", type=int, default=150)
+    parser.add_argument("--job-seconds", type=float, default=1.0)
+    parser.add_argument("--patience", type=float, default=300.0, help="seconds to wait for the last job")
+    chosen = parser.parse_args()
+    with running_server("--no-local-fleet") as server:
+        project = server.call("/api/projects/main/get")
+        tokens = add_hosts(server.data, project["project_id"], chosen.hosts)
+        ours, theirs = multiprocessing.Pipe()
+        crowd = multiprocessing.Process(target=host_process, args=(server.url, tokens, chosen.job_seconds, theirs))
+        crowd.start()
+        try:
+            until("all hosts to join", lambda: joined(server) == chosen.hosts, seconds=60, every=0.2)
+            report("burst", **burst(server, chosen, ours))
+        finally:
+            crowd.kill()
+            crowd.join()
+
+
+def host_process(url: str, tokens: dict[str, str], job_seconds: float, pipe: Connection) -> None:
+    started = Started()
+
+    async def live() -> None:
+        hosts = [Host(url, instance, token, job_seconds, started) for instance, token in tokens.items()]
+        crowd = [asyncio.create_task(host.run()) for host in hosts]
+        await asyncio.to_thread(pipe.recv)  # the bench asks once, at the end
+        for one in crowd:
+            one.cancel()
+
+    asyncio.run(live())
+    pipe.send((started.at, started.twice))
+
+
+def joined(server: Server) -> int:
+    fleets = server.call("/api/project/main/fleets/list", {})
+    return sum(i["status"] == "idle" for fleet in fleets for i in fleet["instances"])
+
+
+def burst(server: Server, chosen: argparse.Namespace, pipe: Any) -> dict[str, Any]:
+    names = [f"job-{number}" for number in range(chosen.jobs)]
+    before, begun = cpu_of(server_pid(server)), time.time()
+    with ThreadPoolExecutor(SUBMITTERS) as pool:
+        list(pool.map(lambda name: submit(server, task(name, "sleep 1")), names))
+    submitted = time.time()
+    while active(server) and time.time() - begun < chosen.patience:
+        time.sleep(0.25)
+    wall, cpu = time.time() - begun, cpu_of(server_pid(server)) - before
+    pipe.send("enough")
+    started, twice = pipe.recv()
+    runs = finished(server)
+    ends = [datetime.fromisoformat(run["latest_job_submission"]["finished_at"]).timestamp() for run in runs]
+    starts = sorted(
+        started[run["latest_job_submission"]["id"]] - datetime.fromisoformat(run["submitted_at"]).timestamp()
+        for run in runs
+        if run["latest_job_submission"]["id"] in started
+    )
+    return {
+        "jobs": chosen.jobs,
+        "hosts": chosen.hosts,
+        "wall_s": round((max(ends) - begun) if len(runs) == chosen.jobs else wall, 2),
+        "submit_s": round(submitted - begun, 2),
+        "start_p50_s": round(statistics.median(starts), 3) if starts else None,
+        "start_p95_s": round(starts[int(len(starts) * 0.95)], 3) if starts else None,
+        "server_cpu_s": round(cpu, 2),
+        "cpu_per_job_s": round(cpu / chosen.jobs, 4),
+        "jobs_per_s": round(len(runs) / wall, 1),
+        "lost": chosen.jobs - len(runs),
+        "duplicated": len(twice),
+        "budget": "10 s at 150 jobs, 60 s at 1,000; 0.03 CPU s a job",
+    }
+
+
+def active(server: Server) -> bool:
+    query = {"project_name": "main", "only_active": True, "limit": 1, "include_jobs": False}
+    return bool(server.call("/api/runs/list", query))
+
+
+def finished(server: Server) -> list[dict[str, Any]]:
+    """All runs that are done, page by page."""
+    found: list[dict[str, Any]] = []
+    query: dict[str, Any] = {"project_name": "main", "only_active": False, "limit": 100, "job_submissions_limit": 1}
+    while True:
+        page = server.call("/api/runs/list", query)
+        found += [run for run in page if run["status"] == "done"]
+        if len(page) < 100:
+            return found
+        query |= {"prev_submitted_at": page[-1]["submitted_at"], "prev_run_id": page[-1]["id"]}
+
+
+if __name__ == "__main__":
+    main()

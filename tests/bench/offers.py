@@ -1,0 +1,56 @@
+"""The catalog in the pure core: 50,000 offers filtered, priced, sorted, the first 50."""
+
+from __future__ import annotations
+
+import random
+from itertools import count
+
+from chalicelib.domain.offers import Disk, Gpu, InstanceType, Offer, Resources
+from chalicelib.domain.specs.resources import ResourcesSpec
+from tests.bench.measure import median_cpu_ms, report
+
+GPUS = [("T4", 15360), ("L4", 24576), ("A10", 24576), ("A100", 40960), ("A100", 81920), ("H100", 81920), ("H200", 144_384)]
+
+
+def catalog(size: int = 50_000, seed: int = 1) -> list[Offer]:
+    """Some thousand shapes in some dozen regions of ten backends, priced at random."""
+    rng = random.Random(seed)
+    shapes = []
+    for number in range(1200):
+        name, memory = rng.choice(GPUS)
+        gpus = tuple(Gpu(name=name, memory_mib=memory, vendor="nvidia") for _ in range(rng.choice((0, 0, 1, 2, 4, 8))))
+        cpus = rng.choice((2, 4, 8, 16, 32, 64, 96, 192))
+        disk = Disk(size_mib=102_400 * rng.choice((1, 2, 4)))
+        shapes.append((f"type-{number}", cpus, cpus * rng.choice((2, 4, 8)) * 1024, gpus, disk))
+    offers = []
+    backends = ("aws", "gcp", "azure", "oci", "nebius", "lambda", "runpod", "vastai", "crusoe", "cudo")
+    for number in range(size):
+        name, cpus, memory, gpus, disk = rng.choice(shapes)
+        spot = rng.random() < 0.4
+        resources = Resources(cpus=cpus, memory_mib=memory, gpus=gpus, spot=spot, disk=disk, cpu_arch="x86")
+        offers.append(
+            Offer(
+                backend=rng.choice(backends),
+                instance=InstanceType(name=name, resources=resources),
+                region=f"region-{number % 40}",
+                price=round(0.05 * cpus + 1.5 * len(gpus) * rng.uniform(0.5, 1.5), 4),
+            )
+        )
+    return offers
+
+
+def main() -> None:
+    from chalicelib.planning.offers import OfferBook, Query
+
+    book = OfferBook(catalog(), taken_at=0)
+    asked = ResourcesSpec.model_validate({"gpu": "24GB..80GB:1..4", "cpu": "8..", "memory": "32GB.."})
+    prices = count(40.0, 0.01)  # a new question each time: a repeated one is answered from memory
+
+    def ask() -> int:
+        return book.match(Query(resources=asked, max_price=next(prices)), limit=50)[1]
+
+    report("offers", offers=len(book), matching=ask(), match_cpu_ms=median_cpu_ms(ask), budget_ms=15)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What a first start makes, and what a start that can't be says."""
+
+from __future__ import annotations
+
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from tests.harness.server import ROOT, HttpError, Server
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    one = Server(tmp_path / "home", flags=("--no-local-fleet",))
+    one.home.mkdir()
+    yield one
+    one.close()
+
+
+def attempt(server: Server, *flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cli.main", "server", "--data-dir", str(server.data), "--no-local-fleet", *flags]
+    return subprocess.run(
+        command, cwd=ROOT, env=server.environment(), capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_first_start_makes_everything_private_and_prints_the_token_once(server: Server) -> None:
+    server.start()
+    shown = "\n".join(server.lines)
+    assert server.url in shown and server.token in shown
+    config = yaml.safe_load((server.home / ".dstack" / "config.yml").read_text())
+    assert config["projects"] == [{"name": "main", "url": server.url, "token": server.token, "default": True}]
+    for path in (server.data, *server.data.rglob("*")):
+        assert not stat.S_IMODE(path.stat().st_mode) & 0o077, f"{path} can be read by others"
+    assert server.call("/api/users/get_my_user")["username"] == "admin"
+    server.stop()
+    server.start()
+    assert server.token not in "\n".join(server.lines)
+
+
+def test_a_port_in_use_is_said_in_one_line(server: Server) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = attempt(server, "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 1
+    assert "in use" in done.stderr and "--port" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_second_server_on_the_same_folder_is_refused(server: Server) -> None:
+    server.start()
+    done = attempt(server, "--port", "0")
+    assert done.returncode == 1
+    assert "--data-dir" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_data_folder_of_a_newer_version_is_left_alone(server: Server) -> None:
+    server.start()
+    server.stop()
+    database = server.data / "plane.db"
+    with sqlite3.connect(database) as connection:
+        connection.execute("PRAGMA user_version = 9999")
+    connection.close()
+    content = database.read_bytes()
+    done = attempt(server, "--port", "0")
+    assert done.returncode == 1
+    assert "newer" in done.stderr and "Traceback" not in done.stderr
+    assert database.read_bytes() == content
+
+
+def test_a_body_over_the_limit_is_refused_by_size_and_nothing_else_suffers(server: Server) -> None:
+    server.start()
+    with pytest.raises(HttpError) as refused:
+        server.call("/api/project/main/runs/get_plan", {"run_spec": "x" * 10_000_000})
+    assert refused.value.status == 400 and "MB" in refused.value.body
+    assert server.call("/api/users/get_my_user")["username"] == "admin"
+
+
+def test_unknown_paths_and_methods_are_json(server: Server) -> None:
+    server.start()
+    for path, method, status in (("/api/nothing", "POST", 404), ("/api/users/list", "GET", 405)):
+        with pytest.raises(HttpError) as refused:
+            server.call(path, method=method)
+        assert refused.value.status == status
+        assert refused.value.body.startswith("{")
