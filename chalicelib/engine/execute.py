@@ -20,12 +20,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from chalicelib.backends.spi import Backend, CreateRequest, Machine, Owned
+from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offers import Offer
-from chalicelib.engine.bootstrap import bootstrap_token, user_data
+from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.commit import Committer
 from chalicelib.engine.decisions import Decisions
 from chalicelib.engine.load import Reader

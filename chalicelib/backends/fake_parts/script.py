@@ -1,0 +1,111 @@
+"""How the simulated cloud behaves: its delays, what it has left, and what goes wrong in it.
+
+A script is data, so it can lie in a file beside a running server and be changed while that runs. A simulation that
+draws its faults overrides `fault`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from chalicelib import errors
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.errors import BackendError, Invalid, Throttled
+
+Call = Literal["check", "create", "describe", "list", "offers", "terminate"]
+When = Literal["before", "between", "after"]  # before any effect; after the first resource; after all, the reply lost
+
+FAULTS = (
+    "InsufficientCapacity",
+    "QuotaExceeded",
+    "InvalidCredentials",
+    "MissingPermission",
+    "Throttled",
+    "AlreadyThere",
+    "Transient",
+    "Bug",
+)
+
+
+@dataclass
+class Fault:
+    """The next `times` calls that fit fail with `error`."""
+
+    call: Call
+    error: str
+    when: When = "before"
+    times: int = 1
+    region: str = ""  # empty: any
+    type: str = ""
+    retry_after: float = 5.0
+
+    def __post_init__(self) -> None:
+        if self.error not in FAULTS:
+            raise Invalid(
+                f"the simulated cloud can't fail with {self.error!r}", hint=f"Use one of {', '.join(FAULTS)}."
+            )
+
+    def make(self) -> Exception:
+        text = f"simulated: {self.error} {self.when} {self.call}"
+        if self.error == "Throttled":
+            return Throttled(text, retry_after=self.retry_after)
+        kind: type[BackendError] = getattr(errors, self.error)
+        return kind(text)
+
+
+@dataclass
+class Script:
+    capacity: dict[str, int] = field(default_factory=dict)  # "region/type" → machines at once; absent: no limit
+    quota: dict[str, int] = field(default_factory=dict)  # type → machines at once in the account
+    boot: Micros = 2 * SECOND  # from create to the first word of the agent
+    end: Micros = 1 * SECOND  # from terminate to gone
+    lag: Micros = 0  # how long a new resource stays out of listings and descriptions
+    lies: int = 0  # terminations answered as done and forgotten
+    absent: int = 0  # machines whose agent never comes
+    faults: list[Fault] = field(default_factory=list)
+
+    def fault(self, call: Call, when: When, *, region: str = "", type: str = "") -> Exception | None:
+        """The error to fail with here, used up by this call."""
+        for fault in self.faults:
+            fits = fault.call == call and fault.when == when and fault.times > 0
+            if fits and fault.region in ("", region) and fault.type in ("", type):
+                fault.times -= 1
+                return fault.make()
+        return None
+
+    def take(self, what: Literal["lies", "absent"]) -> bool:
+        left: int = getattr(self, what)
+        setattr(self, what, max(0, left - 1))
+        return left > 0
+
+
+class ScriptFile:
+    """A script in a JSON file: read again whenever the file is written, the defaults where there is none."""
+
+    def __init__(self, path: Path, default: Script) -> None:
+        self._path, self._default, self._script, self._stamp = path, default, default, -1
+
+    def current(self) -> Script:
+        try:
+            stamp = self._path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return self._script
+        if stamp != self._stamp:
+            self._script, self._stamp = read_script(self._path.read_bytes(), self._default), stamp
+        return self._script
+
+
+def read_script(text: bytes, default: Script) -> Script:
+    """Durations are seconds in the file, as a person writes them."""
+    body: dict[str, Any] = orjson.loads(text)
+    known = set(Script.__dataclass_fields__)
+    if unknown := body.keys() - known:
+        raise Invalid(f"the script has no field {sorted(unknown)}", hint=f"It has {', '.join(sorted(known))}.")
+    times = {name: round(body.pop(name) * SECOND) for name in ("boot", "end", "lag") if name in body}
+    faults = [Fault(**fault) for fault in body.pop("faults", [])]
+    start = {name: getattr(default, name) for name in ("boot", "end", "lag")}
+    return Script(**{**start, **times, **body}, faults=faults)
