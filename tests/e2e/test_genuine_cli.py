@@ -1,0 +1,142 @@
+"""The genuine command line against our server: every step of a user's day, its screen and its exit status."""
+
+from __future__ import annotations
+
+import json
+
+from tests.e2e.peer import Peer
+from tests.harness.server import Server, until
+
+FLEET = """type: fleet
+name: cloud
+nodes: 0..2
+idle_duration: 10m
+resources:
+  cpu: 1..
+  memory: 0.5GB..
+  disk: 1GB..
+"""
+
+TASK = """type: task
+name: hello
+fleets: [local]
+commands:
+  - echo "hello from $DSTACK_RUN_NAME"
+  - echo "and an error" >&2
+resources: &small
+  cpu: 1..
+  memory: 0.1GB..
+  disk: 1GB..
+"""
+
+LONG = TASK.replace("name: hello", "name: long").replace("- echo", "- sleep 600; echo", 1)
+
+CLOUD = TASK.replace("name: hello", "name: onthecloud").replace("fleets: [local]", "fleets: [cloud]")
+
+FAILS = """type: task
+name: fails
+fleets: [local]
+commands: [exit 7]
+resources: {cpu: 1.., memory: 0.1GB.., disk: 1GB..}
+"""
+
+
+def write(peer: Peer, name: str, text: str) -> str:
+    (peer.home / name).write_text(text)
+    return name
+
+
+def finished(server: Server, name: str) -> str:
+    def status() -> str:
+        found: str = server.call("/api/project/main/runs/get", {"run_name": name})["status"]
+        return found if found in ("done", "failed", "terminated") else ""
+
+    return str(until(f"{name} to finish", status, seconds=60))
+
+
+def test_projects(peer: Peer, server: Server) -> None:
+    header, row = peer.run("project", "list", "-v").rows()[:2]
+    assert row[:3] == ["main", server.url, "admin"], (header, row)
+    peer.run("project", "add", "--name", "main", "--url", server.url, "--token", "wrong", "-y", expect=1)
+
+
+def test_a_fleet_template_is_planned_applied_listed_and_deleted(peer: Peer) -> None:
+    plan = peer.run("apply", "-y", "-f", write(peer, "fleet.dstack.yml", FLEET))
+    assert "$0." in plan.text, plan.text  # the offers of the simulated cloud, with prices
+    assert any(row[0] == "cloud" for row in peer.run("fleet").rows())
+    assert any(row[0] == "local" for row in peer.run("fleet", "list", "-v").rows())
+    fleet = peer.json("fleet", "get", "cloud", "--json")
+    assert fleet["spec"]["configuration"]["nodes"]["max"] == 2 and fleet["instances"] == []
+    assert peer.run("apply", "-y", "-f", "fleet.dstack.yml").status == 0  # no change
+
+
+def test_a_task_runs_detached_and_every_view_of_it_reads_right(peer: Peer, server: Server) -> None:
+    applied = peer.run("apply", "-y", "-d", "-f", write(peer, "task.dstack.yml", TASK))
+    assert "hello" in applied.text
+    assert finished(server, "hello") == "done"
+    ps = {row[0]: row for row in peer.run("ps", "-a").rows()}
+    assert "exited (0)" in ps["hello"], ps
+    verbose = peer.run("ps", "-a", "-v").text
+    assert "hello" in verbose and "remote" in verbose or "ssh" in verbose
+    listed = json.loads(peer.run("ps", "-a", "--json").text)
+    assert [run["run_spec"]["run_name"] for run in listed["runs"]] == ["hello"]
+    logs = peer.run("logs", "hello").text.replace("\r", "")
+    assert logs.splitlines() == ["hello from hello", "and an error"]
+    run = json.loads(peer.run("run", "get", "hello", "--json").text)
+    assert run["status"] == "done" and run["jobs"][0]["job_submissions"][0]["exit_status"] == 0
+
+
+def test_a_failing_task_shows_its_status(peer: Peer, server: Server) -> None:
+    peer.run("apply", "-y", "-d", "-f", write(peer, "fails.dstack.yml", FAILS))
+    assert finished(server, "fails") == "failed"
+    ps = {row[0]: row for row in peer.run("ps", "-a").rows()}
+    assert "exited (7)" in ps["fails"], ps
+
+
+def test_a_running_task_is_stopped_and_deleted(peer: Peer, server: Server) -> None:
+    peer.run("apply", "-y", "-d", "-f", write(peer, "long.dstack.yml", LONG))
+    until("it to run", lambda: server.call("/api/project/main/runs/get", {"run_name": "long"})["status"] == "running")
+    assert "running" in peer.run("ps").text
+    peer.run("stop", "-y", "long")
+    assert finished(server, "long") == "terminated"
+    assert "stopped" in peer.run("ps", "-a").text
+    peer.run("delete", "-y", "-f", "long.dstack.yml")
+    assert "long" not in [row[0] for row in peer.run("ps", "-a").rows()]
+    peer.run("delete", "-y", "-f", "long.dstack.yml", expect=1)
+
+
+def test_a_task_buys_a_machine_of_the_simulated_cloud_and_the_next_reuses_it(peer: Peer, server: Server) -> None:
+    name = write(peer, "cloud.dstack.yml", CLOUD)
+    peer.run("apply", "-y", "-d", "-f", name)
+    assert finished(server, "onthecloud") == "done"
+    peer.run("apply", "-y", "-d", "-f", name)
+    assert finished(server, "onthecloud") == "done"
+    instances = peer.json("fleet", "get", "cloud", "--json")["instances"]
+    assert [(i["instance_num"], i["status"], i["backend"]) for i in instances] == [(0, "idle", "dstack")]
+
+
+def test_offers_secrets_events_and_metrics(peer: Peer) -> None:
+    offers = peer.json("offer", "--json", "--max-offers", "3")
+    assert offers["total_offers"] > 3 and len(offers["offers"]) == 3
+    assert peer.json("offer", "--group-by", "gpu", "--json")["gpus"]
+    peer.run("secret", "set", "token", "s3cret")
+    assert "******" in peer.run("secret").text and "s3cret" not in peer.run("secret").text
+    assert "s3cret" in peer.run("secret", "get", "token").text
+    peer.run("secret", "delete", "token", "-y")
+    assert "hello" in peer.run("event", "--target-run", "hello").text
+    assert peer.run("event").text
+    peer.run("metrics", "hello", expect=0)
+
+
+def test_what_is_missing_is_said_without_a_traceback(peer: Peer) -> None:
+    peer.run("run", "get", "nothing", "--json", expect=1)
+    peer.run("stop", "-y", "nothing", expect=1)
+    peer.run("logs", "nothing", expect=1)
+    for noun in ("volume", "gateway"):
+        peer.run(noun, "list")
+
+
+def test_the_fleet_is_deleted_when_nothing_uses_it(peer: Peer, server: Server) -> None:
+    peer.run("fleet", "delete", "-y", "cloud")
+    until("the fleet to go", lambda: "cloud" not in [f["name"] for f in server.call("/api/project/main/fleets/list", {})])
+    peer.run("fleet", "delete", "-y", "cloud", expect=1)
