@@ -1,7 +1,7 @@
 """A scripted cloud. It sells machines that don't exist, keeps its own truth about them, and misbehaves when told to.
 
 The same class serves three ends: tests (state in memory, time from the test), the simulation (faults drawn at random)
-and `dstack server --fake-cloud`, where the machines are real processes that run the real agent and the state is a folder.
+and `dstack server --fake-cloud`, where the machines are processes that run the real agent and the state is a folder.
 
 A purchase is two resources, a disk and then a machine on it, so that there is something to lose between them. With
 `idempotent_create` the token finds what an earlier call made, at once; without, only the name in the listing does,

@@ -3,8 +3,8 @@
 The contract, which `tests/backends/conformance.py` checks for every one:
 
 * `create` yields a handle after every external resource it makes, before it makes the next: what is yielded is never
-  lost. Called again with the same request it adopts what is there and yields the same handles. No single step of it takes
-  longer than half of `facts.create_timeout`.
+  lost. Called again with the same request it adopts what is there and yields the same handles. No single step of it
+  takes longer than half of `facts.create_timeout`.
 * `terminate` accepts any handle ever yielded, in any state, any number of times. It returns once the request to end is
   placed and raises Gone when there is nothing left. Only Gone is proof.
 * `describe` raises Gone too. A resource may be missing from it for `facts.visibility_lag` after `create`.

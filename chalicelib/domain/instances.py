@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.offers import Offer
@@ -32,6 +33,11 @@ class Claim(Value):
     job_num: int = 0
     submission_num: int = 0
     blocks: tuple[int, ...]  # block indexes; a block belongs to one job at most
+
+
+def instance_id(fleet_id: str, num: int) -> str:
+    """The id of a fleet's instance number `num`: found by key, even where an index doesn't show it yet."""
+    return derive(fleet_id, "instance", num)
 
 
 class Handle(Value):

@@ -16,11 +16,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
+import orjson
 from pydantic import ValidationError
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet, FleetBody
-from chalicelib.domain.instances import Instance, InstanceStatus, Presence
+from chalicelib.domain.instances import Instance, InstanceStatus, Presence, instance_id
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job, JobStatus
@@ -30,6 +31,7 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.engine.ports import Catalog
 from chalicelib.errors import Bug
+from chalicelib.planning.combine import merged_run
 from chalicelib.planning.snapshots import (
     FleetSnapshot,
     FleetView,
@@ -46,6 +48,7 @@ V = TypeVar("V")
 
 log = logging.getLogger(__name__)
 
+YOUNG = 32  # a fleet's newest instances, looked for by key too
 PAGE = 500  # records a query; one page holds most fleets and queues
 
 
@@ -82,6 +85,7 @@ class Reader:
         self.store, self.facts = store, facts
         self._fleet_specs: Lru[FleetSpec] = Lru(128)
         self._parsed: Lru[tuple[int, bytes, Noun]] = Lru(4096)
+        self._gone: Lru[bool] = Lru(4096)  # terminated instances: they never come back, so they aren't asked for again
 
     def instance(self, instance_id: str, now: Micros) -> InstanceSnapshot | None:
         instance, presence = self._find_both(instance_id)
@@ -115,18 +119,26 @@ class Reader:
         return self._fleet_specs.get((fleet_id, spec_num), parse)
 
     def _view(self, fleet: Fleet, known: Sequence[Instance], *, alone: bool = False, fresh: bool = False) -> FleetView:
-        live = {} if alone else self._listed(fleet.id, fresh)
+        live = {} if alone else self._listed(fleet, fresh)
         live.update((instance.id, instance) for instance in known)
         ordered = sorted(
             (i for i in live.values() if i.status is not InstanceStatus.terminated), key=lambda i: (i.num, i.epoch)
         )
         return FleetView(fleet, self.fleet_spec(fleet.id, fleet.spec_num), tuple(ordered))
 
-    def _listed(self, fleet_id: str, fresh: bool) -> dict[str, Instance]:
-        listed = [self._parse(Instance, record) for record in self._all("gsi1", keys.instances_of(fleet_id))]
-        again = [keys.instance(i.id) for i in listed if fresh or has_room(i)]
-        current = {i.id: i for i in self._find_many(Instance, again) if i}
-        return {i.id: current.get(i.id, i) for i in listed}
+    def _listed(self, fleet: Fleet, fresh: bool) -> dict[str, Instance]:
+        """The fleet's instances: those the index shows, read again where a decision may change them, and the youngest,
+        which it may not show yet, by the ids that follow from their numbers."""
+        listed = [self._parse(Instance, record) for record in self._all("gsi1", keys.instances_of(fleet.id))]
+        shown = {i.id for i in listed}
+        young = range(max(0, fleet.next_instance_num - YOUNG), fleet.next_instance_num)
+        hidden = [i for num in young if (i := instance_id(fleet.id, num)) not in shown and not self._gone.peek(i)]
+        again = [i.id for i in listed if fresh or has_room(i)]
+        current = {i.id: i for i in self._find_many(Instance, [keys.instance(i) for i in (*again, *hidden)]) if i}
+        for found in current.values():
+            if found.status is InstanceStatus.terminated:
+                self._gone.keep(found.id, True)
+        return {i.id: i for i in listed} | current
 
     def _find_both(self, instance_id: str) -> tuple[Instance | None, Presence | None]:
         status, heard = self.store.get_many([keys.instance(instance_id), keys.presence(instance_id)])
@@ -207,7 +219,8 @@ class Loader(Reader):
     def fleet_views(self, project_id: str, hinted: Iterable[str] = ()) -> tuple[FleetView, ...]:
         """Every fleet of a project. Hinted instances and those with a free place are read by key."""
         known = [found for found in self._find_many(Instance, [keys.instance(i) for i in hinted]) if found]
-        listed = [record.key for record in self._all("gsi1", keys.fleets_of(project_id))]
+        named = self._all("main", f"project/{project_id}", low="fleet-name/", high="fleet-name0")  # no index: no lag
+        listed = [keys.fleet(orjson.loads(record.body)["id"]) for record in named]
         fleets = [fleet for fleet in self._find_many(Fleet, listed) if fleet and not fleet.deleted]
         return tuple(self._view(fleet, [i for i in known if i.fleet_id == fleet.id]) for fleet in fleets)
 
@@ -257,7 +270,9 @@ class Loader(Reader):
             if body is None:
                 raise Bug(f"run {run_id} has no spec at deployment {deployment_num}")
             spec = RunSpec.model_validate_json(body.run_spec)
-            return merged(spec), tuple(JobSpec.model_validate_json(text) for text in body.job_specs)
+            return spec.with_(configuration=merged_run(spec)), tuple(
+                JobSpec.model_validate_json(text) for text in body.job_specs
+            )
 
         return self._run_specs.get((run_id, deployment_num), parse)
 
@@ -271,8 +286,8 @@ def order(job: Job) -> str:
 
 
 def has_room(instance: Instance) -> bool:
-    joined = instance.status in (InstanceStatus.idle, InstanceStatus.busy)
-    return joined and instance.free_blocks > 0 and not instance.unreachable
+    live = instance.status not in (InstanceStatus.terminating, InstanceStatus.terminated)
+    return live and instance.free_blocks > 0 and not instance.unreachable
 
 
 def room(fleets: Iterable[FleetView]) -> int | None:
@@ -288,16 +303,6 @@ def room(fleets: Iterable[FleetView]) -> int | None:
             return None
         total += max(0, nodes.max - len(view.instances))
     return total
-
-
-def merged(spec: RunSpec) -> RunSpec:
-    """The spec with its profile poured into the configuration; what the configuration says itself wins."""
-    if spec.profile is None:
-        return spec
-    config = spec.configuration
-    fields = type(spec.profile).model_fields.keys() & type(config).model_fields.keys() - {"name"}
-    given = {name: getattr(spec.profile, name) for name in fields if getattr(config, name) is None}
-    return spec.with_(configuration=config.with_(**{name: value for name, value in given.items() if value is not None}))
 
 
 def _waits(job: Job) -> bool:

@@ -1,0 +1,226 @@
+"""What every backend must do, whoever its provider is. A backend's test is this class, told how to reach a provider.
+
+A provider may be a real account, an emulator or a recording; what it can't be made to do is said by a fixture of its
+test, with the reason, and that case is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chalicelib.backends.spi import Backend, CreateRequest
+from chalicelib.domain.boot_script import user_data
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.offers import Offer
+from chalicelib.errors import BackendError, Gone
+
+INSTALL = "conformance"
+ENOUGH = 50  # asks before something that should happen is called missing
+
+
+def request_for(offer: Offer, name: str = "one", epoch: int = 0) -> CreateRequest:
+    instance_id = derive("conformance", "instance", name)
+    return CreateRequest(
+        token=derive(instance_id, "create", epoch),
+        name=f"dstack-{name}-{epoch}",
+        tags=(
+            ("dstack-install", INSTALL),
+            ("dstack-project", "project"),
+            ("dstack-instance", instance_id),
+            ("dstack-epoch", str(epoch)),
+        ),
+        offer=offer,
+        instance_id=instance_id,
+        user_data=user_data("http://127.0.0.1:1", instance_id, "token"),
+        disk_mib=offer.instance.resources.disk.size_mib,
+        zones=offer.availability_zones,
+    )
+
+
+class BackendConformance:
+    """Fixtures to give: `backend`; `broken`, whose provider fails every call; `let_time_pass(seconds)`."""
+
+    @pytest.fixture
+    def backend(self) -> Backend:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def broken(self) -> Backend:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def let_time_pass(self) -> Callable[[float], None]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def request_one(self, backend: Backend) -> CreateRequest:
+        return request_for(min(backend.offers(), key=lambda offer: offer.price))
+
+    def _wait_gone(self, backend: Backend, handle: Handle, let_time_pass: Callable[[float], None]) -> None:
+        for _ in range(ENOUGH):
+            try:
+                backend.terminate(handle)
+            except Gone:
+                return
+            let_time_pass(5.0)
+        pytest.fail(f"{handle} is still there")
+
+    # --- facts and offers --------------------------------------------------------------------------------------------
+
+    def test_facts_need_no_credentials(self, broken: Backend) -> None:
+        facts = broken.facts
+        assert isinstance(facts, BackendFacts)
+        assert facts.name
+        assert facts.create_timeout > 0 <= facts.visibility_lag
+        assert facts.provisioning_timeout > facts.create_timeout
+
+    def test_check_accepts_good_credentials(self, backend: Backend) -> None:
+        backend.check()
+
+    def test_offers_are_priced_and_its_own(self, backend: Backend) -> None:
+        offers = backend.offers()
+        assert offers
+        for offer in offers:
+            assert offer.backend == backend.facts.name
+            assert offer.price >= 0
+            assert offer.region
+            assert offer.instance.resources.cpus > 0
+            if backend.facts.simulated:
+                assert offer.instance.resources.description == "simulated"
+
+    def test_offers_are_told_apart_by_their_key(self, backend: Backend) -> None:
+        found = [offer.key for offer in backend.offers()]
+        assert len(found) == len(set(found))
+
+    # --- create ------------------------------------------------------------------------------------------------------
+
+    def test_created_machine_runs_in_time(
+        self, backend: Backend, request_one: CreateRequest, let_time_pass: Callable[[float], None]
+    ) -> None:
+        handles = list(backend.create(request_one))
+        assert handles
+        let_time_pass(backend.facts.visibility_lag / 1_000_000)
+        for _ in range(ENOUGH):
+            machine = backend.describe(handles)
+            if machine.state == "running":
+                assert not machine.interrupted
+                return
+            let_time_pass(5.0)
+        pytest.fail("the machine never ran")
+
+    def test_handles_are_plain_data(self, backend: Backend, request_one: CreateRequest) -> None:
+        for handle in backend.create(request_one):
+            assert Handle.model_validate_json(handle.model_dump_json()) == handle
+
+    def test_repeated_create_adopts(
+        self, backend: Backend, request_one: CreateRequest, let_time_pass: Callable[[float], None]
+    ) -> None:
+        first = list(backend.create(request_one))
+        let_time_pass(backend.facts.visibility_lag / 1_000_000)
+        assert list(backend.create(request_one)) == first
+        assert len(list(backend.list_owned(request_one.instance_id))) == len(first)
+
+    def test_create_that_was_cut_short_goes_on(
+        self, backend: Backend, request_one: CreateRequest, let_time_pass: Callable[[float], None]
+    ) -> None:
+        making = backend.create(request_one)
+        first = next(making)
+        if hasattr(making, "close"):
+            making.close()
+        let_time_pass(backend.facts.visibility_lag / 1_000_000)
+        assert next(iter(backend.create(request_one))) == first
+
+    def test_nothing_is_made_before_it_is_asked_for(self, backend: Backend, request_one: CreateRequest) -> None:
+        backend.create(request_one)
+        assert list(backend.list_owned()) == []
+
+    def test_another_epoch_is_another_machine(
+        self, backend: Backend, request_one: CreateRequest, let_time_pass: Callable[[float], None]
+    ) -> None:
+        first = set(map(str, backend.create(request_one)))
+        again = replace(
+            request_one,
+            token=derive(request_one.token, "next"),
+            name=request_one.name + "-next",
+            tags=(*request_one.tags[:3], ("dstack-epoch", "1")),
+        )
+        assert not first & set(map(str, backend.create(again)))
+
+    # --- list_owned --------------------------------------------------------------------------------------------------
+
+    def test_every_resource_bears_the_owner_tag(
+        self, backend: Backend, request_one: CreateRequest, let_time_pass: Callable[[float], None]
+    ) -> None:
+        handles = list(backend.create(request_one))
+        let_time_pass(backend.facts.visibility_lag / 1_000_000)
+        owned = list(backend.list_owned())
+        assert sorted(map(str, (each.handle for each in owned))) == sorted(map(str, handles))
+        for each in owned:
+            assert (each.install, each.instance_id, each.epoch) == (INSTALL, request_one.instance_id, 0)
+
+    def test_owned_can_be_asked_of_one_instance(
+        self, backend: Backend, request_one: CreateRequest, let_time_pass: Callable[[float], None]
+    ) -> None:
+        list(backend.create(request_one))
+        other = request_for(request_one.offer, "two")
+        made = list(backend.create(other))
+        let_time_pass(backend.facts.visibility_lag / 1_000_000)
+        owned = [each.handle for each in backend.list_owned(other.instance_id)]
+        assert sorted(map(str, owned)) == sorted(map(str, made))
+
+    # --- terminate ---------------------------------------------------------------------------------------------------
+
+    def test_terminate_is_repeated_until_gone(
+        self, backend: Backend, request_one: CreateRequest, let_time_pass: Callable[[float], None]
+    ) -> None:
+        handles = list(backend.create(request_one))
+        for handle in reversed(handles):
+            self._wait_gone(backend, handle, let_time_pass)
+        for handle in handles:
+            with pytest.raises(Gone):
+                backend.terminate(handle)
+        with pytest.raises(Gone):
+            backend.describe(handles)
+        assert list(backend.list_owned()) == []
+
+    def test_every_single_handle_can_be_ended(
+        self, backend: Backend, request_one: CreateRequest, let_time_pass: Callable[[float], None]
+    ) -> None:
+        making = backend.create(request_one)
+        first = next(making)  # whatever was made so far is all there is
+        self._wait_gone(backend, first, let_time_pass)
+
+    def test_unknown_handle_is_gone(self, backend: Backend, request_one: CreateRequest) -> None:
+        handle = next(iter(backend.create(request_one)))
+        with pytest.raises(Gone):
+            backend.terminate(handle.with_(id="no-such-thing"))
+
+    # --- errors ------------------------------------------------------------------------------------------------------
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda b, r: b.check(),
+            lambda b, r: b.offers(),
+            lambda b, r: list(b.create(r)),
+            lambda b, r: b.describe([Handle(kind="vm", id="x")]),
+            lambda b, r: b.terminate(Handle(kind="vm", id="x")),
+            lambda b, r: list(b.list_owned()),
+        ],
+        ids=["check", "offers", "create", "describe", "terminate", "list_owned"],
+    )
+    def test_failures_are_told_in_our_words(
+        self, broken: Backend, request_one: CreateRequest, call: Callable[[Backend, CreateRequest], Any]
+    ) -> None:
+        with pytest.raises(BackendError):
+            call(broken, request_one)
+
+    def test_close_may_be_repeated(self, backend: Backend) -> None:
+        backend.close()
+        backend.close()

@@ -1,0 +1,260 @@
+"""The scripted cloud: what every backend does, and every misbehaviour it can be told to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chalicelib.backends.fake import FACTS, NOTICE, Boot, FakeCloud
+from chalicelib.backends.fake_parts.script import Fault, Script, ScriptFile, read_script
+from chalicelib.backends.fake_parts.shelf import FolderShelf
+from chalicelib.backends.spi import Backend, CreateRequest
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.errors import (
+    DstackError,
+    Gone,
+    InsufficientCapacity,
+    Invalid,
+    InvalidCredentials,
+    QuotaExceeded,
+    Throttled,
+    Transient,
+)
+from tests.backends.conformance import BackendConformance, request_for
+
+EVERY_CALL = ("check", "create", "describe", "list", "offers", "terminate")
+
+
+class Clock:
+    at: Micros = 1_000_000_000
+
+    def now(self) -> Micros:
+        return self.at
+
+
+class Machines:
+    """A launcher that notes what it is asked."""
+
+    def __init__(self) -> None:
+        self.up: list[Boot] = []
+        self.killed: list[str] = []
+
+    def launch(self, boot: Boot) -> None:
+        self.up.append(boot)
+
+    def kill(self, machine_id: str) -> None:
+        self.killed.append(machine_id)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script(lag=2 * SECOND)
+
+
+@pytest.fixture
+def machines() -> Machines:
+    return Machines()
+
+
+@pytest.fixture
+def cloud(clock: Clock, script: Script, machines: Machines) -> FakeCloud:
+    return FakeCloud(clock.now, script=script, launcher=machines)
+
+
+@pytest.fixture
+def wanted(cloud: FakeCloud) -> CreateRequest:
+    return request_for(next(offer for offer in cloud.offers() if offer.instance.name == "sim.l4"))
+
+
+class TestFake(BackendConformance):
+    backend_name = "dstack"
+
+    @pytest.fixture
+    def backend(self, cloud: FakeCloud) -> Backend:
+        return cloud
+
+    @pytest.fixture
+    def broken(self, clock: Clock) -> Backend:
+        return FakeCloud(clock.now, script=Script(faults=[Fault(call, "Transient", times=99) for call in EVERY_CALL]))
+
+    @pytest.fixture
+    def let_time_pass(self, clock: Clock) -> Callable[[float], None]:
+        def pass_(seconds: float) -> None:
+            clock.at += round(seconds * SECOND)
+
+        return pass_
+
+
+class TestFakeByName(TestFake):
+    """Without tokens: only the name in a lagging listing tells what is there."""
+
+    @pytest.fixture
+    def cloud(self, clock: Clock, script: Script, machines: Machines) -> FakeCloud:
+        facts = FACTS.with_(idempotent_create=False)
+        return FakeCloud(clock.now, script=script, launcher=machines, facts=facts)
+
+
+class TestFakeInAFolder(TestFake):
+    @pytest.fixture
+    def cloud(self, clock: Clock, script: Script, machines: Machines, tmp_path: Path) -> FakeCloud:
+        return FakeCloud(clock.now, script=script, launcher=machines, shelf=FolderShelf(tmp_path))
+
+
+def test_impatient_repeat_buys_twice_where_only_a_lagging_name_tells(clock: Clock, wanted: CreateRequest) -> None:
+    """The trap that `act_until` exists for: it must really be there."""
+    cloud = FakeCloud(clock.now, script=Script(lag=5 * SECOND), facts=FACTS.with_(idempotent_create=False))
+    list(cloud.create(wanted))
+    list(cloud.create(wanted))
+    assert len(cloud.machines()) == 2
+
+
+def test_capacity_runs_out(cloud: FakeCloud, script: Script, wanted: CreateRequest) -> None:
+    script.capacity[f"{wanted.offer.region}/{wanted.offer.instance.name}"] = 1
+    list(cloud.create(wanted))
+    with pytest.raises(InsufficientCapacity, match=r"sim\.l4"):
+        list(cloud.create(request_for(wanted.offer, "two")))
+    stated = next(offer for offer in cloud.offers() if offer.key == wanted.offer.key)
+    assert not stated.availability.usable
+
+
+def test_quota_is_reached(cloud: FakeCloud, script: Script, wanted: CreateRequest) -> None:
+    script.quota["sim.l4"] = 0
+    with pytest.raises(QuotaExceeded):
+        list(cloud.create(wanted))
+    assert cloud.resources() == []
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [("Throttled", Throttled), ("Transient", Transient), ("InvalidCredentials", InvalidCredentials)]
+)
+def test_scripted_fault_is_used_up(
+    cloud: FakeCloud, script: Script, wanted: CreateRequest, error: str, kind: type[DstackError]
+) -> None:
+    script.faults.append(Fault("create", error))
+    with pytest.raises(kind):
+        list(cloud.create(wanted))
+    assert cloud.resources() == []
+    assert len(list(cloud.create(wanted))) == 2
+
+
+def test_fault_may_be_of_one_place_only(cloud: FakeCloud, script: Script, wanted: CreateRequest) -> None:
+    script.faults.append(Fault("create", "InsufficientCapacity", region="elsewhere"))
+    assert len(list(cloud.create(wanted))) == 2
+
+
+def test_reply_lost_after_the_effect(cloud: FakeCloud, script: Script, wanted: CreateRequest) -> None:
+    script.faults.append(Fault("create", "Transient", when="after"))
+    with pytest.raises(Transient):
+        list(cloud.create(wanted))
+    assert len(cloud.machines()) == 1
+    assert len(list(cloud.create(wanted))) == 2
+    assert len(cloud.machines()) == 1
+
+
+def test_failure_between_two_resources_leaves_the_first(
+    cloud: FakeCloud, script: Script, wanted: CreateRequest
+) -> None:
+    script.faults.append(Fault("create", "InsufficientCapacity", when="between"))
+    making = cloud.create(wanted)
+    assert next(making).kind == "disk"
+    with pytest.raises(InsufficientCapacity):
+        next(making)
+    assert [body["kind"] for body in cloud.resources()] == ["disk"]
+
+
+def test_new_resources_stay_hidden_for_the_lag(cloud: FakeCloud, clock: Clock, wanted: CreateRequest) -> None:
+    handles = list(cloud.create(wanted))
+    assert list(cloud.list_owned()) == []
+    with pytest.raises(Gone):
+        cloud.describe(handles)
+    clock.at += 2 * SECOND
+    assert len(list(cloud.list_owned())) == 2
+
+
+def test_termination_that_lies(cloud: FakeCloud, clock: Clock, script: Script, wanted: CreateRequest) -> None:
+    script.lies = 1
+    machine = list(cloud.create(wanted))[1]
+    cloud.terminate(machine)
+    clock.at += 3600 * SECOND
+    assert len(cloud.machines()) == 1
+    cloud.terminate(machine)
+    clock.at += script.end
+    with pytest.raises(Gone):
+        cloud.terminate(machine)
+
+
+def test_interruption_is_announced_and_then_happens(
+    cloud: FakeCloud, clock: Clock, wanted: CreateRequest, machines: Machines
+) -> None:
+    handles = list(cloud.create(wanted))
+    clock.at += 10 * SECOND
+    assert not cloud.describe(handles).interrupted
+    cloud.interrupt(wanted.instance_id)
+    assert cloud.describe(handles).interrupted
+    clock.at += NOTICE
+    with pytest.raises(Gone):
+        cloud.describe(handles)
+    assert machines.killed == [handles[1].id]
+
+
+def test_machine_lost_without_a_word(cloud: FakeCloud, clock: Clock, wanted: CreateRequest, machines: Machines) -> None:
+    handles = list(cloud.create(wanted))
+    clock.at += 10 * SECOND
+    cloud.lose(handles[1].id)
+    with pytest.raises(Gone):
+        cloud.describe(handles)
+    assert machines.killed == [handles[1].id]
+
+
+def test_agent_that_never_comes(
+    cloud: FakeCloud, clock: Clock, script: Script, wanted: CreateRequest, machines: Machines
+) -> None:
+    script.absent = 1
+    handles = list(cloud.create(wanted))
+    clock.at += 10 * SECOND
+    assert cloud.describe(handles).state == "running"
+    assert machines.up == []
+
+
+def test_machine_is_told_what_it_is(cloud: FakeCloud, wanted: CreateRequest, machines: Machines) -> None:
+    list(cloud.create(wanted))
+    (boot,) = machines.up
+    assert boot.user_data == wanted.user_data
+    assert boot.resources.gpus[0].name == "L4"
+
+
+def test_state_outlives_the_cloud(clock: Clock, wanted: CreateRequest, tmp_path: Path) -> None:
+    handles = list(FakeCloud(clock.now, shelf=FolderShelf(tmp_path)).create(wanted))
+    again = FakeCloud(clock.now, shelf=FolderShelf(tmp_path))
+    assert [each.handle for each in again.list_owned()] == handles
+    assert list(again.create(wanted)) == handles
+
+
+def test_unknown_offer_is_refused(cloud: FakeCloud, wanted: CreateRequest) -> None:
+    with pytest.raises(InsufficientCapacity, match="isn't sold"):
+        list(cloud.create(request_for(wanted.offer.with_(region="nowhere"))))
+
+
+def test_script_in_a_file_is_read_when_it_changes(tmp_path: Path) -> None:
+    file = ScriptFile(tmp_path / "script.json", Script(boot=7))
+    assert file.current().boot == 7
+    (tmp_path / "script.json").write_text(
+        '{"end": 2.5, "lies": 1, "faults": [{"call": "create", "error": "Throttled"}]}'
+    )
+    script = file.current()
+    assert (script.boot, script.end, script.lies) == (7, 2_500_000, 1)
+    assert script.faults[0].error == "Throttled"
+    assert file.current() is script
+
+
+@pytest.mark.parametrize("text", ['{"lag": 1, "nonsense": 2}', '{"faults": [{"call": "create", "error": "Fire"}]}'])
+def test_wrong_script_is_explained(text: str) -> None:
+    with pytest.raises(Invalid):
+        read_script(text.encode(), Script())
