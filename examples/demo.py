@@ -32,7 +32,17 @@ def main() -> int:
 
 def start(home: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
     say("dstack server")
-    command = [sys.executable, "-m", "cli.main", "server", "--port", "0", "--data-dir", str(home / "server"), "--stop-jobs"]
+    command = [
+        sys.executable,
+        "-m",
+        "cli.main",
+        "server",
+        "--port",
+        "0",
+        "--data-dir",
+        str(home / "server"),
+        "--stop-jobs",
+    ]
     server = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     for line in server.stdout:

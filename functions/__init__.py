@@ -1,1 +1,1 @@
-"""Lambda entry points: plain functions, no Chalice, one event shape each. What they do is in the engine and the use cases."""
+"""Lambda entry points: plain functions, no Chalice, one event shape each. What they do is elsewhere."""

@@ -1,4 +1,4 @@
-"""HTTP for the embedded server: a request becomes the event API Gateway would have sent, and goes to the same Chalice app.
+"""HTTP for the embedded server: a request becomes the event API Gateway would have sent, for the same Chalice app.
 
 Waiting is done here and nowhere else: an agent's long poll holds an asyncio event, not a thread, so a thousand quiet
 agents cost a thousand small objects.
@@ -38,7 +38,13 @@ class Reply:
 
 
 def gateway_event(
-    method: str, path: str, resource: str, params: Mapping[str, str], query: bytes, headers: Mapping[str, str], body: bytes
+    method: str,
+    path: str,
+    resource: str,
+    params: Mapping[str, str],
+    query: bytes,
+    headers: Mapping[str, str],
+    body: bytes,
 ) -> dict[str, Any]:
     """A REST API proxy event (payload format 1.0). Bodies that aren't text travel as base64, as there."""
     try:

@@ -65,20 +65,23 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.close()
         if error.errno == errno.EADDRINUSE:
             raise Refused(
-                f"Port {port} on {host} is in use by another program.", hint="Choose another with --port, or --port 0 for any."
+                f"Port {port} on {host} is in use by another program.",
+                hint="Choose another with --port, or --port 0 for any.",
             ) from error
         raise Refused(f"Can't listen on {host}:{port}: {error.strerror}.") from error
     return listener
 
 
 def _folder(path: Path) -> IO[str]:
-    """Make the data folder private and take its lock; the kernel gives the lock back when this process ends, however."""
+    """Make the data folder private and take its lock, which the kernel gives back however this process ends."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
         lock = (path / "server.lock").open("w")
     except OSError as error:
-        raise Refused(f"Can't use the data folder {path}: {error.strerror}.", hint="Choose another with --data-dir.") from error
+        raise Refused(
+            f"Can't use the data folder {path}: {error.strerror}.", hint="Choose another with --data-dir."
+        ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -140,7 +143,16 @@ def compose(settings: ServerSettings, url: str, ring: News) -> Parts:
     facts = {name: backend.facts for name, backend in backends.items()}
     catalog = StoredCatalog(blobs, clock)
     catalog.refresh(backends)
-    executor = Executor(store, clock, backends, install_id=install_id, install_key=install_key, wake=loop.wake)
+    executor = Executor(
+        store,
+        clock,
+        backends,
+        install_id=install_id,
+        install_key=install_key,
+        wake=loop.wake,
+        server_url=url,
+        news=ring,
+    )
     effects = EffectPool(executor.execute)
     plane = Plane(
         store=store,
@@ -234,7 +246,6 @@ def _uvicorn_config(application: Any) -> uvicorn.Config:
 
 def _gateway(plane: Plane, polls: Polls, ready: Callable[[], None]) -> Gateway:
     import app
-
     from chalicelib.usecases.agent import has_news
 
     threads = ThreadPoolExecutor(API_THREADS, thread_name_prefix="api")

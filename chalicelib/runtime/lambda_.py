@@ -1,7 +1,7 @@
 """The control plane in AWS: DynamoDB, S3, SQS, SSM.
 
-Everything is made on first use and kept for the life of the Lambda's process; importing this makes no client. Wake-ups and
-effects travel through two SQS queues, so that a pass that dies is repeated and a slow cloud never holds a request.
+Everything is made on first use and kept for the life of the Lambda's process; importing this makes no client. Wake-ups
+and effects travel through two SQS queues, so that a pass that dies is repeated and a slow cloud never holds a request.
 """
 
 from __future__ import annotations
@@ -104,9 +104,13 @@ def backends() -> Mapping[str, Backend]:
         return {}
     from pathlib import Path
 
+    from chalicelib.agent.build import build
     from chalicelib.backends.registry import simulated
 
-    return simulated(Path(folder), settings().api_url)
+    program = Path(folder) / "agent.pyz"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    build(program)
+    return simulated(Path(folder), settings().api_url, program)
 
 
 @cache
@@ -157,5 +161,11 @@ def reconciler() -> Reconciler:
 def executor() -> Executor:
     here = plane()
     return Executor(
-        here.store, here.clock, backends(), install_id=here.install_id, install_key=here.install_key, wake=wake
+        here.store,
+        here.clock,
+        backends(),
+        install_id=here.install_id,
+        install_key=here.install_key,
+        wake=wake,
+        server_url=settings().api_url,
     )

@@ -1,8 +1,8 @@
 """This machine as an on-prem host: the fleet `local`, and its agent as a child that outlives the server.
 
 The agent runs in a session of its own, so that `kill -9` of the server leaves it and its jobs alone. The next server
-finds the agent's lock held and adopts it; where the lock is free it starts a new one. Waiting for the lock is what tells
-that an agent died, whoever started it.
+finds the agent's lock held and adopts it; where the lock is free it starts a new one. Waiting for the lock is what
+tells that an agent died, whoever started it.
 """
 
 from __future__ import annotations
@@ -122,7 +122,9 @@ class LocalAgent:
         command += ["--instance", self._instance_id, "--token-file", str(self._folder / "bootstrap.token")]
         command += ["--runtime", self._runtime]
         with (self._folder / "agent.log").open("ab") as output:
-            return subprocess.Popen(command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True)
+            return subprocess.Popen(
+                command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
+            )
 
     def stop(self) -> None:
         """End the agent. Its process tasks go on: their supervisors own them until the next agent adopts them."""

@@ -76,7 +76,7 @@ class Loop:
 
 
 class EffectPool:
-    """Executes committed effects on a few threads. One at a time for each instance: its order is the order of commits."""
+    """Executes committed effects on a few threads, one at a time for each instance: its order is that of commits."""
 
     def __init__(self, execute: Callable[[Effect], object], threads: int = 8) -> None:
         self._execute = execute

@@ -1,4 +1,4 @@
-"""Settings. The only reader of the environment, so that every knob is listed in one place and nothing else depends on it."""
+"""Settings. The only reader of the environment, so that every knob is listed in one place."""
 
 from __future__ import annotations
 

@@ -31,13 +31,17 @@ def main() -> int:
     for name in chosen:
         print(f"… {name}", file=sys.stderr, flush=True)
         module = f"tests.bench.{name.partition('-')[0]}"
-        done = subprocess.run([sys.executable, "-m", module, *BENCHES[name]], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", module, *BENCHES[name]], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
         print(done.stdout, end="", flush=True)
         failed += done.returncode != 0
         rows += [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     print()
     for row in rows:
-        figures = "  ".join(f"{key}={value}" for key, value in row.items() if key not in ("bench",) and "budget" not in key)
+        figures = "  ".join(
+            f"{key}={value}" for key, value in row.items() if key not in ("bench",) and "budget" not in key
+        )
         budget = next((value for key, value in row.items() if "budget" in key), "")
         print(f"{row['bench']:<10} {figures}   (budget {budget})")
     return 1 if failed else 0

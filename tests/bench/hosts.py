@@ -1,7 +1,7 @@
 """Simulated hosts: the agent's own session code over real HTTP, with jobs that only wait.
 
-What is simulated is the machine (no process is started); every message is built, sent, answered and acted on by the code
-that ships. All hosts share one process and one event loop.
+What is simulated is the machine (no process is started); every message is built, sent, answered and acted on by the
+code that ships. All hosts share one process and one event loop.
 """
 
 from __future__ import annotations
@@ -35,9 +35,16 @@ def add_hosts(data: Path, project_id: str, count: int, fleet_name: str = "bench"
     now = time.time_ns() // 1000
     fleet_id = derive(project_id, "fleet", fleet_name)
     hosts = [f"host-{number}" for number in range(count)]
-    spec = FleetSpec.model_validate({"configuration": {"type": "fleet", "name": fleet_name, "ssh_config": {"hosts": hosts}}})
+    spec = FleetSpec.model_validate(
+        {"configuration": {"type": "fleet", "name": fleet_name, "ssh_config": {"hosts": hosts}}}
+    )
     fleet = Fleet(
-        id=fleet_id, project_id=project_id, name=fleet_name, created_at=now, last_processed_at=now, next_instance_num=count
+        id=fleet_id,
+        project_id=project_id,
+        name=fleet_name,
+        created_at=now,
+        last_processed_at=now,
+        next_instance_num=count,
     )
     body = FleetBody(fleet_id=fleet_id, spec=spec.model_dump_json())
     pointer = nouns.pointer(keys.fleet_name(project_id, fleet_name), fleet_id)
@@ -148,7 +155,8 @@ class Host:
                 self._lines[line] = await asyncio.open_connection(self._address.hostname, self._address.port)
             reader, writer = self._lines[line]
             head = (
-                f"POST /agent/sync HTTP/1.1\r\nHost: {self._address.netloc}\r\nAuthorization: Bearer {message.credential}\r\n"
+                f"POST /agent/sync HTTP/1.1\r\nHost: {self._address.netloc}\r\n"
+                f"Authorization: Bearer {message.credential}\r\n"
                 f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
             )
             writer.write(head.encode() + body)

@@ -61,7 +61,9 @@ def running_server(*flags: str, **env: str) -> Iterator[Server]:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         home = Path(folder) / "home"
         home.mkdir()
-        server = Server(home, flags=flags, env={"DSTACK_AGENT_RUNTIME": "process", "DSTACK_SERVER_LOG_LEVEL": "error", **env})
+        server = Server(
+            home, flags=flags, env={"DSTACK_AGENT_RUNTIME": "process", "DSTACK_SERVER_LOG_LEVEL": "error", **env}
+        )
         try:
             yield server.start()
         finally:

@@ -9,7 +9,15 @@ from chalicelib.domain.offers import Disk, Gpu, InstanceType, Offer, Resources
 from chalicelib.domain.specs.resources import ResourcesSpec
 from tests.bench.measure import median_cpu_ms, report
 
-GPUS = [("T4", 15360), ("L4", 24576), ("A10", 24576), ("A100", 40960), ("A100", 81920), ("H100", 81920), ("H200", 144_384)]
+GPUS = [
+    ("T4", 15360),
+    ("L4", 24576),
+    ("A10", 24576),
+    ("A100", 40960),
+    ("A100", 81920),
+    ("H100", 81920),
+    ("H200", 144_384),
+]
 
 
 def catalog(size: int = 50_000, seed: int = 1) -> list[Offer]:

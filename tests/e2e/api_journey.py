@@ -8,7 +8,11 @@ from dstack.api import Client, Resources, Task
 
 url, token = sys.argv[1:3]
 client = Client.from_config(project_name="main", server_url=url, user_token=token)
-small = Resources.model_validate({"cpu": "1..", "memory": "0.1GB..", "disk": "1GB.."}) if hasattr(Resources, "model_validate") else Resources(cpu="1..", memory="0.1GB..", disk="1GB..")
+small = (
+    Resources.model_validate({"cpu": "1..", "memory": "0.1GB..", "disk": "1GB.."})
+    if hasattr(Resources, "model_validate")
+    else Resources(cpu="1..", memory="0.1GB..", disk="1GB..")
+)
 task = Task(name="byapi", commands=["echo by the api", "sleep 600"], resources=small, fleets=["local"])
 seen = {}
 plan = client.runs.get_run_plan(task)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from tests.bench.measure import wait_local_host
 from tests.e2e.peer import Peer, make_peer
 from tests.harness.server import Server

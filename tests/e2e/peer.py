@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.harness.server import ROOT, Server
 
 VENV = ROOT / ".venvs" / "peer"

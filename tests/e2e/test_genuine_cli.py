@@ -77,7 +77,7 @@ def test_a_task_runs_detached_and_every_view_of_it_reads_right(peer: Peer, serve
     ps = {row[0]: row for row in peer.run("ps", "-a").rows()}
     assert "exited (0)" in ps["hello"], ps
     verbose = peer.run("ps", "-a", "-v").text
-    assert "hello" in verbose and "remote" in verbose or "ssh" in verbose
+    assert ("hello" in verbose and "remote" in verbose) or "ssh" in verbose
     listed = json.loads(peer.run("ps", "-a", "--json").text)
     assert [run["run_spec"]["run_name"] for run in listed["runs"]] == ["hello"]
     logs = peer.run("logs", "hello").text.replace("\r", "")
@@ -138,5 +138,7 @@ def test_what_is_missing_is_said_without_a_traceback(peer: Peer) -> None:
 
 def test_the_fleet_is_deleted_when_nothing_uses_it(peer: Peer, server: Server) -> None:
     peer.run("fleet", "delete", "-y", "cloud")
-    until("the fleet to go", lambda: "cloud" not in [f["name"] for f in server.call("/api/project/main/fleets/list", {})])
+    until(
+        "the fleet to go", lambda: "cloud" not in [f["name"] for f in server.call("/api/project/main/fleets/list", {})]
+    )
     peer.run("fleet", "delete", "-y", "cloud", expect=1)

@@ -1,8 +1,9 @@
 """The AWS root on one machine: real event shapes, the real functions, an emulator for the services.
 
-`python -m tests.harness.lambda_root --endpoint URL --home DIR` makes the table, bucket, queues and keys, and then is what AWS
-is in production: an API Gateway that turns HTTP into REST proxy events for `app.app`, a Function URL for the agents, SQS
-event source mappings, and a schedule (a minute is shortened to two seconds). It prints the line that `dstack server` prints.
+`python -m tests.harness.lambda_root --endpoint URL --home DIR` makes the table, bucket, queues and keys, and then is what
+AWS is in production: an API Gateway that turns HTTP into REST proxy events for `app.app`, a Function URL for the agents,
+SQS event source mappings, and a schedule (a minute is shortened to two seconds). It prints the line that `dstack server`
+prints.
 """
 
 from __future__ import annotations
@@ -35,8 +36,11 @@ def main() -> int:
     from functions import provision, reconcile, refresh_catalog
 
     refresh_catalog.handler(scheduled("refresh-catalog"), None)
-    token, _ = first_start(lambda_.plane(), os.environ["DSTACK_SERVER_ADMIN_TOKEN"])
-    for queue, handler in ((lambda_.settings().wake_queue, reconcile.handler), (lambda_.settings().effect_queue, provision.handler)):
+    first_start(lambda_.plane(), os.environ["DSTACK_SERVER_ADMIN_TOKEN"])
+    for queue, handler in (
+        (lambda_.settings().wake_queue, reconcile.handler),
+        (lambda_.settings().effect_queue, provision.handler),
+    ):
         threading.Thread(target=consume, args=(queue, handler), daemon=True).start()
     threading.Thread(target=tick, args=(reconcile.handler,), daemon=True).start()
     from cli.config import set_default_project
@@ -86,7 +90,9 @@ class Front(BaseHTTPRequestHandler):
     def answer(self) -> None:
         parts = urlsplit(self.path)
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
-        answer = self.agent(parts.path, parts.query, body) if parts.path.startswith("/agent/") else self.api(parts, body)
+        answer = (
+            self.agent(parts.path, parts.query, body) if parts.path.startswith("/agent/") else self.api(parts, body)
+        )
         content = answer.get("body") or ""
         import base64
 

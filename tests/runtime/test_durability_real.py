@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.bench.measure import submit, task, wait_local_host
 from tests.harness.server import Server, processes_of, until
 
@@ -79,9 +80,10 @@ def test_kill_9_loses_neither_the_job_nor_a_line_of_its_log(server: Server, vict
     run = wait_for(server, "counting", "done", "failed", "terminated")
     assert run["status"] == "done", run
     assert run["latest_job_submission"]["id"] == before, "the job was started twice"
-    assert log_of(server, "counting").split("\n")[:-1] == [line + "\r" for line in expected()] or log_of(
-        server, "counting"
-    ).splitlines() == expected()
+    assert (
+        log_of(server, "counting").split("\n")[:-1] == [line + "\r" for line in expected()]
+        or log_of(server, "counting").splitlines() == expected()
+    )
 
 
 def test_a_job_that_ends_while_everything_is_dead_is_reported_by_the_next_server(server: Server) -> None:

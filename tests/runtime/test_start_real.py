@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+
 from tests.harness.server import ROOT, HttpError, Server
 
 

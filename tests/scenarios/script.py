@@ -1,8 +1,9 @@
 """What a scenario script is, and how it is run.
 
 A script is text. `$ dstack …` runs the CLI as a user of the server; the lines below it are its output, with whatever
-differs from run to run replaced (`normalise`). `[exit N]` ends an output whose status isn't 0. `<<< NAME` … `>>>` writes a
-file into the user's folder. `# …` is a remark. `$ wait run NAME STATUS`, `$ wait fleet NAME STATUS N` wait for a state.
+differs from run to run replaced (`normalise`). `[exit N]` ends an output whose status isn't 0. `<<< NAME` … `>>>` writes
+a file into the user's folder. `# …` is a remark. `$ wait run NAME STATUS` and `$ wait fleet NAME STATUS N` wait for a
+state.
 
 `UPDATE_GOLDEN=1` writes the outputs anew, to be read before they are committed.
 """
