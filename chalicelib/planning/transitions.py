@@ -158,11 +158,9 @@ class Draft:
         return self.move_instance(instance, "freed", claims=(), idle_since=self.now, due_at=self.now)
 
     def end_instance(self, instance: Instance, reason: InstanceReason, message: str = "") -> Instance:
-        """An instance begins to end: asked for at once, and its jobs are told."""
+        """An instance begins to end, and its jobs' runs are told. `act_until` stays: a purchase may still be under way."""
         self.wake(f"instance/{instance.id}", *(f"run/{claim.run_id}" for claim in instance.claims))
-        return self.move_instance(
-            instance, "end", reason=reason, message=message, act_until=None, stop_attempts=0, due_at=self.now
-        )
+        return self.move_instance(instance, "end", reason=reason, message=message, stop_attempts=0, due_at=self.now)
 
     def finish_run(self, run: Run) -> Run:
         return self.move_run(

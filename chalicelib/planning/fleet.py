@@ -1,0 +1,155 @@
+"""A fleet's decisions: keep as many instances as it must, no more than it may, and end when it is told to.
+
+`to_create` is what an apply asked for (`target`); below it there is always `min`. A purchase that fails is remembered in
+`tried`; when every offer has failed the fleet pauses, longer each time, and after fifteen pauses waits for an update.
+"""
+
+from __future__ import annotations
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.fleets import Fleet, FleetStatus
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.reasons import InstanceReason
+from chalicelib.planning.combine import FLEET_IDLE, fleet_query, idle_seconds, merged_fleet
+from chalicelib.planning.plan import Create, Note, Plan, Step
+from chalicelib.planning.queue import new_instance
+from chalicelib.planning.snapshots import FleetSnapshot, FleetView
+from chalicelib.planning.transitions import Draft
+
+PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
+MOST_PAUSES = 15
+LOOK_DELETING: Micros = MINUTE
+OFFERS_READ = 200  # more than a fleet tries before it pauses
+
+_LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
+
+
+def decide_fleet(snapshot: FleetSnapshot) -> Plan:
+    """The next steps of one fleet."""
+    fleet = snapshot.view.fleet
+    if fleet.status == FleetStatus.terminating:
+        return _wind_up(snapshot)
+    if fleet.status != FleetStatus.active or fleet.deleted:
+        return Plan()
+    steps = _shrink(snapshot)
+    grown, notes, fleet = _grow(snapshot)
+    steps += grown
+    due = fleet.due_at
+    if due is not None and due <= snapshot.now:  # nothing is left to wait for
+        due = None
+        fleet = fleet.with_(due_at=None)
+        steps.append(Step((fleet,)))
+    return Plan(tuple(steps), tuple(notes), due)
+
+
+def _wind_up(snapshot: FleetSnapshot) -> Plan:
+    fleet, now = snapshot.view.fleet, snapshot.now
+    left = [i for i in snapshot.view.instances if i.status != InstanceStatus.terminated]
+    if not left:
+        draft = Draft(now)
+        draft.move_fleet(fleet, "emptied", deleted=True, due_at=None)
+        return Plan((draft.step(),))
+    steps = []
+    for instance in left:
+        if instance.status not in _LEAVING:
+            draft = Draft(now)
+            draft.end_instance(instance, InstanceReason.terminated_by_user, "its fleet is being deleted")
+            steps.append(draft.step())
+    if fleet.due_at is None or fleet.due_at <= now:
+        steps.append(Step((fleet.with_(due_at=now + LOOK_DELETING, last_processed_at=now),)))
+    return Plan(tuple(steps), next_wake=now + LOOK_DELETING)
+
+
+def _shrink(snapshot: FleetSnapshot) -> list[Step]:
+    """Ends idle instances above `max`, the newest first."""
+    nodes = merged_fleet(snapshot.view.spec).nodes
+    if nodes is None or nodes.max is None:
+        return []
+    staying = [i for i in snapshot.view.instances if i.status not in _LEAVING]
+    idle = [i for i in reversed(staying) if i.status == InstanceStatus.idle and not i.claims]
+    steps = []
+    for instance in idle[: max(0, len(staying) - nodes.max)]:
+        draft = Draft(snapshot.now)
+        draft.end_instance(instance, InstanceReason.max_instances_limit, f"the fleet may have {nodes.max} instances")
+        steps.append(draft.step())
+    return steps
+
+
+def _missing(view: FleetView) -> int:
+    """How many to create now. Instances on their way out still count against `max`: they still exist."""
+    nodes = merged_fleet(view.spec).nodes
+    if nodes is None:
+        return 0
+    staying = sum(i.status not in _LEAVING for i in view.instances)
+    wanted = max(view.fleet.to_create, nodes.min - staying, 0)
+    room = wanted if nodes.max is None else max(0, nodes.max - len(view.instances))
+    return min(wanted, room)
+
+
+def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
+    view, fleet, now = snapshot.view, snapshot.view.fleet, snapshot.now
+    missing = _missing(view)
+    if not missing:
+        if fleet.to_create and merged_fleet(view.spec).nodes is None:
+            fleet = fleet.with_(to_create=0)
+        return [], [], fleet
+    if fleet.consolidation_attempt and fleet.due_at is not None and now < fleet.due_at:
+        return [], [], fleet  # a pause
+    config = merged_fleet(view.spec)
+    machines = snapshot.offers.machines(fleet_query(config), OFFERS_READ)
+    usable = [m for m in machines if m[0].availability.usable and m[0].key not in fleet.tried]
+    if not usable:
+        return _pause(fleet, now, found=bool(machines))
+    steps: list[Step] = []
+    offer, _, blocks = usable[0]
+    for _ in range(missing):
+        fleet, step = _create(FleetView(fleet, view.spec), now, offer, blocks, snapshot)
+        steps.append(step)
+    return steps, [], fleet
+
+
+def _create(view: FleetView, now: Micros, offer: Offer, blocks: int, snapshot: FleetSnapshot) -> tuple[Fleet, Step]:
+    draft = Draft(now)
+    facts = snapshot.facts.get(offer.backend) or BackendFacts(name=offer.backend)
+    idle = idle_seconds((merged_fleet(view.spec).idle_duration,), FLEET_IDLE, facts)
+    instance: Instance = new_instance(now, view, offer, blocks, facts, idle)
+    fleet = view.fleet.with_(
+        next_instance_num=view.fleet.next_instance_num + 1,
+        to_create=max(0, view.fleet.to_create - 1),
+        consolidation_attempt=0,
+        message="",
+        due_at=None,
+        last_processed_at=now,
+    )
+    draft.save(fleet)
+    draft.save(instance)
+    draft.tell(f"ordered for its fleet: {offer.instance.name} from {offer.backend}", instance, fleet)
+    draft.act(Create(instance.id))
+    return fleet, draft.step()
+
+
+def _pause(fleet: Fleet, now: Micros, *, found: bool) -> tuple[list[Step], list[Note], Fleet]:
+    """Every offer has failed, or there is none: try all again after a while, and say so."""
+    attempt = fleet.consolidation_attempt + 1
+    why = "every offer that fits is unavailable or has failed" if found else "no offer fits this fleet"
+    last = attempt > MOST_PAUSES
+    due = None if last else now + PAUSES[min(attempt, len(PAUSES)) - 1]
+    message = f"{why}; gave up until the fleet is updated" if last else f"{why}; tried again later"
+    hint = "widen `resources`, `regions`, `backends` or `max_price`"
+    paused = fleet.with_(
+        consolidation_attempt=min(attempt, MOST_PAUSES + 1),
+        tried=(),
+        message=message,
+        due_at=due,
+        last_processed_at=now,
+        to_create=0 if last else fleet.to_create,
+    )
+    if last and fleet.consolidation_attempt > MOST_PAUSES:
+        return [], [], fleet.with_(due_at=None) if fleet.due_at is not None else fleet
+    draft = Draft(now)
+    draft.save(paused)
+    if message != fleet.message:
+        draft.tell(message, paused)
+    return [draft.step()], [Note(f"fleet `{fleet.name}`", why, hint)], paused
