@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import orjson
-
 from chalicelib.api.table import Access
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User, hash_token
 from chalicelib.errors import Forbidden, ProjectNotFound
 from chalicelib.store import keys, nouns
-from chalicelib.store.port import Record, Store
+from chalicelib.store.port import Store
 
 _ENOUGH = {
     Access.member: frozenset(ProjectRole),
@@ -47,7 +45,7 @@ def authorise(store: Store, access: Access, headers: Mapping[str, str], project_
         raise Forbidden(_NO_TOKEN)
     hashed = hash_token(token)
     names = [keys.token(hashed)] if project_name is None else [keys.token(hashed), keys.project_name(project_name)]
-    found = [_target(record) for record in store.get_many(names)]
+    found = [None if record is None else nouns.pointed(record) for record in store.get_many(names)]
     user = _user(store, found[0], hashed)
     if access is Access.admin and user.role is not GlobalRole.admin:
         raise Forbidden("Only a global admin may do this")
@@ -77,7 +75,3 @@ def _within(store: Store, user: User, project_id: str | None, access: Access, na
     if user.role is not GlobalRole.admin and needed is not None and role not in needed:
         raise Forbidden("Access denied: your role in this project doesn't allow this")
     return Caller(user, project, role)
-
-
-def _target(record: Record | None) -> str | None:
-    return None if record is None else str(orjson.loads(record.body)["id"])

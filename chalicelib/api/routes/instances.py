@@ -1,5 +1,52 @@
+"""Instances over HTTP."""
+
 from __future__ import annotations
 
-from chalicelib.api.table import Route
+from typing import Annotated, Any
 
-ROUTES: tuple[Route, ...] = ()
+from pydantic import Field
+
+from chalicelib.api.requests import At, Id, Name, Request
+from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.wire.instances import instance_json
+from chalicelib.usecases import instances
+from chalicelib.usecases.projects_seen import projects_seen
+
+
+class Get(Request):
+    id: Id
+
+
+class List(Request):
+    project_names: Annotated[list[Name], Field(max_length=1000)] | None = None
+    fleet_ids: Annotated[list[Id], Field(max_length=1000)] | None = None
+    only_active: bool = False  # those that are gone aren't listed anyway
+    include_imported: bool = False  # nothing can be imported, so there is nothing to add
+    prev_created_at: At | None = None
+    prev_id: Id | None = None
+    limit: Annotated[int, Field(ge=0, le=1000)] = 1000
+    ascending: bool = False
+
+
+def get(call: Call) -> Any:
+    return instance_json(instances.get(call.plane, call.tenant, call.parse(Get).id), call.tenant.name)
+
+
+def list_instances(call: Call) -> Any:
+    asked = call.parse(List)
+    names = None if asked.project_names is None else tuple(asked.project_names)
+    wanted = instances.Filter(
+        fleet_ids=None if asked.fleet_ids is None else frozenset(asked.fleet_ids),
+        limit=asked.limit,
+        ascending=asked.ascending,
+        prev_created_at=asked.prev_created_at,
+        prev_id=asked.prev_id,
+    )
+    rows = instances.list_rows(call.plane, projects_seen(call.plane.store, call.actor, names), wanted)
+    return [instance_json(instance, project.name) for project, instance in rows]
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("POST", "/api/instances/list", Access.user, list_instances),
+    Route("POST", "/api/project/{project_name}/instances/get", Access.member, get),
+)

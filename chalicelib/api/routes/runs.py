@@ -1,5 +1,136 @@
+"""Runs over HTTP."""
+
 from __future__ import annotations
 
-from chalicelib.api.table import Route
+from typing import Annotated, Any
 
-ROUTES: tuple[Route, ...] = ()
+from pydantic import Field
+
+from chalicelib.api.requests import At, Id, Name, Object, Request
+from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.wire.runs import run_json, run_plan_json
+from chalicelib.errors import NotSupported
+from chalicelib.usecases import run_plans, runs
+from chalicelib.usecases.plans import DEFAULT_OFFERS
+from chalicelib.usecases.projects_seen import projects_seen
+
+
+class GetPlan(Request):
+    run_spec: Object
+    max_offers: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    reverse_offers: bool = False
+    full_offers: bool = False
+    unallocated_resources: bool = False
+    for_offers_only: bool = False
+
+
+class CurrentRun(Request):
+    id: Id
+    deployment_num: Annotated[int, Field(ge=0, le=1_000_000)] = 0
+
+
+class Plan(Request):
+    run_spec: Object
+    current_resource: CurrentRun | None = None
+
+
+class Apply(Request):
+    plan: Plan
+    force: bool = False
+
+
+class Get(Request):
+    run_name: Name | None = None
+    id: Id | None = None
+
+
+class List(Request):
+    project_name: Name | None = None
+    repo_id: Name | None = None
+    username: Name | None = None
+    only_active: bool = False
+    include_jobs: bool = True
+    job_submissions_limit: Annotated[int, Field(ge=0, le=10)] | None = None
+    prev_submitted_at: At | None = None
+    prev_run_id: Id | None = None
+    limit: Annotated[int, Field(ge=0, le=100)] = 100
+    ascending: bool = False
+
+
+class Stop(Request):
+    runs_names: list[Name] = Field(max_length=100)
+    abort: bool = False
+
+
+class Delete(Request):
+    runs_names: list[Name] = Field(max_length=100)
+
+
+def get_plan(call: Call) -> Any:
+    asked = call.parse(GetPlan)
+    refuse_odd_looks(asked.full_offers, asked.unallocated_resources)
+    look = run_plans.Look(asked.max_offers or DEFAULT_OFFERS, asked.reverse_offers, asked.for_offers_only)
+    plan = run_plans.get_plan(call.plane, call.actor, call.tenant, asked.run_spec, look)
+    return run_plan_json(plan, call.tenant.name, call.actor.name, call.plane.clock.now())
+
+
+def refuse_odd_looks(full: bool, unallocated: bool) -> None:
+    if full or unallocated:
+        name, flag = ("full_offers", "--full-offers") if full else ("unallocated_resources", "--unallocated")
+        raise NotSupported(f"This control plane doesn't support `{name}`.", hint=f"Leave out {flag}.")
+
+
+def apply(call: Call) -> Any:
+    asked = call.parse(Apply)
+    current = asked.plan.current_resource
+    seen = None if current is None else run_plans.Seen(current.id, current.deployment_num)
+    row = run_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.run_spec, seen, force=asked.force)
+    return run_json(row, call.tenant.name, call.plane.clock.now())
+
+
+def get(call: Call) -> Any:
+    asked = call.parse(Get)
+    row = runs.get(call.plane, call.tenant, name=asked.run_name, run_id=asked.id)
+    return run_json(row, call.tenant.name, call.plane.clock.now())
+
+
+def list_runs(call: Call) -> Any:
+    asked = call.parse(List)
+    names = None if asked.project_name is None else (asked.project_name,)
+    projects = projects_seen(call.plane.store, call.actor, names)
+    wanted = runs.Filter(
+        only_active=asked.only_active,
+        limit=asked.limit,
+        ascending=asked.ascending,
+        user_name=asked.username,
+        repo_id=asked.repo_id,
+        prev_submitted_at=asked.prev_submitted_at,
+        prev_run_id=asked.prev_run_id,
+    )
+    named = {project.id: project.name for project in projects}
+    now, jobs, limit = call.plane.clock.now(), asked.include_jobs, asked.job_submissions_limit
+    return [
+        run_json(row, named[row.run.project_id], now, jobs=jobs, submissions=limit)
+        for row in runs.list_rows(call.plane, projects, wanted)
+    ]
+
+
+def stop(call: Call) -> None:
+    asked = call.parse(Stop)
+    runs.stop(call.plane, call.actor, call.tenant, asked.runs_names, abort=asked.abort)
+
+
+def delete(call: Call) -> None:
+    runs.delete(call.plane, call.actor, call.tenant, call.parse(Delete).runs_names)
+
+
+_RUNS = "/api/project/{project_name}/runs"
+
+ROUTES: tuple[Route, ...] = (
+    Route("POST", "/api/runs/list", Access.user, list_runs),
+    Route("POST", f"{_RUNS}/get_plan", Access.member, get_plan),
+    Route("POST", f"{_RUNS}/apply", Access.member, apply),
+    Route("POST", f"{_RUNS}/get", Access.member, get),
+    Route("POST", f"{_RUNS}/stop", Access.member, stop),
+    Route("POST", f"{_RUNS}/delete", Access.member, delete),
+)

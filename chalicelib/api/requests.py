@@ -1,0 +1,41 @@
+"""What request bodies have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+
+from chalicelib.domain.instants import Micros, from_iso
+
+
+class Request(BaseModel):
+    """A request's envelope: keys we don't know are a later client's own and are ignored."""
+
+    model_config = ConfigDict(extra="ignore", defer_build=True)
+
+
+def _id(value: Any) -> Any:
+    """UUIDs in any spelling, as the text that keys hold."""
+    if not isinstance(value, str):
+        raise ValueError("should be a UUID as text")
+    try:
+        return str(UUID(value))
+    except ValueError:
+        raise ValueError("should be a UUID, for example 6628ef34-2e9a-4af5-aab4-144f175852f7") from None
+
+
+def _instant(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("should be a date as text")
+    try:
+        return from_iso(value)
+    except (ValueError, OverflowError):
+        raise ValueError("should be an ISO date with a zone, for example 2026-11-21T05:11:20.465869+00:00") from None
+
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=200)]
+Id = Annotated[str, BeforeValidator(_id)]
+At = Annotated[Micros, BeforeValidator(_instant), Field(ge=0, le=99_999_999_999_999_999)]
+Object = dict[str, Any]

@@ -1,0 +1,54 @@
+"""Fleets and fleet plans on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from chalicelib.api.wire.instances import instance_json
+from chalicelib.api.wire.offers import offers_json
+from chalicelib.domain.instants import iso
+from chalicelib.usecases.fleet_plans import FleetPlan
+from chalicelib.usecases.fleets import FleetRow
+
+
+def fleet_json(row: FleetRow, project_name: str) -> dict[str, Any]:
+    fleet = row.fleet
+    return {
+        "id": fleet.id,
+        "name": fleet.name,
+        "project_name": project_name,
+        "spec": spec_json(row.spec),
+        "created_at": iso(fleet.created_at),
+        "status": fleet.status,
+        "status_message": fleet.message or None,
+        "instances": [instance_json(instance, project_name) for instance in row.instances],
+    }
+
+
+def fleet_plan_json(plan: FleetPlan, project_name: str, user_name: str) -> dict[str, Any]:
+    return {
+        "project_name": project_name,
+        "user": user_name,
+        "spec": spec_json(plan.spec),
+        "effective_spec": spec_json(plan.spec),
+        "current_resource": None if plan.current is None else fleet_json(plan.current, project_name),
+        "offers": offers_json(plan.offers),
+        "total_offers": plan.total_offers,
+        "max_offer_price": plan.max_price,
+        "action": plan.action,
+    }
+
+
+def spec_json(spec: str) -> orjson.Fragment:
+    """A fleet's spec as it was sent, without private keys: clients send those inline for hosts over SSH."""
+    if '"private"' not in spec:
+        return orjson.Fragment(spec)
+    return orjson.Fragment(orjson.dumps(_without_private(orjson.loads(spec))))
+
+
+def _without_private(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: None if name == "private" else _without_private(item) for name, item in value.items()}
+    return [_without_private(item) for item in value] if isinstance(value, list) else value

@@ -1,0 +1,38 @@
+"""Instances on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.api.wire.offers import text_of
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import iso
+
+
+def instance_json(instance: Instance, project_name: str, job_name: str | None = None) -> dict[str, Any]:
+    offer = instance.offer
+    return {
+        "id": instance.id,
+        "project_name": project_name,
+        "backend": offer.backend,
+        "instance_type": text_of(offer.instance),
+        "name": instance.name,
+        "fleet_id": instance.fleet_id,
+        "fleet_name": instance.fleet_name,
+        "instance_num": instance.num,
+        "job_name": job_name,
+        "hostname": instance.hostname or None,
+        "status": instance.status,
+        "unreachable": instance.unreachable,
+        "health_status": instance.health,
+        "termination_reason": instance.reason,
+        "termination_reason_message": instance.message or None,
+        "created": iso(instance.created_at),
+        "finished_at": None if instance.finished_at is None else iso(instance.finished_at),
+        "region": offer.region,
+        "availability_zone": None,
+        "price": offer.price,
+        "total_blocks": instance.total_blocks,
+        "busy_blocks": instance.busy_blocks,
+        "gpu_driver": None,
+    }

@@ -1,0 +1,37 @@
+"""Projects and their members on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from chalicelib.api.wire.users import user_json
+from chalicelib.domain.instants import iso
+from chalicelib.domain.tenants import Member, ProjectRole, User
+from chalicelib.usecases.projects import ProjectView
+
+
+def project_json(seen: ProjectView, backends: Iterable[str]) -> dict[str, Any]:
+    """`backends`: the wire's names of what is configured."""
+    project = seen.project
+    return {
+        "project_id": project.id,
+        "project_name": project.name,
+        "owner": user_json(seen.owner),
+        "created_at": iso(project.created_at),
+        "backends": [{"name": name, "config": {"type": name, "regions": []}} for name in backends],
+        "members": [_member_json(member, user) for member, user in seen.members],
+        "is_public": project.is_public,
+        "templates_repo": None,
+    }
+
+
+def _member_json(member: Member, user: User) -> dict[str, Any]:
+    return {
+        "user": user_json(user),
+        "project_role": member.role,
+        "permissions": {
+            "can_manage_ssh_fleets": True,
+            "can_manage_secrets": member.role is ProjectRole.admin,
+        },
+    }

@@ -1,0 +1,174 @@
+"""Runs, their jobs and run plans on the wire.
+
+A spec is spliced in as the text it is stored as. The latest submission stands in an answer twice, so it is written once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from chalicelib.api.wire.offers import offer_json, offers_json, text_of
+from chalicelib.domain.instants import Micros, iso
+from chalicelib.domain.jobs import Assignment, Job, JobStatus
+from chalicelib.domain.reasons import JobReason, RunReason, short_text
+from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.usecases.run_plans import RunPlan
+from chalicelib.usecases.runs import RunRow, cost
+
+_TOLD_AS_ERROR = (RunReason.retry_limit_exceeded, RunReason.server_error, RunReason.gateway_error)
+_WAITING = (RunStatus.submitted, RunStatus.pending)
+
+
+def run_json(row: RunRow, project_name: str, now: Micros, *, jobs: bool = True, submissions: int | None = None) -> dict[str, Any]:
+    """`jobs` off leaves them out, `submissions` keeps the latest so many of each job."""
+    run = row.run
+    latest: dict[str, orjson.Fragment] = {job.id: orjson.Fragment(orjson.dumps(submission_json(job))) for job in row.latest}
+    last = row.last_job
+    shown = [_job_json(row, index, latest, submissions) for index in range(len(row.job_specs))] if jobs and submissions != 0 else []
+    return {
+        "id": run.id,
+        "project_name": project_name,
+        "user": run.user_name,
+        "fleet": None if run.fleet_id is None else {"id": run.fleet_id, "name": run.fleet_name},
+        "submitted_at": iso(run.submitted_at),
+        "last_processed_at": iso(run.last_processed_at),
+        "status": run.status,
+        "status_message": _status_message(row),
+        "termination_reason": run.reason,
+        "run_spec": orjson.Fragment(row.run_spec),
+        "jobs": [job for job in shown if job is not None],
+        "latest_job_submission": None if last is None else latest[last.id],
+        "cost": cost(row.jobs, now),
+        "service": None,
+        "deployment_num": run.deployment_num,
+        "error": _run_error(run),
+        "deleted": run.deleted,
+        "next_triggered_at": None,
+        "message": run.message,  # why it waits or why it ended, for clients that show it
+    }
+
+
+def _status_message(row: RunRow) -> str:
+    run, last = row.run, row.last_job
+    if last is not None and row.latest and all(job.status is JobStatus.pulling for job in row.latest):
+        return "pulling"
+    if run.status in _WAITING and run.resubmission_attempt > 0:
+        return "retrying"
+    return run.status.value
+
+
+def _run_error(run: Run) -> str | None:
+    if run.reason not in _TOLD_AS_ERROR:
+        return None
+    return run.message or _words(run.reason)
+
+
+def _job_json(row: RunRow, index: int, latest: dict[str, orjson.Fragment], submissions: int | None) -> dict[str, Any] | None:
+    history = row.submissions_of(index)
+    if not history:
+        return None  # a client can't show a job without a submission
+    kept = history if submissions is None else history[-submissions:]
+    return {
+        "job_spec": orjson.Fragment(row.job_specs[index]),
+        "job_submissions": [latest.get(job.id) or submission_json(job) for job in kept],
+        "job_connection_info": None,
+    }
+
+
+def submission_json(job: Job) -> dict[str, Any]:
+    where = job.assignment
+    return {
+        "id": job.id,
+        "submission_num": job.submission_num,
+        "deployment_num": job.deployment_num,
+        "submitted_at": iso(job.submitted_at),
+        "last_processed_at": iso(job.last_processed_at),
+        "finished_at": None if job.finished_at is None else iso(job.finished_at),
+        "inactivity_secs": None,
+        "status": job.status,
+        "status_message": _job_status_message(job),
+        "termination_reason": job.reason,
+        "termination_reason_message": job.message or None,
+        "exit_status": job.exit_status,
+        "job_provisioning_data": None if where is None else _provisioning(where),
+        "job_runtime_data": None if where is None else _runtime(job, where),
+        "error": _job_error(job),
+        "probes": [],
+        "image_pull_progress": None if job.pull is None or job.status is not JobStatus.pulling else text_of(job.pull),
+    }
+
+
+def _job_status_message(job: Job) -> str:
+    short = short_text(job.reason, job.exit_status) if job.finished and job.reason is not None else ""
+    return short or job.status.value
+
+
+def _job_error(job: Job) -> str | None:
+    plain = (None, JobReason.container_exited_with_error)
+    return _words(job.reason) if job.status is JobStatus.failed and job.reason not in plain else None
+
+
+def _words(reason: JobReason | RunReason | None) -> str:
+    return "" if reason is None else reason.value.replace("_", " ")
+
+
+def _provisioning(where: Assignment) -> dict[str, Any]:
+    offer = where.offer
+    return {
+        "backend": offer.backend,
+        "base_backend": None,
+        "instance_type": text_of(offer.instance),
+        "instance_id": where.instance_id,
+        "hostname": where.hostname or None,
+        "internal_ip": where.internal_ip or None,
+        "public_ip_enabled": True,
+        "instance_network": None,
+        "region": offer.region,
+        "availability_zone": None,
+        "reservation": None,
+        "price": offer.price,
+        "username": "root",
+        "ssh_port": None,
+        "dockerized": True,
+        "ssh_proxy": None,
+        "backend_data": None,
+        "gpu_driver": None,
+    }
+
+
+def _runtime(job: Job, where: Assignment) -> dict[str, Any]:
+    return {
+        "network_mode": "host",
+        "gpu": None,
+        "cpu": None,
+        "memory": None,
+        "ports": {},
+        "volume_names": [],
+        "offer": offer_json(where.offer),
+        "working_dir": job.working_dir,
+        "username": job.username,
+    }
+
+
+def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros) -> dict[str, Any]:
+    return {
+        "project_name": project_name,
+        "user": user_name,
+        "run_spec": orjson.Fragment(plan.run_spec),
+        "effective_run_spec": orjson.Fragment(plan.effective_spec),
+        "job_plans": [
+            {
+                "job_spec": orjson.Fragment(job.job_spec),
+                "offers": offers_json(job.offers),
+                "total_offers": job.total_offers,
+                "max_price": job.max_price,
+            }
+            for job in plan.jobs
+        ],
+        "current_resource": None if plan.current is None else run_json(plan.current, project_name, now),
+        "action": plan.action,
+        "notes": [{"subject": note.subject, "text": note.text, "hint": note.hint} for note in plan.notes],
+        "delays": plan.delays,
+    }

@@ -1,0 +1,57 @@
+"""Instances, as lists and by id."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.tenants import Project
+from chalicelib.errors import NotFound
+from chalicelib.store import keys, nouns
+from chalicelib.usecases import plans
+from chalicelib.usecases.context import Plane
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which instances to list. `prev_*` is the last row of the page before. Those that are gone aren't listed at all."""
+
+    fleet_ids: frozenset[str] | None = None
+    limit: int = 1000
+    ascending: bool = False
+    prev_created_at: Micros | None = None
+    prev_id: str | None = None
+
+
+def get(plane: Plane, project: Project, instance_id: str) -> Instance:
+    found = nouns.find(plane.store, Instance, keys.instance(instance_id))
+    if found is None or found.project_id != project.id:
+        raise NotFound(f"There is no instance {instance_id[:80]} in project {project.name}.")
+    return found
+
+
+def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list[tuple[Project, Instance]]:
+    """A page of live instances of all `projects` together, newest first unless `ascending`."""
+    found: list[tuple[Project, Instance]] = []
+    for project in projects:
+        for record in plans.every(plane.store, "gsi1", keys.fleets_of(project.id)):
+            fleet = nouns.read(Fleet, record)
+            if wanted.fleet_ids is None or fleet.id in wanted.fleet_ids:
+                found += [(project, instance) for instance in plans.instances_of(plane.store, fleet.id)]
+    rows = [row for row in found if _after(row[1], wanted)]
+    rows.sort(key=lambda row: (row[1].created_at, row[1].id), reverse=not wanted.ascending)
+    return rows[: wanted.limit]
+
+
+def _after(instance: Instance, wanted: Filter) -> bool:
+    """Whether the row belongs after the last one of the page before."""
+    if wanted.prev_created_at is None:
+        return True
+    if wanted.prev_id is None:
+        here, last = (instance.created_at, ""), (wanted.prev_created_at, "")
+    else:
+        here, last = (instance.created_at, instance.id), (wanted.prev_created_at, wanted.prev_id)
+    return here > last if wanted.ascending else here < last

@@ -1,0 +1,25 @@
+"""Which projects a caller's lists may show."""
+
+from __future__ import annotations
+
+from chalicelib.domain.tenants import GlobalRole, Member, Project, User
+from chalicelib.store import keys, nouns
+from chalicelib.store.port import Store
+from chalicelib.usecases.plans import every
+
+
+def projects_seen(store: Store, user: User, names: tuple[str, ...] | None) -> list[Project]:
+    """The projects a user belongs to (an admin: all), or those of them that `names` lists. One that isn't theirs is left
+    out, as if it weren't there."""
+    if names is not None:
+        found = [nouns.find_target(store, keys.project_name(name)) for name in dict.fromkeys(names)]
+        ids = [target[0] for target in found if target is not None]
+    elif user.role is GlobalRole.admin:
+        ids = [nouns.pointed(record) for record in every(store, "main", "projects")]
+    else:
+        ids = [nouns.read(Member, record).project_id for record in every(store, "gsi1", keys.member_of(user.id))]
+    projects = [p for p in nouns.find_many(store, Project, [keys.project(i) for i in ids]) if p and not p.deleted]
+    if user.role is GlobalRole.admin or names is None:
+        return projects
+    members = nouns.find_many(store, Member, [keys.member(project.id, user.id) for project in projects])
+    return [project for project, member in zip(projects, members, strict=True) if member is not None]

@@ -1,0 +1,268 @@
+"""Planning and submitting runs.
+
+A submission is one commit: the run, its spec, its jobs, its name and the event stand or fall together. Nothing that a
+client sends of a plan is believed; apply works everything out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.domain.ids import derive
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.offers import Availability, Offer
+from chalicelib.domain.runs import Run, RunBody, RunStatus
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.tenants import Project, User
+from chalicelib.errors import AlreadyExists, Conflict, Invalid, Refused
+from chalicelib.planning import placement
+from chalicelib.planning.combine import wants_of
+from chalicelib.planning.offers import OfferBook, Query
+from chalicelib.planning.plan import Note
+from chalicelib.store import keys, nouns
+from chalicelib.store.port import Change
+from chalicelib.usecases import plans, specs
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.runs import TRIES, RunRow, about, job_target, named, read_row, run_target
+from chalicelib.usecases.trail import told
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    job_spec: str
+    offers: tuple[Offer, ...]
+    total_offers: int
+    max_price: float | None
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    run_spec: str
+    effective_spec: str
+    jobs: tuple[JobPlan, ...]
+    current: RunRow | None
+    action: str  # create, update
+    notes: tuple[Note, ...]
+    delays: str
+
+
+@dataclass(frozen=True)
+class Look:
+    """How a plan's offers are to be shown."""
+
+    limit: int = plans.DEFAULT_OFFERS
+    reverse: bool = False
+    beyond_fleets: bool = False  # everything the backends have, whether or not a fleet allows it
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A submission worked out, before anything is looked up for it."""
+
+    raw: dict[str, Any]  # the spec as sent, with its name
+    effective: dict[str, Any]  # with all that the control plane fills in
+    spec: RunSpec  # the effective one
+    job_specs: tuple[JobSpec, ...]
+
+    @property
+    def name(self) -> str:
+        assert self.spec.run_name is not None, "a draft has a name"
+        return self.spec.run_name
+
+
+# --- plan ---------------------------------------------------------------------------------------------------------------
+
+
+def _planning():  # TEMPORARY until planning.jobs and planning.support land
+    from chalicelib.planning import jobs, support
+
+    return jobs, support
+
+
+def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any], look: Look) -> RunPlan:
+    draft = _draft(plane, user, project, raw)
+    current = named(plane.store, project, draft.name)
+    views = plans.fleet_views(plane.store, project.id)
+    book = plane.catalog.book(project.id)
+    planned: list[JobPlan] = []
+    notes: dict[Note, None] = {}
+    for job_spec in draft.job_specs:
+        offers, total, found = placement.plan_offers(draft.spec, job_spec, views, book, plane.facts)
+        if look.beyond_fleets:
+            offers, total = _with_all(offers, book, wants_of(draft.spec, job_spec).query)
+        notes.update(dict.fromkeys(found))
+        shown = tuple(plans.ordered(offers, reverse=look.reverse)[: look.limit])
+        planned.append(JobPlan(job_spec.model_dump_json(), shown, total, plans.highest_price(offers)))
+    row = None if current is None else read_row(plane.store, current)
+    return RunPlan(
+        run_spec=specs.text_of(draft.raw),
+        effective_spec=specs.text_of(draft.effective),
+        jobs=tuple(planned),
+        current=row,
+        action="update" if row is not None and not _obstacles(row, draft) else "create",
+        notes=tuple(notes),
+        delays=plans.delays(plane),
+    )
+
+
+def _with_all(offers: Sequence[Offer], book: OfferBook, query: Query) -> tuple[list[Offer], int]:
+    """The instances that are there already, then whatever could be bought."""
+    there = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
+    to_buy, count = book.match(query, plans.MANY_OFFERS)
+    return [*there, *to_buy], len(there) + count
+
+
+def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> _Draft:
+    spec = specs.read_run_spec(raw)
+    name = spec.run_name or spec.configuration.name
+    if name is None:
+        name = specs.invented_name(
+            plane.random_id(), lambda name: plane.store.get(keys.run_name(project.id, name)) is not None
+        )
+    specs.check_name(name, "run")
+    raw = {**raw, "run_name": name}
+    key = spec.ssh_key_pub or user.ssh_public_key or None
+    configuration = {**raw["configuration"], "priority": spec.configuration.priority or 0}
+    filled = spec.with_(
+        run_name=name, ssh_key_pub=key, configuration=spec.configuration.with_(priority=configuration["priority"])
+    )
+    effective = _planning()[0].effective(filled)
+    problems = _planning()[1].refusals(effective)
+    if problems:
+        raise Invalid(problems)
+    derived = _planning()[0].job_specs(effective, images=plane.images, user_ssh_key=key)
+    sent = {**raw, "ssh_key_pub": key, "configuration": configuration}
+    return _Draft(raw, sent, effective, tuple(derived))
+
+
+def _obstacles(row: RunRow, draft: _Draft) -> list[str]:
+    """Why the current run can't become what is drafted without a new submission; empty when it can."""
+    if row.run.finished or row.run.status is RunStatus.terminating:
+        return [f"it is {row.run.status.value}"]
+    return specs.needs_new_run(_planning()[0].effective(RunSpec.model_validate_json(row.run_spec)), draft.spec)
+
+
+# --- apply --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The run as the client saw it when it planned."""
+
+    id: str
+    deployment_num: int = 0
+
+
+def apply_plan(
+    plane: Plane, user: User, project: Project, raw: dict[str, Any], seen: Seen | None, *, force: bool
+) -> RunRow:
+    """Submit the run, or change it in place where it lives and that is possible."""
+    draft = _draft(plane, user, project, raw)
+    for _ in range(TRIES):
+        try:
+            return _apply(plane, user, project, draft, seen, force)
+        except Conflict:
+            continue  # somebody took the name, or the engine moved the run: look again
+    raise Refused(f"The run {draft.name} keeps changing.", hint="Try again.")
+
+
+def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: Seen | None, force: bool) -> RunRow:
+    current = named(plane.store, project, draft.name)
+    if seen is not None and not force:
+        _check_seen(current, seen, draft.name)
+    if current is None or current.finished:
+        return _submit(plane, user, project, draft, current)
+    row = read_row(plane.store, current)
+    obstacles = _obstacles(row, draft)
+    if obstacles:
+        fields = ", ".join(name.removeprefix("configuration.") for name in obstacles)
+        raise AlreadyExists(
+            f"There is a run {draft.name} already, it is {current.status.value}, and this can't be changed while it lives: "
+            f"{fields}.",
+            hint=f"Stop it first (dstack stop {draft.name}) or choose another name.",
+        )
+    return _update(plane, user, project, draft, row)
+
+
+def _check_seen(current: Run | None, seen: Seen, name: str) -> None:
+    if current is not None and (current.id, current.deployment_num) == (seen.id, seen.deployment_num):
+        return
+    what = "was deleted" if current is None else "was submitted again or changed"
+    raise Refused(f"The run {name} {what} since this plan was made.", hint="Plan it again, or apply with --force.")
+
+
+def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished: Run | None) -> RunRow:
+    now, run_id = plane.clock.now(), plane.random_id()
+    texts = tuple(spec.model_dump_json() for spec in draft.job_specs)
+    body = RunBody(run_id=run_id, run_spec=specs.text_of(draft.effective, texts), job_specs=texts)
+    run = Run(
+        id=run_id,
+        project_id=project.id,
+        user_id=user.id,
+        user_name=user.name,
+        name=draft.name,
+        priority=draft.spec.configuration.priority or 0,
+        submitted_at=now,
+        last_processed_at=now,
+    )
+    jobs = tuple(_job(run, spec) for spec in draft.job_specs)
+    pointer = nouns.find_target(plane.store, keys.run_name(project.id, draft.name))
+    version = 0 if pointer is None else pointer[1]
+    events = [
+        told(f"Run submitted. Status: {run.status.value.upper()}", now, run_target(run), **about(run, run.id, user)),
+        *(
+            told(
+                f"Job created on run submission. Status: {job.status.value.upper()}",
+                now,
+                job_target(job),
+                **about(run, job.id),
+            )
+            for job in jobs
+        ),
+    ]
+    changes: list[Change] = [nouns.put(noun) for noun in (run, body, *jobs, *events)]
+    changes.append(nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version))
+    if finished is not None:
+        changes.append(nouns.put(finished.with_(deleted=True, due_at=None)))
+    plane.store.commit(changes)
+    plane.wake([f"queue/{project.id}", f"run/{run.id}"])
+    return RunRow(run, body.run_spec, texts, jobs)
+
+
+def _job(run: Run, spec: JobSpec) -> Job:
+    return Job(
+        id=derive(run.id, "job", spec.replica_num, spec.job_num, 0),
+        run_id=run.id,
+        run_name=run.name,
+        project_id=run.project_id,
+        replica_num=spec.replica_num,
+        job_num=spec.job_num,
+        priority=run.priority,
+        submitted_at=run.submitted_at,
+        last_processed_at=run.submitted_at,
+        due_at=run.submitted_at,
+    )
+
+
+def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunRow) -> RunRow:
+    """Write the next deployment of a live run: its spec, and the priority of what still waits."""
+    old = _planning()[0].effective(RunSpec.model_validate_json(row.run_spec))
+    changed = specs.changed_fields(old, draft.spec)
+    if not changed:
+        return row
+    now, priority = plane.clock.now(), draft.spec.configuration.priority or 0
+    run = row.run.with_(deployment_num=row.run.deployment_num + 1, priority=priority, last_processed_at=now)
+    text = specs.text_of(draft.effective, row.job_specs)
+    body = RunBody(run_id=run.id, deployment_num=run.deployment_num, run_spec=text, job_specs=row.job_specs)
+    waiting = [job for job in row.jobs if job.status is JobStatus.submitted and job.priority != priority]
+    fields = ", ".join(name.removeprefix("configuration.") for name in sorted(changed))
+    event = told(
+        f"Run updated in place: {fields}", now, run_target(run), **about(run, f"{run.id}/{run.deployment_num}", user)
+    )
+    moved = {job.id: job.with_(priority=priority) for job in waiting}
+    plane.store.commit([nouns.put(noun) for noun in (run, body, event, *moved.values())])
+    plane.wake([f"queue/{project.id}", f"run/{run.id}"])
+    return RunRow(run, text, row.job_specs, tuple(moved.get(job.id, job) for job in row.jobs))

@@ -1,0 +1,167 @@
+"""Specs as clients send them: read, checked and named; and what in them may change while the thing they describe lives.
+
+What was sent is kept as it is and only added to, because clients compare it with what they sent and show every
+difference to the user.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.profiles import Profile
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.errors import Invalid, NotSupported, Problem, Refused
+
+M = TypeVar("M", bound=BaseModel)
+
+Raw = dict[str, Any]
+
+NAME = re.compile(r"[a-z][a-z0-9-]{1,40}")
+MAX_SPEC = 250_000  # bytes of a spec and of all that is derived from it, together one record of the store
+
+_FIRST = "amber brave calm clever crisp daring eager fair fond glad keen kind lively lucky mellow merry neat noble proud quick".split()
+_SECOND = "badger beaver bison crane egret falcon ferret gecko heron ibex koala lemur lynx marten otter panda puma raven seal swift".split()
+
+RUN_IN_PLACE = ("configuration_path", "configuration.priority")
+FLEET_IN_PLACE = (
+    "configuration_path",
+    *(
+        f"configuration.{name}"
+        for name in (
+            "nodes",
+            "reservation",
+            "tags",
+            "resources",
+            "backends",
+            "regions",
+            "availability_zones",
+            "instance_types",
+            "spot_policy",
+            "max_price",
+        )
+    ),
+)
+
+
+def read_spec(model: type[M], raw: Any, prefix: str) -> M:
+    """`raw` as `model`. Raises Invalid with every problem, each by its field."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        from chalicelib.configuration import problems_of  # TEMPORARY
+
+        raise Invalid(
+            [
+                Problem(p.message, f"{prefix}.{p.path}" if p.path else prefix, hint=p.hint, code=p.code)
+                for p in problems_of(error)
+            ]
+        ) from None
+
+
+def read_run_spec(raw: Raw) -> RunSpec:
+    configuration = raw.get("configuration")
+    kind = configuration.get("type", "task") if isinstance(configuration, dict) else "task"
+    if kind in ("dev-environment", "service"):
+        raise NotSupported(f"This control plane doesn't support `type: {kind}`.", hint="Only `type: task` can run.")
+    spec = read_spec(RunSpec, raw, "run_spec")
+    check_name(spec.run_name, "run")
+    return spec
+
+
+def read_fleet_spec(raw: Raw) -> FleetSpec:
+    spec = read_spec(FleetSpec, raw, "spec")
+    check_name(spec.configuration.name, "fleet")
+    return spec
+
+
+def check_name(name: str | None, noun: str) -> None:
+    if name is not None and not NAME.fullmatch(name):
+        raise Invalid(
+            [
+                Problem(
+                    f"{name[:60]!r} can't be the name of a {noun}",
+                    "name",
+                    hint="small letters, digits and dashes, 2 to 41 of them, a letter first: train-2",
+                )
+            ]
+        )
+
+
+def invented_name(random_id: str, taken: Callable[[str], bool]) -> str:
+    """A name a person can say, for a thing that was given none."""
+    seed = int(random_id.replace("-", ""), 16)
+    for number in range(1, 1000):
+        name = f"{_FIRST[seed % len(_FIRST)]}-{_SECOND[seed // len(_FIRST) % len(_SECOND)]}-{number}"
+        if not taken(name):
+            return name
+    raise Refused("No free name was found.", hint="Give one: `name: my-run`.")
+
+
+def text_of(raw: Raw, derived: Iterable[str] = ()) -> str:
+    """`raw` as JSON text, if it and what was `derived` from it fit into one record."""
+    text = orjson.dumps(raw).decode()
+    size = len(text.encode()) + sum(len(part.encode()) for part in derived)
+    if size > MAX_SPEC:
+        raise Refused(
+            f"This specification takes {size // 1000} KB; at most {MAX_SPEC // 1000} KB can be kept.",
+            hint="Move long commands into a script and bring it along with `files:`.",
+        )
+    return text
+
+
+# --- differences --------------------------------------------------------------------------------------------------------
+
+
+def changed_fields(old: RunSpec | FleetSpec, new: RunSpec | FleetSpec) -> list[str]:
+    """Dotted names of what differs; within the configuration field by field. Null and absent are the same."""
+    return list(_changes(_settled(old), _settled(new)))
+
+
+def _settled(spec: RunSpec | FleetSpec) -> dict[str, Any]:
+    """The spec as plain data, with the parts that the control plane fills in itself left out."""
+    data = spec.model_dump(exclude={"run_name", "ssh_key_pub", "autocreated"})
+    data["profile"] = data.get("profile") or Profile().model_dump()
+    if isinstance(spec, RunSpec):
+        data["configuration"]["priority"] = data["configuration"]["priority"] or 0
+    data["configuration"].pop("name")
+    return data
+
+
+def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    for name in old.keys() | new.keys():
+        before, after = old.get(name), new.get(name)
+        if name == "configuration" and before and after:
+            for inner in before.keys() | after.keys():
+                if before.get(inner) != after.get(inner):
+                    yield f"configuration.{inner}"
+        elif before != after:
+            yield name
+
+
+def needs_new_run(old: RunSpec, new: RunSpec) -> list[str]:
+    """The changed fields that a live run can't take over."""
+    changed = [name for name in changed_fields(old, new) if name not in RUN_IN_PLACE]
+    if "configuration.resources" in changed and _arch_dropped(old, new):
+        changed.remove("configuration.resources")
+    if "configuration.files" in changed and "file_archives" not in changed:
+        changed.remove("configuration.files")
+    return sorted(changed)
+
+
+def _arch_dropped(old: RunSpec, new: RunSpec) -> bool:
+    """Whether all that changed in the resources is that a specific CPU architecture isn't asked for any more."""
+    before, after = old.configuration.resources, new.configuration.resources
+    return after.cpu.arch is None and before.with_(cpu=before.cpu.with_(arch=None)) == after
+
+
+def needs_new_fleet(old: FleetSpec, new: FleetSpec) -> list[str]:
+    changed = [name for name in changed_fields(old, new) if name not in FLEET_IN_PLACE]
+    if (old.configuration.ssh_config is None) != (new.configuration.ssh_config is None):
+        changed.append("configuration.ssh_config")
+    return sorted(set(changed))

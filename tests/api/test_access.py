@@ -1,0 +1,65 @@
+"""Every role and tenant against every route: the answer its row in the table says, generated from the table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chalicelib.api.routes import ROUTES
+from chalicelib.api.table import Access, Route
+from chalicelib.domain.tenants import ProjectRole
+from tests.api.rig import ADMIN, Rig
+
+TENANTS = {Access.member, Access.manager, Access.project_admin}
+MAY = {
+    "nobody": {Access.public},
+    "a forged token": {Access.public},
+    "an inactive user": {Access.public},
+    "a user of no project": {Access.public, Access.user},
+    "an admin of another project": {Access.public, Access.user},
+    "a user": {Access.public, Access.user, Access.member},
+    "a manager": {Access.public, Access.user, Access.member, Access.manager},
+    "a project admin": {Access.public, Access.user, *TENANTS},
+    "a global admin": {Access.public, Access.user, Access.admin, *TENANTS},
+}
+
+
+@pytest.fixture(scope="module")
+def callers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rig, dict[str, str | None]]:
+    rig = Rig.at(Path(tmp_path_factory.mktemp("access")))
+    other = rig.another_project("other")
+    tokens = {
+        "nobody": None,
+        "a forged token": "0" * 32,
+        "an inactive user": rig.user("gone", ProjectRole.admin),
+        "a user of no project": rig.user("stranger"),
+        "an admin of another project": rig.user("foreigner", ProjectRole.admin, other),
+        "a user": rig.user("worker", ProjectRole.user),
+        "a manager": rig.user("manager", ProjectRole.manager),
+        "a project admin": rig.user("chief", ProjectRole.admin),
+        "a global admin": ADMIN,
+    }
+    rig.deactivate("gone")
+    return rig, tokens
+
+
+@pytest.mark.parametrize("who", MAY)
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_a_caller_gets_what_the_table_says(callers: tuple[Rig, dict[str, str | None]], route: Route, who: str) -> None:
+    rig, tokens = callers
+    path = route.path.replace("{project_name}", "main").replace("{backend_name}", "aws")
+    path = path.replace("{run_name}", "none-such").replace("{path}", "x")
+    reply = rig.call(path, b"{ not json", token=tokens[who], method=route.method)
+    if route.access is Access.agent:
+        assert reply.status in (400, 401, 403), reply.body  # none of these is an instance's credential
+    elif route.access in MAY[who]:
+        assert reply.status not in (401, 403, 404, 405) and reply.status < 500, reply.body
+    else:
+        assert reply.status == 403, reply.body
+
+
+def test_a_route_within_a_project_asks_for_a_place_in_it() -> None:
+    """A row whose path names a project but that asks for less would let every tenant in."""
+    loose = [route.path for route in ROUTES if "{project_name}" in route.path and route.access not in TENANTS]
+    assert loose == []

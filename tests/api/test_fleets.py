@@ -1,0 +1,245 @@
+"""Fleets and instances over the API: plan, create, change in place, list, delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.events import Event
+from chalicelib.domain.fleets import Fleet, FleetStatus
+from chalicelib.domain.instances import Claim, Instance, InstanceStatus
+from chalicelib.domain.reasons import InstanceReason
+from chalicelib.domain.tenants import ProjectRole
+from chalicelib.store import keys, nouns
+from tests.api.rig import OFFERS, Rig, fleet, submit, task
+
+
+def create(rig: Rig, spec: dict[str, Any], **more: Any) -> Any:
+    return rig.ok("P/fleets/apply", {"plan": {"spec": spec, "current_resource": None}, "force": False, **more})
+
+
+def fleet_of(rig: Rig, fleet_id: str) -> Fleet:
+    found = nouns.find(rig.world.plane.store, Fleet, keys.fleet(fleet_id))
+    assert found is not None
+    return found
+
+
+def add_instance(rig: Rig, made: Any, num: int = 0, *claims: Claim, status: InstanceStatus = InstanceStatus.idle) -> Instance:
+    now = rig.world.clock.now() + num
+    instance = Instance(
+        id=rig.world.plane.random_id(),
+        project_id=rig.project.id,
+        fleet_id=made["id"],
+        fleet_name=made["name"],
+        num=num,
+        name=f"{made['name']}-{num}",
+        status=status,
+        offer=OFFERS[2],
+        claims=claims,
+        created_at=now,
+        last_processed_at=now,
+    )
+    rig.save(instance)
+    return instance
+
+
+def instance_of(rig: Rig, instance_id: str) -> Instance:
+    found = nouns.find(rig.world.plane.store, Instance, keys.instance(instance_id))
+    assert found is not None
+    return found
+
+
+def messages(rig: Rig) -> list[str]:
+    page = rig.world.plane.store.query("main", f"events/{rig.project.id}")
+    return [nouns.read(Event, record).message for record in page.records]
+
+
+# --- plan and create ----------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_shows_what_the_fleet_could_buy(rig: Rig) -> None:
+    plan = rig.ok("P/fleets/get_plan", {"spec": fleet(resources={"gpu": {"name": ["A100"], "count": {"min": 1}}})})
+    assert plan["action"] == "create" and plan["current_resource"] is None
+    assert [offer["instance"]["name"] for offer in plan["offers"]] == ["a100"]
+    assert (plan["total_offers"], plan["max_offer_price"]) == (1, 1.5)
+    assert plan["spec"]["configuration"]["name"] == "pool"
+
+
+def test_a_plan_without_offers_has_no_price(rig: Rig) -> None:
+    plan = rig.ok("P/fleets/get_plan", {"spec": fleet(max_price=0.001)})
+    assert (plan["offers"], plan["total_offers"], plan["max_offer_price"]) == ([], 0, None)
+
+
+def test_a_creation_is_one_commit_with_all_its_parts(rig: Rig) -> None:
+    rig.world.take_woken()
+    made = create(rig, fleet(nodes={"min": 1, "target": 2, "max": 3}))
+    assert (made["status"], made["instances"], made["spec"]["profile"]) == ("active", [], {"name": "default"})
+    stored = fleet_of(rig, made["id"])
+    assert (stored.to_create, stored.due_at) == (2, rig.world.clock.now())
+    assert f"fleet/{made['id']}" in rig.world.take_woken() and "Fleet created. Status: ACTIVE" in messages(rig)
+    assert rig.ok("P/fleets/get", {"name": "pool"}) == rig.ok("P/fleets/get", {"id": made["id"]}) == made
+    assert rig.ok("P/fleets/list") == [made] == rig.ok("/api/fleets/list", {})
+
+
+def test_the_wire_may_leave_out_the_target(rig: Rig) -> None:
+    made = create(rig, fleet(nodes={"min": 2, "max": 3}))
+    assert fleet_of(rig, made["id"]).to_create == 2 and made["spec"]["configuration"]["nodes"] == {"min": 2, "max": 3}
+
+
+def test_a_fleet_without_a_name_gets_one(rig: Rig) -> None:
+    assert create(rig, fleet(None))["name"] != create(rig, fleet(None))["name"]
+
+
+def test_a_bad_name_is_refused(rig: Rig) -> None:
+    assert "train-2" in rig.refused("P/fleets/get_plan", {"spec": fleet("Bad Name")})
+
+
+# --- change in place ----------------------------------------------------------------------------------------------------
+
+
+def test_the_same_fleet_again_changes_nothing(rig: Rig) -> None:
+    made = create(rig, fleet())
+    plan = rig.ok("P/fleets/get_plan", {"spec": fleet()})
+    assert plan["action"] == "update" and plan["current_resource"] == made
+    assert plan["current_resource"]["spec"] == plan["effective_spec"]
+    assert create(rig, fleet()) == made and fleet_of(rig, made["id"]).spec_num == 0
+
+
+def test_nodes_and_prices_change_in_place(rig: Rig) -> None:
+    made = create(rig, fleet())
+    add_instance(rig, made)
+    rig.save(fleet_of(rig, made["id"]).with_(consolidation_attempt=5))
+    wider = fleet(nodes={"min": 1, "target": 3, "max": 9}, max_price=2.5)
+    assert rig.ok("P/fleets/get_plan", {"spec": wider})["action"] == "update"
+    changed = create(rig, wider)
+    stored = fleet_of(rig, made["id"])
+    assert changed["id"] == made["id"] and changed["spec"]["configuration"]["max_price"] == 2.5
+    assert (stored.spec_num, stored.to_create, stored.consolidation_attempt) == (1, 2, 0)
+    assert "Fleet updated in place: max_price, nodes" in messages(rig)
+
+
+@pytest.mark.parametrize("field", [{"placement": "cluster"}, {"blocks": 4}, {"idle_duration": 60}])
+def test_other_fields_ask_for_a_new_fleet(rig: Rig, field: dict[str, Any]) -> None:
+    create(rig, fleet())
+    assert rig.ok("P/fleets/get_plan", {"spec": fleet(**field)})["action"] == "create"
+    message = rig.refused("P/fleets/apply", {"plan": {"spec": fleet(**field)}, "force": True})
+    assert next(iter(field)) in message and "dstack fleet delete pool" in message
+
+
+def test_a_plan_that_was_overtaken_is_refused_unless_forced(rig: Rig) -> None:
+    seen = create(rig, fleet())
+    create(rig, fleet(max_price=1.0))
+    stale = {"plan": {"spec": fleet(max_price=3.0), "current_resource": seen}, "force": False}
+    assert "since this plan was made" in rig.refused("P/fleets/apply", stale)
+    assert rig.ok("P/fleets/apply", {**stale, "force": True})["spec"]["configuration"]["max_price"] == 3.0
+
+
+# --- delete -------------------------------------------------------------------------------------------------------------
+
+
+def claim(run_id: str) -> Claim:
+    return Claim(job_id="j", run_id=run_id, blocks=(0,))
+
+
+def test_a_fleet_in_use_is_not_deleted_and_the_run_is_named(rig: Rig) -> None:
+    made, run = create(rig, fleet()), submit(rig, task())
+    instance = add_instance(rig, made, 0, claim(run["id"]), status=InstanceStatus.busy)
+    for path, body in (
+        ("P/fleets/delete", {"names": ["pool"]}),
+        ("P/fleets/delete_instances", {"name": "pool", "instance_nums": [0]}),
+    ):
+        message = rig.refused(path, body)
+        assert "in use by the run hello" in message and "dstack stop hello" in message
+    assert fleet_of(rig, made["id"]).status is FleetStatus.active
+    assert instance_of(rig, instance.id).status is InstanceStatus.busy
+
+
+def test_a_deleted_fleet_ends_and_then_is_not_found(rig: Rig) -> None:
+    made = create(rig, fleet())
+    rig.world.take_woken()
+    assert rig.ok("P/fleets/delete", {"names": ["pool"]}) is None
+    ending = fleet_of(rig, made["id"])
+    assert (ending.status, ending.due_at) == (FleetStatus.terminating, rig.world.clock.now())
+    assert rig.world.take_woken() == {f"fleet/{made['id']}"}
+    assert rig.ok("P/fleets/get", {"name": "pool"})["status"] == "terminating"
+    rig.ok("P/fleets/delete", {"names": ["pool"]})  # again: harmless
+    rig.save(ending.with_(status=FleetStatus.terminated, deleted=True, due_at=None))
+    for body in ({"name": "pool"}, {"id": made["id"]}):
+        assert rig.call("/api/project/main/fleets/get", body).json["detail"][0]["code"] == "resource_not_exists"
+    assert rig.ok("P/fleets/list") == [] and create(rig, fleet())["id"] != made["id"]
+
+
+def test_a_fleet_that_is_ending_takes_no_changes(rig: Rig) -> None:
+    create(rig, fleet())
+    rig.ok("P/fleets/delete", {"names": ["pool"]})
+    assert "terminating" in rig.refused("P/fleets/apply", {"plan": {"spec": fleet()}, "force": True})
+
+
+def test_single_instances_are_ended_by_number(rig: Rig) -> None:
+    made = create(rig, fleet())
+    first, second = add_instance(rig, made, 0), add_instance(rig, made, 1)
+    rig.world.take_woken()
+    assert rig.ok("P/fleets/delete_instances", {"name": "pool", "instance_nums": [1]}) is None
+    ended = instance_of(rig, second.id)
+    assert (ended.status, ended.reason) == (InstanceStatus.terminating, InstanceReason.terminated_by_user)
+    assert instance_of(rig, first.id).status is InstanceStatus.idle
+    assert rig.world.take_woken() == {f"instance/{second.id}"}
+
+
+def test_an_unknown_number_ends_nothing(rig: Rig) -> None:
+    made = create(rig, fleet())
+    first = add_instance(rig, made, 0)
+    assert "no instance 7" in rig.refused("P/fleets/delete_instances", {"name": "pool", "instance_nums": [0, 7]})
+    assert instance_of(rig, first.id).status is InstanceStatus.idle
+
+
+# --- lists --------------------------------------------------------------------------------------------------------------
+
+
+def test_fleets_page_over_projects_the_caller_belongs_to(rig: Rig) -> None:
+    other = rig.another_project("other")
+    ann = rig.user("ann", ProjectRole.user, other)
+    for number in range(7):
+        rig.world.clock.pass_(number % 2)
+        create(rig, fleet(f"pool-{number}"))
+    rig.ok("/api/project/other/fleets/apply", {"plan": {"spec": fleet()}, "force": False}, token=ann)
+    seen: list[Any] = []
+    while page := rig.ok(
+        "/api/fleets/list", {"limit": 3, **({"prev_created_at": seen[-1]["created_at"], "prev_id": seen[-1]["id"]} if seen else {})}
+    ):
+        seen += page
+    assert len(seen) == len({row["id"] for row in seen}) == 8
+    assert [row["project_name"] for row in rig.ok("/api/fleets/list", {}, token=ann)] == ["other"]
+
+
+def test_instances_are_listed_filtered_paged_and_got(rig: Rig) -> None:
+    made, more = create(rig, fleet()), create(rig, fleet("more"))
+    mine = [add_instance(rig, made, num) for num in range(5)]
+    add_instance(rig, more)
+    ids = [instance.id for instance in mine]
+    listed = rig.ok("/api/instances/list", {"fleet_ids": [made["id"]], "ascending": True})
+    assert [row["id"] for row in listed] == ids
+    first = rig.ok("/api/instances/list", {"fleet_ids": [made["id"]], "ascending": True, "limit": 2})
+    last = {"prev_created_at": first[-1]["created"], "prev_id": first[-1]["id"]}
+    rest = rig.ok("/api/instances/list", {"fleet_ids": [made["id"]], "ascending": True, **last})
+    assert [row["id"] for row in first + rest] == ids
+    assert len(rig.ok("/api/instances/list", {})) == 6 and rig.ok("/api/instances/list", {"project_names": ["nope"]}) == []
+    got = rig.ok("P/instances/get", {"id": ids[0]})
+    assert (got["name"], got["backend"], got["price"], got["fleet_name"]) == ("pool-0", "vultr", 1.5, "pool")
+    assert "no instance" in rig.refused("P/instances/get", {"id": rig.project.id})
+
+
+# --- GPUs ---------------------------------------------------------------------------------------------------------------
+
+
+def test_gpus_are_grouped_as_asked(rig: Rig) -> None:
+    groups = rig.ok("P/gpus/list", {"run_spec": task()})["gpus"]
+    assert [(g["name"], g["price"], g["count"], g["backends"]) for g in groups] == [
+        ("A100", {"min": 1.5, "max": 1.5}, {"min": 1, "max": 1}, ["vultr"]),
+        ("H100", {"min": 2.5, "max": 2.5}, {"min": 8, "max": 8}, ["vultr"]),
+    ]
+    (h100, a100) = rig.ok("P/gpus/list", {"run_spec": task(), "group_by": ["backend", "region"], "reverse": True})["gpus"]
+    assert (h100["backend"], h100["region"], a100["region"]) == ("vultr", "ewr", "fra") and "backends" not in h100
+    assert h100["offer_price"] == {"min": 20.0, "max": 20.0}
+    assert "backend" in rig.refused("P/gpus/list", {"run_spec": task(), "group_by": ["region"]})
