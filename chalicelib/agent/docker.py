@@ -1,0 +1,351 @@
+"""Containers as a runtime. The supervisor is attached to the container's terminal before it starts, so it sees every
+byte.
+
+The engine keeps the same output in its `local` log, whose bytes are exact. When the attachment is lost (the engine or
+the supervisor was restarted), the log is read from the start and what is spooled already is skipped: nothing is lost,
+nothing comes twice. The container bears the task's id as its name and label, so a new supervisor finds it; it stays
+until `remove`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import tempfile
+import time
+from typing import Any, Callable, Dict, List, Optional, Set
+from urllib.parse import quote
+
+from . import files, processes
+from .engine import Engine, EngineAway, EngineError, registry_header, split_image
+from .process import COLUMNS, READ_BYTES, ROWS
+from .runtime import Began, TaskError, Usage
+from .tasks import TaskFolder
+
+LABEL = "dstack.task"
+OWNER = "dstack.agent"
+AGAIN_EVERY = 1.0
+REPORT_EVERY = 1.0
+LOG_OPTIONS = {"max-size": "1g", "max-file": "2"}
+GPU_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
+VENDOR_DEVICES = {"amd": ("/dev/kfd", "/dev/dri"), "tenstorrent": ("/dev/tenstorrent",), "intel": ("/dev/accel",)}
+
+
+def container_name(task: str) -> str:
+    return "dstack-" + task
+
+
+class DockerRuntime:
+    name = "docker"
+
+    def __init__(self, owner: str, path: str) -> None:
+        self._engine, self._owner = Engine(path), owner
+
+    def problem(self) -> str:
+        return self._engine.ping()
+
+    def begin(self, began: Began) -> "DockerWork":
+        name = container_name(began.folder.task)
+        try:
+            found = self._engine.container(name)
+            if found is None or found["State"]["Status"] == "created":
+                if began.state.get("state") == "running":
+                    raise TaskError("executor_error", "the task's container was removed by somebody else")
+                return self._fresh(began, name)
+            return DockerWork(self._engine, name, began.spooled)
+        except EngineError as problem:
+            raise TaskError("creating_container_error", "Docker: %s" % problem.message) from None
+
+    def _fresh(self, began: Began, name: str) -> "DockerWork":
+        image = began.spec.get("image")
+        if not image:
+            raise TaskError("creating_container_error", "the task names no image to run in")
+        self._provide(began, image)
+        details = self._engine.image(image) or {}
+        where = working_dir(began.spec, details)
+        self._engine.remove(name)
+        body = container_body(began.spec, where, began.gpus, {LABEL: began.folder.task, OWNER: self._owner})
+        self._engine.call("POST", "/containers/create", {"name": name}, body)
+        self._bring_files(began, name, where)
+        work = DockerWork(self._engine, name, began.spooled, attach=True)
+        try:
+            self._engine.call("POST", "/containers/%s/start" % name)
+        except EngineError as problem:
+            raise TaskError("creating_container_error", "Docker: %s" % problem.message) from None
+        work.resize()
+        user = began.spec.get("user") or (details.get("Config") or {}).get("User") or "root"
+        began.report("running", username=user_text(user), working_dir=where)
+        return work
+
+    def _provide(self, began: Began, image: str) -> None:
+        """The image on this machine: pulled, unless it is here already under a tag that isn't `latest`."""
+        name, tag = split_image(image)
+        local = self._engine.image(image) is not None
+        if local and tag != "latest":
+            return
+        began.report("pulling", pull=Pull().progress())
+        try:
+            self._pull(began, name, tag)
+        except EngineError as problem:
+            if isinstance(problem, EngineAway) or not local:
+                raise TaskError(
+                    "creating_container_error", "image %s can't be pulled: %s" % (image, problem.message)
+                ) from None
+
+    def _pull(self, began: Began, name: str, tag: str) -> None:
+        pull, reported = Pull(), time.monotonic()
+        query = {"fromImage": name, "tag": tag}
+        headers = registry_header(began.spec.get("registry_auth"))
+        for line in self._engine.lines("POST", "/images/create", query, headers, lambda: began.pause(0)):
+            began.pause(0)
+            if line.get("error"):
+                raise EngineError(500, line["error"])
+            pull.take(line)
+            if time.monotonic() - reported >= REPORT_EVERY:
+                reported = time.monotonic()
+                began.report("pulling", pull=pull.progress())
+        began.report("pulling", pull=dict(pull.progress(), is_total_bytes_final=True))
+
+    def _bring_files(self, began: Began, name: str, where: str) -> None:
+        home = began.spec.get("home_dir") or "/root"
+        for number, mapping in enumerate(began.spec.get("files") or ()):
+            target = files.resolve(mapping["path"], where, home)
+            with tempfile.TemporaryFile(dir=began.folder.path) as packed:
+                files.repack(os.path.join(began.folder.files, str(number)), target, packed)
+                size = packed.tell()
+                packed.seek(0)
+                headers = {"Content-Type": "application/x-tar", "Content-Length": str(size)}
+                self._engine.call("PUT", "/containers/%s/archive" % name, {"path": "/"}, packed, headers)
+
+    def usage(self, folder: TaskFolder) -> Optional[Usage]:
+        try:
+            path = "/containers/%s/stats" % container_name(folder.task)
+            return usage_of(self._engine.call("GET", path, {"stream": 0, "one-shot": 1}, timeout=10.0) or {})
+        except EngineError:
+            return None  # not running, or the engine is away: no sample this time
+
+    def remove(self, folder: TaskFolder) -> None:
+        self._engine.remove(container_name(folder.task))
+
+    def sweep(self, known: Set[str]) -> None:
+        for found in self._engine.labelled("%s=%s" % (OWNER, self._owner)):
+            if found["Labels"].get(LABEL) not in known:
+                self._engine.remove(found["Id"])
+
+
+class Pull:
+    """How far a pull is, summed over the layers."""
+
+    def __init__(self) -> None:
+        self._layers: Dict[str, List[int]] = {}  # downloaded, extracted, total
+
+    def take(self, line: Dict[str, Any]) -> None:
+        layer, status, detail = line.get("id"), line.get("status"), line.get("progressDetail") or {}
+        if not layer or status not in ("Downloading", "Extracting", "Download complete", "Pull complete"):
+            return
+        seen = self._layers.setdefault(layer, [0, 0, 0])
+        if status == "Downloading":
+            seen[0], seen[2] = detail.get("current", seen[0]), max(seen[2], detail.get("total", 0))
+        elif status == "Extracting":
+            seen[0], seen[1] = seen[2], detail.get("current", seen[1])
+        else:
+            seen[0] = seen[2]
+            seen[1] = seen[2] if status == "Pull complete" else seen[1]
+
+    def progress(self) -> Dict[str, Any]:
+        sums = [sum(values) for values in zip(*self._layers.values())] or [0, 0, 0]
+        final = all(layer[2] for layer in self._layers.values()) and bool(self._layers)
+        return {
+            "downloaded_bytes": sums[0],
+            "extracted_bytes": sums[1],
+            "total_bytes": sums[2],
+            "is_total_bytes_final": final,
+        }
+
+
+def user_text(user: Any) -> str:
+    if not isinstance(user, dict):
+        return str(user)
+    name = user.get("username") if user.get("username") is not None else user.get("uid")
+    group = user.get("groupname") if user.get("groupname") is not None else user.get("gid")
+    return str(name if name is not None else "") + (":%s" % group if group is not None else "")
+
+
+def working_dir(spec: Dict[str, Any], image: Dict[str, Any]) -> str:
+    base = (image.get("Config") or {}).get("WorkingDir") or "/"
+    return files.resolve(spec.get("working_dir") or "", base, spec.get("home_dir") or "/root")
+
+
+def container_body(spec: Dict[str, Any], where: str, gpus: List[str], labels: Dict[str, str]) -> Dict[str, Any]:
+    """The engine's description of the task's container."""
+    if spec.get("volumes"):
+        raise TaskError("creating_container_error", "volumes aren't supported on this machine yet")
+    host: Dict[str, Any] = {
+        "Privileged": bool(spec.get("privileged")),
+        "LogConfig": {"Type": "local", "Config": LOG_OPTIONS},
+        "NetworkMode": spec.get("network") or "bridge",
+        "Init": True,  # reaps zombies, and lets a signal end a first process that doesn't listen to it
+    }
+    if spec.get("memory_bytes"):
+        host["Memory"] = host["MemorySwap"] = int(spec["memory_bytes"])
+    if spec.get("cpu"):
+        host["NanoCpus"] = int(float(spec["cpu"]) * 1e9)
+    if spec.get("shm_bytes"):
+        host["ShmSize"] = int(spec["shm_bytes"])
+    if gpus and spec.get("gpu_vendor", "nvidia") == "nvidia":
+        host["DeviceRequests"] = [{"Driver": "", "DeviceIDs": gpus, "Capabilities": [GPU_CAPABILITIES]}]
+    elif gpus:
+        host["Devices"] = [
+            {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"}
+            for path in VENDOR_DEVICES.get(spec["gpu_vendor"], ())
+        ]
+        host["IpcMode"] = "host"
+    body: Dict[str, Any] = {
+        "Image": spec["image"],
+        "Env": ["%s=%s" % item for item in sorted((spec.get("env") or {}).items())],
+        "Tty": True,
+        "Labels": labels,
+        "WorkingDir": where,
+        "HostConfig": host,
+    }
+    if spec.get("user"):
+        body["User"] = user_text(spec["user"])
+    if spec.get("commands"):
+        body["Entrypoint"], body["Cmd"] = spec["commands"][:1], spec["commands"][1:]
+    return body
+
+
+def usage_of(stats: Dict[str, Any]) -> Optional[Usage]:
+    memory = stats.get("memory_stats") or {}
+    if "usage" not in memory:
+        return None
+    details = memory.get("stats") or {}
+    cache = details.get("total_inactive_file", details.get("inactive_file", 0))
+    return Usage(
+        int(stats["cpu_stats"]["cpu_usage"]["total_usage"]) // 1000,
+        int(memory["usage"]),
+        max(0, int(memory["usage"]) - int(cache)),
+    )
+
+
+class DockerWork:
+    def __init__(self, engine: Engine, name: str, spooled: int, attach: bool = False) -> None:
+        self._engine, self._name, self._seen = engine, name, spooled
+        self._socket: Optional[socket.socket] = None
+        self._buffer = b""
+        self._skip = 0
+        self._again_at = 0.0
+        self._status: Optional[int] = None
+        self._lost = False  # the output broke off; what is missing is in the engine's log
+        self._out_of_memory = False
+        self._connect(attach)
+
+    def _connect(self, attach: bool) -> None:
+        query: Dict[str, Any] = {"stdout": 1, "stderr": 1}
+        if attach:
+            upgrade = {"Upgrade": "tcp", "Connection": "Upgrade"}
+            path = "/containers/%s/attach" % quote(self._name)
+            self._socket, rest = self._engine.stream("POST", path, dict(query, stream=1), upgrade)
+            self._skip = 0
+        else:
+            path = "/containers/%s/logs" % quote(self._name)
+            self._socket, rest = self._engine.stream("GET", path, dict(query, follow=1))
+            self._skip = self._seen
+        self._socket.setblocking(False)
+        self._buffer = self._new(rest)
+
+    def _new(self, data: bytes) -> bytes:
+        """What of `data` isn't in the spool yet."""
+        skipped = min(self._skip, len(data))
+        self._skip -= skipped
+        self._seen += len(data) - skipped
+        return data[skipped:]
+
+    def resize(self) -> None:
+        try:
+            self._engine.call("POST", "/containers/%s/resize" % self._name, {"h": ROWS, "w": COLUMNS})
+        except EngineError:
+            return  # it ended already: nobody looks at its terminal any more
+
+    def fileno(self) -> int:
+        return self._socket.fileno() if self._socket is not None else -1
+
+    def wake_at(self) -> float:
+        """When `ended` wants to be asked although nothing can be read."""
+        return self._again_at if self._socket is None and self._status is None else float("inf")
+
+    def read(self) -> bytes:
+        data, self._buffer = self._buffer, b""
+        while self._socket is not None and not data:
+            try:
+                part = self._socket.recv(READ_BYTES)
+            except BlockingIOError:
+                break
+            except OSError:
+                part = b""  # the engine went away: `ended` looks what became of the container
+            if not part:
+                self._socket.close()
+                self._socket = None
+                break
+            data = self._new(part)
+        return data
+
+    def ended(self) -> Optional[int]:
+        """Looks only once the output ended: the container is over, or the connection was lost and is made anew."""
+        if self._socket is not None or self._buffer or self._status is not None or time.monotonic() < self._again_at:
+            return self._status
+        try:
+            self._look()
+        except EngineAway:  # being restarted: the container goes on without it, or ended and says so later
+            self._lost, self._again_at = True, time.monotonic() + AGAIN_EVERY
+        return self._status
+
+    def _look(self) -> None:
+        found = self._engine.container(self._name)
+        if found is None:
+            raise TaskError("executor_error", "the task's container was removed by somebody else")
+        if found["State"]["Running"]:  # often for a moment yet, after the last of the output
+            try:
+                self._engine.call("POST", "/containers/%s/wait" % self._name, timeout=1.0)
+            except EngineAway:
+                self._lost = True
+            found = self._engine.container(self._name) or found
+        state = found["State"]
+        if self._lost:
+            self._lost = False
+            self._connect(attach=False)
+        elif not state["Running"]:
+            self._status, self._out_of_memory = int(state["ExitCode"]), bool(state.get("OOMKilled"))
+
+    def signal_politely(self) -> None:
+        self._signal(processes.ask_to_end, "SIGINT")
+
+    def signal_firmly(self) -> None:
+        self._signal(lambda pids: processes.send(pids, signal.SIGTERM), "SIGTERM")
+
+    def _signal(self, send: Callable[[List[int]], None], otherwise: str) -> None:
+        """To each process in the container, as the host sees them; where that isn't allowed, to the first one."""
+        try:
+            found = self._engine.container(self._name)
+            first = found["State"]["Pid"] if found else 0
+            if not first:
+                return
+            try:
+                send(processes.descendants(first) or [first])
+            except PermissionError:
+                self._engine.call("POST", "/containers/%s/kill" % self._name, {"signal": otherwise})
+        except EngineError:
+            return  # it ended just now, or the engine is away: the kill that follows is repeated until it works
+
+    def kill(self) -> None:
+        try:
+            self._engine.call("POST", "/containers/%s/kill" % self._name)
+        except EngineError:
+            return  # as above
+
+    def out_of_memory(self) -> bool:
+        return self._out_of_memory
+
+    def finish(self) -> bytes:
+        return b""  # the container is over, and its output was read to the end

@@ -1,0 +1,105 @@
+"""One HTTP request after the other to the server over a kept connection. Two links, two threads: one may hang in a
+poll."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import socket
+import ssl
+from typing import Any, BinaryIO, Dict, Optional
+from urllib.parse import urlsplit
+
+CONNECT_SECONDS = 15.0
+
+
+class LinkError(Exception):
+    """No usable answer. `problem` is `refused` for 401 and 403, else `network`."""
+
+    def __init__(self, message: str, problem: str = "network", retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.problem, self.retry_after = problem, retry_after
+
+
+class Link:
+    def __init__(self) -> None:
+        self._connection: Optional[http.client.HTTPConnection] = None
+        self._base = ""
+
+    def sync(self, base: str, body: Dict[str, Any], credential: str, wait: float) -> Dict[str, Any]:
+        data = json.dumps(body, separators=(",", ":")).encode("utf-8")
+        headers = {"Authorization": "Bearer " + credential, "Content-Type": "application/json"}
+        response = self._request(base, "POST", "/agent/sync", data, headers, wait + CONNECT_SECONDS)
+        text = response.read()
+        if response.status != 200:
+            raise self._unwelcome(response, text)
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise LinkError("%s answered /agent/sync with something that isn't a JSON object" % base)
+        return answer
+
+    def fetch(self, base: str, path: str, credential: str, out: BinaryIO) -> None:
+        headers = {"Authorization": "Bearer " + credential}
+        response = self._request(base, "GET", path, None, headers, 60.0)
+        if response.status != 200:
+            raise self._unwelcome(response, response.read())
+        try:
+            shutil.copyfileobj(response, out)
+        except (http.client.HTTPException, OSError) as problem:
+            if isinstance(problem, OSError) and problem.filename:
+                raise
+            raise LinkError("%s broke off in %s: %s" % (base, path, problem)) from None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _request(
+        self, base: str, method: str, path: str, data: Optional[bytes], headers: Dict[str, str], timeout: float
+    ) -> http.client.HTTPResponse:
+        """A kept connection may have been closed by the other side meanwhile: then once more on a fresh one.
+        Repeating is safe, because a message is taken once by its `seq`."""
+        kept = self._connection is not None and self._base == base
+        while True:
+            try:
+                connection = self._connected(base, timeout)
+                connection.request(method, urlsplit(base).path.rstrip("/") + path, data, headers)
+                return connection.getresponse()
+            except (http.client.HTTPException, OSError, UnicodeError) as problem:
+                self.close()
+                if kept and isinstance(problem, (ConnectionError, http.client.BadStatusLine)):
+                    kept = False
+                    continue
+                raise LinkError("%s: %s" % (base, problem or type(problem).__name__)) from None
+
+    def _connected(self, base: str, timeout: float) -> http.client.HTTPConnection:
+        if self._connection is not None and self._base == base and self._connection.sock is not None:
+            self._connection.sock.settimeout(timeout)
+            return self._connection
+        self.close()
+        parts = urlsplit(base)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise LinkError("the server's address must look like https://host:port, not %r" % base)
+        if parts.scheme == "https":
+            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=CONNECT_SECONDS, context=ssl.create_default_context()
+            )
+        else:
+            connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=CONNECT_SECONDS)
+        connection.connect()
+        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sock.settimeout(timeout)
+        self._connection, self._base = connection, base
+        return connection
+
+    @staticmethod
+    def _unwelcome(response: http.client.HTTPResponse, text: bytes) -> LinkError:
+        problem = "refused" if response.status in (401, 403) else "network"
+        after = response.headers.get("Retry-After") or ""
+        said = text[:300].decode("utf-8", "replace")
+        return LinkError("HTTP %d %s" % (response.status, said), problem, float(after) if after.isdigit() else 0.0)

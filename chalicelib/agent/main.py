@@ -1,0 +1,124 @@
+"""The command line: `run` the agent (the default), `supervise` one task, print the machine's `facts`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from typing import Dict, List
+
+from . import VERSION
+from .runtime import Runtime
+from .tasks import TaskFolder, read_text, take_lock, write_atomic
+
+DOCKER_SOCKET = "/var/run/docker.sock"
+USED = 3  # exit status: the folder belongs to another instance
+
+
+def main(arguments: List[str]) -> int:
+    if arguments[:1] == ["supervise"]:
+        return supervise(arguments[1])
+    options = parser().parse_args(arguments)
+    if options.command == "facts":
+        from .facts import Machine
+
+        print(json.dumps(Machine(options.data or "/").facts(sorted(runtimes(options.data or "/", options)))))
+        return 0
+    if not options.data or not options.instance:
+        parser().error("--data and --instance are needed")
+    return run(options)
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser("agent", description="Runs the tasks that a server gives to this machine.")
+    found.add_argument("command", nargs="?", choices=["run", "facts"], default="run")
+    found.add_argument("--server", help="the server's URL; kept in the data folder, and read from there from then on")
+    found.add_argument("--data", help="the agent's folder: tasks, their output, the credential")
+    found.add_argument("--instance", help="the id of this machine's instance")
+    found.add_argument("--token-file", help="a file with the bootstrap token (or DSTACK_AGENT_TOKEN)")
+    found.add_argument("--runtime", choices=["auto", "docker", "process"], default="auto")
+    found.add_argument("--docker-socket", default=DOCKER_SOCKET)
+    found.add_argument("--wait", type=float, default=25.0, help="seconds that a poll may hang")
+    found.add_argument("--version", action="version", version=VERSION)
+    return found
+
+
+def supervise(path: str) -> int:
+    from . import supervisor
+
+    data, task = os.path.dirname(os.path.dirname(path)), os.path.basename(path)
+    if not supervisor.detach():
+        return 0
+    folder = TaskFolder(data, task)
+    launch = folder.launch()
+    supervisor.run(folder, make_runtime(launch["runtime"], data, launch["socket"]))
+    return 0
+
+
+def make_runtime(name: str, data: str, socket: str) -> Runtime:
+    if name == "docker":
+        from .docker import DockerRuntime
+
+        return DockerRuntime(os.path.realpath(data), socket)
+    from .process import ProcessRuntime
+
+    return ProcessRuntime()
+
+
+def runtimes(data: str, options: argparse.Namespace) -> Dict[str, Runtime]:
+    """Those that can be used here. `auto` prefers Docker: it isolates."""
+    names = {"auto": ["docker", "process"]}.get(options.runtime, [options.runtime])
+    found = {name: make_runtime(name, data, options.docker_socket) for name in names}
+    usable = {name: runtime for name, runtime in found.items() if not runtime.problem()}
+    if not usable:
+        sys.exit("; ".join(runtime.problem() for runtime in found.values()))
+    return usable
+
+
+def run(options: argparse.Namespace) -> int:
+    from . import build, program
+    from .facts import Machine
+    from .roster import Roster
+
+    data = os.path.abspath(options.data)
+    os.makedirs(os.path.join(data, "tasks"), mode=0o711, exist_ok=True)
+    owner = (read_text(os.path.join(data, "instance")) or options.instance).strip()
+    if owner != options.instance:
+        print(
+            "%s belongs to instance %s, not %s; choose another --data" % (data, owner, options.instance),
+            file=sys.stderr,
+        )
+        return USED
+    keep(data, "instance", options.instance)
+    if options.server:
+        keep(data, "server", options.server)
+    token = read_text(options.token_file) if options.token_file else os.environ.get("DSTACK_AGENT_TOKEN")
+    if token:
+        keep(data, "token", token.strip())
+    if not read_text(os.path.join(data, "server")):
+        parser().error("--server is needed the first time")
+    lock = take_lock(os.path.join(data, "lock"))
+    if lock is None:
+        print(
+            "an agent runs on %s already; it goes on with %s" % (data, options.server or "its server"), file=sys.stderr
+        )
+        return 0
+    if os.getpid() != os.getsid(0) and os.getpgrp() != os.getpid():
+        os.setsid()  # a signal to the starter's group isn't meant for us
+    usable = runtimes(data, options)
+    roster = Roster(data, usable, sorted(usable)[0], build.lay_out(data), options.docker_socket)
+    session = program.new_session(data, options.instance, roster, VERSION, options.wait)
+    agent = program.Program(data, options.instance, session, roster, usable, Machine(data))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: agent.stop())
+    program.log("agent %s of instance %s, runtimes: %s" % (VERSION, options.instance, ", ".join(sorted(usable))))
+    agent.run()
+    # Threads may hang in a poll or in a slow fetch; all that counts is on disk.
+    os._exit(0)
+
+
+def keep(data: str, name: str, value: str) -> None:
+    if (read_text(os.path.join(data, name)) or "").strip() != value:
+        write_atomic(os.path.join(data, name), value + "\n", durable=True)

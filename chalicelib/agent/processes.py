@@ -1,0 +1,113 @@
+"""The processes of a task, found through /proc: who they are, what they use, how to end them all.
+
+A supervisor is the "subreaper" of its descendants: a process that daemonises, changes its session or loses its parent
+still hangs below it, so nobody escapes. Where that isn't to be had, a mark in the environment finds them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from typing import Dict, Iterable, List, Optional, Tuple
+
+PR_SET_CHILD_SUBREAPER = 36
+MARK = "DSTACK_AGENT_TASK"
+TICK_MICROS = 1_000_000 // os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def become_subreaper() -> bool:
+    try:
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+    except (OSError, AttributeError):
+        return False  # not Linux: the mark in the environment is what is left
+
+
+def read_stat(pid: int) -> Optional[List[str]]:
+    """The fields of /proc/PID/stat from the state on (field 3 of proc(5) is index 0); None when it is gone."""
+    try:
+        with open("/proc/%d/stat" % pid, "rb") as file:
+            return file.read().decode("ascii", "replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def living() -> Iterable[int]:
+    return (int(name) for name in os.listdir("/proc") if name.isdigit())
+
+
+def descendants(root: int) -> List[int]:
+    """Everybody below `root`, parents before children, zombies left out."""
+    children: Dict[int, List[int]] = {}
+    dead = set()
+    for pid in living():
+        stat = read_stat(pid)
+        if stat is None:
+            continue
+        children.setdefault(int(stat[1]), []).append(pid)
+        if stat[0] in "ZX":
+            dead.add(pid)
+    found = list(children.get(root, ()))
+    for pid in found:
+        found.extend(children.get(pid, ()))
+    return [pid for pid in found if pid not in dead]
+
+
+def marked(task: str) -> List[int]:
+    mark = ("%s=%s" % (MARK, task)).encode()
+    found = []
+    for pid in living():
+        try:
+            with open("/proc/%d/environ" % pid, "rb") as file:
+                if mark in file.read().split(b"\0"):
+                    found.append(pid)
+        except OSError:
+            continue  # gone, or another user's: not ours to end
+    return found
+
+
+def usage(root: int) -> Tuple[int, int]:
+    """CPU microseconds used so far by everybody below `root`, the dead included, and resident bytes now."""
+    own = read_stat(root)
+    ticks = int(own[13]) + int(own[14]) if own else 0  # what root reaped
+    resident = 0
+    for pid in descendants(root):
+        stat = read_stat(pid)
+        if stat:
+            ticks += sum(int(value) for value in stat[11:15])
+            resident += int(stat[21]) * PAGE
+    return ticks * TICK_MICROS, resident
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def polite_signal(pid: int) -> Optional[int]:
+    """The signal a process listens to: SIGTERM when it has a handler for it, else SIGINT, as Ctrl-C would send (Python
+    turns it into KeyboardInterrupt, an interactive shell gives up its list), else SIGTERM."""
+    masks = {}
+    try:
+        with open("/proc/%d/status" % pid) as file:
+            for line in file:
+                if line.startswith(("SigCgt", "SigIgn")):
+                    masks[line[:6]] = int(line.split()[1], 16)
+    except OSError:
+        return None
+    if masks.get("SigCgt", 0) >> (signal.SIGTERM - 1) & 1:
+        return int(signal.SIGTERM)
+    if masks.get("SigIgn", 0) >> (signal.SIGINT - 1) & 1:
+        return int(signal.SIGTERM)
+    return int(signal.SIGINT)
+
+
+def ask_to_end(pids: Iterable[int]) -> None:
+    for pid in pids:
+        number = polite_signal(pid)
+        if number is not None:
+            send([pid], number)

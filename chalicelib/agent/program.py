@@ -1,0 +1,358 @@
+"""The agent's loop: one thread that owns the session and the roster, two that talk to the server, a few that do slow
+things.
+
+The loop sleeps in one select: on the pipe that supervisors write to, which also carries "an answer came" from the
+other threads. All that must survive is on disk before it is acted on, so the loop may be killed anywhere.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import random
+import select
+import sys
+import threading
+import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Deque, Dict, List, Set, Tuple
+
+from . import metrics
+from .facts import Machine
+from .link import Link, LinkError
+from .roster import Roster
+from .runtime import Runtime, TaskError
+from .session import Abort, Command, End, Keep, Message, Remove, Session, Start, Stop, Trim
+from .tasks import make_pipe, read_text, write_atomic
+
+LOOK_EVERY = 5.0  # seconds between two looks for dead supervisors and a full disk
+MEASURE_EVERY = 10.0
+FACTS_EVERY = 600.0
+ADDRESS_EVERY = 0.5  # how often a lost server's address is read again
+FETCH_TRIES = 30
+
+
+def log(text: str) -> None:
+    print("%s %s" % (time.strftime("%Y-%m-%dT%H:%M:%S"), text), file=sys.stderr, flush=True)
+
+
+class Address:
+    """Where the server is and what to show it: files, so that a server which moved can say so to a running agent."""
+
+    def __init__(self, data: str) -> None:
+        self._data = data
+        self.seen: Tuple[str, str] = ("", "")
+
+    def read(self) -> Tuple[str, str]:
+        return (self._line("server"), self._line("token"))
+
+    def _line(self, name: str) -> str:
+        return (read_text(os.path.join(self._data, name)) or "").strip()
+
+    def changed(self) -> bool:
+        before, self.seen = self.seen, self.read()
+        return before != self.seen
+
+
+class Courier(threading.Thread):
+    """Carries one kind of message (polls or pushes), one after the other."""
+
+    def __init__(self, name: str, deliver: Callable[[Message, Any], None]) -> None:
+        super().__init__(name=name, daemon=True)
+        self._deliver, self._link = deliver, Link()
+        self._errands: "queue.Queue[Tuple[str, Message]]" = queue.Queue()
+
+    def send(self, base: str, message: Message) -> None:
+        self._errands.put((base, message))
+
+    def run(self) -> None:
+        while True:
+            base, message = self._errands.get()
+            try:
+                outcome: Any = self._link.sync(base, message.body, message.credential, message.wait)
+            except LinkError as problem:
+                outcome = problem
+            except Exception as problem:  # a thread that died in silence would leave its message under way for ever
+                outcome = LinkError("%r" % problem)
+            self._deliver(message, outcome)
+
+
+class Program:
+    def __init__(
+        self, data: str, instance: str, session: Session, roster: Roster, runtimes: Dict[str, Runtime], machine: Machine
+    ) -> None:
+        self._data, self._session, self._roster = data, session, roster
+        self._runtimes, self._machine = runtimes, machine
+        self._address = Address(data)
+        self._wake_path = os.path.join(data, "wake")
+        self._wake = make_pipe(self._wake_path)
+        self._inbox: Deque[Callable[[], None]] = deque()  # what other threads have for the loop
+        self._push = Courier("push", self._delivered)
+        self._poll = Courier("poll", self._delivered)
+        self._slow = ThreadPoolExecutor(max_workers=8)
+        self._launching: Set[str] = set()
+        self._removing: Set[str] = set()
+        self._deleting: Set[str] = set()
+        self._gpus: List[Dict[str, Any]] = []
+        self._measuring = False
+        self._away = False  # the server didn't answer last time
+        self._stopping = False
+        now = time.monotonic()
+        self._look_at, self._measure_at, self._facts_at = now + LOOK_EVERY, now + MEASURE_EVERY, now + FACTS_EVERY
+
+    def stop(self) -> None:
+        """Leave the loop; tasks go on, and the next agent finds them."""
+        self._stopping = True
+        self._nudge()
+
+    def run(self) -> None:
+        self._address.changed()
+        self._push.start()
+        self._poll.start()
+        self._took_facts(self._machine.facts(sorted(self._runtimes)))
+        for task in self._roster.tasks():
+            self._refresh(task)
+        self._look(time.monotonic())
+        for runtime in self._runtimes.values():
+            self._slow.submit(self._logged, runtime.sweep, set(self._roster.tasks()))
+        while not self._stopping and not (self._session.ended and not self._session.tasks()):
+            self._step()
+        self._slow.shutdown(wait=False)
+
+    def _step(self) -> None:
+        now = time.monotonic()
+        until = min(self._talk(now), self._look_at)
+        if self._away:
+            until = min(until, now + ADDRESS_EVERY)
+        if select.select([self._wake], [], [], max(0.0, until - time.monotonic()))[0]:
+            self._take_wakeups()
+        while self._inbox:
+            self._inbox.popleft()()
+        now = time.monotonic()
+        if self._away and self._address.changed():
+            log("the server is at %s now" % self._address.seen[0])
+            self._session.token = self._address.seen[1] or self._session.token
+            self._session.server_moved(now)
+        if now >= self._look_at:
+            self._look(now)
+
+    def _talk(self, now: float) -> float:
+        """Send what is due; answers when to look again."""
+        while True:
+            action = self._session.next(now)
+            if not isinstance(action, Message):
+                return action
+            self._address.changed()
+            (self._poll if action.wait else self._push).send(self._address.seen[0], action)
+
+    # News from other threads and from supervisors ---------------------------------------------------------------
+
+    def _nudge(self) -> None:
+        try:
+            os.write(self._wake, b"\n")
+        except BlockingIOError:
+            return  # full of wake-ups: the loop wakes up
+
+    def _hand_over(self, action: Callable[[], None]) -> None:
+        self._inbox.append(action)
+        self._nudge()
+
+    def _delivered(self, message: Message, outcome: Any) -> None:
+        self._hand_over(lambda: self._outcome(message, outcome))
+
+    def _take_wakeups(self) -> None:
+        said = b""
+        while True:
+            try:
+                part = os.read(self._wake, 65536)
+            except BlockingIOError:
+                break
+            said += part
+        for task in {line for line in said.decode("ascii", "replace").split("\n") if line}:
+            if os.path.isdir(self._roster.folder(task).path):
+                self._refresh(task)
+
+    def _refresh(self, task: str) -> None:
+        """Tell the session what the folder says; the state first, so that an end never comes before its last byte."""
+        report = self._roster.report(task)
+        end = self._roster.log(task).end()
+        if task not in self._session.tasks():
+            self._session.task_changed(dict(report, state="preparing"))
+        self._session.log_grew(task, end, time.monotonic())
+        self._session.task_changed(report)
+        if task in self._removing:
+            self._try_remove(task)
+
+    def _look(self, now: float) -> None:
+        """Now and then: dead supervisors, a full disk, metrics, facts."""
+        self._look_at = now + LOOK_EVERY
+        self._roster.reap()
+        for task in self._session.tasks():
+            if not os.path.isdir(self._roster.folder(task).path):
+                continue
+            if task not in self._launching | self._deleting and self._roster.orphaned(task):
+                self._launch(task)
+            self._refresh(task)
+        if now >= self._measure_at and not self._measuring:
+            self._measure_at, self._measuring = now + MEASURE_EVERY, True
+            self._slow.submit(self._logged, self._measure)
+        if now >= self._facts_at:
+            self._facts_at = now + FACTS_EVERY
+            self._slow.submit(self._logged, self._find_facts)
+
+    def _measure(self) -> None:
+        try:
+            samples = metrics.sample(self._roster.running(), self._runtimes, self._machine.gpu_use)
+            self._hand_over(lambda: self._session.measured(samples))
+        finally:
+            self._measuring = False
+
+    def _find_facts(self) -> None:
+        facts = self._machine.facts(sorted(self._runtimes))
+        self._hand_over(lambda: self._took_facts(facts))
+
+    def _took_facts(self, facts: Dict[str, Any]) -> None:
+        self._gpus = facts["gpus"]
+        self._session.facts_changed(facts)
+
+    @staticmethod
+    def _logged(action: Callable[..., None], *arguments: Any) -> None:
+        """For other threads, whose exceptions nobody would see."""
+        try:
+            action(*arguments)
+        except Exception as problem:
+            log("%s failed: %r" % (getattr(action, "__qualname__", action), problem))
+
+    # What the server wants --------------------------------------------------------------------------------------
+
+    def _outcome(self, message: Message, outcome: Any) -> None:
+        now = time.monotonic()
+        if isinstance(outcome, LinkError):
+            log("sync %d: %s" % (message.seq, outcome))
+            self._away = True
+            self._session.failed(message, outcome.problem, now, outcome.retry_after)
+            return
+        try:
+            commands = self._session.answered(message, outcome, now)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            log("sync %d: the answer isn't understood: %r" % (message.seq, problem))
+            self._session.failed(message, "network", now)
+            return
+        self._away = False
+        for command in commands:
+            self._obey(command)
+
+    def _obey(self, command: Command) -> None:
+        if not isinstance(command, Trim):
+            log("%s %s" % (type(command).__name__.lower(), getattr(command, "task", "")))
+        try:
+            if isinstance(command, Start):
+                self._start(command)
+            elif isinstance(command, Stop):
+                self._roster.stop(command.task, command.grace)
+            elif isinstance(command, Abort):
+                self._roster.abort(command.task)
+            elif isinstance(command, Remove):
+                self._remove(command.task)
+            elif isinstance(command, Trim):
+                self._roster.log(command.task).trim(command.offset)
+            elif isinstance(command, Keep):
+                write_atomic(os.path.join(self._data, "credential"), command.credential, durable=True)
+            elif isinstance(command, End):
+                for task in self._session.tasks():
+                    self._remove(task)
+        except OSError as problem:
+            log("%r: %s" % (command, problem))
+
+    def _start(self, command: Start) -> None:
+        try:
+            self._roster.create(command.task, command.spec, self._gpus)
+        except (OSError, TaskError) as problem:
+            message = problem.message if isinstance(problem, TaskError) else "the task can't be stored: %s" % problem
+            reason = {"state": "exited", "reason": "executor_error", "message": message}
+            self._session.task_changed(dict(reason, id=command.task))
+            return
+        self._refresh(command.task)
+        self._launch(command.task)
+
+    def _launch(self, task: str) -> None:
+        if self._roster.folder(task).launch()["spec"].get("files"):
+            self._launching.add(task)
+            self._slow.submit(self._logged, self._launch_slowly, task)
+        else:
+            self._roster.launch(task, self._fetch)
+
+    def _launch_slowly(self, task: str) -> None:
+        try:
+            self._roster.launch(task, self._fetch)
+        except (TaskError, OSError) as problem:
+            trouble = problem if isinstance(problem, TaskError) else TaskError("executor_error", "files: %s" % problem)
+            self._roster.give_up(task, trouble)
+        finally:
+            self._hand_over(lambda: self._launched(task))
+
+    def _launched(self, task: str) -> None:
+        self._launching.discard(task)
+        self._refresh(task)
+
+    def _fetch(self, url: str, place: str) -> None:
+        """One archive of a task. An absent server is waited for, a refusal isn't."""
+        link, partial = Link(), place + ".part"
+        for attempt in range(FETCH_TRIES):
+            try:
+                with open(partial, "wb") as out:
+                    link.fetch(self._address.read()[0], url, self._session.credential, out)
+                os.rename(partial, place)
+                return
+            except LinkError as problem:
+                if problem.problem == "refused" or "HTTP 4" in str(problem) or attempt == FETCH_TRIES - 1:
+                    raise TaskError("executor_error", "files: %s can't be fetched: %s" % (url, problem)) from None
+                log("fetching %s: %s" % (url, problem))
+            finally:
+                link.close()
+            time.sleep(min(10.0, 2.0**attempt))
+
+    def _remove(self, task: str) -> None:
+        self._removing.add(task)
+        if not os.path.isdir(self._roster.folder(task).path):
+            self._removed(task)
+            return
+        if not self._roster.over(task):
+            self._roster.abort(task)
+        self._try_remove(task)
+
+    def _try_remove(self, task: str) -> None:
+        if task in self._deleting or task in self._launching or not self._roster.over(task):
+            return  # its supervisor says so when it is over, and a look every few seconds finds it besides
+        self._deleting.add(task)
+        self._slow.submit(self._logged, self._delete, task)
+
+    def _delete(self, task: str) -> None:
+        try:
+            self._roster.remove(task)
+        except Exception:
+            self._hand_over(lambda: self._deleting.discard(task))  # tried again at the next look
+            raise
+        self._hand_over(lambda: self._removed(task))
+
+    def _removed(self, task: str) -> None:
+        self._removing.discard(task)
+        self._deleting.discard(task)
+        self._session.task_removed(task)
+
+
+def new_session(data: str, instance: str, roster: Roster, version: str, wait: float) -> Session:
+    credential = (read_text(os.path.join(data, "credential")) or "").strip()
+    token = (read_text(os.path.join(data, "token")) or "").strip()
+    jitter = random.Random()
+    return Session(
+        instance=instance,
+        boot=os.urandom(8).hex(),
+        credential=credential,
+        token=token,
+        read_log=roster.read_log,
+        agent=version,
+        wait=wait,
+        jitter=lambda: 0.5 + jitter.random() / 2,
+    )

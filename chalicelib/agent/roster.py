@@ -1,0 +1,151 @@
+"""The agent's side of its tasks: start, stop, remove, adopt after a restart, and what to report of each.
+
+Everything is read from the task's folder; the roster holds nothing that a restart would lose.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .runtime import Runtime, TaskError, micros
+from .spool import SpoolReader
+from .tasks import FINAL, TaskFolder, list_tasks
+
+REPORTED = ("state", "at", "exit_status", "reason", "message", "pull", "username", "working_dir")
+ROOM = 1 << 20  # less than this free on the disk counts as full
+Fetch = Callable[[str, str], None]  # url, place
+
+
+class Roster:
+    def __init__(self, data: str, runtimes: Dict[str, Runtime], default: str, program: str, docker_socket: str) -> None:
+        self._data, self._runtimes, self._default = data, runtimes, default
+        self._program, self._docker_socket = program, docker_socket
+        self._readers: Dict[str, SpoolReader] = {}
+        self._launched: List["subprocess.Popen[bytes]"] = []
+
+    def folder(self, task: str) -> TaskFolder:
+        return TaskFolder(self._data, task)
+
+    def tasks(self) -> List[str]:
+        """Tasks on disk; a creation that was cut short is cleared away."""
+        whole = []
+        for task in list_tasks(self._data):
+            if self.folder(task).launch():
+                whole.append(task)
+            else:
+                self.folder(task).delete()
+        return whole
+
+    def create(self, task: str, spec: Dict[str, Any], gpus: List[Dict[str, Any]]) -> None:
+        """Write the task down. From here on it is ours, whatever happens."""
+        if "/" in task or task in ("", ".", ".."):
+            raise TaskError("executor_error", "a task's id can't be %r" % task)
+        runtime = spec.get("runtime") or self._default
+        chosen, vendor, trouble = [], "nvidia", ""
+        try:
+            chosen, vendor = self._choose_gpus(spec, gpus)
+        except TaskError as problem:
+            trouble = problem.message
+        launch = {
+            "runtime": runtime,
+            "socket": self._docker_socket,
+            "gpus": chosen,
+            "spec": dict(spec, gpu_vendor=vendor),
+        }
+        self.folder(task).create(launch)
+        if runtime not in self._runtimes:
+            trouble = "this machine has no %s runtime; it has: %s" % (runtime, ", ".join(sorted(self._runtimes)))
+        if trouble:
+            self.give_up(task, TaskError("executor_error", trouble))
+
+    def _choose_gpus(self, spec: Dict[str, Any], gpus: List[Dict[str, Any]]) -> Tuple[List[str], str]:
+        wanted = spec.get("gpus") or 0
+        vendor = gpus[0]["vendor"] if gpus else "nvidia"
+        if spec.get("gpu_devices"):
+            return [str(name) for name in spec["gpu_devices"]], vendor
+        if wanted == -1:
+            return [gpu["id"] for gpu in gpus], vendor
+        taken = set()
+        for task in list_tasks(self._data) if wanted else ():
+            if self.folder(task).state().get("state") != FINAL:
+                taken.update(self.folder(task).launch().get("gpus") or ())
+        free = [gpu["id"] for gpu in gpus if gpu["id"] not in taken]
+        if len(free) < wanted:
+            raise TaskError("executor_error", "%d GPUs wanted, %d of %d free here" % (wanted, len(free), len(gpus)))
+        return free[:wanted], vendor
+
+    def launch(self, task: str, fetch: Fetch) -> None:
+        """Bring the task's archives, then start its supervisor. May take long: not for the loop's thread."""
+        folder = self.folder(task)
+        if folder.state().get("state") == FINAL:
+            return
+        for number, archive in enumerate(folder.launch()["spec"].get("files") or ()):
+            place = os.path.join(folder.files, str(number))
+            if not os.path.exists(place) and not folder.request():
+                os.makedirs(folder.files, exist_ok=True)
+                fetch(archive["url"], place)
+        argv = [sys.executable, "-I", "-S", self._program, "supervise", folder.path]
+        with open(os.path.join(folder.path, "supervisor.log"), "ab") as log:
+            child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        self._launched.append(child)
+
+    def reap(self) -> None:
+        """A supervisor forks itself away; what we started ends at once and is taken off the process table here."""
+        self._launched = [child for child in self._launched if child.poll() is None]
+
+    def give_up(self, task: str, problem: TaskError) -> None:
+        state = {"id": task, "state": FINAL, "at": micros(), "reason": problem.reason, "message": problem.message}
+        self.folder(task).write_state(state)
+
+    def orphaned(self, task: str) -> bool:
+        """Neither over nor looked after: its supervisor was killed, or never started."""
+        folder = self.folder(task)
+        return folder.state().get("state") != FINAL and not folder.supervised()
+
+    def stop(self, task: str, grace: Optional[float]) -> None:
+        if not self.folder(task).request():
+            self.folder(task).write_request({"stop": True, "grace": grace})
+
+    def abort(self, task: str) -> None:
+        self.folder(task).write_request({"abort": True})
+
+    def over(self, task: str) -> bool:
+        return self.folder(task).state().get("state", FINAL) == FINAL and not self.folder(task).supervised()
+
+    def remove(self, task: str) -> None:
+        """Delete all traces of a task that is over."""
+        folder = self.folder(task)
+        runtime = self._runtimes.get(folder.launch().get("runtime", ""))
+        if runtime:
+            runtime.remove(folder)
+        folder.delete()
+        self._readers.pop(task, None)
+
+    # What to report -----------------------------------------------------------------------------------------------
+
+    def report(self, task: str) -> Dict[str, Any]:
+        state = self.folder(task).state()
+        report = {"id": task, "state": "preparing"}
+        report.update({name: state[name] for name in REPORTED if state.get(name) is not None})
+        if report["state"] != FINAL and self.disk_full():
+            report["message"] = "the disk under %s is full; the task's output waits for room" % self._data
+        return report
+
+    def disk_full(self) -> bool:
+        disk = os.statvfs(self._data)
+        return disk.f_bavail * disk.f_frsize < ROOM
+
+    def log(self, task: str) -> SpoolReader:
+        if task not in self._readers:
+            self._readers[task] = SpoolReader(self.folder(task).log)
+        return self._readers[task]
+
+    def read_log(self, task: str, offset: int, limit: int) -> Tuple[int, List[Tuple[int, bytes]]]:
+        return self.log(task).read(offset, limit)
+
+    def running(self) -> List[TaskFolder]:
+        folders = [self.folder(task) for task in list_tasks(self._data)]
+        return [folder for folder in folders if folder.state().get("state") == "running"]

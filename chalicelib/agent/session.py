@@ -1,0 +1,352 @@
+"""What an agent says to its server, and when: no socket, no clock, no disk.
+
+The caller tells what happened (`task_changed`, `log_grew`, `answered`, `failed`) and asks `next(now)`: either a
+Message to send at once, or the moment to ask again. Simulation, load bench and the real program all run this class.
+
+Rule 1. At most two messages are under way: one *push* (wait 0: something changed here) and one *poll* (wait > 0: is
+        there news?). A push goes out while a poll hangs, so a local change never waits for the server's news.
+Rule 2. A message holds the state of every task, so a lost one is repaired by the next; logs go from the byte that the
+        server says it holds.
+Rule 3. States never go back, a command is given to the runtime once a boot, and a removed task stays removed, so
+        late, repeated and reordered answers are harmless.
+Rule 4. No failure ends anything. Only `gone` does, and `stop`, `abort`, `remove` for one task.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+
+PROTOCOL = 1
+STATES = ("preparing", "pulling", "running", "exited")
+LOG_BUDGET = 192 * 1024  # raw bytes a message: 256 KB as base64
+COALESCE = 0.25  # seconds that output may wait for more of it
+BACKOFF_MOST = 60.0
+TOMBSTONES = 4096
+METRICS_KEPT = 240
+NEVER = float("inf")
+
+Body = Dict[str, Any]
+Records = List[Tuple[int, bytes]]
+LogReader = Callable[[str, int, int], Tuple[int, Records]]  # task, offset, limit -> where it begins, what is there
+
+
+@dataclass(frozen=True)
+class Start:
+    task: str
+    spec: Body
+
+
+@dataclass(frozen=True)
+class Stop:
+    task: str
+    grace: Optional[float]
+
+
+@dataclass(frozen=True)
+class Abort:
+    task: str
+
+
+@dataclass(frozen=True)
+class Remove:
+    task: str
+
+
+@dataclass(frozen=True)
+class Trim:
+    """The server holds this task's log up to `offset`."""
+
+    task: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Remember this credential; every later message uses it."""
+
+    credential: str
+
+
+@dataclass(frozen=True)
+class End:
+    """The instance isn't wanted any more: end every task, leave nothing, stop."""
+
+
+Command = Union[Start, Stop, Abort, Remove, Trim, Keep, End]
+STRENGTH = {"": 0, "stop": 1, "abort": 2, "remove": 3}
+
+
+@dataclass
+class Message:
+    seq: int
+    body: Body
+    wait: float
+    credential: str
+    revision: int
+    sent_at: float
+    facts: bool = False
+    logs: Dict[str, int] = field(default_factory=dict)  # task -> the end of what this message carries
+
+
+@dataclass
+class _Task:
+    report: Body
+    log_end: int = 0  # bytes on disk here
+    sent: int = 0  # sent, perhaps not yet answered
+    held: int = 0  # bytes the server says it has
+    waiting_since: Optional[float] = None  # first byte after `sent` appeared
+    asked: str = ""  # the strongest command passed on
+    stuck: int = 0  # messages in a row that moved the server's cursor nowhere
+    stuck_until: float = 0.0
+
+
+class Session:
+    def __init__(
+        self,
+        instance: str,
+        boot: str,
+        credential: str,
+        read_log: LogReader,
+        agent: str = "",
+        token: str = "",
+        wait: float = 25.0,
+        jitter: Callable[[], float] = lambda: 1.0,
+    ) -> None:
+        self.instance, self.boot, self.agent = instance, boot, agent
+        self.credential, self.token = credential or token, token
+        self.ended = False
+        self._read_log, self._wait, self._jitter = read_log, wait, jitter
+        self._seq = 0
+        self._tasks: Dict[str, _Task] = {}
+        self._removed: OrderedDict[str, None] = OrderedDict()
+        self._facts: Optional[Body] = None
+        self._facts_known = False
+        self._metrics: List[Body] = []
+        self._push: Optional[Message] = None
+        self._poll: Optional[Message] = None
+        self._revision = 1  # counts local changes; the first message of a boot is one
+        self._acked = 0
+        self._greeted = False  # this boot was answered once: the credential is settled
+        self._poll_at = 0.0
+        self._retry_at = 0.0
+        self._failures = 0
+        self._idle_polls = 0
+        self._coalesce = COALESCE
+
+    # What happened here -----------------------------------------------------------------------------------------
+
+    def facts_changed(self, facts: Body) -> None:
+        if facts != self._facts:
+            self._facts, self._facts_known = facts, False
+            self._revision += 1
+
+    def task_changed(self, report: Body) -> None:
+        """A task's newest report. One that would go back is dropped: a state never does."""
+        known = self._tasks.get(report["id"])
+        if known is None:
+            self._tasks[report["id"]] = _Task(dict(report))
+        elif STATES.index(report["state"]) < STATES.index(known.report["state"]) or report == known.report:
+            return
+        else:
+            known.report = dict(report)
+        self._revision += 1
+
+    def task_removed(self, task: str) -> None:
+        self._tasks.pop(task, None)
+        self._removed[task] = None
+        while len(self._removed) > TOMBSTONES:
+            self._removed.popitem(last=False)
+
+    def log_grew(self, task: str, end: int, now: float) -> None:
+        known = self._tasks.get(task)
+        if known and end > known.log_end:
+            known.log_end = end
+            if known.waiting_since is None and end > known.sent:
+                known.waiting_since = now
+
+    def measured(self, samples: List[Body]) -> None:
+        """Metrics ride along with the next message; they never cause one."""
+        self._metrics = (self._metrics + samples)[-METRICS_KEPT:]
+
+    def server_moved(self, now: float) -> None:
+        """There is a new address or token to try: forget the patience that the old one cost."""
+        self._retry_at, self._failures, self._poll_at = now, 0, now
+
+    def tasks(self) -> List[str]:
+        return list(self._tasks)
+
+    # What to do -------------------------------------------------------------------------------------------------
+
+    def next(self, now: float) -> Union[Message, float]:
+        """A message to send now, or when to ask again (earlier if something happens)."""
+        if self.ended:
+            return NEVER
+        if now < self._retry_at:
+            return self._retry_at
+        if self._push is not None:
+            return NEVER
+        push_at = self._push_at()
+        if push_at <= now:
+            self._push = self._build(now, 0.0)
+            return self._push
+        if self._poll is not None:
+            return push_at
+        if self._poll_at <= now:
+            self._poll = self._build(now, self._wait)
+            return self._poll
+        return min(push_at, self._poll_at)
+
+    def _push_at(self) -> float:
+        if self._revision > self._acked:
+            return 0.0
+        return min((self._log_at(task) for task in self._tasks.values()), default=NEVER)
+
+    def _log_at(self, task: _Task) -> float:
+        """When this task's waiting output should go: at once when the task is over or there is a lot of it."""
+        if task.waiting_since is None:
+            return NEVER
+        hurry = task.report["state"] == "exited" or task.log_end - task.sent >= LOG_BUDGET
+        return max(task.waiting_since + (0.0 if hurry else self._coalesce), task.stuck_until)
+
+    def _build(self, now: float, wait: float) -> Message:
+        self._seq += 1
+        body: Body = {"v": PROTOCOL, "instance": self.instance, "boot": self.boot, "seq": self._seq}
+        message = Message(self._seq, body, wait, self.credential, self._revision, now)
+        body["agent"] = self.agent
+        if self._facts is not None and not self._facts_known:
+            body["facts"], message.facts = self._facts, True
+        body["tasks"] = [dict(task.report, log_end=task.log_end) for task in self._tasks.values()]
+        # Polls carry no logs: the answer that moves the cursor would only come with the next news. The first message of
+        # a boot carries none either: where the server stands isn't known yet.
+        body["logs"] = self._pick_logs(now, message) if wait == 0 and self._greeted else []
+        body["metrics"], self._metrics = self._metrics, []
+        body["wait"] = wait
+        return message
+
+    def _pick_logs(self, now: float, message: Message) -> List[Body]:
+        picked: List[Body] = []
+        budget = LOG_BUDGET
+        waiting = [(self._log_at(task), name) for name, task in self._tasks.items() if task.waiting_since is not None]
+        for at, name in sorted(waiting):
+            task = self._tasks[name]
+            if budget <= 0 or (at > now and task.stuck_until > now):
+                continue
+            offset, records = self._read_log(name, task.sent, budget)
+            size = sum(len(data) for _, data in records)
+            budget -= size
+            task.sent = message.logs[name] = offset + size
+            task.waiting_since = now if task.sent < task.log_end and size else None
+            if size:
+                encoded = [[at, base64.b64encode(data).decode("ascii")] for at, data in records]
+                picked.append({"task": name, "offset": offset, "records": encoded})
+        return picked
+
+    # What the server said ---------------------------------------------------------------------------------------
+
+    def answered(self, message: Message, answer: Body, now: float) -> List[Command]:
+        self._release(message)
+        self._failures, self._retry_at, self._greeted = 0, now, True
+        self._acked = max(self._acked, message.revision)
+        self._facts_known = self._facts_known or (message.facts and message.body["facts"] == self._facts)
+        commands: List[Command] = []
+        if answer.get("credential"):
+            self.credential = answer["credential"]
+            commands.append(Keep(self.credential))
+        if answer.get("error") == "gone":
+            self.ended = True
+            return commands + [End()]
+        for cursor in answer.get("logs") or ():
+            commands += self._log_held(message, cursor["task"], int(cursor["offset"]), now)
+        for wanted in answer.get("tasks") or ():
+            commands += self._wanted(wanted)
+        self._coalesce = max(COALESCE, float(answer.get("log_every") or 0.0))
+        self._plan_poll(message, float(answer.get("next_sync_in") or 0.0), bool(commands), now)
+        return commands
+
+    def failed(self, message: Message, problem: str, now: float, retry_after: float = 0.0) -> None:
+        """`problem` is `refused` (401, 403: slower, and with the token if there is another) or anything else."""
+        self._release(message)
+        for name in message.logs:
+            if name in self._tasks:
+                self._rewind(self._tasks[name], self._tasks[name].held, now)
+        self._metrics = (message.body["metrics"] + self._metrics)[-METRICS_KEPT:]
+        if now < self._retry_at:
+            return  # its twin failed just before: one outage counts once
+        least = 1.0
+        if problem == "refused":
+            least = 5.0
+            if self.token and message.credential == self.credential:
+                self.credential, self.token = self.token, self.credential
+        pause = min(BACKOFF_MOST, least * 2.0 ** min(self._failures, 16))
+        self._failures += 1
+        self._retry_at = now + max(retry_after, pause * self._jitter())
+        self._poll_at = self._retry_at
+        self._revision += 1  # ask for an answer at once when the server is back
+
+    def _release(self, message: Message) -> None:
+        if self._push is message:
+            self._push = None
+        elif self._poll is message:
+            self._poll = None
+
+    def _log_held(self, message: Message, name: str, offset: int, now: float) -> List[Command]:
+        task = self._tasks.get(name)
+        if task is None:
+            return []
+        advanced = offset > task.held
+        carried = name in message.logs
+        if carried or advanced:
+            task.held = offset if carried else max(task.held, offset)
+        if carried and offset < message.logs[name]:  # a gap, or the server couldn't take all of it
+            self._rewind(task, offset, now)
+        elif task.sent < task.held:
+            self._rewind(task, task.held, now)
+        if carried:
+            task.stuck = 0 if advanced or offset >= message.logs[name] else task.stuck + 1
+            task.stuck_until = now + min(BACKOFF_MOST, 2.0 ** (task.stuck - 1)) if task.stuck else 0.0
+        return [Trim(name, task.held)] if advanced else []
+
+    @staticmethod
+    def _rewind(task: _Task, offset: int, now: float) -> None:
+        task.sent = offset
+        task.waiting_since = now if task.log_end > offset else None
+
+    def _wanted(self, wanted: Body) -> List[Command]:
+        name, want = wanted["id"], wanted["want"]
+        if name in self._removed:
+            return []  # a late answer speaks of a task that is over and forgotten
+        task = self._tasks.get(name)
+        if want == "run":
+            if task is not None or not wanted.get("spec"):
+                return []
+            self._tasks[name] = _Task({"id": name, "state": "preparing"})
+            self._revision += 1
+            return [Start(name, wanted["spec"])]
+        if task is None:
+            return self._never_here(name, want)
+        if STRENGTH.get(want, 0) <= STRENGTH[task.asked] or (task.report["state"] == "exited" and want != "remove"):
+            return []
+        task.asked = want
+        if want == "stop":
+            return [Stop(name, wanted.get("grace"))]
+        return [Abort(name)] if want == "abort" else [Remove(name)]
+
+    def _never_here(self, name: str, want: str) -> List[Command]:
+        """Asked to end what never arrived: say that it is over, or the server would wait for it for ever."""
+        if want in ("stop", "abort"):
+            reason = "terminated_by_user" if want == "stop" else "aborted_by_user"
+            self.task_changed({"id": name, "state": "exited", "reason": reason, "message": "never started here"})
+        return []
+
+    def _plan_poll(self, message: Message, next_sync_in: float, news: bool, now: float) -> None:
+        if message.wait == 0:
+            self._poll_at = now + next_sync_in
+            return
+        # A server that answers a poll early with nothing in it must not be asked in a tight circle.
+        early = not news and next_sync_in == 0 and now - message.sent_at < min(1.0, message.wait)
+        self._idle_polls = self._idle_polls + 1 if early else 0
+        pause = min(1.0, 0.01 * 2.0 ** (self._idle_polls - 1)) if self._idle_polls else 0.0
+        self._poll_at = now + max(next_sync_in, pause)

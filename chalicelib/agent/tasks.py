@@ -1,0 +1,197 @@
+"""A folder for each task: all that agent and supervisor know of it, so that either may be killed and started again.
+
+spec.json      the task as the server wants it, with the runtime and GPUs chosen here     (agent writes)
+request.json   `stop` with its grace, or `abort`                                          (agent writes)
+state.json     preparing, pulling, running, exited, and all that goes with it             (supervisor writes)
+log/           the output (see `spool`)                                                   (supervisor writes)
+lock           held by the living supervisor: a lock can't be left behind, a pid file can
+wake           a pipe on which the agent says that request.json changed
+home/          the task's own folder, its home and working directory unless the spec says otherwise
+files/         archives, fetched before the start
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import stat
+from typing import Any, Dict, List, Optional
+
+FINAL = "exited"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+SLOT_BYTES = 4000
+
+
+def write_atomic(path: str, text: str, mode: int = 0o600, durable: bool = False) -> None:
+    """Readers see the old text or the new one, never half of it; a full disk leaves the old one."""
+    partial = "%s.%d" % (path, os.getpid())
+    fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
+    try:
+        try:
+            data = text.encode("utf-8")
+            while data:
+                data = data[os.write(fd, data) :]
+            if durable:
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        os.rename(partial, path)
+    except OSError:
+        try:
+            os.unlink(partial)
+        except FileNotFoundError:
+            pass  # renamed already, or never made: nothing is left either way
+        raise
+
+
+def write_slot(path: str, value: Dict[str, Any]) -> None:
+    """A small record that can be rewritten on a full disk: there it is overwritten where it stands, in room it has."""
+    text = json.dumps(value).ljust(SLOT_BYTES)
+    try:
+        write_atomic(path, text)
+    except OSError as problem:
+        if problem.errno not in FULL or not os.path.exists(path) or os.path.getsize(path) < len(text):
+            raise
+        fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(fd, text.encode("ascii"), 0)
+        finally:
+            os.close(fd)
+
+
+def read_text(path: str) -> Optional[str]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def read_json(path: str) -> Optional[Dict[str, Any]]:
+    text = read_text(path)
+    if not text:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError:  # read while it was overwritten in place, which happens on a full disk only: once more
+        value = json.loads(read_text(path) or "null")
+    return value if isinstance(value, dict) else None
+
+
+def make_pipe(path: str) -> int:
+    """A named pipe open for reading and writing, so that it never reads as ended."""
+    try:
+        os.mkfifo(path, 0o600)
+    except FileExistsError:
+        if not stat.S_ISFIFO(os.stat(path).st_mode):
+            os.unlink(path)
+            os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def tell(path: str, line: str) -> None:
+    """Wake whoever reads the pipe at `path`. Nobody there, or a pipe full of wake-ups, is fine: the news is on disk."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as problem:
+        if problem.errno in (errno.ENXIO, errno.ENOENT):
+            return
+        raise
+    try:
+        os.write(fd, line.encode("ascii") + b"\n")
+    except (BlockingIOError, BrokenPipeError):
+        return
+    finally:
+        os.close(fd)
+
+
+class TaskFolder:
+    def __init__(self, data: str, task: str) -> None:
+        self.data, self.task = data, task
+        self.path = os.path.join(data, "tasks", task)
+        self.log = os.path.join(self.path, "log")
+        self.home = os.path.join(self.path, "home")
+        self.files = os.path.join(self.path, "files")
+        self.wake = os.path.join(self.path, "wake")
+
+    def launch(self) -> Dict[str, Any]:
+        return read_json(os.path.join(self.path, "spec.json")) or {}
+
+    def create(self, launch: Dict[str, Any]) -> None:
+        """The spec comes last: a folder without one is a creation that was cut short, and the server asks again."""
+        os.makedirs(self.path, mode=0o711, exist_ok=True)
+        self.write_state({})
+        write_slot(os.path.join(self.path, "request.json"), {})
+        write_atomic(os.path.join(self.path, "spec.json"), json.dumps(launch))
+
+    def state(self) -> Dict[str, Any]:
+        return read_json(os.path.join(self.path, "state.json")) or {}
+
+    def write_state(self, state: Dict[str, Any]) -> None:
+        write_slot(os.path.join(self.path, "state.json"), state)
+
+    def request(self) -> Dict[str, Any]:
+        return read_json(os.path.join(self.path, "request.json")) or {}
+
+    def write_request(self, request: Dict[str, Any]) -> None:
+        write_slot(os.path.join(self.path, "request.json"), request)
+        tell(self.wake, "request")
+
+    def tell_agent(self) -> None:
+        tell(os.path.join(self.data, "wake"), self.task)
+
+    def take_lock(self) -> Optional[int]:
+        """The supervisor's lock, held as long as the descriptor is open; None when a living one has it."""
+        return take_lock(os.path.join(self.path, "lock"))
+
+    def supervised(self) -> bool:
+        held = self.take_lock()
+        if held is None:
+            return True
+        os.close(held)
+        return False
+
+    def delete(self) -> None:
+        """First out of the way in one step, then bit by bit: a half-deleted task must not be taken for a living one."""
+        trash = os.path.join(self.data, "trash", "%s.%d" % (self.task, os.getpid()))
+        os.makedirs(os.path.dirname(trash), exist_ok=True)
+        try:
+            os.rename(self.path, trash)
+        except FileNotFoundError:
+            return
+        delete_tree(trash)
+
+
+def take_lock(path: str) -> Optional[int]:
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return None
+    return fd
+
+
+def delete_tree(path: str) -> None:
+    """Delete a folder even where a task took away its own right to write there."""
+
+    def again(function: Any, name: str, _: Any) -> None:
+        if function in (os.scandir, os.listdir, os.open, os.lstat, os.rmdir, os.unlink) and not os.path.islink(name):
+            os.chmod(os.path.dirname(name), 0o700)
+            if os.path.isdir(name):
+                os.chmod(name, 0o700)
+                shutil.rmtree(name, ignore_errors=True)
+            elif os.path.exists(name):
+                os.unlink(name)
+
+    shutil.rmtree(path, onerror=again)
+
+
+def list_tasks(data: str) -> List[str]:
+    try:
+        return sorted(os.listdir(os.path.join(data, "tasks")))
+    except FileNotFoundError:
+        return []
