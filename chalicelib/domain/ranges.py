@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-from pydantic import ConfigDict, model_validator
+from pydantic import ConfigDict, GetJsonSchemaHandler, model_validator
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from chalicelib.domain.noun import Value
 
@@ -19,13 +21,28 @@ class Range(Value, Generic[T]):
     min: T | None = None
     max: T | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, written: Any) -> Any:
+        if isinstance(written, str):
+            low, dots, high = (part.strip() for part in written.partition(".."))
+            return {"min": low or None, "max": high or None} if dots else {"min": low, "max": low}
+        if isinstance(written, int | float) and not isinstance(written, bool):
+            return {"min": written, "max": written}
+        return written
+
     @model_validator(mode="after")
     def _ordered(self) -> Range[T]:
         if self.min is None and self.max is None:
-            raise ValueError("a range needs a lower or an upper bound, as in `1..4`, `2..` or `..8`")
+            raise _wrong("a range needs a lower or an upper bound, as in `1..4`, `2..` or `..8`")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError(f"the range {self.min}..{self.max} is upside down")
+            raise _wrong(f"the range {self} is upside down", f"write `{self.max:g}..{self.min:g}`")
         return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        text = {"type": "string", "pattern": r"^ *(-?[0-9.]+|-?[0-9]* *\.\. *-?[0-9]*) *$", "examples": ["1..4", "2.."]}
+        return {"anyOf": [handler(core), {"type": "number"}, text]}
 
     def holds(self, value: float) -> bool:
         return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
@@ -42,3 +59,8 @@ class Range(Value, Generic[T]):
         if self.min == self.max:
             return f"{self.min:g}"
         return ("" if self.min is None else f"{self.min:g}") + ".." + ("" if self.max is None else f"{self.max:g}")
+
+
+def _wrong(message: str, hint: str = "") -> PydanticCustomError:
+    found = [("invalid-range", message, hint, "")]
+    return PydanticCustomError("invalid-range", "{message}", {"message": message, "faults": found})

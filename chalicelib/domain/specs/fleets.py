@@ -1,44 +1,235 @@
-"""Fleet configurations and the fleet spec that carries one."""
+"""Fleets: machines of clouds, made when they are needed, or hosts that are there already and are reached over SSH."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import ipaddress
+from typing import Annotated, Any, ClassVar, Literal
 
-from chalicelib.domain.noun import Value
-from chalicelib.domain.specs.profiles import Profile, ProfileRetry
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+    model_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
+
+from chalicelib.domain.specs.env import Env
+from chalicelib.domain.specs.profiles import BackendName, BackendOptions, Profile, Retrying, SpotPolicy, Tags
+from chalicelib.domain.specs.quantities import IdleDuration
+from chalicelib.domain.specs.reading import TAG, Number, Reads, Spec, Whole, fault
 from chalicelib.domain.specs.resources import ResourcesSpec
 
-
-class FleetNodesSpec(Value):
-    min: int
-    target: int
-    max: int | None = None
-
-
-class FleetConfiguration(Value):
-    type: Literal["fleet"] = "fleet"
-    name: str | None = None
-    placement: Literal["any", "cluster"] | None = None
-    blocks: Literal["auto"] | int = 1
-    nodes: FleetNodesSpec | None = None
-    reservation: str | None = None
-    resources: ResourcesSpec | None = None
-    backends: tuple[str, ...] | None = None
-    regions: tuple[str, ...] | None = None
-    availability_zones: tuple[str, ...] | None = None
-    instance_types: tuple[str, ...] | None = None
-    spot_policy: Literal["spot", "on-demand", "auto"] | None = None
-    retry: ProfileRetry | bool | None = None
-    max_price: float | None = None
-    idle_duration: int | None = None
-    tags: dict[str, str] | None = None
-    backend_options: tuple[Any, ...] | None = None
-    ssh_config: Any | None = None
-    env: dict[str, str] = {}
+Placement = Literal["any", "cluster"]
+_MOST = 100_000
+_COUNT = {"type": "integer", "minimum": 0}
+_TEXT = {"type": "string"}
 
 
-class FleetSpec(Value):
+class FleetNodesSpec(Spec):
+    """How many machines: never fewer than `min`, `target` to begin with, never more than `max`."""
+
+    min: Whole = Field(description="At least so many; 0 unless set.", ge=0, le=_MOST)
+    target: Whole = Field(description="So many to begin with; `min` unless set.", ge=0, le=_MOST)
+    max: Whole | None = Field(default=None, description="At most so many; no limit if null.", ge=0, le=_MOST)
+
+    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (_COUNT, _TEXT | {"examples": ["2", "0..4", "1.."]})
+
+    @classmethod
+    def read(cls, written: Any) -> Any:
+        if isinstance(written, int) and not isinstance(written, bool):
+            return {"min": written, "target": written, "max": written}
+        if isinstance(written, str):
+            low, dots, high = (part.strip() for part in written.partition(".."))
+            if not (low or high) or not all(part.isdecimal() or not part for part in (low, high)):
+                raise fault(
+                    "invalid-range", f"`{written[:40]}` isn't a number of nodes", "for example `2`, `0..4` or `1..`"
+                )
+            return {"min": low or "0", "target": low or "0", "max": (high or None) if dots else low}
+        if isinstance(written, dict):
+            least = written["min"] if written.get("min") is not None else 0
+            target = least if written.get("target") is None else written["target"]
+            return {**written, "min": least, "target": target}
+        return written
+
+    @model_validator(mode="after")
+    def _ordered(self) -> FleetNodesSpec:
+        if self.max is not None and self.max < self.min:
+            raise fault(
+                "invalid-range", f"`max` is {self.max}, less than `min`, {self.min}", f"write `{self.max}..{self.min}`"
+            )
+        if self.target < self.min or (self.max is not None and self.target > self.max):
+            high = "" if self.max is None else f" and at most {self.max}"
+            raise fault(
+                "invalid-range", f"a target of {self.target} is out of range", f"at least {self.min}{high}", at="target"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_target(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Clients of this line send `target` only where it says something that `min` doesn't."""
+        fields: dict[str, Any] = dump(self)
+        if self.target == self.min:
+            del fields["target"]
+        return fields
+
+
+class SSHKey(Spec):
+    """A key pair, filled in by the client from `identity_file`."""
+
+    public: str
+    private: str | None = None
+
+
+class SSHProxyParams(Spec):
+    """A host to go through."""
+
+    hostname: str = Field(description="Its address.", min_length=1)
+    port: Whole | None = Field(default=None, description="The port of its SSH server; 22 unless set.", ge=1, le=65535)
+    user: str = Field(description="The user to log in as.")
+    identity_file: str = Field(description="The private key to log in with.")
+    ssh_key: SSHKey | None = Field(default=None, description="Filled in from `identity_file`.")
+
+
+def _private_address(text: str) -> str:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        raise fault("invalid-address", f"`{text[:60]}` isn't an IP address", "for example `10.0.0.5`") from None
+    if not address.is_private:
+        raise fault(
+            "invalid-address",
+            f"{text} is a public address",
+            "the address on the network the hosts share, as `10.0.0.5`",
+        )
+    return text
+
+
+def _private_network(text: str) -> str:
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise fault("invalid-address", f"`{text[:60]}` isn't a network", "for example `10.0.0.0/24`") from None
+    if not network.is_private:
+        raise fault("invalid-address", f"{text} is a public network", "the network the hosts share, as `10.0.0.0/24`")
+    return text
+
+
+_BLOCKS = "Into how many parts the machine may be shared out; `auto` for as many as GPUs."
+
+
+def _blocks(written: Any) -> Any:
+    if written == "auto" or written is None:
+        return written
+    text = str(written)
+    if isinstance(written, bool | float) or not text.isdecimal() or not 1 <= len(text) <= 6 or int(text) < 1:
+        raise fault("invalid-value", f"`{text[:40]}` isn't a number of blocks", "1 or more, or `auto`")
+    return int(text)
+
+
+Blocks = Annotated[Literal["auto"] | int, Reads(_blocks)]
+
+
+class SSHHostParams(Spec):
+    """A host of an SSH fleet."""
+
+    hostname: str = Field(description="Its address.", min_length=1)
+    port: Whole | None = Field(default=None, description="The port of its SSH server.", ge=1, le=65535)
+    user: str | None = Field(default=None, description="The user to log in as.")
+    identity_file: str | None = Field(default=None, description="The private key to log in with.")
+    proxy_jump: SSHProxyParams | None = Field(default=None, description="A host to go through.")
+    internal_ip: Annotated[str, AfterValidator(_private_address)] | None = Field(
+        default=None, description="Its address on the network the hosts share; for all hosts or for none."
+    )
+    ssh_key: SSHKey | None = Field(default=None, description="Filled in from `identity_file`.")
+    blocks: Blocks | None = Field(default=None, description=_BLOCKS)
+
+
+def _host_arm(value: Any) -> str:
+    return TAG + ("SSHHostParams" if isinstance(value, dict | SSHHostParams) else "str")
+
+
+Host = Annotated[
+    Annotated[str, Tag(TAG + "str")] | Annotated[SSHHostParams, Tag(TAG + "SSHHostParams")], Discriminator(_host_arm)
+]
+
+
+class SSHParams(Spec):
+    """The hosts of an SSH fleet, and how to log in."""
+
+    user: str | None = Field(default=None, description="The user to log in as, where a host doesn't say.")
+    port: Whole | None = Field(
+        default=None, description="The port of the SSH server, where a host doesn't say.", ge=1, le=65535
+    )
+    identity_file: str | None = Field(
+        default=None, description="The private key to log in with, where a host doesn't say."
+    )
+    ssh_key: SSHKey | None = Field(default=None, description="Filled in from `identity_file`.")
+    proxy_jump: SSHProxyParams | None = Field(
+        default=None, description="A host to go through, where a host doesn't say."
+    )
+    hosts: tuple[Host, ...] = Field(description="The hosts: an address, or an address with settings of its own.")
+    network: Annotated[str, AfterValidator(_private_network)] | None = Field(
+        default=None, description="The private network they share; found out unless set."
+    )
+
+    @property
+    def each(self) -> tuple[SSHHostParams, ...]:
+        """The hosts, all in the long form."""
+        return tuple(SSHHostParams(hostname=host) if isinstance(host, str) else host for host in self.hosts)
+
+    @model_validator(mode="after")
+    def _addresses(self) -> SSHParams:
+        inside = [host.internal_ip for host in self.each]
+        if any(inside) and not all(inside):
+            raise fault("missing", "`internal_ip` is for all hosts or for none", "add it to the others", at="hosts")
+        if any(inside) and self.network:
+            raise fault(
+                "exclusive", "`network` finds the addresses that `internal_ip` gives", "keep one of them", at="network"
+            )
+        return self
+
+
+class FleetConfiguration(Spec):
+    """Machines of clouds (`nodes`), or hosts that are there already (`ssh_config`)."""
+
+    type: Literal["fleet"] = Field(default="fleet", description="`fleet`.")
+    name: str | None = Field(default=None, description="The name of the fleet; a random one unless set.")
+    placement: Placement | None = Field(
+        default=None, description="`cluster` if the machines must be interconnected; `any` unless set."
+    )
+    blocks: Blocks = Field(default=1, description=_BLOCKS)
+    nodes: FleetNodesSpec | None = Field(default=None, description="How many machines, a number or a range.")
+    reservation: str | None = Field(default=None, description="A capacity reservation of the cloud to use.")
+    resources: ResourcesSpec | None = Field(default=None, description="What each machine must have.")
+    backends: tuple[BackendName, ...] | None = Field(default=None, description="Backends to use; any unless set.")
+    regions: tuple[str, ...] | None = Field(default=None, description="Regions to use; any unless set.")
+    availability_zones: tuple[str, ...] | None = Field(
+        default=None, description="Availability zones to use; any unless set."
+    )
+    instance_types: tuple[str, ...] | None = Field(default=None, description="Instance types to use; any unless set.")
+    spot_policy: SpotPolicy | None = Field(
+        default=None, description="Spot machines, on-demand ones, or either; `on-demand` unless set."
+    )
+    retry: Retrying | None = Field(default=None, description="Whether to try again when there is no capacity.")
+    max_price: Number | None = Field(
+        default=None, description="The highest price of an instance, dollars an hour.", gt=0
+    )
+    idle_duration: IdleDuration = Field(
+        default=None, description="How long an idle instance above the minimum is kept; `3d` unless set."
+    )
+    tags: Tags | None = Field(default=None, description="Tags put on what is made in the cloud.")
+    backend_options: BackendOptions | None = Field(default=None, description="Options of single backends.")
+    ssh_config: SSHParams | None = Field(default=None, description="Hosts that are there already.")
+    env: Env = Field(default={}, description="Environment variables of every job here; for SSH fleets.")
+
+
+class FleetSpec(Spec):
+    """A fleet as it is submitted."""
+
     configuration: FleetConfiguration
     configuration_path: str | None = None
     profile: Profile = Profile()
-    autocreated: bool = False
+    autocreated: bool = Field(default=False, exclude_if=lambda made: not made)

@@ -2,48 +2,179 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import re
+from typing import Annotated, Any, Literal
 
-from chalicelib.domain.noun import Value
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from chalicelib.domain.specs import cron
+from chalicelib.domain.specs.quantities import Duration, IdleDuration, OffableDuration
+from chalicelib.domain.specs.reading import TAG, Number, Reads, Spec, Whole, fault, faults
+from chalicelib.domain.specs.references import EntityReference, InstanceSelector
+
+BackendName = Literal[
+    "amddevcloud", "aws", "azure", "cloudrift", "crusoe", "cudo", "datacrunch", "daytona", "digitalocean", "dstack",
+    "gcp", "hotaisle", "jarvislabs", "kubernetes", "lambda", "lium", "remote", "nebius", "oci", "runpod", "seeweb",
+    "slurm", "tensordock", "vastai", "verda", "vultr",
+]  # fmt: skip
+SpotPolicy = Literal["spot", "on-demand", "auto"]
+
+_TAG_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
+_TAG_TEXT = re.compile(r"[A-Za-z0-9 .:/=_\-+@]{0,256}")
 
 
-class ProfileRetry(Value):
-    on_events: tuple[Literal["no-capacity", "interruption", "error"], ...] | None = None
-    duration: int | None = None  # seconds
+def _tags(tags: dict[str, str]) -> dict[str, str]:
+    wrong = []
+    for name, text in tags.items():
+        if not _TAG_NAME.fullmatch(name):
+            hint = "1 to 60 letters, digits, `_` and `-`"
+            wrong.append(("invalid-tag", f"`{name[:70]}` can't be the name of a tag", hint, name))
+        if not _TAG_TEXT.fullmatch(text):
+            hint = "at most 256 letters, digits, spaces and `. : / = _ - + @`"
+            wrong.append(("invalid-tag", f"`{text[:70]}` can't be the value of a tag", hint, name))
+    if wrong:
+        raise faults(wrong)
+    return tags
 
 
-class UtilizationPolicy(Value):
-    min_gpu_utilization: int
-    time_window: int
+Tags = Annotated[dict[str, str], AfterValidator(_tags)]
 
 
-class Schedule(Value):
-    cron: str | tuple[str, ...]
+class ProfileRetry(Spec):
+    """When to try again, and for how long."""
+
+    on_events: tuple[Literal["no-capacity", "interruption", "error"], ...] | None = Field(
+        default=None, description="What to retry on; all three unless set.", min_length=1
+    )
+    duration: Duration | None = Field(default=None, description="How long to go on trying; an hour unless set.")
 
 
-class ProfileParams(Value):
-    backends: tuple[str, ...] | None = None
-    regions: tuple[str, ...] | None = None
-    availability_zones: tuple[str, ...] | None = None
-    instance_types: tuple[str, ...] | None = None
-    reservation: str | None = None
-    spot_policy: Literal["spot", "on-demand", "auto"] | None = None
-    retry: ProfileRetry | bool | None = None
-    max_duration: Literal["off"] | int | None = None
-    stop_duration: Literal["off"] | int | None = None
-    max_price: float | None = None
-    creation_policy: Literal["reuse", "reuse-or-create"] | None = None
-    idle_duration: int | None = None  # -1: off
-    utilization_policy: UtilizationPolicy | None = None
-    startup_order: Literal["any", "master-first", "workers-first"] | None = None
-    stop_criteria: Literal["all-done", "master-done"] | None = None
-    schedule: Schedule | None = None
-    fleets: tuple[Any, ...] | None = None
-    instances: tuple[Any, ...] | None = None
-    tags: dict[str, str] | None = None
-    backend_options: tuple[Any, ...] | None = None
+def _retry_arm(written: Any) -> str:
+    return TAG + ("ProfileRetry" if isinstance(written, dict | ProfileRetry) else "bool")
+
+
+# Told apart by shape, so that what is wrong is reported for the form that was meant and not for both.
+Retrying = Annotated[
+    Annotated[ProfileRetry, Tag(TAG + "ProfileRetry")] | Annotated[bool, Tag(TAG + "bool")], Discriminator(_retry_arm)
+]
+
+
+def _window(value: int) -> int:
+    if value < 300:
+        raise fault("too-small", f"the window is at least five minutes, got {value} s", "for example `time_window: 5m`")
+    return value
+
+
+class UtilizationPolicy(Spec):
+    """Stops a run whose GPUs do too little."""
+
+    min_gpu_utilization: Whole = Field(
+        description="Percent; a GPU below it the whole window ends the run.", ge=0, le=100
+    )
+    time_window: Annotated[Duration, AfterValidator(_window)] = Field(description="How long to look back, at least 5m.")
+
+
+def _cron(written: Any) -> Any:
+    """One expression or several; always a list once read."""
+    listed = [written] if isinstance(written, str) else written
+    if not isinstance(listed, list | tuple):
+        raise fault("invalid-cron", "expected a cron expression or a list of them", cron.EXAMPLE)
+    if not listed:
+        raise fault("invalid-cron", "a schedule needs at least one cron expression", cron.EXAMPLE)
+    found = [cron.problem(item) or ("", "") if isinstance(item, str) else ("not text", cron.EXAMPLE) for item in listed]
+    if wrong := [("invalid-cron", message, hint, "") for message, hint in found if message]:
+        raise faults(wrong)
+    return listed
+
+
+class Schedule(Spec):
+    """When to start, again and again. Times are UTC."""
+
+    cron: Annotated[tuple[str, ...], Reads(_cron, ({"type": "string", "examples": ["0 9 * * mon-fri"]},))] = Field(
+        description="Five fields, minute hour day month weekday; one expression or several. Monday is 0."
+    )
+
+
+class VastAIProfileOptions(Spec):
+    """How to choose among the offers of Vast.ai."""
+
+    type: Literal["vastai"] = Field(default="vastai", description="The backend these are for.")
+    offer_order: Literal["score", "price"] | None = Field(default=None, description="`score` unless set.")
+    min_reliability: Number | None = Field(default=None, description="0 to 1; 0.9 unless set.", ge=0, le=1)
+    min_score: Whole | None = Field(default=None, description="The least score of a host.", ge=0, le=2**31)
+
+
+def _unique(options: tuple[VastAIProfileOptions, ...]) -> tuple[VastAIProfileOptions, ...]:
+    if len({option.type for option in options}) < len(options):
+        raise fault("duplicate", "a backend may have its options once", "merge the entries of the same `type`")
+    return options
+
+
+BackendOptions = Annotated[tuple[VastAIProfileOptions, ...], AfterValidator(_unique)]
+_REGIONS = "Regions to use; any unless set."
+_ZONES = "Availability zones to use; any unless set."
+
+
+class ProfileParams(Spec):
+    """What a run and a profile have in common."""
+
+    backends: tuple[BackendName, ...] | None = Field(default=None, description="Backends to use; any unless set.")
+    regions: tuple[str, ...] | None = Field(default=None, description=_REGIONS)
+    availability_zones: tuple[str, ...] | None = Field(default=None, description=_ZONES)
+    instance_types: tuple[str, ...] | None = Field(default=None, description="Instance types to use; any unless set.")
+    reservation: str | None = Field(default=None, description="A capacity reservation of the cloud to use.")
+    spot_policy: SpotPolicy | None = Field(
+        default=None, description="Spot machines, on-demand ones, or either; `on-demand` unless set."
+    )
+    retry: Retrying | None = Field(default=None, description="Whether to try again; `true` is all events for an hour.")
+    max_duration: OffableDuration = Field(
+        default=None, description="The longest a run may be running; `off` unless set."
+    )
+    stop_duration: OffableDuration = Field(
+        default=None, description="How long a graceful stop may take; `5m` unless set."
+    )
+    max_price: Number | None = Field(
+        default=None, description="The highest price of an instance, dollars an hour.", gt=0
+    )
+    creation_policy: Literal["reuse", "reuse-or-create"] | None = Field(
+        default=None, description="Whether new instances may be made; `reuse-or-create` unless set."
+    )
+    idle_duration: IdleDuration = Field(
+        default=None, description="How long an idle instance is kept; `5m` for runs and `3d` for fleets unless set."
+    )
+    utilization_policy: UtilizationPolicy | None = Field(
+        default=None, description="Stops a run whose GPUs do too little."
+    )
+    startup_order: Literal["any", "master-first", "workers-first"] | None = Field(
+        default=None, description="In which order the nodes of a multi-node task start."
+    )
+    stop_criteria: Literal["all-done", "master-done"] | None = Field(
+        default=None, description="When a multi-node task is done."
+    )
+    schedule: Schedule | None = Field(default=None, description="When to start.")
+    fleets: tuple[EntityReference, ...] | None = Field(default=None, description="Fleets to use; any unless set.")
+    instances: tuple[InstanceSelector, ...] | None = Field(
+        default=None, description="Existing instances to use, and no others.", min_length=1
+    )
+    tags: Tags | None = Field(default=None, description="Tags put on what is made in the cloud.")
+    backend_options: BackendOptions | None = Field(default=None, description="Options of single backends.")
 
 
 class Profile(ProfileParams):
-    name: str = ""
-    default: bool = False
+    """A named set of parameters, in `profiles.yml`."""
+
+    name: str = Field(default="", description="The name to choose it by.")
+    default: bool = Field(default=False, description="Used when none is chosen.")
+
+
+class ProfilesConfig(Spec):
+    """The file `profiles.yml`."""
+
+    profiles: tuple[Profile, ...] = Field(description="The profiles.")
+
+    @model_validator(mode="after")
+    def _names(self) -> ProfilesConfig:
+        names = [profile.name for profile in self.profiles]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise fault("duplicate", f"the profile `{twice[0]}` is there twice", "rename one of them", at="profiles")
+        return self

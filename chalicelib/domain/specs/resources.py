@@ -1,36 +1,175 @@
-"""Requirements on a machine: `cpu`, `memory`, `gpu`, `disk`, `shm_size`."""
+"""Requirements on a machine: `cpu`, `memory`, `gpu`, `disk`, `shm_size`.
+
+The short forms of `cpu` and `gpu` are tokens between colons, in any order; each token says by its own shape what it is.
+`24GB..` has a unit and is memory, `24..` has none and is a count, `A100` starts with a letter and is a name.
+"""
 
 from __future__ import annotations
 
-from pydantic import ConfigDict
+import re
+from collections.abc import Callable
+from typing import Annotated, Any, ClassVar, Literal
 
-from chalicelib.domain.noun import Value
+from pydantic import Field
+from pydantic.json_schema import JsonSchemaValue
+
 from chalicelib.domain.ranges import Range
+from chalicelib.domain.specs.quantities import MEMORY_RANGE_FORMS, Memory, MemoryRange, memory_range
+from chalicelib.domain.specs.reading import Reads, Spec, fault, is_number
+
+Vendor = Literal["nvidia", "amd", "google", "intel", "tenstorrent"]
+_VENDORS = {name: name for name in ("nvidia", "amd", "google", "intel", "tenstorrent")} | {
+    "tpu": "google",
+    "tt": "tenstorrent",
+}
+_COUNT = re.compile(r"\d+|\d+\.\.\d*|\.\.\d+")
+_GPU_EXAMPLE = "for example `24GB`, `A100:2`, `H100:80GB:8` or `amd:MI300X`"
 
 
-class CPUSpec(Value):
-    arch: str | None = None
-    count: Range[int] = Range[int](min=2)
+def tokens(written: str, what: str, classify: Callable[[str], tuple[str, Any]]) -> dict[str, Any]:
+    """`a:b:c` as fields. Each kind of token may stand once."""
+    found: dict[str, Any] = {}
+    for token in (part.strip() for part in written.split(":")):
+        if not token:
+            raise fault(
+                f"invalid-{what}", f"`{written}` has an empty part between colons", f"remove the colon in `{what}`"
+            )
+        field, value = classify(token)
+        if field in found:
+            raise fault(f"invalid-{what}", f"`{written}` gives the {field} twice", f"keep one {field}")
+        found[field] = value
+    return found
 
 
-class GPUSpec(Value):
-    vendor: str | None = None
-    name: tuple[str, ...] | None = None
-    count: Range[int] = Range[int](min=1)
-    memory: Range[float] | None = None
-    total_memory: Range[float] | None = None
-    compute_capability: tuple[int, int] | None = None
+def _cpu_token(token: str) -> tuple[str, Any]:
+    text = token.replace(" ", "")
+    if _COUNT.fullmatch(text):
+        return "count", text
+    if text.lower() in ("x86", "arm"):
+        return "arch", text.lower()
+    raise fault(
+        "invalid-cpu", f"`{token}` is neither a number of CPUs nor `x86` or `arm`", "for example `4..8` or `arm:16`"
+    )
 
 
-class DiskSpec(Value):
-    size: Range[float]
+def _gpu_token(token: str) -> tuple[str, Any]:
+    if vendor := _VENDORS.get(token.lower()):
+        return "vendor", vendor
+    if token[0].isalpha():
+        return "name", _names(token.split(","))
+    text = token.replace(" ", "")
+    if any(letter.isalpha() for letter in text):
+        return "memory", memory_range(text)
+    if _COUNT.fullmatch(text):
+        return "count", text
+    raise fault("invalid-gpu", f"`{token}` is no GPU name, memory or count", _GPU_EXAMPLE)
 
 
-class ResourcesSpec(Value):
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+def _names(written: Any) -> Any:
+    """GPU names as a list; the old `tpu-` prefix is dropped."""
+    if isinstance(written, str):
+        if "," in written:
+            listed = ", ".join(part.strip() for part in written.split(","))
+            raise fault("invalid-gpu", "several GPU names are a list here", f"write `name: [{listed}]`")
+        written = [written]
+    if not isinstance(written, list | tuple):
+        return written
+    names = [name.strip().removeprefix("tpu-") if isinstance(name, str) else name for name in written]
+    if "" in names:
+        raise fault("invalid-gpu", "a GPU name is empty", _GPU_EXAMPLE)
+    return names
 
-    cpu: CPUSpec = CPUSpec()
-    memory: Range[float] = Range[float](min=8.0)
-    shm_size: float | None = None
-    gpu: GPUSpec | None = GPUSpec(count=Range[int](min=0))
-    disk: DiskSpec | None = DiskSpec(size=Range[float](min=100.0))
+
+def _vendor(written: Any) -> Any:
+    return _VENDORS.get(written.lower(), written) if isinstance(written, str) else written
+
+
+def _capability(written: Any) -> Any:
+    """`7.5`, `"7.5"` or `[7, 5]`; a whole number `8` is 8.0."""
+    if isinstance(written, list | tuple) or written is None:
+        return written
+    text = str(written) if is_number(written) else written
+    if isinstance(text, str) and (found := re.fullmatch(r"(\d{1,4})(?:\.(\d{1,4}))?", text)):
+        return int(found[1]), int(found[2] or 0)
+    raise fault("invalid-gpu", f"`{written}` isn't a compute capability", "for example `8.0` or `[8, 0]`")
+
+
+_TEXT = {"type": "string"}
+_AMOUNT = {"type": "integer", "minimum": 0}
+
+
+class CPUSpec(Spec):
+    """CPUs: how many, and of which architecture."""
+
+    arch: Annotated[
+        Literal["x86", "arm"] | None,
+        Reads(lambda v: v.lower() if isinstance(v, str) else v),
+        Field(description="`x86` or `arm`."),
+    ] = None
+    count: Range[int] = Field(default=Range[int](min=2), description="How many CPUs, as a number or a range.")
+
+    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (_AMOUNT, _TEXT | {"examples": ["4", "2..8", "arm:16.."]})
+
+    @classmethod
+    def read(cls, written: Any) -> Any:
+        if isinstance(written, str):
+            return tokens(written, "cpu", _cpu_token)
+        if isinstance(written, int) and not isinstance(written, bool):
+            return {"count": written}
+        if isinstance(written, dict) and written and written.keys() <= {"min", "max"}:
+            return {"count": written}
+        return written
+
+
+class GPUSpec(Spec):
+    """GPUs or other accelerators."""
+
+    vendor: Annotated[Vendor | None, Reads(_vendor, (_TEXT,))] = Field(default=None, description="Who makes it.")
+    name: Annotated[tuple[str, ...] | None, Reads(_names, (_TEXT,))] = Field(
+        default=None, description="One name or several, any will do."
+    )
+    count: Range[int] = Field(default=Range[int](min=1), description="How many a machine.")
+    memory: MemoryRange | None = Field(default=None, description="Memory of one GPU.")
+    total_memory: MemoryRange | None = Field(default=None, description="Memory of all GPUs together.")
+    compute_capability: Annotated[tuple[int, int] | None, Reads(_capability, (_TEXT, {"type": "number"}))] = Field(
+        default=None, description="The least CUDA compute capability."
+    )
+
+    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (
+        _AMOUNT,
+        _TEXT | {"examples": ["24GB", "A100:2", "H100:80GB:8"]},
+    )
+
+    @classmethod
+    def read(cls, written: Any) -> Any:
+        if isinstance(written, str):
+            return tokens(written, "gpu", _gpu_token)
+        if isinstance(written, int) and not isinstance(written, bool):
+            return {"count": written}
+        return written
+
+
+class DiskSpec(Spec):
+    """The disk of a machine."""
+
+    size: MemoryRange = Field(description="Its size.")
+
+    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = MEMORY_RANGE_FORMS
+
+    @classmethod
+    def read(cls, written: Any) -> Any:
+        return {"size": written} if isinstance(written, str) or is_number(written) else written
+
+
+class ResourcesSpec(Spec):
+    """What a machine must have. An exact value means exactly that; write `16GB..` for "at least"."""
+
+    cpu: CPUSpec = Field(default=CPUSpec(), description="CPUs.")
+    memory: MemoryRange = Field(default=Range[float](min=8.0), description="Main memory.")
+    shm_size: Memory | None = Field(default=None, description="Size of shared memory (`/dev/shm`).")
+    gpu: GPUSpec | None = Field(
+        default=GPUSpec(count=Range[int](min=0)), description="GPUs; none are needed unless asked for."
+    )
+    disk: DiskSpec | None = Field(
+        default=DiskSpec(size=Range[float](min=100.0)), description="Disk; null asks for nothing."
+    )

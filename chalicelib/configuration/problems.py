@@ -1,0 +1,297 @@
+"""What pydantic found, in the words of somebody who writes a configuration.
+
+One problem a field. Our own validators bring a code, a sentence and a hint; what pydantic checks by itself - a missing
+key, a wrong type, a bound - is put into words here, from the table `SAYINGS`. A key that isn't known gets the nearest
+one that is, looked for among the fields of the very model that refused it; that model is found by walking the error's
+path down the types.
+"""
+
+from __future__ import annotations
+
+import difflib
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from chalicelib.domain.noun import Value
+from chalicelib.domain.specs.reading import TAG
+from chalicelib.errors import Problem
+
+Path = tuple[str | int, ...]
+Marks = Callable[[Path, bool], tuple[int, int]]  # a path, and whether its key is meant rather than its value
+
+# Keys people write where they aren't, or used to be; the place is said only where the model there has no such field.
+ELSEWHERE = {
+    "command": "the key is `commands`, a list",
+    "cpu": "it belongs under `resources`",
+    "cpus": "write `resources: {cpu: 4..}`",
+    "disk": "it belongs under `resources`",
+    "gpu": "it belongs under `resources`",
+    "gpus": "write `resources: {gpu: 1}`",
+    "memory": "it belongs under `resources`",
+    "ram": "write `resources: {memory: 16GB..}`",
+    "shm_size": "it belongs under `resources`",
+    "hosts": "it belongs under `ssh_config`",
+    "port": "only a service has one `port`; here it is `ports`, a list",
+    "ports": "a service has one `port`",
+    "nodes": "only tasks and fleets have `nodes`; a service has `replicas`",
+    "replicas": "only services and gateways have `replicas`; a task has `nodes`",
+    "docker_image": "the key is `image`",
+    "timeout": "the longest a run may take is `max_duration`",
+    "environment": "the key is `env`",
+    "script": "the key is `commands`, a list",
+    "target": "it belongs under `nodes` or `scaling`",
+}
+
+
+def problems_of(
+    error: ValidationError, *, model: type[BaseModel] | None = None, marks: Marks | None = None
+) -> tuple[Problem, ...]:
+    """Every problem of a failed validation, in the order of the file where `marks` knows it.
+
+    `model` is what was validated; it is looked up by the error's own title when it isn't given.
+    """
+    root = model or _model_called(error.title)
+    found: dict[tuple[str, str], Problem] = {}
+    for entry in error.errors(include_url=False, include_input=True):
+        for problem in _entry_problems(dict(entry), root, marks):
+            found.setdefault((problem.path, problem.message), problem)
+    return tuple(sorted(found.values(), key=lambda problem: (problem.line, problem.column)))
+
+
+def _entry_problems(entry: dict[str, Any], root: type[BaseModel] | None, marks: Marks | None) -> Iterator[Problem]:
+    path = tuple(part for part in entry["loc"] if not _is_tag(part))
+    kind, context = entry["type"], entry.get("ctx") or {}
+    if kind == "too_short" and entry["input"]:
+        return  # pydantic counts the good entries of a list only; the bad ones have problems of their own
+    on_key = kind == "extra_forbidden"
+    if "faults" in context:
+        for code, message, hint, at in context["faults"]:
+            below = tuple(int(part) if part.isdigit() else part for part in at.split(".")) if at else ()
+            yield _problem(message, path + below, hint, code, marks, False)
+        return
+    if on_key:
+        message, hint, code = _stranger(entry["loc"], root)
+    else:
+        message, hint, code = _said(kind, entry, context, path)
+    yield _problem(message, path, hint, code, marks, on_key)
+
+
+def _problem(message: str, path: Path, hint: str, code: str, marks: Marks | None, on_key: bool) -> Problem:
+    line, column = marks(path, on_key) if marks else (0, 0)
+    return Problem(message, path=".".join(map(str, path)), line=line, column=column, hint=hint, code=code)
+
+
+def _is_tag(part: str | int) -> bool:
+    return isinstance(part, str) and part.startswith(TAG)
+
+
+# --- pydantic's own findings, in our words ---------------------------------------------------------------------------
+
+
+def _shown(value: Any) -> str:
+    """A value as it stands in a file, cut short."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list | tuple):
+        return "a list"
+    text = str(value)
+    return f"`{text}`" if len(text) <= 40 else f"`{text[:37]}...`"
+
+
+def _wrong_type(expected: str, hint: str = "") -> Callable[[Any, dict[str, Any]], tuple[str, str, str]]:
+    return lambda value, _: (f"expected {expected}, got {_shown(value)}", hint, "wrong-type")
+
+
+def _text(value: Any, _: dict[str, Any]) -> tuple[str, str, str]:
+    quoted = isinstance(value, bool)
+    hint = (
+        'YAML reads yes, no, on and off as switches: put the text in quotes, "yes"' if quoted else "write it in quotes"
+    )
+    return f"expected text, got {_shown(value)}", "" if isinstance(value, dict | list | None) else hint, "wrong-type"
+
+
+def _choice(value: Any, context: dict[str, Any]) -> tuple[str, str, str]:
+    allowed = [part.strip(" '") for part in str(context["expected"]).replace(" or ", ", ").split(",")]
+    near = nearest(str(value), allowed)
+    one_of = f"one of {_listed(allowed)}" if len(allowed) > 1 else f"it must be `{allowed[0]}`"
+    hint = f"did you mean `{near}`?" if near else one_of
+    return (
+        f"{_shown(value)} isn't possible here" + (f"; {one_of}" if near and len(allowed) <= 8 else ""),
+        hint,
+        "unknown-value",
+    )
+
+
+def _bound(word: str, key: str) -> Callable[[Any, dict[str, Any]], tuple[str, str, str]]:
+    def say(value: Any, context: dict[str, Any]) -> tuple[str, str, str]:
+        small = key in ("ge", "gt", "min_length")
+        limit = context[key]
+        shown = f"{limit:g}" if isinstance(limit, float) and abs(limit) < 1e6 else str(limit)
+        return (
+            f"{_shown(value)} is too {'small' if small else 'large'}",
+            f"{word} {shown}",
+            "too-small" if small else "too-large",
+        )
+
+    return say
+
+
+def _length(value: Any, context: dict[str, Any]) -> tuple[str, str, str]:
+    low, high = context.get("min_length"), context.get("max_length")
+    what = "characters" if isinstance(value, str) else "entries"
+    if low is not None:
+        return (
+            ("it can't be empty", "remove the key, or fill it", "too-small")
+            if low == 1
+            else (f"at least {low} {what}", "", "too-small")
+        )
+    return f"too long: {len(value) if hasattr(value, '__len__') else 'more'} {what}", f"at most {high}", "too-large"
+
+
+def _pattern(value: Any, context: dict[str, Any]) -> tuple[str, str, str]:
+    return (
+        f"{_shown(value)} has characters that can't stand here",
+        f"it must look like `{context['pattern']}`",
+        "invalid-value",
+    )
+
+
+_NUMBER = _wrong_type("a whole number")
+_LIST = _wrong_type("a list", "write it as a list: `[a, b]`, or one `- entry` a line")
+_MAPPING = _wrong_type("a mapping", "write `key: value` pairs")
+
+SAYINGS: dict[str, Callable[[Any, dict[str, Any]], tuple[str, str, str]]] = {
+    "missing": lambda value, context: ("this key is needed", "", "missing"),
+    "string_type": _text,
+    "string_sub_type": _text,
+    "string_unicode": _wrong_type("text in UTF-8"),
+    "string_too_long": _length,
+    "string_too_short": _length,
+    "string_pattern_mismatch": _pattern,
+    "too_long": _length,
+    "too_short": _length,
+    "int_type": _NUMBER,
+    "int_parsing": _NUMBER,
+    "int_parsing_size": _NUMBER,
+    "int_from_float": _NUMBER,
+    "float_type": _wrong_type("a number"),
+    "float_parsing": _wrong_type("a number"),
+    "finite_number": _wrong_type("a finite number"),
+    "bool_type": _wrong_type("true or false"),
+    "bool_parsing": _wrong_type("true or false"),
+    "tuple_type": _LIST,
+    "list_type": _LIST,
+    "dict_type": _MAPPING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "dataclass_type": _MAPPING,
+    "literal_error": _choice,
+    "enum": _choice,
+    "greater_than": _bound("more than", "gt"),
+    "greater_than_equal": _bound("at least", "ge"),
+    "less_than": _bound("less than", "lt"),
+    "less_than_equal": _bound("at most", "le"),
+}
+
+
+def _said(kind: str, entry: dict[str, Any], context: dict[str, Any], path: Path) -> tuple[str, str, str]:
+    value = entry["input"]
+    if kind.startswith("unknown-"):  # a discriminator that names no type
+        return _no_such_type(kind.removeprefix("unknown-"), value, entry["msg"])
+    if kind == "missing":
+        return f"`{path[-1]}` is needed", "", "missing"
+    if kind == "value_error":
+        return str(context.get("error", entry["msg"])), "", "invalid-value"
+    if say := SAYINGS.get(kind):
+        return say(value, context)
+    return f"{_shown(value)} can't be used here", "", "invalid-value"
+
+
+def _no_such_type(field: str, value: Any, allowed: str) -> tuple[str, str, str]:
+    if not isinstance(value, dict):
+        return f"expected a mapping, got {_shown(value)}", f"with `{field}`, {allowed}", "wrong-type"
+    given = value.get(field)
+    if given is None:
+        return f"`{field}` is needed", allowed, "missing"
+    near = nearest(
+        str(given),
+        [
+            word
+            for word in allowed.replace("`", " ").replace(",", " ").split()
+            if word not in ("one", "of", "and", "or")
+        ],
+    )
+    return f"{_shown(given)} isn't a known {field}", f"did you mean `{near}`?" if near else allowed, "unknown-value"
+
+
+# --- keys that aren't known ------------------------------------------------------------------------------------------
+
+
+def _stranger(loc: Path, root: type[BaseModel] | None) -> tuple[str, str, str]:
+    name = str(loc[-1])
+    fields = sorted({field for model in _models_at(loc[:-1], root) for field in model.model_fields})
+    near = nearest(name, fields)
+    if near is None and name in ELSEWHERE:
+        hint = ELSEWHERE[name]
+    elif near:
+        hint = f"did you mean `{near}`?"
+    else:
+        hint = f"known here: {_listed(fields)}" if 0 < len(fields) <= 12 else ""
+    return f"`{name[:60]}` isn't a known key", hint, "unknown-key"
+
+
+def nearest(name: str, known: list[str]) -> str | None:
+    """The known word that a misspelt one most likely meant."""
+    lowered = {word.lower(): word for word in known}
+    tried = name.lower().replace("-", "_")[:80]
+    for form in (name.lower(), tried, tried + "s", tried.removesuffix("s")):
+        if form in lowered and lowered[form] != name:
+            return lowered[form]
+    close = difflib.get_close_matches(tried, lowered, n=1, cutoff=0.75)
+    return lowered[close[0]] if close else None
+
+
+def _models_at(loc: Path, root: type[BaseModel] | None) -> list[type[BaseModel]]:
+    """The models whose fields may stand at a path. The tag of a union's arm in the path says which arm it was."""
+    models = [root] if root else []
+    for part in loc:
+        if isinstance(part, int):
+            continue
+        if part.startswith(TAG):
+            models = [model for model in models if model.__name__ == part[len(TAG) :]] or models
+        else:
+            models = [
+                inner
+                for model in models
+                if part in model.model_fields
+                for inner in _models_in(model.model_fields[part].annotation)
+            ]
+    return models
+
+
+def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in typing.get_args(annotation):
+        yield from _models_in(inner)
+
+
+def _model_called(title: str) -> type[BaseModel] | None:
+    waiting: list[type[BaseModel]] = [Value, *BaseModel.__subclasses__()]
+    while waiting:
+        model = waiting.pop()
+        if model.__name__ == title:
+            return model
+        waiting.extend(model.__subclasses__())
+    return None
+
+
+def _listed(words: list[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)

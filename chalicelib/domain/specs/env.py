@@ -1,0 +1,71 @@
+"""Environment variables, in three forms: `NAME=value`, `NAME=` and `NAME` in a list, or a mapping.
+
+A bare `NAME` takes the value from the environment of whoever submits. Until then its place is held by `{key: NAME}`, so
+that reading a file needs no environment and the server can tell that a variable was never filled in.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from pydantic import Discriminator, Tag
+
+from chalicelib.domain.specs.reading import TAG, Reads, Spec, faults
+
+_ITEM = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?", re.DOTALL)
+_HINT = "write `- NAME=value`, or `- NAME` to take it from your own environment"
+
+
+class EnvSentinel(Spec):
+    """A variable that takes its value from the environment of whoever submits."""
+
+    key: str
+
+
+def _arm(value: Any) -> str:
+    return TAG + ("EnvSentinel" if isinstance(value, dict | EnvSentinel) else "str")
+
+
+EnvValue = Annotated[
+    Annotated[str, Tag(TAG + "str")] | Annotated[EnvSentinel, Tag(TAG + "EnvSentinel")], Discriminator(_arm)
+]
+
+
+def read_env(written: Any) -> Any:
+    """The list form as a mapping."""
+    if not isinstance(written, list | tuple):
+        return written
+    found: dict[str, Any] = {}
+    wrong = []
+    for number, item in enumerate(written):
+        parts = _ITEM.fullmatch(item) if isinstance(item, str) else None
+        if parts is None:
+            shown = f"`{item[:40]}`" if isinstance(item, str) else "this entry"
+            wrong.append(("invalid-env", f"{shown} isn't a variable", _HINT, str(number)))
+        elif parts[1] in found:
+            wrong.append(("duplicate", f"the variable `{parts[1]}` is set twice", "keep one of them", str(number)))
+        else:
+            found[parts[1]] = {"key": parts[1]} if parts[2] is None else parts[2]
+    if wrong:
+        raise faults(wrong)
+    return found
+
+
+_LIST_FORM = {
+    "type": "array",
+    "items": {"type": "string", "pattern": "^[A-Za-z_][A-Za-z0-9_]*(=.*)?$"},
+    "examples": [["HF_TOKEN", "BATCH=32"]],
+}
+
+Env = Annotated[dict[str, EnvValue], Reads(read_env, (_LIST_FORM,))]
+
+
+def unresolved(env: dict[str, str | EnvSentinel]) -> list[str]:
+    """Variables that still wait for a value."""
+    return [value.key for value in env.values() if isinstance(value, EnvSentinel)]
+
+
+def plain(env: dict[str, str | EnvSentinel]) -> dict[str, str]:
+    """The variables that have a value. A server refuses a spec with unresolved ones before it asks for this."""
+    return {name: value for name, value in env.items() if isinstance(value, str)}

@@ -1,0 +1,127 @@
+"""Presets: what to measure when looking for the best way to serve a model. A feature of the client alone."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+from pydantic.json_schema import JsonSchemaValue
+
+from chalicelib.domain.specs.env import Env
+from chalicelib.domain.specs.profiles import ProfileParams
+from chalicelib.domain.specs.reading import Spec, Whole, fault, faults
+from chalicelib.domain.specs.services import GatewayChoice
+
+_TEXT = {"type": "string"}
+_MOST = 2**31
+
+
+class PresetModel(Spec):
+    """The model to serve."""
+
+    repo: str | None = Field(default=None, description="Exactly this repository of weights.")
+    name: str | None = Field(default=None, description="The name clients ask for; with `repo`.")
+    base: str | None = Field(default=None, description="This model, or anything made from it.")
+
+    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (_TEXT,)
+
+    @classmethod
+    def read(cls, written: Any) -> Any:
+        return {"repo": written} if isinstance(written, str) else written
+
+    @model_validator(mode="after")
+    def _one(self) -> PresetModel:
+        if (self.repo is None) == (self.base is None):
+            raise fault("exclusive", "a model is an exact `repo` or a `base`", "keep one of them")
+        return self
+
+
+class PresetPrompt(Spec):
+    """What the agent is told."""
+
+    text: str | None = Field(default=None, description="The text.", max_length=10_000)
+    path: str | None = Field(default=None, description="A file that holds the text.")
+
+    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (_TEXT,)
+
+    @classmethod
+    def read(cls, written: Any) -> Any:
+        return {"text": written} if isinstance(written, str) else written
+
+
+class PresetAgent(Spec):
+    """Who does the work."""
+
+    provider: Literal["claude", "codex"] = Field(description="`claude` or `codex`.")
+    model: str | None = Field(default=None, description="The model; the provider's default unless set.")
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = Field(
+        default=None, description="How hard to try."
+    )
+
+    @model_validator(mode="after")
+    def _effort(self) -> PresetAgent:
+        if self.provider == "codex" and self.effort == "max":
+            raise fault("invalid-value", "`codex` has no effort `max`", "use `high`", at="effort")
+        return self
+
+
+class PresetConfiguration(ProfileParams):
+    """A search for a way to serve a model well."""
+
+    type: Literal["preset"] = Field(default="preset", description="`preset`.")
+    name: str | None = Field(default=None, description="The name of the preset.")
+    model: PresetModel | None = Field(default=None, description="The model to serve.")
+    base: str | None = Field(default=None, description="Short for `model: {base: ...}`.")
+    repo: str | None = Field(default=None, description="Short for `model: {repo: ...}`.")
+    prompt: PresetPrompt | None = Field(default=None, description="What the agent is told besides.")
+    min_context_length: Whole | None = Field(
+        default=None, description="The context it must hold, tokens.", gt=0, le=_MOST
+    )
+    max_ttft: Whole | None = Field(
+        default=None, description="The longest time to the first token, milliseconds.", gt=0, le=_MOST
+    )
+    trials: Whole | None = Field(default=None, description="How many ways to try.", gt=0, le=_MOST)
+    concurrency: Whole | None = Field(default=None, description="How many requests at once.", gt=0, le=_MOST)
+    previous: tuple[str, ...] = Field(default=(), description="Earlier presets to learn from.")
+    input_tokens: Whole | None = Field(
+        default=None, description="Tokens a request sends; 1024 unless set.", gt=0, le=_MOST
+    )
+    output_tokens: Whole | None = Field(
+        default=None, description="Tokens an answer has; 1024 unless set.", ge=2, le=_MOST
+    )
+    shared_prefix_tokens: Whole | None = Field(default=None, description="Tokens that requests share.", ge=0, le=_MOST)
+    dataset: str | None = Field(default=None, description="Requests to send instead of made-up ones.")
+    baseline: bool = Field(default=True, description="Measure the plain way first.")
+    gateway: GatewayChoice | None = Field(default=None, description="As for a service.")
+    agent: PresetAgent | None = Field(default=None, description="Who does the work.")
+    env: Env = Field(default={}, description="Environment variables.")
+
+    @model_validator(mode="after")
+    def _together(self) -> PresetConfiguration:
+        found = []
+        sources = [field for field in ("model", "base", "repo") if getattr(self, field) is not None]
+        if len(sources) != 1:
+            code = "exclusive" if sources else "missing"
+            found.append(
+                (
+                    code,
+                    "a preset is for one model",
+                    "keep one of `model`, `base` and `repo`",
+                    sources[1] if sources else "",
+                )
+            )
+        counts = [f for f in ("input_tokens", "output_tokens", "shared_prefix_tokens") if getattr(self, f) is not None]
+        if self.dataset is not None and counts:
+            found.append(
+                ("exclusive", f"a dataset has its own lengths: not with `{counts[0]}`", "keep one of them", "dataset")
+            )
+        if self.dataset == "random":
+            found.append(
+                ("invalid-value", "random requests are what there is without `dataset`", "remove it", "dataset")
+            )
+        if (self.shared_prefix_tokens or 0) >= (self.input_tokens or 1024):
+            hint = "less than `input_tokens`"
+            found.append(("invalid-value", "the shared part is as long as the whole", hint, "shared_prefix_tokens"))
+        if found:
+            raise faults(found)
+        return self

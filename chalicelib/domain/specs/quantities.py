@@ -1,0 +1,144 @@
+"""Durations and amounts of memory: `90`, `5m`, `off`; `16GB`, `8GB..32GB`. Seconds and GB once read.
+
+A duration has one unit, never two, and an exact amount means exactly that. Four flavours of duration differ in what
+`off` and negative numbers mean, because the fields they serve do.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from chalicelib.domain.ranges import Range
+from chalicelib.domain.specs.reading import Reads, fault, is_number
+
+_DURATION = re.compile(r"(\d+) *([smhdw])")
+_WHOLE = re.compile(r"-?\d+")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_LONGEST = 100 * 365 * 86_400  # a century: beyond it is a mistake, and far beyond it doesn't fit the wire
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)(mb|gb|tb)?", re.IGNORECASE)
+_GB = {"mb": 1 / 1024, "gb": 1.0, "tb": 1024.0}
+_MOST_GB = 1e9
+
+_TEXT_DURATION = {"type": "string", "pattern": "^(-?[0-9]+|[0-9]+ *[smhdw])$", "examples": ["30s", "5m", "2h", "3d"]}
+_TEXT_OFF = {"type": "string", "pattern": "^(off|-?[0-9]+|[0-9]+ *[smhdw])$", "examples": ["off", "5m", "2h", "3d"]}
+_TEXT_MEMORY = {"type": "string", "pattern": r"^ *[0-9]+(\.[0-9]+)? *([mMgGtT][bB])? *$", "examples": ["16GB", "512MB"]}
+_TEXT_MEMORIES = {
+    "type": "string",
+    "pattern": r"^[ 0-9.mMgGtTbB]*[0-9][ 0-9.mMgGtTbB]*$",
+    "examples": ["16GB", "24GB..", "40GB..80GB", "..1TB"],
+}
+_NUMBER = {"type": "number"}
+_SWITCH = {"type": "boolean"}
+
+
+def seconds(written: Any) -> int:
+    """Any duration, negative ones too. A fraction of a second is cut off."""
+    if is_number(written):
+        if abs(written) > _LONGEST:  # infinity too
+            raise fault("invalid-duration", f"{written} seconds is over a hundred years", "use `off` for no limit")
+        return int(written)
+    if isinstance(written, str):
+        text = written.strip()
+        if _WHOLE.fullmatch(text) and len(text) < 12:
+            return seconds(int(text))
+        if (found := _DURATION.fullmatch(text)) and len(found[1]) < 12:
+            return seconds(int(found[1]) * _SECONDS[found[2]])
+        raise fault("invalid-duration", f"`{_cut(written)}` isn't a duration", _duration_hint(text))
+    raise fault(
+        "invalid-duration", f"expected a duration, got {_kind(written)}", "for example `90`, `5m`, `2h` or `3d`"
+    )
+
+
+def _duration_hint(text: str) -> str:
+    if _DURATION.fullmatch(text.lower()):
+        return f"units are small letters: `{text.lower()}`"
+    if len(parts := _DURATION.findall(text.lower())) > 1 and sum(map(len, parts)) <= 24:
+        total = sum(int(number) * _SECONDS[unit] for number, unit in parts)
+        return f"one unit only: `{total // 60}m`" if total % 60 == 0 else f"one unit only: `{total}s`"
+    return "a whole number and one of s, m, h, d, w: `90s`, `5m`, `2h`, `3d`, `1w`"
+
+
+def positive_seconds(written: Any) -> int:
+    found = seconds(written)
+    if found < 0:
+        raise fault("invalid-duration", f"a duration here can't be negative, got {found}", "use `off` for no limit")
+    return found
+
+
+def offable(written: Any) -> int | str | None:
+    """`off` and `false` stay as `off`; `true` says nothing, as if the field weren't there."""
+    if written is False or written == "off":
+        return "off"
+    return None if written is None or written is True else positive_seconds(written)
+
+
+def idle(written: Any) -> int | None:
+    """`off` is -1, and any negative number means off as well."""
+    if written is False or written == "off":
+        return -1
+    return None if written is None or written is True else seconds(written)
+
+
+def inactivity(written: Any) -> int | None:
+    """`off` is the same as not set."""
+    return None if isinstance(written, bool) or written is None or written == "off" else positive_seconds(written)
+
+
+Duration = Annotated[int, Reads(positive_seconds, (_TEXT_DURATION, _NUMBER))]
+OffableDuration = Annotated[int | Literal["off"] | None, Reads(offable, (_TEXT_OFF, _NUMBER, _SWITCH))]
+IdleDuration = Annotated[int | None, Reads(idle, (_TEXT_OFF, _NUMBER, _SWITCH))]
+InactivityDuration = Annotated[int | None, Reads(inactivity, (_TEXT_OFF, _NUMBER, _SWITCH))]
+
+
+def gigabytes(written: Any) -> float:
+    if is_number(written):
+        if not 0 <= written <= _MOST_GB:
+            raise fault("invalid-memory", f"{written} isn't an amount of memory in GB", "for example `16GB`")
+        return float(written)
+    if isinstance(written, str):
+        text = "".join(written.split())
+        if (found := _MEMORY.fullmatch(text)) and len(found[1]) < 16:
+            return gigabytes(float(found[1]) * _GB[(found[2] or "gb").lower()])
+        short = re.fullmatch(r"(\d+(?:\.\d+)?)([mgt])i?b?", text, re.IGNORECASE)
+        hint = f"units are MB, GB and TB: `{short[1]}{short[2].upper()}B`" if short else "for example `512MB` or `16GB`"
+        raise fault("invalid-memory", f"`{_cut(written)}` isn't an amount of memory", hint)
+    raise fault("invalid-memory", f"expected an amount of memory, got {_kind(written)}", "for example `16GB`")
+
+
+def memory_range(written: Any) -> Any:
+    """A range whose bounds carry units; `{min, max}` and an already read range too."""
+    if isinstance(written, str) and ".." in written:
+        low, _, high = written.partition("..")
+        return _bounds(low.strip(), high.strip())
+    if isinstance(written, str) or is_number(written):
+        amount = gigabytes(written)
+        return {"min": amount, "max": amount}
+    if isinstance(written, dict) and written.keys() <= {"min", "max"}:
+        return _bounds(written.get("min"), written.get("max"))
+    return written
+
+
+def _bounds(low: Any, high: Any) -> dict[str, float | None]:
+    return {
+        "min": None if low in (None, "") else gigabytes(low),
+        "max": None if high in (None, "") else gigabytes(high),
+    }
+
+
+Memory = Annotated[float, Reads(gigabytes, (_TEXT_MEMORY,))]
+MemoryRange = Annotated[Range[float], Reads(memory_range, (_TEXT_MEMORIES, _NUMBER))]
+MEMORY_RANGE_FORMS = (_TEXT_MEMORIES, _NUMBER)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _kind(value: Any) -> str:
+    """What a person would call it."""
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}` (YAML reads yes, no, on and off as true and false)"
+    return "a mapping" if isinstance(value, dict) else "a list" if isinstance(value, list | tuple) else f"`{value}`"

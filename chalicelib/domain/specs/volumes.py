@@ -1,0 +1,128 @@
+"""Volumes: disks of a cloud that outlive runs. What may be said about one depends on its backend."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag, model_validator
+
+from chalicelib.domain.specs.profiles import Tags
+from chalicelib.domain.specs.quantities import IdleDuration, Memory
+from chalicelib.domain.specs.reading import TAG, Spec, faults
+
+_NAME = "The name of the volume; a random one unless set."
+_CLEANUP = "Delete it after so long without a run that uses it; kept unless set."
+_EXISTING = "The cloud's id of a volume that is there already; instead of `size`."
+
+
+class VolumeConfiguration(Spec):
+    """What every volume has."""
+
+    type: Literal["volume"] = Field(default="volume", description="`volume`.")
+    name: str | None = Field(default=None, description=_NAME)
+    auto_cleanup_duration: IdleDuration = Field(default=None, description=_CLEANUP)
+    tags: Tags | None = Field(default=None, description="Tags put on it in the cloud.")
+
+    @classmethod
+    def read(cls, written: Any) -> Any:
+        """`resources: {disk: 100GB}` is an older way to write `size: 100GB`."""
+        if isinstance(written, dict) and isinstance(written.get("resources"), dict) and "size" in cls.model_fields:
+            asked = written["resources"]
+            if asked.keys() == {"disk"} and written.get("size") is None:
+                return {k: v for k, v in written.items() if k != "resources"} | {"size": asked["disk"]}
+        return written
+
+    @property
+    def external_id(self) -> str | None:
+        """The id of what is there already, in the words of its backend."""
+        return getattr(self, "volume_id", None) or getattr(self, "claim_name", None)
+
+    @model_validator(mode="after")
+    def _source(self) -> VolumeConfiguration:
+        fields = type(self).model_fields
+        found = []
+        if "size" in fields and not getattr(self, "size", None) and self.external_id is None:
+            other = "claim_name" if "claim_name" in fields else "volume_id"
+            found.append(("missing", f"a volume needs `size`, or `{other}`", "for example `size: 100GB`", ""))
+        if self.external_id is not None and (self.auto_cleanup_duration or -1) > 0:
+            hint = "remove `auto_cleanup_duration`"
+            found.append(
+                ("exclusive", "a volume that was there already isn't deleted for you", hint, "auto_cleanup_duration")
+            )
+        if found:
+            raise faults(found)
+        return self
+
+
+class AWSVolumeConfiguration(VolumeConfiguration):
+    backend: Literal["aws"] = Field(default="aws", description="`aws`.")
+    size: Memory | None = Field(default=None, description="Its size.")
+    volume_id: str | None = Field(default=None, description=_EXISTING)
+    region: str = Field(description="The region it is in.")
+    availability_zone: str | None = Field(default=None, description="The zone it is in; any unless set.")
+
+
+class GCPVolumeConfiguration(VolumeConfiguration):
+    backend: Literal["gcp"] = Field(default="gcp", description="`gcp`.")
+    size: Memory | None = Field(default=None, description="Its size.")
+    volume_id: str | None = Field(default=None, description=_EXISTING)
+    region: str = Field(description="The region it is in.")
+    availability_zone: str | None = Field(default=None, description="The zone it is in; any unless set.")
+
+
+class RunpodVolumeConfiguration(VolumeConfiguration):
+    backend: Literal["runpod"] = Field(default="runpod", description="`runpod`.")
+    size: Memory | None = Field(default=None, description="Its size.")
+    volume_id: str | None = Field(default=None, description=_EXISTING)
+    region: str = Field(description="The region it is in.")
+    availability_zone: str | None = Field(
+        default=None, description="Runpod has none: accepted and left out.", exclude=True
+    )
+
+
+class KubernetesVolumeConfiguration(VolumeConfiguration):
+    backend: Literal["kubernetes"] = Field(default="kubernetes", description="`kubernetes`.")
+    size: Memory | None = Field(default=None, description="Its size.")
+    region: str = Field(default="", description="The cluster it is in.")
+    claim_name: str | None = Field(default=None, description="A claim that is there already; instead of `size`.")
+    storage_class_name: str | None = Field(
+        default=None, description="The storage class; the cluster's default unless set."
+    )
+    access_modes: tuple[str, ...] = Field(default=("ReadWriteOnce",), description="Access modes of the claim.")
+    read_only: bool = Field(default=False, description="Mount it read-only.")
+
+
+class DaytonaVolumeConfiguration(VolumeConfiguration):
+    backend: Literal["daytona"] = Field(default="daytona", description="`daytona`.")
+    volume_id: str | None = Field(default=None, description="The id of a volume that is there already.")
+
+
+class LiumVolumeConfiguration(VolumeConfiguration):
+    backend: Literal["lium"] = Field(default="lium", description="`lium`.")
+    volume_id: str | None = Field(default=None, description="The id of a volume that is there already.")
+
+
+VOLUMES = {
+    "aws": "AWSVolumeConfiguration",
+    "gcp": "GCPVolumeConfiguration",
+    "runpod": "RunpodVolumeConfiguration",
+    "kubernetes": "KubernetesVolumeConfiguration",
+    "daytona": "DaytonaVolumeConfiguration",
+    "lium": "LiumVolumeConfiguration",
+}
+
+
+def _arm(value: Any) -> str:
+    found = value.get("backend") if isinstance(value, dict) else getattr(value, "backend", None)
+    return TAG + (VOLUMES.get(found, "") if isinstance(found, str) else "")
+
+
+AnyVolumeConfiguration = Annotated[
+    Annotated[AWSVolumeConfiguration, Tag(TAG + "AWSVolumeConfiguration")]
+    | Annotated[GCPVolumeConfiguration, Tag(TAG + "GCPVolumeConfiguration")]
+    | Annotated[RunpodVolumeConfiguration, Tag(TAG + "RunpodVolumeConfiguration")]
+    | Annotated[KubernetesVolumeConfiguration, Tag(TAG + "KubernetesVolumeConfiguration")]
+    | Annotated[DaytonaVolumeConfiguration, Tag(TAG + "DaytonaVolumeConfiguration")]
+    | Annotated[LiumVolumeConfiguration, Tag(TAG + "LiumVolumeConfiguration")],
+    Discriminator(_arm, custom_error_type="unknown-backend", custom_error_message="one of " + ", ".join(VOLUMES)),
+]

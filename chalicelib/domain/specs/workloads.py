@@ -1,0 +1,147 @@
+"""What every run has - dev environments, tasks and services - and what their groups share."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from chalicelib.domain.specs.env import Env
+from chalicelib.domain.specs.mounts import FilePathMapping, MountPoint, RepoSpec
+from chalicelib.domain.specs.profiles import ProfileParams
+from chalicelib.domain.specs.reading import Reads, Spec, Whole, fault, faults
+from chalicelib.domain.specs.resources import ResourcesSpec
+
+PythonVersion = Literal["3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"]
+Fault = tuple[str, str, str, str]
+
+
+def _python(written: Any) -> Any:
+    """YAML takes `3.10` for the number 3.1, and there is no Python 3.1 to confuse it with."""
+    if isinstance(written, float):
+        return "3.10" if written == 3.1 else str(written)
+    return written
+
+
+def _shell(shell: str) -> str:
+    if shell in ("sh", "bash") or shell.startswith("/"):
+        return shell
+    raise fault("invalid-value", f"`{shell[:40]}` isn't a shell", f"`sh`, `bash`, or a path: `/bin/{shell[:40]}`")
+
+
+def _user(user: str) -> str:
+    parts = user.split(":")
+    if len(parts) > 2 or not all(parts) or any(part.startswith("-") for part in parts):
+        raise fault("invalid-value", f"`{user[:60]}` isn't a user", "for example `ubuntu`, `1000` or `1000:1000`")
+    return user
+
+
+def _repos(repos: tuple[RepoSpec, ...]) -> tuple[RepoSpec, ...]:
+    if len(repos) > 1:
+        raise fault(
+            "too-many",
+            f"one repo at most, got {len(repos)}",
+            "bring others along with `files`, or clone them in `commands`",
+        )
+    return repos
+
+
+Python = Annotated[PythonVersion, Reads(_python, ({"type": "number"},))]
+
+
+class RegistryAuth(Spec):
+    """Credentials for the registry of a private image."""
+
+    username: str = Field(description="May hold `${{ env.NAME }}` and `${{ secrets.NAME }}`.")
+    password: str = Field(description="May hold `${{ env.NAME }}` and `${{ secrets.NAME }}`.")
+
+
+class RunConfiguration(ProfileParams):
+    """What every run has."""
+
+    name: str | None = Field(default=None, description="The name of the run; a random one unless set.")
+    image: str | None = Field(default=None, description="The image to run; one with Python unless set.")
+    user: Annotated[str, AfterValidator(_user)] | None = Field(
+        default=None, description="`user[:group]`, names or ids."
+    )
+    privileged: bool = Field(default=False, description="Run the container privileged.")
+    entrypoint: str | None = Field(
+        default=None, description="Replaces the image's entrypoint; `commands` become its arguments."
+    )
+    working_dir: str | None = Field(default=None, description="An absolute path, or one that begins with `~`.")
+    home_dir: str = Field(default="/root", description="Kept for older files; has no effect.")
+    registry_auth: RegistryAuth | None = Field(default=None, description="Credentials for a private image.")
+    python: Python | None = Field(
+        default=None, description="The Python version of the default image; not with `image`."
+    )
+    nvcc: bool | None = Field(default=None, description="Use the default image that has the CUDA compiler.")
+    single_branch: bool | None = Field(default=None, description="Clone one branch of the repo only.")
+    env: Env = Field(default={}, description="Environment variables.")
+    shell: Annotated[str, AfterValidator(_shell)] | None = Field(
+        default=None, description="`sh`, `bash` or an absolute path."
+    )
+    resources: ResourcesSpec = Field(default=ResourcesSpec(), description="What the machine must have.")
+    priority: Whole | None = Field(default=None, description="0 to 100, higher first; 0 unless set.", ge=0, le=100)
+    volumes: tuple[MountPoint, ...] = Field(default=(), description="Volumes and host folders to mount.")
+    docker: bool | None = Field(
+        default=None, description="Run a Docker engine inside; not with `image`, `python` or `nvcc`."
+    )
+    repos: Annotated[tuple[RepoSpec, ...], AfterValidator(_repos)] = Field(
+        default=(), description="A git repository to check out."
+    )
+    files: tuple[FilePathMapping, ...] = Field(default=(), description="Local files and folders to bring along.")
+    dstack: bool = Field(default=False, description="Let the job reach this control plane.")
+    setup: tuple[str, ...] = Field(default=(), description="Commands of dev environments that run before `init`.")
+
+    def _image_faults(self) -> list[Fault]:
+        """The image, or what builds on the default one; not both."""
+        found: list[Fault] = []
+        if self.image and self.python:
+            found.append(
+                ("exclusive", "`python` chooses a default image, and `image` another", "keep one of them", "python")
+            )
+        if self.docker:
+            found += [
+                ("exclusive", f"`docker` brings its own image: not with `{other}`", "keep one of them", "docker")
+                for other in ("image", "python", "nvcc")
+                if getattr(self, other)
+            ]
+        return found
+
+    def _faults(self) -> list[Fault]:
+        """What is wrong between fields. Types add their own."""
+        return self._image_faults()
+
+    @model_validator(mode="after")
+    def _together(self) -> RunConfiguration:
+        if found := self._faults():
+            raise faults(found)
+        return self
+
+
+GROUP_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
+
+
+def group_name(name: str) -> str:
+    if not GROUP_NAME.fullmatch(name):
+        raise fault("invalid-name", f"`{name[:50]}` can't name a group", "1 to 40 of a-z, 0-9 and `-`, not `-` first")
+    return name
+
+
+def number_groups(written: Any) -> Any:
+    """A group without a name is called by its place."""
+    if not isinstance(written, list | tuple):
+        return written
+    return [
+        group | {"name": str(place)} if isinstance(group, dict) and group.get("name") is None else group
+        for place, group in enumerate(written)
+    ]
+
+
+def doubled_names(names: list[str | None]) -> list[Fault]:
+    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    return [("duplicate", f"two groups are called `{name}`", "give each a name of its own", "groups") for name in twice]
+
+
+GroupName = Annotated[str, AfterValidator(group_name)]
