@@ -105,6 +105,8 @@ def run(options: argparse.Namespace) -> int:
             "an agent runs on %s already; it goes on with %s" % (data, options.server or "its server"), file=sys.stderr
         )
         return 0
+    os.ftruncate(lock, 0)
+    os.write(lock, b"%d\n" % os.getpid())  # whom to ask to stop
     if os.getpid() != os.getsid(0) and os.getpgrp() != os.getpid():
         os.setsid()  # a signal to the starter's group isn't meant for us
     usable = runtimes(data, options)

@@ -14,6 +14,7 @@ import secrets
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 API_THREADS = 4
+STOP_PATIENCE = 15.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
 
 
 def serve(settings: ServerSettings) -> int:
@@ -180,10 +182,10 @@ def compose(settings: ServerSettings, url: str, ring: News) -> Parts:
 
 def agent_program(folder: Path) -> Path:
     """The agent as one file in the data folder, built from the package when this server starts."""
-    from chalicelib.agent.build import build
+    from chalicelib.agent.build import write
 
     program = folder / "agent.pyz"
-    build(program)
+    write(str(program))
     return program
 
 
@@ -207,16 +209,24 @@ def _run(settings: ServerSettings, listener: socket.socket) -> int:
             if agent is not None:
                 agent.start()
 
-        class Server(uvicorn.Server):
+        def drain() -> None:
+            if settings.stop_jobs and agent is not None:
+                agent.stop_jobs(project, patience=STOP_PATIENCE)
+            polls.close()  # or the long polls would hold the shutdown for a minute
+
+        class Server(uvicorn.Server):  # type: ignore[misc]  # skipped by the type checker
             def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-                polls.close()  # or the long polls would hold the shutdown for a minute
+                threading.Thread(target=self._leave, args=(sig, frame), daemon=True).start()
+
+            def _leave(self, sig: int, frame: FrameType | None) -> None:
+                drain()
                 super().handle_exit(sig, frame)
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)  # uvicorn raises the signal again once it has drained
         Server(_uvicorn_config(_gateway(parts.plane, polls, ready))).run(sockets=[listener])
-        if agent is not None:
-            _leave(settings, parts.plane, agent)
+        if agent is not None and not agent.busy():  # a busy one goes on: jobs need no server
+            agent.stop()
     finally:
         parts.close()
     return 0
@@ -258,12 +268,6 @@ def _local_agent(settings: ServerSettings, plane: Plane, project: Project, url: 
     instance_id = ensure_fleet(plane, project, settings.local_blocks)
     program = agent_program(settings.data_dir)
     return LocalAgent(plane, settings.data_dir / "agent", instance_id, url, settings.agent_runtime, program)
-
-
-def _leave(settings: ServerSettings, plane: Plane, agent: LocalAgent) -> None:
-    """Jobs go on without a server; an agent that has none is only a process nobody would end."""
-    if settings.stop_jobs or not agent.has_tasks():
-        agent.stop(abort=settings.stop_jobs)
 
 
 def _welcome(settings: ServerSettings, url: str, token: str | None) -> None:

@@ -104,12 +104,12 @@ def backends() -> Mapping[str, Backend]:
         return {}
     from pathlib import Path
 
-    from chalicelib.agent.build import build
+    from chalicelib.agent.build import write
     from chalicelib.backends.registry import simulated
 
     program = Path(folder) / "agent.pyz"
     program.parent.mkdir(parents=True, exist_ok=True)
-    build(program)
+    write(str(program))
     return simulated(Path(folder), settings().api_url, program)
 
 
@@ -131,7 +131,7 @@ def plane() -> Plane:
     blobs = S3Blobs(chosen.bucket, lambda: client("s3"))
     install_key = key("install-key")
     return Plane(
-        store=DynamoStore(chosen.table, host=chosen.endpoint),
+        store=DynamoStore(chosen.table, endpoint=chosen.endpoint),
         blobs=blobs,
         logs=BlobLogs(blobs),
         seal=Sealer(key("master-key")),

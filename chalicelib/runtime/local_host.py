@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 from chalicelib.domain.events import Event, Target
@@ -22,17 +23,19 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offers import InstanceType, Offer, Resources
+from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.fleets import FleetSpec
-from chalicelib.domain.tenants import Project
+from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.store import keys, nouns
+from chalicelib.usecases import runs
 from chalicelib.usecases.context import Plane
 
 log = logging.getLogger(__name__)
 
 FLEET = "local"
-LOCK = "agent.lock"
-ADDRESS = "server.url"
+LOCK = "lock"  # the agent holds it as long as it lives, and writes its pid there
+ADDRESS = "server"  # where the agent looks for the server, again and again
 
 
 def ensure_fleet(plane: Plane, project: Project, blocks: str) -> str:
@@ -98,7 +101,7 @@ class LocalAgent:
 
     def start(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write_private(self._folder / ADDRESS, self._url)
+        _write_private(self._folder / ADDRESS, self._url + "\n")
         token = bootstrap_token(self._plane.install_key, self._instance_id, 0)
         _write_private(self._folder / "bootstrap.token", token)
         threading.Thread(target=self._keep, name="local-agent", daemon=True).start()
@@ -125,6 +128,24 @@ class LocalAgent:
             return subprocess.Popen(
                 command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
             )
+
+    def busy(self) -> bool:
+        """Whether a job holds a place on this machine."""
+        instance = nouns.find(self._plane.store, Instance, keys.instance(self._instance_id))
+        return instance is not None and bool(instance.claims)
+
+    def stop_jobs(self, project: Project, patience: float) -> None:
+        """Abort the runs that have a job here, as a user would, and wait until the agent has ended them."""
+        store, plane = self._plane.store, self._plane
+        instance = nouns.find(store, Instance, keys.instance(self._instance_id))
+        owner = nouns.find(store, User, keys.user(project.owner_id))
+        for run_id in {claim.run_id for claim in instance.claims} if instance else ():
+            run = nouns.find(store, Run, keys.run(run_id))
+            if run is not None and owner is not None:
+                runs.stop(plane, owner, project, [run.name], abort=True)
+        end = time.monotonic() + patience
+        while self.busy() and time.monotonic() < end:
+            time.sleep(0.05)
 
     def stop(self) -> None:
         """End the agent. Its process tasks go on: their supervisors own them until the next agent adopts them."""

@@ -79,7 +79,7 @@ def configure(endpoint: str, home: Path, url: str) -> None:
         ssm.put_parameter(Name=f"/{name}/{key}", Value=secrets.token_hex(32), Type="SecureString")
     from chalicelib.store.dynamo import create_table
 
-    create_table(name, host=endpoint)
+    create_table(boto3.client("dynamodb", endpoint_url=endpoint), name)
 
 
 class Front(BaseHTTPRequestHandler):

@@ -56,7 +56,7 @@ def log_of(server: Server, name: str) -> str:
 
 
 def agent_pid(server: Server) -> int:
-    pid = (server.data / "agent" / "agent.lock").read_text().strip()
+    pid = (server.data / "agent" / "lock").read_text().strip()
     return int(pid)
 
 
