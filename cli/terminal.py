@@ -24,10 +24,6 @@ def _is_watched() -> bool:
     return sys.stdout.isatty()
 
 
-def _is_watched() -> bool:
-    return sys.stdout.isatty()
-
-
 @dataclass(frozen=True)
 class Terminal:
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))

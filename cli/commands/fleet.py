@@ -77,6 +77,16 @@ def get(
     session.show(fleets_table([found], session.terminal.now(), session.project, verbose=True))
 
 
+def list_all(session: Session) -> None:
+    """The table of all fleets, for the older words."""
+    _list(session, verbose=False, watching=False, json_wanted=False)
+
+
+def delete_one(session: Session, fleet: str, number: int, yes: bool) -> None:
+    """Deletes one machine, for the older words."""
+    _delete(session, fleet, [number], yes)
+
+
 def _by_id(session: Session, fleet_id: str) -> Any:
     try:
         return session.client.in_project("fleets/get", {"name": None, "id": fleet_id})

@@ -1,0 +1,189 @@
+"""`dstack apply`: its flags, and what they do to a configuration. The work is in `cli.runs` and `cli.fleets`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import typer
+
+from chalicelib.errors import NotSupported
+from cli.definition import RUN_TYPES, load_definition
+from cli.fleets import apply_fleet
+from cli.parameters import ProjectOption, YesOption, command, new_group
+from cli.runs import ApplyOptions, Submission
+from cli.session import completer, open_session
+
+app = new_group("Create or change what a configuration file describes.")
+
+Text = str | None
+Texts = list[str] | None
+Switch = bool
+FileOption = Annotated[
+    Text, typer.Option("-f", "--file", metavar="FILE", help="The configuration; `-` for standard input (with -y).")
+]
+NOT_YET = "Not available yet."
+
+
+@command(
+    app,
+    "apply",
+    "dstack apply -f train.dstack.yml",
+    "dstack apply -f train.dstack.yml -y -d --gpu A100:80GB --max-price 3 -e EPOCHS=10",
+    "dstack apply -f train.dstack.yml -- --lr 0.001",
+)
+def apply(  # noqa: PLR0914 - one name a flag
+    ctx: typer.Context,
+    *,
+    args: Annotated[Texts, typer.Argument(metavar="[-- ARGS]", help="For `${{ run.args }}` in commands.")] = None,
+    project: ProjectOption = None,
+    file: FileOption = None,
+    yes: YesOption = False,
+    detach: Annotated[Switch, typer.Option("-d", "--detach", help="Submit and leave.")] = False,
+    force: Annotated[Switch, typer.Option("--force", help="Replace what is active even if nothing changed.")] = False,
+    verbose: Annotated[Switch, typer.Option("--verbose", "-v", help="Show every line of the plan.")] = False,
+    as_json: Annotated[Switch, typer.Option("--json", help="Print what was submitted as JSON; needs -y.")] = False,
+    name: Annotated[Text, typer.Option("-n", "--name", metavar="NAME", help="Instead of the file's.")] = None,
+    env: Annotated[
+        Texts, typer.Option("-e", "--env", metavar="K[=V]", help="A variable; without a value, yours. Repeatable.")
+    ] = None,
+    cpu: Annotated[Text, typer.Option("--cpu", metavar="SPEC", help="As 4, 8.., arm:2.")] = None,
+    gpu: Annotated[Text, typer.Option("--gpu", metavar="SPEC", help="As A100:80GB:2, 24GB.., 0..1.")] = None,
+    memory: Annotated[Text, typer.Option("--memory", metavar="RANGE", help="As 16GB.., 64GB..128GB.")] = None,
+    disk: Annotated[Text, typer.Option("--disk", metavar="RANGE", help="As 200GB...")] = None,
+    max_offers: Annotated[int, typer.Option("--max-offers", min=1, metavar="N", help="How many offers to show.")] = 3,
+    full_offers: Annotated[
+        Switch, typer.Option("--full-offers", help="Whole machines, not the share asked for.")
+    ] = False,
+    unallocated: Annotated[Switch, typer.Option("--unallocated", help="Only what is free of each machine.")] = False,
+    profile: Annotated[Text, typer.Option("--profile", metavar="NAME", help="Of .dstack/profiles.yml.")] = None,
+    no_profile: Annotated[Switch, typer.Option("--no-profile", help="Not even the default profile.")] = False,
+    max_price: Annotated[
+        float | None, typer.Option("--max-price", min=0, metavar="PRICE", help="Dollars an hour, a machine.")
+    ] = None,
+    max_duration: Annotated[Text, typer.Option("--max-duration", metavar="TIME", help="As 2h, or off.")] = None,
+    backend: Annotated[Texts, typer.Option("-b", "--backend", metavar="NAME", help="Only there. Repeatable.")] = None,
+    region: Annotated[Texts, typer.Option("-r", "--region", metavar="NAME", help="Only there. Repeatable.")] = None,
+    instance_type: Annotated[
+        Texts, typer.Option("--instance-type", metavar="NAME", help="Only such machines. Repeatable.")
+    ] = None,
+    fleet: Annotated[
+        Texts,
+        typer.Option("--fleet", metavar="NAME", help="Only in it. Repeatable.", autocompletion=completer("fleet")),
+    ] = None,
+    reuse: Annotated[Switch, typer.Option("-R", "--reuse", help="Only on a machine that is there already.")] = False,
+    dont_destroy: Annotated[Switch, typer.Option("--dont-destroy", help="Keep a new machine after the run.")] = False,
+    idle_duration: Annotated[
+        Text, typer.Option("--idle-duration", metavar="TIME", help="How long a new machine may idle.")
+    ] = None,
+    spot: Annotated[Switch, typer.Option("--spot", help="Only spot machines.")] = False,
+    on_demand: Annotated[Switch, typer.Option("--on-demand", help="No spot machines.")] = False,
+    spot_auto: Annotated[Switch, typer.Option("--spot-auto", help="Either, the cheapest.")] = False,
+    spot_policy: Annotated[
+        Literal["spot", "on-demand", "auto"] | None,
+        typer.Option("--spot-policy", metavar="POLICY", help="spot, on-demand or auto."),
+    ] = None,
+    retry: Annotated[bool | None, typer.Option("--retry/--no-retry", help="Try again after failures.")] = None,
+    retry_duration: Annotated[Text, typer.Option("--retry-duration", metavar="TIME", help="How long.")] = None,
+    ssh_identity: Annotated[Text, typer.Option("--ssh-identity", metavar="KEY", help=NOT_YET)] = None,
+    port: Annotated[Texts, typer.Option("-p", "--port", metavar="MAP", help=NOT_YET)] = None,
+    host: Annotated[Text, typer.Option("--host", metavar="ADDR", help=NOT_YET)] = None,
+    repo: Annotated[Text, typer.Option("-P", "--repo", metavar="REPO", help=NOT_YET)] = None,
+    repo_branch: Annotated[Text, typer.Option("--repo-branch", metavar="NAME", help=NOT_YET)] = None,
+    repo_hash: Annotated[Text, typer.Option("--repo-hash", metavar="HASH", help=NOT_YET)] = None,
+    no_repo: Annotated[Switch, typer.Option("--no-repo", help="No repository, even if the file has one.")] = False,
+    token: Annotated[Text, typer.Option("-t", "--token", metavar="TOKEN", help=NOT_YET)] = None,
+    git_identity: Annotated[Text, typer.Option("--git-identity", metavar="KEY", help=NOT_YET)] = None,
+) -> None:
+    """Create or change what a configuration file describes.
+
+    Without -f it takes .dstack.yml of this folder. Shows the plan, asks, and submits. A run is then followed until it
+    ends, and dstack exits as its job did; Ctrl-C asks whether to stop it. Flags win over the file, the file over the
+    profile. A list given by flags replaces the file's.
+    """
+    flags: Mapping[str, Any] = ctx.params
+    _refuse_unbuilt(flags)
+    for group in EXCLUSIVE:
+        given = [flag for flag in group if flags[group[flag]] not in (None, False)]
+        if len(given) > 1:
+            raise typer.BadParameter(f"{' and '.join(given)} contradict each other.", ctx=ctx)
+    if file == "-" and not yes:
+        raise typer.BadParameter("Reading from standard input needs -y: nobody could answer there.", ctx=ctx)
+    if as_json and not yes:
+        raise typer.BadParameter("--json needs -y: a question would stand amidst the JSON.", ctx=ctx)
+    session = open_session(ctx, project)
+    chosen = overrides(flags)
+    definition = load_definition(
+        session.terminal, file, chosen, run_args=args or [], profile=profile, no_profile=no_profile
+    )
+    if definition.kind in RUN_TYPES:
+        options = ApplyOptions(yes, force, detach, verbose, as_json, max_offers, full_offers, unallocated)
+        raise typer.Exit(Submission(session, definition, options).apply())
+    _refuse_run_flags(chosen, args or [], definition.kind)
+    if definition.kind != "fleet":
+        raise NotSupported(f"type: {definition.kind} isn't available yet.", hint="Runs and fleets are.")
+    raise typer.Exit(apply_fleet(session, definition, ApplyOptions(yes, force, detach, verbose, as_json)))
+
+
+EXCLUSIVE: tuple[dict[str, str], ...] = (  # flag: parameter
+    {"--profile": "profile", "--no-profile": "no_profile"},
+    {"--reuse": "reuse", "--dont-destroy": "dont_destroy", "--idle-duration": "idle_duration"},
+    {"--spot": "spot", "--on-demand": "on_demand", "--spot-auto": "spot_auto", "--spot-policy": "spot_policy"},
+    {"--repo": "repo", "--no-repo": "no_repo"},
+)
+UNBUILT = {  # parameter: flag, and why
+    "ssh_identity": ("--ssh-identity", "SSH connections to jobs aren't available yet"),
+    "port": ("--port", "forwarding ports of jobs isn't available yet"),
+    "host": ("--host", "forwarding ports of jobs isn't available yet"),
+    "repo": ("--repo", "sending a Git repository along isn't available yet"),
+    "repo_branch": ("--repo-branch", "sending a Git repository along isn't available yet"),
+    "repo_hash": ("--repo-hash", "sending a Git repository along isn't available yet"),
+    "token": ("--token", "sending a Git repository along isn't available yet"),
+    "git_identity": ("--git-identity", "sending a Git repository along isn't available yet"),
+}
+OF_FLEETS_TOO = ("name", "env")
+
+
+def _refuse_unbuilt(flags: Mapping[str, Any]) -> None:
+    for parameter, (flag, why) in UNBUILT.items():
+        if flags.get(parameter):
+            raise NotSupported(f"{flag}: {why}.", hint="Leave the flag out.")
+
+
+def _refuse_run_flags(chosen: Mapping[str, Any], args: list[str], kind: str) -> None:
+    given = [key for key in chosen if key not in OF_FLEETS_TOO]
+    if args:
+        given.append("arguments after --")
+    if given:
+        raise typer.BadParameter(f"A {kind} takes no flags for {', '.join(given)}; write them into its file.")
+
+
+def overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags as fields of a configuration, with the words a person would write there; only those that were given."""
+    policy = next((word for flag, word in SPOT_FLAGS.items() if flags.get(flag)), flags.get("spot_policy"))
+    retry: Any = flags.get("retry")
+    if flags.get("retry_duration"):
+        if retry is False:
+            raise typer.BadParameter("--no-retry and --retry-duration contradict each other.")
+        retry = {"duration": flags["retry_duration"]}
+    resources = {key: flags[key] for key in ("cpu", "memory", "gpu", "disk") if flags.get(key)}
+    found = {
+        "name": flags.get("name"),
+        "env": flags.get("env") or None,
+        "resources": resources or None,
+        "max_price": flags.get("max_price"),
+        "max_duration": flags.get("max_duration"),
+        "backends": flags.get("backend") or None,
+        "regions": flags.get("region") or None,
+        "instance_types": flags.get("instance_type") or None,
+        "fleets": flags.get("fleet") or None,
+        "creation_policy": "reuse" if flags.get("reuse") else None,
+        "idle_duration": "off" if flags.get("dont_destroy") else flags.get("idle_duration"),
+        "spot_policy": policy,
+        "retry": retry,
+        "repos": [] if flags.get("no_repo") else None,
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+SPOT_FLAGS = {"spot": "spot", "on_demand": "on-demand", "spot_auto": "auto"}

@@ -1,0 +1,54 @@
+"""`dstack delete -f`: deletes what a configuration file describes, by its name."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from chalicelib.errors import NotSupported, Refused
+from cli.definition import RUN_TYPES, load_definition
+from cli.fleets import delete_fleet
+from cli.parameters import ProjectOption, YesOption, command, new_group
+from cli.session import open_session
+
+app = new_group("Delete what a configuration file describes.")
+
+
+@command(app, "delete", "dstack delete -f gpu-fleet.dstack.yml", "dstack delete -f train.dstack.yml -y")
+def delete(
+    ctx: typer.Context,
+    project: ProjectOption = None,
+    file: Annotated[
+        str | None,
+        typer.Option("-f", "--file", metavar="FILE", help="The configuration; `-` for standard input (with -y)."),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Delete what a configuration file describes: the fleet, or the record of the run, of that name.
+
+    Waits until a fleet is gone. No --json: it prints one line.
+    """
+    if file == "-" and not yes:
+        raise typer.BadParameter("Reading from standard input needs -y: nobody could answer there.", ctx=ctx)
+    session = open_session(ctx, project)
+    terminal = session.terminal
+    definition = load_definition(terminal, file, {}, for_deletion=True)
+    name, kind = definition.name, definition.kind
+    if not name:
+        raise Refused(f"{definition.path} has no `name`, so it doesn't say what to delete.", hint="Add its name.")
+    if kind in RUN_TYPES:
+        session.get_run(name)
+    elif kind == "fleet":
+        session.get_fleet(name)
+    else:
+        raise NotSupported(f"type: {kind} isn't available yet.", hint="Runs and fleets are.")
+    what = f"run {name} and its history" if kind in RUN_TYPES else f"fleet {name} and its machines"
+    if not yes and not terminal.confirm(f"Delete the {what}?"):
+        terminal.say("Nothing was deleted.")
+        return
+    if kind in RUN_TYPES:
+        session.client.in_project("runs/delete", {"runs_names": [name]})
+    else:
+        delete_fleet(session, name)
+    terminal.say(f"Deleted the {what}.")

@@ -1,0 +1,122 @@
+"""`dstack event`: the history that every change of status leaves."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cli.parameters import JsonOption, ProjectOption, WatchOption, command, new_group
+from cli.render import as_json
+from cli.session import Session, completer, open_session, watch
+from cli.since import since_moment
+from cli.tables.cells import moment
+from cli.tables.events import event_line
+
+LAST = 100
+
+app = new_group("What happened: runs, jobs, fleets and instances, oldest first.", invoke_without_command=True)
+
+Names = list[str] | None
+SinceOption = Annotated[
+    str | None, typer.Option("--since", metavar="WHEN", help="All from here on: a duration back (2h), or a date.")
+]
+TargetFleet = Annotated[
+    Names,
+    typer.Option("--target-fleet", metavar="NAME", help="Of this fleet itself.", autocompletion=completer("fleet")),
+]
+TargetRun = Annotated[
+    Names, typer.Option("--target-run", metavar="NAME", help="Of this run itself.", autocompletion=completer("run"))
+]
+WithinFleet = Annotated[Names, typer.Option("--within-fleet", metavar="NAME", help="Of this fleet and its machines.")]
+WithinRun = Annotated[Names, typer.Option("--within-run", metavar="NAME", help="Of this run and its jobs.")]
+IncludeType = Annotated[
+    Names, typer.Option("--include-target-type", metavar="TYPE", help="Only of such things: run, job, instance, …")
+]
+
+
+@app.callback()
+def event(
+    ctx: typer.Context,
+    *,
+    project: ProjectOption = None,
+    watching: WatchOption = False,
+    json_wanted: JsonOption = False,
+    since: SinceOption = None,
+    target_fleet: TargetFleet = None,
+    target_run: TargetRun = None,
+    within_fleet: WithinFleet = None,
+    within_run: WithinRun = None,
+    include_type: IncludeType = None,
+) -> None:
+    """What happened: runs, jobs, fleets and instances, oldest first."""
+    if ctx.invoked_subcommand is None:
+        _list(ctx)
+
+
+@command(app, "list", "dstack event list --within-run train", "dstack event list --since 2h --include-target-type job")
+def list_events(
+    ctx: typer.Context,
+    *,
+    project: ProjectOption = None,
+    watching: WatchOption = False,
+    json_wanted: JsonOption = False,
+    since: SinceOption = None,
+    target_fleet: TargetFleet = None,
+    target_run: TargetRun = None,
+    within_fleet: WithinFleet = None,
+    within_run: WithinRun = None,
+    include_type: IncludeType = None,
+) -> None:
+    """List events, oldest first: the last 100, or all since a moment."""
+    _list(ctx)
+
+
+def _list(ctx: typer.Context) -> None:
+    flags = ctx.params
+    for scope in ("target", "within"):
+        if flags[f"{scope}_fleet"] and flags[f"{scope}_run"]:
+            raise typer.BadParameter(f"--{scope}-fleet and --{scope}-run can't be combined.", ctx=ctx)
+    session = open_session(ctx, flags["project"])
+    start = since_moment(flags["since"], session.terminal.now())
+    body = _filter(session, flags)
+
+    def show() -> None:
+        found = fetch_events(session, body, start)
+        if flags["json_wanted"]:
+            session.terminal.say(as_json({"project": session.project, "events": found}))
+            return
+        for one in found:
+            session.terminal.say(event_line(one, session.terminal.colour))
+
+    watch(session, show, flags["watching"], json_too=flags["json_wanted"])
+
+
+def _filter(session: Session, flags: dict[str, Any]) -> dict[str, Any]:
+    targets = ("projects", "users", "fleets", "instances", "runs", "jobs", "volumes", "gateways", "secrets")
+    body: dict[str, Any] = {f"target_{kind}": None for kind in targets}
+    body |= {"within_projects": None, "within_fleets": None, "within_runs": None}
+    for scope in ("target", "within"):
+        if flags[f"{scope}_fleet"]:
+            body[f"{scope}_fleets"] = [session.get_fleet(name)["id"] for name in flags[f"{scope}_fleet"]]
+        if flags[f"{scope}_run"]:
+            body[f"{scope}_runs"] = [session.get_run(name)["id"] for name in flags[f"{scope}_run"]]
+    if not any(body.values()):
+        body["within_projects"] = [session.client.post(f"/api/projects/{session.project}/get")["project_id"]]
+    return {**body, "include_target_types": flags["include_type"] or None, "actors": None}
+
+
+def fetch_events(session: Session, body: dict[str, Any], start: str | None) -> list[dict[str, Any]]:
+    """Oldest first. The API pages from the newest back; pages are read until they reach `start`, if there is one."""
+    begin = moment(start)
+    found: list[dict[str, Any]] = []
+    while True:
+        after = {"prev_recorded_at": found[-1]["recorded_at"], "prev_id": found[-1]["id"]} if found else None
+        page = session.client.post(
+            "/api/events/list",
+            {**body, **(after or {"prev_recorded_at": None, "prev_id": None}), "limit": LAST, "ascending": False},
+        )
+        fresh = [one for one in page if begin is None or (moment(one["recorded_at"]) or 0) >= begin]
+        found += fresh
+        if begin is None or len(page) < LAST or len(fresh) < len(page):
+            return found[::-1]

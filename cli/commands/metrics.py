@@ -1,0 +1,54 @@
+"""`dstack metrics`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from chalicelib.errors import NotFound
+from cli.parameters import JsonOption, ProjectOption, command, new_group
+from cli.render import as_json
+from cli.session import completer, open_session, watch
+from cli.tables.metrics import metrics_table
+
+SAMPLES = 1000
+
+app = new_group("How much processor, memory and GPU a run uses.")
+
+
+@command(app, "metrics", "dstack metrics train", "dstack metrics train --replica 1 --json")
+def metrics(
+    ctx: typer.Context,
+    *,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="The run's name.", autocompletion=completer("run"))],
+    project: ProjectOption = None,
+    watching: Annotated[bool, typer.Option("-w", "--watch", help="Show it again and again until Ctrl-C.")] = False,
+    replica: Annotated[int | None, typer.Option("--replica", min=0, metavar="N", help="Only this replica.")] = None,
+    job: Annotated[int | None, typer.Option("--job", min=0, metavar="N", help="Only this node.")] = None,
+    json_wanted: JsonOption = False,
+) -> None:
+    """How much processor, memory and GPU each job of a run uses: now, and over the last hour."""
+    session = open_session(ctx, project)
+
+    def show() -> None:
+        found = session.get_run(run)
+        jobs: list[tuple[dict[str, Any], Any]] = []
+        for one in found.get("jobs") or ():
+            spec = one["job_spec"]
+            if replica not in (None, spec.get("replica_num", 0)) or job not in (None, spec.get("job_num", 0)):
+                continue
+            query = {"replica_num": spec.get("replica_num", 0), "job_num": spec.get("job_num", 0), "limit": SAMPLES}
+            jobs.append((one, session.client.get_in_project(f"metrics/job/{quote(run, safe='')}", query)["metrics"]))
+        if not jobs:
+            raise NotFound(
+                f"Run {run} has no such job.", hint=f"It is {found['status']}; `dstack ps -v` lists its jobs."
+            )
+        if json_wanted:
+            rows = [{"job": one["job_spec"]["job_name"], "metrics": values} for one, values in jobs]
+            session.terminal.say(as_json({"project": session.project, "run": run, "jobs": rows}))
+            return
+        session.show(metrics_table(jobs))
+
+    watch(session, show, watching, json_too=json_wanted)

@@ -1,0 +1,167 @@
+"""`dstack offer`: what could be had, as a plan for a task that does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import typer
+
+from cli.commands.apply import overrides
+from cli.definition import synthetic_task
+from cli.parameters import JsonOption, ProjectOption, command, new_group
+from cli.render import as_json, facts
+from cli.session import Session, open_session
+from cli.tables.cells import money, requirements
+from cli.tables.offers import gpus_table
+from cli.tables.plans import offers_summary, offers_table
+
+app = new_group("Machines that could be had now, cheapest first.")
+
+Text = str | None
+Texts = list[str] | None
+GROUPS = ("gpu", "backend", "region", "count")
+
+
+@command(
+    app,
+    "offer",
+    "dstack offer --gpu 24GB.. --max-offers 10",
+    "dstack offer --gpu H100:8 --spot -b aws --json",
+    "dstack offer --group-by gpu,backend",
+)
+def offer(
+    ctx: typer.Context,
+    *,
+    project: ProjectOption = None,
+    json_wanted: JsonOption = False,
+    format_: Annotated[
+        Literal["plain", "json"] | None, typer.Option("--format", metavar="plain|json", help="How to print them.")
+    ] = None,
+    group_by: Annotated[
+        Texts, typer.Option("--group-by", metavar="KEYS", help="gpu, with backend, region and count if wanted.")
+    ] = None,
+    max_offers: Annotated[int, typer.Option("--max-offers", min=1, metavar="N", help="How many to show.")] = 50,
+    full_offers: Annotated[
+        bool, typer.Option("--full-offers", help="Whole machines, not the share asked for.")
+    ] = False,
+    unallocated: Annotated[bool, typer.Option("--unallocated", help="Only what is free of each machine.")] = False,
+    cpu: Annotated[Text, typer.Option("--cpu", metavar="SPEC", help="As 4, 8.., arm:2.")] = None,
+    gpu: Annotated[Text, typer.Option("--gpu", metavar="SPEC", help="As A100:80GB:2, 24GB.., 0..1.")] = None,
+    memory: Annotated[Text, typer.Option("--memory", metavar="RANGE", help="As 16GB.., 64GB..128GB.")] = None,
+    disk: Annotated[Text, typer.Option("--disk", metavar="RANGE", help="As 200GB...")] = None,
+    profile: Annotated[Text, typer.Option("--profile", metavar="NAME", help="Of .dstack/profiles.yml.")] = None,
+    no_profile: Annotated[bool, typer.Option("--no-profile", help="Not even the default profile.")] = False,
+    max_price: Annotated[
+        float | None, typer.Option("--max-price", min=0, metavar="PRICE", help="Dollars an hour, a machine.")
+    ] = None,
+    backend: Annotated[Texts, typer.Option("-b", "--backend", metavar="NAME", help="Only there. Repeatable.")] = None,
+    region: Annotated[Texts, typer.Option("-r", "--region", metavar="NAME", help="Only there. Repeatable.")] = None,
+    instance_type: Annotated[
+        Texts, typer.Option("--instance-type", metavar="NAME", help="Only such machines. Repeatable.")
+    ] = None,
+    fleet: Annotated[
+        Texts, typer.Option("--fleet", metavar="NAME", help="As a run in it would see. Repeatable.")
+    ] = None,
+    reuse: Annotated[bool, typer.Option("-R", "--reuse", help="Only machines that are there already.")] = False,
+    spot: Annotated[bool, typer.Option("--spot", help="Only spot machines.")] = False,
+    on_demand: Annotated[bool, typer.Option("--on-demand", help="No spot machines.")] = False,
+    spot_auto: Annotated[bool, typer.Option("--spot-auto", help="Either, the cheapest first.")] = False,
+    spot_policy: Annotated[
+        Literal["spot", "on-demand", "auto"] | None,
+        typer.Option("--spot-policy", metavar="POLICY", help="spot, on-demand or auto."),
+    ] = None,
+) -> None:
+    """Machines that could be had now, cheapest first.
+
+    Fleets don't limit what is shown, unless --fleet names some. Without a spot flag, on-demand machines are shown.
+    """
+    flags: Mapping[str, Any] = ctx.params
+    groups = _groups(group_by)
+    session = open_session(ctx, project)
+    spec = synthetic_task(session.terminal, overrides(flags), profile=profile, no_profile=no_profile)
+    json_wanted = json_wanted or format_ == "json"
+    if groups:
+        _show_groups(session, spec, groups, flags, json_wanted)
+    else:
+        _show_offers(session, spec, flags, json_wanted)
+
+
+def _show_offers(session: Session, spec: dict[str, Any], flags: Mapping[str, Any], json_wanted: bool) -> None:
+    body = {
+        "run_spec": spec,
+        "max_offers": flags["max_offers"],
+        "full_offers": flags["full_offers"],
+        "unallocated_resources": flags["unallocated"],
+        "for_offers_only": True,
+    }
+    plan = session.client.in_project("runs/get_plan", body)
+    job = plan["job_plans"][0]
+    asked = job["job_spec"]["requirements"]
+    if json_wanted:
+        keys = ("resources", "max_price", "spot", "reservation")
+        document = {
+            "project": plan["project_name"],
+            "user": plan["user"],
+            "requirements": {key: asked.get(key) for key in keys},
+            "offers": job["offers"],
+            "total_offers": job["total_offers"],
+        }
+        session.terminal.say(as_json(document))
+        return
+    _show_facts(session, asked)
+    session.show(offers_table(job["offers"], dim_later=False))
+    summary = offers_summary(len(job["offers"]), job["total_offers"], job.get("max_price"))
+    if summary:
+        session.terminal.say(summary)
+    if not job["offers"]:
+        session.terminal.warn("Nothing fits. Ask for less, or for --spot-auto.")
+
+
+def _show_groups(
+    session: Session, spec: dict[str, Any], groups: list[str], flags: Mapping[str, Any], json_wanted: bool
+) -> None:
+    body = {
+        "run_spec": spec,
+        "group_by": [key for key in groups if key != "gpu"],
+        "full_offers": flags["full_offers"],
+        "unallocated_resources": flags["unallocated"],
+    }
+    found = session.client.in_project("gpus/list", body)["gpus"]
+    configuration = spec["configuration"]
+    asked = {
+        "resources": configuration["resources"],
+        "max_price": configuration.get("max_price"),
+        "spot": {"spot": True, "on-demand": False}.get(str(configuration.get("spot_policy"))),
+        "reservation": configuration.get("reservation"),
+    }
+    if json_wanted:
+        session.terminal.say(
+            as_json({"project": session.project, "requirements": asked, "group_by": groups, "gpus": found})
+        )
+        return
+    _show_facts(session, asked)
+    session.show(gpus_table(found, groups))
+
+
+def _show_facts(session: Session, asked: Mapping[str, Any]) -> None:
+    terminal = session.terminal
+    pairs = [
+        ("Project", session.project),
+        ("Resources", requirements(asked["resources"])),
+        ("Spot policy", {True: "spot", False: "on-demand"}.get(asked.get("spot"), "auto")),  # type: ignore[arg-type]
+        ("Max price", money(asked.get("max_price")) or "off"),
+    ]
+    terminal.say(facts(pairs, terminal.width, terminal.colour) + "\n")
+
+
+def _groups(given: list[str] | None) -> list[str]:
+    keys = [key.strip() for text in given or () for key in text.split(",") if key.strip()]
+    unknown = [key for key in keys if key not in GROUPS]
+    if unknown:
+        raise typer.BadParameter(f"--group-by knows {', '.join(GROUPS)}, not {', '.join(unknown)}.")
+    if keys and "gpu" not in keys:
+        raise typer.BadParameter("--group-by needs gpu among its keys, as in --group-by gpu,backend.")
+    if "region" in keys and "backend" not in keys:
+        raise typer.BadParameter("--group-by region needs backend beside it: --group-by gpu,backend,region.")
+    return list(dict.fromkeys(keys))

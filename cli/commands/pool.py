@@ -1,0 +1,120 @@
+"""`dstack pool`: the words of older documents, as fleets. Each command says today's spelling once, on standard error."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from chalicelib.errors import NotFound
+from cli.commands.apply import overrides
+from cli.commands.fleet import delete_one, list_all
+from cli.definition import fleet_definition
+from cli.fleets import apply_fleet
+from cli.parameters import ProjectOption, YesOption, command, new_group
+from cli.runs import ApplyOptions
+from cli.session import open_session
+
+app = new_group("Older words for fleets.", no_args_is_help=True)
+
+Text = str | None
+PoolOption = Annotated[str, typer.Option("--pool", metavar="NAME", help="The fleet that stands for the pool.")]
+DEFAULT_POOL = "default-pool"
+
+
+@app.callback()
+def pool() -> None:
+    """Older words for fleets."""
+
+
+@command(app, "list", "dstack pool list", "dstack pool list --project main")
+def list_pools(ctx: typer.Context, project: ProjectOption = None) -> None:
+    """List fleets. No --json: `dstack fleet list --json` has it."""
+    _hint(ctx, "dstack fleet list")
+    list_all(open_session(ctx, project))
+
+
+@command(app, "ps", "dstack pool ps", "dstack pool ps --project main")
+def ps(ctx: typer.Context, project: ProjectOption = None) -> None:
+    """List the machines of fleets. No --json: `dstack fleet list --json` has it."""
+    _hint(ctx, "dstack fleet")
+    list_all(open_session(ctx, project))
+
+
+@command(app, "add", "dstack pool add --gpu 24GB.. --max-price 1", "dstack pool add --cpu 8.. --idle-duration 2h -y")
+def add(
+    ctx: typer.Context,
+    *,
+    project: ProjectOption = None,
+    pool_name: PoolOption = DEFAULT_POOL,
+    cpu: Annotated[Text, typer.Option("--cpu", metavar="SPEC", help="As 4, 8...")] = None,
+    gpu: Annotated[Text, typer.Option("--gpu", metavar="SPEC", help="As A100:80GB:2, 24GB...")] = None,
+    memory: Annotated[Text, typer.Option("--memory", metavar="RANGE", help="As 16GB...")] = None,
+    disk: Annotated[Text, typer.Option("--disk", metavar="RANGE", help="As 200GB...")] = None,
+    max_price: Annotated[
+        float | None, typer.Option("--max-price", min=0, metavar="PRICE", help="Dollars an hour.")
+    ] = None,
+    idle_duration: Annotated[Text, typer.Option("--idle-duration", metavar="TIME", help="As 72h, or off.")] = None,
+    backend: Annotated[list[str] | None, typer.Option("-b", "--backend", metavar="NAME", help="Only there.")] = None,
+    region: Annotated[list[str] | None, typer.Option("-r", "--region", metavar="NAME", help="Only there.")] = None,
+    spot: Annotated[bool, typer.Option("--spot", help="Only spot machines.")] = False,
+    spot_auto: Annotated[bool, typer.Option("--spot-auto", help="Either, the cheapest.")] = False,
+    yes: YesOption = False,
+) -> None:
+    """Add one machine: applies a fleet of one node. No --json: it shows the fleet's table."""
+    _hint(ctx, "dstack apply -f FILE, with `type: fleet` and `nodes: 1`")
+    chosen: dict[str, Any] = {key: value for key, value in overrides(ctx.params).items() if key != "name"}
+    _apply(ctx, project, {"type": "fleet", "name": pool_name, "nodes": 1, **chosen}, yes=yes)
+
+
+@command(
+    app,
+    "add-ssh",
+    "dstack pool add-ssh ubuntu@10.0.0.7 -i ~/.ssh/id_ed25519",
+    "dstack pool add-ssh ubuntu@gpu1 -i key -p 2222 --pool lab -y",
+)
+def add_ssh(
+    ctx: typer.Context,
+    *,
+    destination: Annotated[str, typer.Argument(metavar="USER@HOST", help="As ssh takes it.")],
+    identity: Annotated[str, typer.Option("-i", "--identity", metavar="KEY", help="The private key to log in with.")],
+    port: Annotated[int | None, typer.Option("-p", "--port", min=1, max=65535, metavar="N", help="Of its SSH.")] = None,
+    project: ProjectOption = None,
+    pool_name: PoolOption = DEFAULT_POOL,
+    yes: YesOption = False,
+) -> None:
+    """Add a machine of your own: applies an SSH fleet with it as its host. No --json: it shows the fleet's table."""
+    _hint(ctx, "dstack apply -f FILE, with `type: fleet` and `ssh_config`")
+    user, _, host = destination.rpartition("@")
+    if not user or not host:
+        raise typer.BadParameter(f"{destination!r} is not USER@HOST.", ctx=ctx)
+    ssh: dict[str, Any] = {"user": user, "identity_file": identity, "hosts": [host]}
+    if port:
+        ssh["port"] = port
+    _apply(ctx, project, {"type": "fleet", "name": pool_name, "ssh_config": ssh}, yes=yes)
+
+
+@command(app, "remove", "dstack pool remove gpu-0", "dstack pool remove gpu-0 -y")
+def remove(
+    ctx: typer.Context,
+    instance: Annotated[str, typer.Argument(metavar="INSTANCE", help="A machine's name, as FLEET-NUMBER.")],
+    project: ProjectOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Remove one machine by its name. No --json: it prints one line."""
+    fleet, _, number = instance.rpartition("-")
+    if not fleet or not number.isdigit():
+        raise NotFound(f"{instance!r} names no machine.", hint="Machines are called FLEET-NUMBER; see `dstack fleet`.")
+    _hint(ctx, f"dstack fleet delete {fleet} -i {number}")
+    delete_one(open_session(ctx, project), fleet, int(number), yes)
+
+
+def _apply(ctx: typer.Context, project: str | None, document: dict[str, Any], *, yes: bool) -> None:
+    session = open_session(ctx, project)
+    definition = fleet_definition(document, Path(session.terminal.cwd))
+    raise typer.Exit(apply_fleet(session, definition, ApplyOptions(yes=yes)))
+
+
+def _hint(ctx: typer.Context, today: str) -> None:
+    typer.echo(f"(`dstack pool` is an older spelling; today: {today})", err=True)

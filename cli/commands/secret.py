@@ -1,0 +1,101 @@
+"""`dstack secret`: values that runs take by `${{ secrets.NAME }}`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from chalicelib.errors import NotFound
+from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.render import Table, as_json
+from cli.session import Session, completer, open_session
+
+HIDDEN = "******"
+
+app = new_group("Secrets that runs can use.", invoke_without_command=True)
+SecretArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The secret's name.", autocompletion=completer("secret"))
+]
+
+
+@app.callback()
+def secret(ctx: typer.Context, project: ProjectOption = None) -> None:
+    """Secrets that runs can use."""
+    if ctx.invoked_subcommand is None:
+        _list(open_session(ctx, project), json_wanted=False)
+
+
+@command(app, "list", "dstack secret list", "dstack secret list --json")
+def list_secrets(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+    """List the names of secrets; values are not shown."""
+    _list(open_session(ctx, project), json_wanted)
+
+
+def _list(session: Session, json_wanted: bool) -> None:
+    found: list[Any] = session.client.in_project("secrets/list")
+    session.remember("secret", [one["name"] for one in found])
+    if json_wanted:
+        session.terminal.say(as_json({"project": session.project, "secrets": found}))
+        return
+    table = Table(("NAME", "VALUE"))
+    for one in found:
+        table.add(one["name"], HIDDEN)
+    session.show(table)
+
+
+@command(app, "get", "dstack secret get hub_token", "dstack secret get hub_token --json")
+def get(
+    ctx: typer.Context, name: SecretArgument, project: ProjectOption = None, json_wanted: JsonOption = False
+) -> None:
+    """Show one secret with its value."""
+    session = open_session(ctx, project)
+    found = _get(session, name)
+    if json_wanted:
+        session.terminal.say(as_json(found))
+        return
+    table = Table(("NAME", "VALUE"))
+    table.add(found["name"], str(found["value"]))
+    session.show(table)
+
+
+@command(app, "set", "dstack secret set hub_token hf_1a2b", "dstack secret set deploy_key - < key.pem")
+def set_secret(
+    ctx: typer.Context,
+    name: SecretArgument,
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="Its value; `-` reads it from standard input.")],
+    project: ProjectOption = None,
+) -> None:
+    """Add a secret, or change it.
+
+    A value on the command line stays in the shell's history; `-` avoids that. No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    text = sys.stdin.read().removesuffix("\n") if value == "-" else value
+    session.client.in_project("secrets/create_or_update", {"name": name, "value": text})
+    session.terminal.say(f"Secret {name} is set. Runs take it by ${{{{ secrets.{name} }}}}.")
+
+
+@command(app, "delete", "dstack secret delete hub_token", "dstack secret delete hub_token -y")
+def delete(ctx: typer.Context, name: SecretArgument, project: ProjectOption = None, yes: YesOption = False) -> None:
+    """Delete a secret.
+
+    No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    _get(session, name)
+    if not yes and not session.terminal.confirm(f"Delete the secret {name}?"):
+        session.terminal.say("Nothing was deleted.")
+        return
+    session.client.in_project("secrets/delete", {"secrets_names": [name]})
+    session.terminal.say(f"Secret {name} is deleted.")
+
+
+def _get(session: Session, name: str) -> Any:
+    try:
+        return session.client.in_project("secrets/get", {"name": name})
+    except NotFound:
+        raise NotFound(
+            f"There is no secret {name} in project {session.project}.", hint="See them with `dstack secret`."
+        ) from None

@@ -1,0 +1,35 @@
+"""Commands that exist elsewhere and not here yet: each says so in one line, whatever follows it, and ends with 1."""
+
+from __future__ import annotations
+
+import typer
+
+from chalicelib.errors import NotSupported
+from cli.parameters import command, new_group
+
+REASONS = {
+    "export": ("Sharing fleets with other projects isn't available yet.", "Apply a fleet in each project."),
+    "gateway": ("Gateways aren't available yet.", "Runs and fleets are: `dstack apply`."),
+    "import": ("Using fleets of other projects isn't available yet.", "Apply a fleet in this project."),
+    "login": (
+        "Logging in through a browser isn't available yet.",
+        "Add a project with its token: `dstack project add --name NAME --url URL --token TOKEN`.",
+    ),
+    "preset": ("Presets aren't available yet.", "Describe the service in a file of its own."),
+    "volume": ("Network volumes aren't available yet.", "Mount a folder of the host: `/data:/data` under `volumes`."),
+}
+
+
+def _refusing(name: str, message: str, hint: str) -> typer.Typer:
+    app = new_group(message)
+
+    @command(app, name, f"dstack {name}", f"dstack {name} list", ignore_unknown_options=True, allow_extra_args=True)
+    def refuse(ctx: typer.Context) -> None:
+        raise NotSupported(message, hint=hint)
+
+    refuse.__doc__ = message
+    app.registered_commands[0].help = f"{message}\n\n{hint} No --json: there is nothing to print."
+    return app
+
+
+apps = {name: _refusing(name, message, hint) for name, (message, hint) in REASONS.items()}

@@ -1,0 +1,158 @@
+"""Applying and deleting fleets: plan, show, ask, apply, and wait until their machines are there or gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from chalicelib.errors import NotFound, Refused
+from cli.render import as_json, facts
+from cli.runs import ApplyOptions, Definition
+from cli.session import Session
+from cli.tables.fleets import fleets_table
+from cli.tables.plans import changes, changes_table, fleet_facts, offers_summary, offers_table
+
+GONE_SECONDS = 1.0
+READY_SECONDS = 2.0
+ON_THE_WAY = ("pending", "provisioning", "terminating")
+
+
+def apply_fleet(session: Session, definition: Definition, options: ApplyOptions) -> int:
+    """Creates or changes the fleet; returns the exit code."""
+    terminal = session.terminal
+    configuration = with_ssh_keys(definition.configuration, definition.folder, terminal.home)
+    spec = {"configuration": configuration, "configuration_path": definition.path, "profile": definition.profile}
+    plan = session.client.in_project("fleets/get_plan", {"spec": spec})
+    current = plan.get("current_resource")
+    if not options.as_json:
+        _show(session, plan)
+    if not _agreed(session, plan, current, options):
+        return 0
+    if (current is not None and plan["action"] != "update") or (current is not None and not _changes(plan, current)):
+        delete_fleet(session, current["name"])
+        current = None
+    body = {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
+    fleet = session.client.in_project("fleets/apply", body)
+    session.remember("fleet", [fleet["name"]])
+    if options.as_json:
+        terminal.say(as_json(fleet))
+        return 0
+    if options.detach:
+        terminal.say(f"Fleet {fleet['name']} is applied; its machines come in the background.")
+        return 0
+    return _wait(session, fleet, asks=not options.yes)
+
+
+def delete_fleet(session: Session, name: str) -> None:
+    """Deletes the fleet and returns when it is gone."""
+    session.client.in_project("fleets/delete", {"names": [name]})
+    session.terminal.warn(f"Deleting fleet {name} …")
+    while True:
+        try:
+            session.client.in_project("fleets/get", {"name": name, "id": None})
+        except NotFound:
+            return
+        session.terminal.sleep(GONE_SECONDS)
+
+
+def with_ssh_keys(configuration: dict[str, Any], folder: Path, home: Path) -> dict[str, Any]:
+    """The configuration with the keys that its `identity_file`s name; the server reaches the hosts with them."""
+    hosts = configuration.get("ssh_config")
+    if not hosts:
+        return configuration
+    filled = {**hosts, "hosts": [_with_key(host, folder, home) for host in hosts.get("hosts") or ()]}
+    return {**configuration, "ssh_config": _with_key(filled, folder, home)}
+
+
+def _with_key(value: Any, folder: Path, home: Path) -> Any:
+    if not isinstance(value, dict):
+        return value
+    found = dict(value)
+    if found.get("proxy_jump"):
+        found["proxy_jump"] = _with_key(found["proxy_jump"], folder, home)
+    if found.get("identity_file"):
+        found["ssh_key"] = read_key(found["identity_file"], folder, home)
+    return found
+
+
+def read_key(name: str, folder: Path, home: Path) -> dict[str, str]:
+    """The private key of a file and the public one that belongs to it."""
+    from cryptography.hazmat.primitives import serialization
+
+    path = home / name[2:] if name.startswith("~/") else folder / name
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise Refused(f"identity_file: {path} can't be read: {error.strerror}.") from error
+    if text.startswith((b"ssh-", b"ecdsa-")):
+        raise Refused(f"identity_file: {path} is a public key.", hint="Name the private key, without .pub.")
+    try:
+        if b"BEGIN OPENSSH PRIVATE KEY" in text:
+            key = serialization.load_ssh_private_key(text, password=None)
+        else:
+            key = serialization.load_pem_private_key(text, password=None)  # type: ignore[assignment]
+    except TypeError as error:
+        raise Refused(f"identity_file: {path} has a passphrase.", hint="Use a key without one.") from error
+    except ValueError as error:
+        raise Refused(f"identity_file: {path} is not a private key: {error}.") from error
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    return {"public": public.decode() + "\n", "private": text.decode()}
+
+
+def _show(session: Session, plan: dict[str, Any]) -> None:
+    terminal = session.terminal
+    terminal.say(facts(fleet_facts(plan), terminal.width, terminal.colour))
+    terminal.say()
+    offers = plan.get("offers") or []
+    if offers:
+        session.show(offers_table(offers[:3], dim_later=False))
+        summary = offers_summary(len(offers[:3]), plan["total_offers"], plan.get("max_offer_price"))
+        if summary:
+            terminal.say(summary)
+        terminal.say()
+
+
+def _agreed(session: Session, plan: dict[str, Any], current: dict[str, Any] | None, options: ApplyOptions) -> bool:
+    terminal = session.terminal
+    if current is None:
+        name = plan["spec"]["configuration"].get("name")
+        question = f"Create the fleet {name}?" if name else "Create the fleet?"
+    else:
+        found = _changes(plan, current)
+        if found:
+            session.show(changes_table(found))
+            terminal.say()
+        elif options.yes and not options.force:
+            terminal.say(f"Fleet {current['name']} is as described. To delete and create it anew, add --force.")
+            return False
+        if found and plan["action"] == "update":
+            question = f"Change the fleet {current['name']}?"
+        else:
+            question = f"Delete the fleet {current['name']} with its machines and create it anew?"
+    if options.yes or terminal.confirm(question):
+        return True
+    terminal.say("Nothing was changed.")
+    return False
+
+
+def _changes(plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    return changes(current["spec"], plan.get("effective_spec") or plan["spec"])
+
+
+def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
+    """Until no machine is on its way; a machine that ended makes it a failure."""
+    terminal, name = session.terminal, fleet["name"]
+    try:
+        while any(one["status"] in ON_THE_WAY for one in fleet["instances"]):
+            terminal.sleep(READY_SECONDS)
+            fleet = session.get_fleet(name)
+    except KeyboardInterrupt:
+        if not asks or not terminal.confirm(f"Delete the fleet {name} before leaving?"):
+            terminal.say(f"Fleet {name} goes on in the background; `dstack fleet` shows it.")
+            return 0
+        delete_fleet(session, name)
+        terminal.say(f"Fleet {name} is deleted.")
+        return 0
+    failed = any(one["status"] == "terminated" for one in fleet["instances"])
+    session.show(fleets_table([fleet], terminal.now(), session.project, verbose=failed))
+    return 1 if failed else 0

@@ -1,0 +1,246 @@
+"""Applying a run: plan, show, ask, submit, and stay with it until it ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chalicelib.errors import NotFound, NotSupported, Refused
+from cli.follow import POLL_SECONDS, Stages, ending, exit_code, follow
+from cli.render import as_json, facts
+from cli.session import Session
+from cli.tables.plans import changes, changes_table, cost_line, offers_summary, offers_table, run_facts
+from cli.tables.runs import FINISHED, runs_table
+
+NO_REPO = {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": None}
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What a configuration file says, parsed and completed by flags, profile and environment; in wire form."""
+
+    configuration: dict[str, Any]
+    profile: dict[str, Any]
+    path: str  # as the server is told
+    folder: Path  # that relative paths in it start from
+
+    @property
+    def kind(self) -> str:
+        return str(self.configuration["type"])
+
+    @property
+    def name(self) -> str | None:
+        return self.configuration.get("name")
+
+
+@dataclass(frozen=True)
+class ApplyOptions:
+    yes: bool = False
+    force: bool = False
+    detach: bool = False
+    verbose: bool = False
+    as_json: bool = False
+    max_offers: int = 3
+    full_offers: bool = False
+    unallocated: bool = False
+
+
+@dataclass
+class Submission:
+    """One `dstack apply` of a run."""
+
+    session: Session
+    definition: Definition
+    options: ApplyOptions
+    run_spec: dict[str, Any] = field(default_factory=dict)
+
+    def apply(self) -> int:
+        """Carries it out; returns the exit code."""
+        if self.definition.configuration.get("repos"):
+            raise NotSupported(
+                "repos: sending a Git repository along isn't available yet.",
+                hint="List the files under `files` instead.",
+            )
+        self.session.client.in_project("repos/init", NO_REPO)
+        self.run_spec = self._run_spec()
+        plan = self._plan()
+        current = plan.get("current_resource")
+        if current is not None and current["status"] in FINISHED:
+            current = None
+        if not self.options.as_json:
+            self._show(plan)
+        if current is None:
+            name = self.definition.name
+            return self._submit(plan) if self._agreed(f"Submit the run {name}?" if name else "Submit a new run?") else 0
+        name, found = current["run_spec"]["run_name"], self._changes(plan, current)
+        if found and plan["action"] == "update":
+            return (
+                self._submit(plan, done="changed")
+                if self._agreed(f"Run {name} is active. Change it as it runs?")
+                else 0
+            )
+        if not self._may_replace(name, bool(found)):
+            return 0
+        self._stop_and_wait(name)
+        return self._submit(self._plan())  # planned again: the run that the server compares with has ended
+
+    def _run_spec(self) -> dict[str, Any]:
+        configuration = self.definition.configuration
+        return {
+            "run_name": self.definition.name,
+            "repo_id": "none",
+            "repo_data": {"repo_type": "virtual"},
+            "repo_code_hash": None,
+            "repo_dir": None,
+            "file_archives": upload_files(self.session, configuration),
+            "working_dir": None,
+            "configuration_path": self.definition.path,
+            "configuration": configuration,
+            "profile": self.definition.profile,
+            "ssh_key_pub": None,
+        }
+
+    def _plan(self) -> dict[str, Any]:
+        body = {
+            "run_spec": self.run_spec,
+            "max_offers": self.options.max_offers,
+            "full_offers": self.options.full_offers,
+            "unallocated_resources": self.options.unallocated,
+            "for_offers_only": False,
+        }
+        plan: dict[str, Any] = self.session.client.in_project("runs/get_plan", body)
+        return plan
+
+    def _show(self, plan: dict[str, Any]) -> None:
+        terminal = self.session.terminal
+        terminal.say(facts(run_facts(plan, self.options.verbose), terminal.width, terminal.colour))
+        terminal.say()
+        job = plan["job_plans"][0]
+        if job["offers"]:
+            self.session.show(offers_table(job["offers"]))
+            for line in (
+                offers_summary(len(job["offers"]), job["total_offers"], job.get("max_price")),
+                cost_line(plan),
+            ):
+                if line:
+                    terminal.say(line)
+        else:
+            terminal.warn(no_offers_hint(self.session))
+        terminal.say()
+
+    def _agreed(self, question: str) -> bool:
+        if self.options.yes or self.session.terminal.confirm(question):
+            return True
+        self.session.terminal.say("Nothing was submitted.")
+        return False
+
+    def _changes(self, plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+        """What would differ from the active run, shown if it is anything."""
+        found = changes(current["run_spec"], plan.get("effective_run_spec") or plan["run_spec"])
+        if found and not self.options.as_json:
+            self.session.show(changes_table(found))
+            self.session.terminal.say()
+        return found
+
+    def _may_replace(self, name: str, changed: bool) -> bool:
+        """Whether an active run that can't be changed in place should be stopped for the new one."""
+        if not changed and self.options.yes and not self.options.force:
+            self.session.terminal.say(
+                f"Run {name} is active already and nothing has changed. To stop it and submit anew, add --force."
+            )
+            return False
+        why = "can't be changed like this as it runs" if changed else "is active already, without any change"
+        return self._agreed(f"Run {name} {why}. Stop it and submit anew?")
+
+    def _stop_and_wait(self, name: str) -> None:
+        self.session.client.in_project("runs/stop", {"runs_names": [name], "abort": False})
+        self.session.terminal.warn(f"Stopping {name} …")
+        while self.session.get_run(name)["status"] not in FINISHED:
+            self.session.terminal.sleep(POLL_SECONDS)
+
+    def _submit(self, plan: dict[str, Any], *, done: str = "submitted") -> int:
+        body = {
+            "plan": {"run_spec": plan["run_spec"], "current_resource": plan.get("current_resource")},
+            "force": self.options.force,
+        }
+        run = self.session.client.in_project("runs/apply", body)
+        name = run["run_spec"]["run_name"]
+        self.session.remember("run", [name])
+        if self.options.as_json:
+            self.session.terminal.say(as_json(run))
+            return 0
+        if self.options.detach:
+            self.session.terminal.say(f"Run {name} is {done}. Follow it with `dstack logs {name} --follow`.")
+            return 0
+        return stay_with(self.session, name, asks=not self.options.yes)
+
+
+def stay_with(session: Session, name: str, *, asks: bool) -> int:
+    """Shows a run's stages and log until it ends; the exit code is its job's. Ctrl-C leaves it, or stops it if asked."""
+    stages = Stages(session)
+    session.terminal.warn(
+        f"Run {name} is submitted. Ctrl-C {'asks whether to stop it' if asks else 'leaves it running'}."
+    )
+    try:
+        ended = follow(session, name, stages=stages)
+    except KeyboardInterrupt:
+        stages.close()
+        session.terminal.warn("")
+        if not asks or not session.terminal.confirm(f"Stop the run {name}?"):
+            session.terminal.say(
+                f"Run {name} goes on. `dstack logs {name}` shows its log, `dstack stop {name}` ends it."
+            )
+            return 0
+        ended = _stop(session, name)
+    session.terminal.warn(ending(ended, name, session.terminal.colour))
+    if ended.get("service"):
+        session.show(runs_table([ended], session.terminal.now()))
+    return exit_code(ended)
+
+
+def _stop(session: Session, name: str) -> dict[str, Any]:
+    """Stops the run and waits for its end; Ctrl-C meanwhile aborts it."""
+    session.client.in_project("runs/stop", {"runs_names": [name], "abort": False})
+    session.terminal.warn(f"Stopping {name} … Ctrl-C again kills it at once.")
+    try:
+        return follow(session, name, show_logs=False)
+    except KeyboardInterrupt:
+        session.client.in_project("runs/stop", {"runs_names": [name], "abort": True})
+        session.terminal.warn(f"Aborting {name} …")
+        return follow(session, name, show_logs=False)
+
+
+def upload_files(session: Session, configuration: dict[str, Any]) -> list[dict[str, str]]:
+    """Packs and uploads what `files` names; the same content is uploaded once."""
+    from cli.packing import pack
+
+    uploaded: dict[str, str] = {}
+    mappings = []
+    for entry in configuration.get("files") or ():
+        archive = pack(Path(entry["local_path"]))
+        if archive.hash not in uploaded:
+            uploaded[archive.hash] = session.client.upload("/api/files/upload_archive", archive.hash, archive.data)[
+                "id"
+            ]
+        mappings.append({"id": uploaded[archive.hash], "path": entry["path"]})
+    return mappings
+
+
+def no_offers_hint(session: Session) -> str:
+    """Why there may be no offers: no fleet at all, or none that fits."""
+    try:
+        fleets = session.client.in_project("fleets/list", {"include_imported": True})
+    except (Refused, NotFound) as error:
+        return f"No offers now, and the fleets can't be listed: {error.message}"
+    if not fleets:
+        return (
+            "There is no fleet in this project yet, so the run would have no place to go.\n"
+            "Describe one (`type: fleet`, `nodes: 0..2`) and apply it, or start the server with its local fleet."
+        )
+    names = ", ".join(fleet["name"] for fleet in fleets[:5])
+    return (
+        f"No offers now: no machine in {names} fits, is free, and can be had.\n"
+        "`dstack offer` with the same --cpu, --gpu and --memory shows what there is; smaller resources, more "
+        "nodes in the fleet or `retry` in the run may help. Submitted anyway, the run waits only if it has `retry`."
+    )

@@ -1,0 +1,47 @@
+"""Offers grouped by accelerator, as `dstack offer --group-by gpu` shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli.render import Table
+from cli.tables.cells import Json, money, size_gb, span
+from cli.tables.plans import AVAILABILITY
+
+
+def gpus_table(groups: list[Json], keys: list[str]) -> Table:
+    titles = ["#", "GPU", "SPOT", "$/GPU", "BACKEND" if "backend" in keys else "BACKENDS"]
+    if "backend" in keys:
+        titles.append("REGION" if "region" in keys else "REGIONS")
+    table = Table((*titles, ""), right=frozenset({0}))
+    for number, group in enumerate(groups, 1):
+        cells = [str(number), _gpu(group), ", ".join(group.get("spot") or ()), _price(group.get("price"))]
+        cells.append(str(group.get("backend") or ", ".join(group.get("backends") or ())))
+        if "backend" in keys:
+            cells.append(str(group.get("region") or _regions(group.get("regions") or [])))
+        table.add(*cells, _availability(group.get("availability") or []))
+    return table
+
+
+def _gpu(group: Json) -> str:
+    return ":".join(
+        part for part in (group["name"], size_gb(group.get("memory_mib")), span(group.get("count"))) if part
+    )
+
+
+def _price(bounds: Any) -> str:
+    if not bounds:
+        return ""
+    low, high = money(bounds.get("min")), money(bounds.get("max"))
+    return low if low == high else f"{low}..{high[1:]}"
+
+
+def _regions(regions: list[str]) -> str:
+    return ", ".join(regions[:3]) + (f" and {len(regions) - 3} more" if len(regions) > 3 else "")
+
+
+def _availability(states: list[str]) -> str:
+    """Empty if some of it can be had."""
+    if any(state in ("available", "unknown", "idle") for state in states):
+        return ""
+    return ", ".join(AVAILABILITY.get(state, state) for state in states)

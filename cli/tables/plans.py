@@ -1,0 +1,160 @@
+"""What `apply` shows before it asks: the plan's facts, its offers, its cost; and what an update would change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cli.render import Cell, Table
+from cli.tables.cells import Json, duration, machine, money, place, requirements
+
+AVAILABILITY = {  # nothing to say about `available` and `unknown`
+    "not_available": "not available",
+    "no_quota": "no quota",
+    "no_balance": "no balance",
+    "idle": "idle",
+    "busy": "busy",
+}
+USABLE = ("available", "unknown", "idle", None)
+QUIET = ("configuration_path", "ssh_key_pub", "run_name")  # of a run spec: no change that a person made
+
+
+def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
+    spec = plan.get("effective_run_spec") or plan["run_spec"]
+    configuration = spec["configuration"]
+    job = plan["job_plans"][0]["job_spec"]
+    asked = job["requirements"]
+    wanted = {**(spec.get("profile") or {}), **{k: v for k, v in configuration.items() if v is not None}}
+    nodes = configuration.get("nodes") or 1
+    pairs = [
+        ("Project", plan["project_name"]),
+        ("User", plan["user"]),
+        ("Type", f"{configuration['type']}{f' (nodes={nodes})' if nodes > 1 else ''}"),
+        ("Resources", requirements(asked["resources"])),
+        ("Spot policy", {True: "spot", False: "on-demand"}.get(asked.get("spot"), "auto")),
+        ("Max price", money(asked.get("max_price")) or "off"),
+        ("Retry policy", _retry(job.get("retry"))),
+        ("Idle duration", duration(wanted.get("idle_duration"))),
+        ("Max duration", duration(job.get("max_duration") or "off")),
+    ]
+    creation = wanted.get("creation_policy") or "reuse-or-create"
+    if verbose or creation != "reuse-or-create":
+        pairs.insert(7, ("Creation policy", creation))
+    if configuration["type"] == "dev-environment":
+        pairs.append(("Inactivity duration", duration(configuration.get("inactivity_duration") or "off")))
+    if verbose or asked.get("reservation"):
+        pairs.append(("Reservation", asked.get("reservation") or "-"))
+    return pairs
+
+
+def fleet_facts(plan: Json) -> list[tuple[str, str]]:
+    spec = plan.get("effective_spec") or plan["spec"]
+    configuration = spec["configuration"]
+    hosts = configuration.get("ssh_config")
+    nodes = configuration.get("nodes") or {}
+    low, high = nodes.get("min"), nodes.get("max")
+    count = (
+        len(hosts.get("hosts") or ()) if hosts else (low if low == high else f"{low}..{'' if high is None else high}")
+    )
+    pairs = [
+        ("Project", plan["project_name"]),
+        ("User", plan["user"]),
+        ("Configuration", spec.get("configuration_path") or "?"),
+        ("Type", "fleet"),
+        ("Fleet type", "ssh" if hosts else "cloud"),
+        ("Nodes", str(count)),
+        ("Placement", configuration.get("placement") or "any"),
+        ("Backends", ", ".join(configuration.get("backends") or ())),
+        ("Regions", ", ".join(configuration.get("regions") or ())),
+        ("Resources", "" if hosts else requirements(configuration.get("resources")).strip("-")),
+        ("Spot policy", "" if hosts else configuration.get("spot_policy") or "on-demand"),
+        ("Reservation", configuration.get("reservation") or ""),
+    ]
+    return [(name, value) for name, value in pairs if value]
+
+
+def offers_table(offers: list[Json], *, dim_later: bool = True) -> Table:
+    """Offers in the order they would be tried."""
+    table = Table(("#", "BACKEND", "RESOURCES", "INSTANCE TYPE", "PRICE", ""), right=frozenset({0}))
+    for number, offer in enumerate(offers, 1):
+        instance = offer["instance"]
+        resources = instance.get("resources") or {}
+        blocks = offer.get("total_blocks") or 1
+        share = f" ({offer.get('blocks')}/{blocks})" if blocks > 1 else ""
+        cells = (
+            str(number),
+            place(offer.get("backend"), offer.get("region")),
+            machine(resources) + (" (spot)" if resources.get("spot") else ""),
+            f"{instance.get('name', '')}{share}",
+            money(offer.get("price")),
+            AVAILABILITY.get(str(offer.get("availability")), ""),
+        )
+        style = "dim" if dim_later and number > 1 else ""
+        table.add(*(Cell(text, style) for text in cells))
+    return table
+
+
+def offers_summary(shown: int, total: int, highest: float | None) -> str:
+    """What the table left out; empty if nothing."""
+    if total <= shown:
+        return ""
+    return f"Shown {shown} of {total} offers{f', up to {money(highest)} an hour' if highest else ''}."
+
+
+def cost_line(plan: Json) -> str:
+    """What the run would cost on the first offers, for an hour and at most; empty if nothing could be had."""
+    hourly = 0.0
+    ceilings = []
+    for job in plan["job_plans"]:
+        usable = [offer for offer in job.get("offers") or () if offer.get("availability") in USABLE]
+        if not usable:
+            return ""
+        hourly += usable[0]["price"]
+        ceilings.append(job["job_spec"].get("max_duration"))
+    text = f"Cost: {money(hourly)} an hour on the first offer"
+    if ceilings and all(isinstance(limit, int) for limit in ceilings):
+        text += f", at most {money(hourly * max(ceilings) / 3600)} in {duration(max(ceilings))}"
+    return f"{text}."
+
+
+def changes(old: Any, new: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+    """Fields that differ: where, before, after. Absent, null and empty are the same."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        keys = [*old, *(key for key in new if key not in old)]
+        found = []
+        for key in keys:
+            if not path and key in QUIET:
+                continue
+            found += changes(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
+        return found
+    return [] if old == new or (_empty(old) and _empty(new)) else [(path, old, new)]
+
+
+def changes_table(found: list[tuple[str, Any, Any]]) -> Table:
+    table = Table(("FIELD", "NOW", "NEW"))
+    for path, old, new in found:
+        table.add(path.removeprefix("configuration."), _short(old), _short(new))
+    return table
+
+
+def _empty(value: Any) -> bool:
+    return value is None or value in ([], {})
+
+
+def _short(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, Mapping) and set(value) == {"min", "max"}:
+        return f"{'' if value['min'] is None else value['min']}..{'' if value['max'] is None else value['max']}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_short(item)}" for key, item in value.items() if not _empty(item)) or "-"
+    if isinstance(value, list):
+        return ", ".join(_short(item) for item in value) or "-"
+    return str(value)
+
+
+def _retry(retry: Json | None) -> str:
+    if not retry:
+        return "off"
+    events = ", ".join(retry.get("on_events") or ())
+    return f"{duration(retry.get('duration'))}{f' [{events}]' if events else ''}"
