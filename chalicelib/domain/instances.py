@@ -68,6 +68,7 @@ class Instance(Noun):
     hostname: str = ""
     internal_ip: str = ""
     gpu_driver: str | None = None
+    runtimes: tuple[str, ...] = ()  # as its agent says; empty while nobody knows
     created_at: Micros
     last_processed_at: Micros
     started_at: Micros | None = None  # agent first heard

@@ -73,3 +73,4 @@ class JobSpec(Value):
     node_group_index: int = 0
     node_group_name: str = "0"
     node_group_job_index: int = 0
+    runtime: str | None = None  # `docker`: asks for what only a container gives; not a field of clients, who skip it

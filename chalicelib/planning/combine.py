@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.specs.profiles import ProfileParams
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
-from chalicelib.domain.specs.runs import RunSpec, TaskConfiguration
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.planning.offers import Query, lowered
 from chalicelib.planning.plan import Note
 from chalicelib.planning.snapshots import FleetView
@@ -36,9 +37,13 @@ class Wants:
     fleet_id: str | None = None  # the run is bound to this fleet
     reuse_only: bool = False
     idle: int | None = None
+    container: bool = False  # only where containers can run
 
 
-def merged_run(spec: RunSpec) -> TaskConfiguration:
+Config = TypeVar("Config", RunConfiguration, FleetConfiguration)
+
+
+def merged_run(spec: RunSpec) -> RunConfiguration:
     """The configuration with its profile poured in; what the configuration says itself wins."""
     return spec.configuration if spec.profile is None else _poured(spec.configuration, spec.profile)
 
@@ -47,17 +52,11 @@ def merged_fleet(spec: FleetSpec) -> FleetConfiguration:
     return _poured(spec.configuration, spec.profile)
 
 
-def _poured(config: Any, profile: ProfileParams) -> Any:
+def _poured(config: Config, profile: ProfileParams) -> Config:
     shared = ProfileParams.model_fields.keys() & type(config).model_fields.keys()
     given = {name: getattr(profile, name) for name in shared if getattr(config, name) is None}
     given = {name: value for name, value in given.items() if value is not None}
     return config.with_(**given) if given else config
-
-
-def fleet_name(reference: Any) -> str:
-    """The name in `fleets: [name, project/name, {project, name}]`."""
-    name = reference.get("name", "") if isinstance(reference, dict) else str(reference)
-    return name.rsplit("/", 1)[-1]
 
 
 def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wants:
@@ -72,8 +71,9 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
         zones=lowered(config.availability_zones),
         instance_types=lowered(config.instance_types),
     )
-    names = None if config.fleets is None else tuple(fleet_name(ref) for ref in config.fleets)
-    return Wants(query, names, fleet_id, config.creation_policy == "reuse", config.idle_duration)
+    names = None if config.fleets is None else tuple(reference.name for reference in config.fleets)
+    reuse_only, container = config.creation_policy == "reuse", job.runtime == "docker"
+    return Wants(query, names, fleet_id, reuse_only, config.idle_duration, container)
 
 
 def fleet_query(config: FleetConfiguration) -> Query:
@@ -120,7 +120,9 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
         return Note(subject, f"takes {market} instances only", f"set `spot_policy: {market}` or `auto` on one of them")
     resources = run.resources if config.resources is None else meet_resources(run.resources, config.resources)
     if isinstance(resources, str):
-        return Note(subject, f"and the run ask for different {resources}", f"change `resources` of the run or of `{name}`")
+        return Note(
+            subject, f"and the run ask for different {resources}", f"change `resources` of the run or of `{name}`"
+        )
     prices = [price for price in (run.max_price, fleet.max_price) if price is not None]
     return replace(
         run,

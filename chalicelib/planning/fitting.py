@@ -74,12 +74,16 @@ def misfits(spec: ResourcesSpec, has: Resources, *, provisioned: bool = True) ->
     of a host that exists already.
     """
     if spec.cpu.arch and has.cpu_arch and spec.cpu.arch != has.cpu_arch:
-        yield Misfit(f"needs {spec.cpu.arch} CPUs, has {has.cpu_arch}", f"set `cpu: {has.cpu_arch}:…` with a fitting image")
+        yield Misfit(
+            f"needs {spec.cpu.arch} CPUs, has {has.cpu_arch}", f"set `cpu: {has.cpu_arch}:…` with a fitting image"
+        )
     if not spec.cpu.count.holds(has.cpus):
         yield Misfit(f"needs {spec.cpu.count} CPUs, has {has.cpus}", f"set `cpu: {has.cpus}`")
     memory = has.memory_mib / 1024
     if not spec.memory.holds(memory):
-        yield Misfit(f"needs {spec.memory} GB of memory, has {memory:.4g}", f"set `memory: {_near(spec.memory, memory)}`")
+        yield Misfit(
+            f"needs {spec.memory} GB of memory, has {memory:.4g}", f"set `memory: {_near(spec.memory, memory)}`"
+        )
     if spec.gpu is not None:
         yield from _gpu_misfits(spec.gpu, has.gpus)
     disk = has.disk.size_mib / 1024
@@ -111,7 +115,10 @@ def _gpu_misfits(spec: GPUSpec, gpus: tuple[Gpu, ...]) -> Iterator[Misfit]:
         yield Misfit(f"needs {spec.memory} GB a GPU, has {gb}", f"set `gpu: {{memory: {gb}GB}}`")
     if spec.total_memory and not spec.total_memory.holds(gb * len(gpus)):
         yield Misfit(f"needs {spec.total_memory} GB of GPU memory, has {gb * len(gpus)}", "lower `total_memory`")
-    if spec.compute_capability and (known := COMPUTE_CAPABILITY.get(squeeze(gpu.name), (0, 0))) < spec.compute_capability:
+    if (
+        spec.compute_capability
+        and (known := COMPUTE_CAPABILITY.get(squeeze(gpu.name), (0, 0))) < spec.compute_capability
+    ):
         has = ".".join(map(str, known)) if known != (0, 0) else "an unknown one"
         yield Misfit(
             f"needs compute capability {'.'.join(map(str, spec.compute_capability))}, {gpu.name} has {has}",

@@ -103,6 +103,10 @@ class _Look:
         self.instance = self.draft.end_instance(self.instance, reason, message)
 
     @property
+    def _leaving(self) -> bool:
+        return self.instance.status in (InstanceStatus.terminating, InstanceStatus.terminated)
+
+    @property
     def _fleet_ends(self) -> bool:
         return self.fleet.deleted or self.fleet.status != "active"
 
@@ -133,7 +137,7 @@ class _Look:
         elif self.instance.deadline is not None and self.now >= self.instance.deadline:
             minutes = (self.instance.deadline - self.instance.created_at) // MINUTE
             self._end(InstanceReason.provisioning_timeout, f"its agent wasn't heard of within {minutes} minutes")
-        return self.instance.status == InstanceStatus.terminating
+        return self._leaving
 
     def _joined(self) -> bool:
         """The agent's first word, with what it found on its machine."""
@@ -154,7 +158,9 @@ class _Look:
             **changes,
         )
         if self.instance.claims:
-            self.instance = self.draft.move_instance(self.instance, "claimed", idle_since=None, note="a job waits for it")
+            self.instance = self.draft.move_instance(
+                self.instance, "claimed", idle_since=None, note="a job waits for it"
+            )
         self.draft.wake(f"queue/{self.instance.project_id}", *(f"run/{claim.run_id}" for claim in self.instance.claims))
         self.joined()
         return True
@@ -164,6 +170,7 @@ class _Look:
         changes: dict[str, object] = {
             "hostname": self.instance.hostname or facts.hostname,
             "internal_ip": self.instance.internal_ip or next(iter(facts.addresses), ""),
+            "runtimes": facts.runtimes,
             "gpu_driver": next((gpu.driver for gpu in facts.gpus if gpu.driver), None),
         }
         if self.instance.bought or self.instance.claims:
@@ -172,7 +179,11 @@ class _Look:
         blocks = total_blocks(self.config.blocks, has) or 1
         offer = self.instance.offer
         kind = offer.instance.with_(resources=has)
-        return {**changes, "offer": offer.with_(instance=kind, blocks=blocks, total_blocks=blocks), "total_blocks": blocks}
+        return {
+            **changes,
+            "offer": offer.with_(instance=kind, blocks=blocks, total_blocks=blocks),
+            "total_blocks": blocks,
+        }
 
     # --- alive ---------------------------------------------------------------------------------------------------------
 
@@ -181,15 +192,19 @@ class _Look:
             self._end(InstanceReason.terminated_by_user, "its fleet is being deleted")
             return
         if self.instance.status == InstanceStatus.idle and self.instance.claims:
-            self.instance = self.draft.move_instance(self.instance, "claimed", idle_since=None, note="a job waits for it")
+            self.instance = self.draft.move_instance(
+                self.instance, "claimed", idle_since=None, note="a job waits for it"
+            )
         elif self.instance.status == InstanceStatus.busy and not self.instance.claims:
-            self.instance = self.draft.move_instance(self.instance, "freed", idle_since=self.now, note="no job is left on it")
+            self.instance = self.draft.move_instance(
+                self.instance, "freed", idle_since=self.now, note="no job is left on it"
+            )
         self._refresh()
         silent = self._watch()
-        if self.instance.status == InstanceStatus.terminating:
+        if self._leaving:
             return
         rested = self._rest()
-        if self.instance.status != InstanceStatus.terminating:
+        if not self._leaving:
             self._look_again(min((at for at in (silent, rested) if at is not None), default=None))
 
     def _refresh(self) -> None:
@@ -365,7 +380,7 @@ class _Look:
         )
 
     def described(self, seen: Described) -> None:
-        if self.instance.status in (InstanceStatus.terminating, InstanceStatus.terminated):
+        if self._leaving:
             return
         if seen.state == "gone" or seen.interrupted:
             self._taken_back(seen)

@@ -180,8 +180,11 @@ def _limits(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
     for step in plan.steps:
         fleets = {noun.id for noun in step.saves if isinstance(noun, Fleet)}
         for noun in step.saves:
-            if isinstance(noun, Instance) and noun.version == 0 and noun.id not in listed and not isinstance(
-                snapshot, InstanceSnapshot | RunSnapshot
+            if (
+                isinstance(noun, Instance)
+                and noun.version == 0
+                and noun.id not in listed
+                and not isinstance(snapshot, InstanceSnapshot | RunSnapshot)
             ):
                 listed.add(noun.id)
                 added[noun.fleet_id] = added.get(noun.fleet_id, 0) + 1

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
-from chalicelib.domain.offers import Offer
-from chalicelib.planning.combine import Wants, combined
+from chalicelib.domain.offers import Availability, Offer
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.planning.combine import Wants, combined, fleet_query, merged_fleet, wants_of
 from chalicelib.planning.fitting import Misfit, blocks_needed, misfits
 from chalicelib.planning.offers import OfferBook, Query, slice_of
 from chalicelib.planning.plan import Note
@@ -173,15 +176,19 @@ class Floor:
         machines = self.book.machines(option.query, 2 * MOST_TRIED)
         usable = [machine for machine in machines if machine[0].availability.usable]
         if not usable:
-            text = "finds every offer that fits unavailable" if machines else _no_offers(option, self.book)
-            return Note(subject, text, "" if machines else "widen `resources`, `max_price`, `regions` or `backends`"), None
+            text = "finds every offer that fits unavailable" if machines else _no_offers(option.query, self.book)
+            return Note(
+                subject, text, "" if machines else "widen `resources`, `max_price`, `regions` or `backends`"
+            ), None
         fresh = next((machine for machine in usable if machine[0].key not in tried), None)
         if fresh is None or len(tried) >= MOST_TRIED:
             return Note(subject, f"has no offer left that wasn't tried ({_failures(job)})"), None
         if nodes.max is not None and self._count[view.fleet.id] >= nodes.max:
             if nodes.max == 0:
                 return Note(subject, "has `nodes: 0`, so it never has an instance", "raise `nodes`"), None
-            option.waits = option.waits or f"for room in fleet `{view.fleet.name}` ({nodes.max} of {nodes.max} nodes exist)"
+            option.waits = (
+                option.waits or f"for room in fleet `{view.fleet.name}` ({nodes.max} of {nodes.max} nodes exist)"
+            )
             return None, None
         return None, Buy(view, *fresh)
 
@@ -201,14 +208,19 @@ class Floor:
                 instance = self.instances[known.id]
                 if instance.status not in (*_READY, *_COMING):
                     continue
-                blocks, wrong = _judge(query, instance)
+                blocks, wrong = _judge(wants, query, instance)
                 if not blocks:
                     nearest = wrong if nearest is None or len(wrong) < len(nearest) else nearest
                     continue
                 option.waits = option.waits or _why_wait(view, instance)
                 if instance.unreachable or instance.health == "failure":
                     continue
-                ranked = (instance.offer.price * blocks / instance.total_blocks, len(self._free[instance.id]), instance, blocks)
+                ranked = (
+                    instance.offer.price * blocks / instance.total_blocks,
+                    len(self._free[instance.id]),
+                    instance,
+                    blocks,
+                )
                 (ready if instance.status in _READY else coming).append(ranked)
             option.notes = [_nearest_note(view, nearest)]
         asked.ready = deque((instance, blocks) for *_, instance, blocks in sorted(ready, key=lambda r: r[:2]))
@@ -221,10 +233,13 @@ def _free_blocks(instance: Instance) -> list[int]:
     return [block for block in range(instance.total_blocks) if block not in busy]
 
 
-def _judge(query: Query, instance: Instance) -> tuple[int, list[Misfit]]:
+def _judge(wants: Wants, query: Query, instance: Instance) -> tuple[int, list[Misfit]]:
     """How many blocks of the instance the query needs (0: it doesn't fit), and what is wrong with the whole of it."""
     offer = instance.offer
     wrong: list[Misfit] = []
+    if wants.container and instance.runtimes and "docker" not in instance.runtimes:
+        hint = "remove `image`, `python`, `nvcc`, `privileged` and `registry_auth`, or install Docker there"
+        wrong.append(Misfit("runs plain processes, no containers", hint))
     if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
         wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
     if not query.takes_kind(offer.instance.name, offer.instance.resources):
@@ -260,9 +275,11 @@ def _nearest_note(view: FleetView, wrong: list[Misfit] | None) -> Note:
     return Note(subject, "; ".join(misfit.text for misfit in wrong), f"{hints}, or create a fleet that has it")
 
 
-def _no_offers(option: _Option, book: OfferBook) -> str:
+def _no_offers(query: Query, book: OfferBook) -> str:
     if not len(book):
         return "may grow, but no backend has any offer"
+    if query.max_price is not None and book.match(replace(query, max_price=None), 0)[1]:
+        return f"may grow, but every offer that fits costs more than `max_price`, {query.max_price:g}"
     return f"may grow, but none of the {len(book)} offers fits the run and the fleet"
 
 
@@ -282,3 +299,67 @@ def _failures(job: Job) -> str:
     """Up to three different errors of the offers that were tried."""
     errors = list(dict.fromkeys(attempt.error[:200] for attempt in job.attempts))
     return "; ".join(errors[:3]) + ("; …" if len(errors) > 3 else "")
+
+
+# --- what plans show ----------------------------------------------------------------------------------------------------
+
+
+def plan_offers(
+    run_spec: RunSpec,
+    job_spec: JobSpec,
+    fleets: Sequence[FleetView],
+    book: OfferBook,
+    facts: Mapping[str, BackendFacts],
+    limit: int = 10_000,
+) -> tuple[list[Offer], int, list[Note]]:
+    """Where a job could go: instances that are there (free ones first), then what fleets could buy. The notes say of
+    each fleet that offers nothing why."""
+    floor = Floor(fleets, book, facts)
+    wants = wants_of(run_spec, job_spec)
+    there: list[Offer] = []
+    queries: list[Query] = []
+    notes: list[Note] = []
+    for view in floor.views:
+        query = combined(wants, view)
+        if isinstance(query, Note):
+            notes.append(query)
+            continue
+        found, nearest = _existing(wants, query, view)
+        there += found
+        grows = view.spec.configuration.nodes is not None and view.spec.configuration.nodes.max != 0
+        if grows and not wants.reuse_only:
+            queries.append(query)
+        if not found and not (grows and book.match(query, 1)[1]):
+            notes.append(nearest if not grows else Note(nearest.subject, _no_offers(query, book)))
+    there.sort(key=lambda offer: (offer.availability is not Availability.idle, offer.price))
+    bought, total = book.match_any(queries, limit) if queries else ((), 0)
+    return [*there, *bought][:limit], len(there) + total, notes if floor.views else [_no_fleets()]
+
+
+def _existing(wants: Wants, query: Query, view: FleetView) -> tuple[list[Offer], Note]:
+    found: list[Offer] = []
+    nearest: list[Misfit] | None = None
+    for instance in view.instances:
+        if instance.status not in _READY or instance.unreachable or instance.health == "failure":
+            continue
+        blocks, wrong = _judge(wants, query, instance)
+        if blocks:
+            state = Availability.idle if blocks <= instance.free_blocks else Availability.busy
+            found.append(slice_of(instance.offer, blocks, instance.total_blocks, state))
+        else:
+            nearest = wrong if nearest is None or len(wrong) < len(nearest) else nearest
+    return found, _nearest_note(view, nearest)
+
+
+def fleet_offers(
+    spec: FleetSpec, book: OfferBook, facts: Mapping[str, BackendFacts], limit: int = 10_000
+) -> tuple[list[Offer], int]:
+    """What a fleet could be made of."""
+    config = merged_fleet(spec)
+    if config.nodes is None:
+        return [], 0
+    query = fleet_query(config)
+    machines = book.machines(query, limit)
+    return [offer.with_(total_blocks=total, blocks=total) if total > 1 else offer for offer, _, total in machines], (
+        book.match(query, 0)[1]
+    )

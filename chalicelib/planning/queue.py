@@ -119,7 +119,7 @@ def new_instance(
         offer=offer.with_(blocks=blocks, total_blocks=blocks),
         total_blocks=blocks,
         claims=claims,
-        env=view.spec.configuration.env,
+        env={name: str(value) for name, value in view.spec.configuration.env.items()},
         idle_seconds=idle,
         created_at=now,
         last_processed_at=now,

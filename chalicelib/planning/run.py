@@ -8,6 +8,7 @@ as one step, so a final job and the place it gives back, or a run and its last j
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus, Presence
@@ -179,7 +180,10 @@ class _Look:
             verdict = JobReason.waiting_runner_limit_exceeded, "the task didn't start in time"
         elif job.status == JobStatus.pulling:
             deadline = (job.pulling_at or placed) + PULL_TIMEOUT
-            verdict = JobReason.waiting_runner_limit_exceeded, f"pulling the image took over {PULL_TIMEOUT // MINUTE} minutes"
+            verdict = (
+                JobReason.waiting_runner_limit_exceeded,
+                f"pulling the image took over {PULL_TIMEOUT // MINUTE} minutes",
+            )
         elif spec is None or spec.max_duration is None:
             return None
         else:
@@ -248,7 +252,7 @@ class _Look:
         live = [job for job in latest if not job.finished and job.status != JobStatus.terminating]
         if not live:
             return
-        changes: dict[str, object] = {}
+        changes: dict[str, Any] = {}
         placed = next((job.assignment for job in live if job.assignment), None)
         if placed and self.run.fleet_id != placed.fleet_id:
             changes.update(fleet_id=placed.fleet_id, fleet_name=placed.fleet_name)

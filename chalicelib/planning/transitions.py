@@ -1,8 +1,8 @@
 """A step in the making: nouns move along their tables, and every move leaves its line of history.
 
-Whoever changes a status does it through `Draft`, so that rule 1 of the machines ("a status changes only by `apply`") and
-the rule of the log ("an event is never written apart from its change") hold in one place. A noun that moves twice in a
-step is saved once, as it is at the end. Events of one step lie a microsecond apart, so that they read in order.
+Whoever changes a status does it through `Draft`, so that rule 1 of the machines ("a status changes only by `apply`")
+and the rule of the log ("an event is never written apart from its change") hold in one place. A noun that moves twice
+in a step is saved once, as it is at the end. Events of one step lie a microsecond apart, so that they read in order.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Draft:
         first: Any = about[0]
         at = self.now + len(self._events)
         run_id = next((n.id if isinstance(n, Run) else n.run_id for n in about if isinstance(n, Run | Job)), None)
-        fleet_id = next((n.id if isinstance(n, Fleet) else n.fleet_id for n in about if isinstance(n, Fleet | Instance)), None)
+        pool = (n.id if isinstance(n, Fleet) else n.fleet_id for n in about if isinstance(n, Fleet | Instance))
         self._events.append(
             Event(
                 id=derive(first.id, "event", at, message),
@@ -69,7 +69,7 @@ class Draft:
                 message=message,
                 targets=tuple(target(noun) for noun in about),
                 run_id=run_id,
-                fleet_id=fleet_id,
+                fleet_id=next(pool, None),
             )
         )
 
@@ -158,7 +158,7 @@ class Draft:
         return self.move_instance(instance, "freed", claims=(), idle_since=self.now, due_at=self.now)
 
     def end_instance(self, instance: Instance, reason: InstanceReason, message: str = "") -> Instance:
-        """An instance begins to end, and its jobs' runs are told. `act_until` stays: a purchase may still be under way."""
+        """An instance begins to end; its jobs' runs are told. `act_until` stays: a purchase may still be under way."""
         self.wake(f"instance/{instance.id}", *(f"run/{claim.run_id}" for claim in instance.claims))
         return self.move_instance(instance, "end", reason=reason, message=message, stop_attempts=0, due_at=self.now)
 

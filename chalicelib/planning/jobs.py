@@ -1,0 +1,227 @@
+"""From a run's spec to what its jobs are: what the plan shows, what placement asks for, what the agent is handed.
+
+Three translations, each shown to somebody: `effective` is the run with everything filled in (the plan prints it),
+`job_specs` is what runs (the wire's JobSpec), `agent_task` is what one agent gets for one job on one instance.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, Protocol
+
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.job_specs import AppSpec, JobSpec, Requirements, Retry, UnixUser
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.ranges import Range
+from chalicelib.domain.reasons import RetryEvent
+from chalicelib.domain.specs.profiles import ProfileRetry
+from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
+from chalicelib.domain.specs.runs import RunSpec, TaskConfiguration
+from chalicelib.errors import NotSupported
+from chalicelib.planning.combine import merged_run
+from chalicelib.planning.fitting import vendor_of
+
+STOP_DURATION = 300  # seconds shown where the user names none
+RETRY_DURATION = 3600
+RESERVED_PORTS = range(10_000, 11_000)  # the language keeps these for itself
+NO_IMAGE = "scratch"  # the empty image, from which nothing can run: clients name it when they only ask for offers
+
+_SHELLS = {"sh": "/bin/sh", "bash": "/bin/bash"}
+
+
+class DefaultImages(Protocol):
+    """The images of jobs that name none; `{python}` is filled in."""
+
+    @property
+    def base(self) -> str: ...
+    @property
+    def devel(self) -> str: ...
+    @property
+    def python(self) -> str: ...
+
+
+def effective(run_spec: RunSpec) -> RunSpec:
+    """The run as it will be understood: its profile poured in, and what nobody said filled in."""
+    config = merged_run(run_spec)
+    filled: dict[str, Any] = {"priority": config.priority or 0}
+    if config.spot_policy is None:
+        filled["spot_policy"] = "on-demand"
+    if isinstance(config, TaskConfiguration):
+        filled["resources"] = _resources(config)
+        if config.nodes is None and config.groups is None:
+            filled["nodes"] = 1
+    return run_spec.with_(configuration=config.with_(**filled))
+
+
+def job_specs(run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | None = None) -> tuple[JobSpec, ...]:
+    """The jobs of a run: one, for a task on one node. `user_ssh_key` is who may enter it, once jobs can be entered."""
+    config = merged_run(run_spec)
+    if not isinstance(config, TaskConfiguration) or config.groups or (config.nodes or 1) > 1:
+        raise NotSupported("Only tasks on one node can be turned into jobs so far.")
+    name = run_spec.run_name or config.name or "run"
+    return (
+        JobSpec(
+            job_name=f"{name}-0-0",
+            app_specs=_apps(config),
+            user=_user(config.user),
+            commands=_commands(config),
+            env={key: str(value) for key, value in config.env.items()},
+            home_dir=config.home_dir,
+            image_name=_image(config, images),
+            privileged=config.privileged,
+            single_branch=True if config.single_branch is None else config.single_branch,
+            max_duration=None if config.max_duration == "off" else config.max_duration,
+            stop_duration=_stop_duration(config),
+            registry_auth=None if config.registry_auth is None else config.registry_auth.model_dump(),
+            requirements=requirements(config),
+            retry=_retry(config.retry),
+            working_dir=config.working_dir,
+            repo_data=None if run_spec.repo_data is None else run_spec.repo_data.model_dump(),
+            repo_code_hash=run_spec.repo_code_hash,
+            file_archives=run_spec.file_archives,
+            runtime="docker" if _needs_container(config) else None,
+        ),
+    )
+
+
+def requirements(config: TaskConfiguration) -> Requirements:
+    return Requirements(
+        resources=_resources(config),
+        max_price=config.max_price,
+        spot={"spot": True, "auto": None}.get(config.spot_policy or "", False),
+        reservation=config.reservation,
+        multinode=False,
+    )
+
+
+def _resources(config: TaskConfiguration) -> ResourcesSpec:
+    """`gpu: null` means the default; a vendor that follows from the names, or from the default image, is filled in."""
+    spec = config.resources
+    gpu = spec.gpu or GPUSpec(count=Range[int](min=0))
+    if gpu.vendor is None and (gpu.count.max is None or gpu.count.max > 0):
+        vendors = {vendor_of(name) for name in gpu.name or ()}
+        if len(vendors) == 1:
+            gpu = gpu.with_(vendor=vendors.pop())
+        elif not vendors and gpu.count.min and not config.image and not config.docker:
+            gpu = gpu.with_(vendor="nvidia")
+    return spec.with_(gpu=gpu)
+
+
+def _needs_container(config: TaskConfiguration) -> bool:
+    """Does it ask for what only a container gives? A default image doesn't count: nobody asked for it."""
+    image = config.image not in (None, "", NO_IMAGE)
+    return bool(image or config.python or config.nvcc or config.privileged or config.registry_auth)
+
+
+def _image(config: TaskConfiguration, images: DefaultImages) -> str:
+    if config.image:
+        return config.image
+    return (images.devel if config.nvcc else images.base).replace("{python}", config.python or images.python)
+
+
+def _commands(config: TaskConfiguration) -> tuple[str, ...]:
+    """An argv. With an entrypoint the commands are its arguments; else one shell runs them, each if the last succeeded."""
+    if config.entrypoint is not None:
+        return (*shlex.split(config.entrypoint), *config.commands)
+    if not config.commands:
+        return ()
+    shell = config.shell or ("/bin/sh" if config.image else "/bin/bash")
+    return (_SHELLS.get(shell, shell), "-i", "-c", " && ".join(_grouped(command) for command in config.commands))
+
+
+def _grouped(command: str) -> str:
+    """`server & && client` is no shell; `{ server & } && client` is."""
+    return f"{{ {command.rstrip()} }}" if command.rstrip().endswith("&") else command
+
+
+def _user(written: str | None) -> UnixUser | None:
+    if written is None:
+        return None
+    user, _, group = written.partition(":")
+    return UnixUser(
+        uid=int(user) if user.isdecimal() else None,
+        username=None if user.isdecimal() else user,
+        gid=int(group) if group.isdecimal() else None,
+        groupname=None if not group or group.isdecimal() else group,
+    )
+
+
+def _stop_duration(config: TaskConfiguration) -> int | None:
+    if config.stop_duration is None:
+        return STOP_DURATION
+    return None if config.stop_duration == "off" else config.stop_duration
+
+
+def _retry(written: ProfileRetry | bool | None) -> Retry | None:
+    if not written:
+        return None
+    every = tuple(event.value for event in RetryEvent)
+    if written is True:
+        return Retry(on_events=every, duration=RETRY_DURATION)
+    duration = RETRY_DURATION if written.duration is None else written.duration
+    return Retry(on_events=written.on_events or every, duration=duration)
+
+
+def _apps(config: TaskConfiguration) -> tuple[AppSpec, ...]:
+    open_ports = [port for port in config.ports if port.container_port not in RESERVED_PORTS]
+    return tuple(
+        AppSpec(port=port.container_port, map_to_port=port.local_port, app_name=f"app_{number}")
+        for number, port in enumerate(open_ports)
+    )
+
+
+# --- what an agent is handed --------------------------------------------------------------------------------------------
+
+
+def task_env(job: Job, spec: JobSpec, instance: Instance, repo_id: str = "none") -> dict[str, str]:
+    """The variables that tell a job where it is. The user's own `env` may override them."""
+    offer = job.assignment.offer if job.assignment else instance.offer
+    gpus = len(offer.instance.resources.gpus)
+    address = instance.internal_ip or "127.0.0.1"
+    return {
+        "DSTACK_RUN_ID": job.run_id,
+        "DSTACK_RUN_NAME": job.run_name,
+        "DSTACK_JOB_ID": job.id,
+        "DSTACK_REPO_ID": repo_id,
+        "DSTACK_NODES_NUM": str(spec.jobs_per_replica),
+        "DSTACK_NODE_RANK": str(spec.job_num),
+        "DSTACK_NODES_IPS": address,
+        "DSTACK_MASTER_NODE_IP": address,
+        "DSTACK_GPUS_PER_NODE": str(gpus),
+        "DSTACK_GPUS_NUM": str(gpus * spec.jobs_per_replica),
+    }
+
+
+def agent_task(job: Job, spec: JobSpec, instance: Instance, project_name: str) -> dict[str, Any]:
+    """The task as the agent protocol has it. A job that has the whole machine gets no limits (0)."""
+    offer = job.assignment.offer if job.assignment else instance.offer
+    has, whole = offer.instance.resources, offer.blocks == offer.total_blocks
+    shm = spec.requirements.resources.shm_size
+    return {
+        "id": job.id,
+        "name": job.name,
+        "project": project_name,
+        "run_name": job.run_name,
+        "commands": list(spec.commands),
+        "env": {**instance.env, **task_env(job, spec, instance), **spec.env},
+        "image": spec.image_name,
+        "runtime": spec.runtime,
+        "user": None if spec.user is None else spec.user.model_dump(),
+        "working_dir": spec.working_dir,
+        "shell": spec.commands[0] if spec.commands[1:3] == ("-i", "-c") else None,
+        "privileged": spec.privileged,
+        "registry_auth": spec.registry_auth,
+        "cpu": 0 if whole else has.cpus,
+        "memory_bytes": 0 if whole else has.memory_mib << 20,
+        "shm_bytes": 0 if shm is None else int(shm * 2**30),
+        "gpus": len(has.gpus),
+        "gpu_devices": [],
+        "max_duration": spec.max_duration,
+        "stop_duration": spec.stop_duration,
+        "files": [
+            {"id": archive.id, "path": archive.path, "url": f"/agent/files/{archive.id}"}
+            for archive in spec.file_archives
+        ],
+        "volumes": [],
+        "home_dir": None,
+    }
