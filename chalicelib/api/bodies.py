@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import orjson
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from chalicelib.errors import Invalid, Problem
+from chalicelib.errors import Invalid
+from chalicelib.usecases.specs import read_spec
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -23,14 +24,7 @@ def parse_body(body: bytes, model: type[M]) -> M:
     value = parse_json(body)
     if not isinstance(value, dict):
         raise Invalid(f"The body must be a JSON object, not {_kind(value)}")
-    return validate(model, value)
-
-
-def validate(model: type[M], value: Any, prefix: str = "") -> M:
-    try:
-        return model.model_validate(value)
-    except ValidationError as error:
-        raise Invalid(problems_in(error, prefix)) from None
+    return read_spec(model, value)
 
 
 def parse_json(body: bytes) -> Any:
@@ -43,16 +37,6 @@ def parse_json(body: bytes) -> Any:
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
         raise Invalid(f"The body is nested more than {MAX_DEPTH} levels deep")
     return value
-
-
-def problems_in(error: ValidationError, prefix: str = "") -> list[Problem]:
-    """What a model found wrong, in our words where the configuration language has them."""
-    from chalicelib.configuration import problems_of
-
-    return [
-        Problem(p.message, f"{prefix}.{p.path}" if prefix and p.path else p.path or prefix, hint=p.hint, code=p.code)
-        for p in problems_of(error)
-    ]
 
 
 def _deeper(value: Any, allowed: int) -> bool:

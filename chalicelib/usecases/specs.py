@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import orjson
 from pydantic import BaseModel, ValidationError
 
+from chalicelib.configuration import problems_of
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.profiles import Profile
 from chalicelib.domain.specs.runs import RunSpec
@@ -49,19 +51,13 @@ FLEET_IN_PLACE = (
 )
 
 
-def read_spec(model: type[M], raw: Any, prefix: str) -> M:
-    """`raw` as `model`. Raises Invalid with every problem, each by its field."""
+def read_spec(model: type[M], raw: Any, prefix: str = "") -> M:
+    """`raw` as `model`. Raises Invalid with every problem, each by its field, which begins with `prefix`."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:
-        from chalicelib.configuration import problems_of  # TEMPORARY
-
-        raise Invalid(
-            [
-                Problem(p.message, f"{prefix}.{p.path}" if p.path else prefix, hint=p.hint, code=p.code)
-                for p in problems_of(error)
-            ]
-        ) from None
+        found = problems_of(error, model=model)
+    raise Invalid([replace(p, path=".".join(part for part in (prefix, p.path) if part)) for p in found])
 
 
 def read_run_spec(raw: Raw) -> RunSpec:
