@@ -20,7 +20,7 @@ from chalicelib.domain.specs.reading import TAG
 from chalicelib.errors import Problem
 
 Path = tuple[str | int, ...]
-Marks = Callable[[Path, bool], tuple[int, int]]  # a path, and whether its key is meant rather than its value
+Marks = Callable[[Path], tuple[int, int]]  # line and column of the key at a path
 
 # Keys people write where they aren't, or used to be; the place is said only where the model there has no such field.
 ELSEWHERE = {
@@ -66,21 +66,20 @@ def _entry_problems(entry: dict[str, Any], root: type[BaseModel] | None, marks: 
     kind, context = entry["type"], entry.get("ctx") or {}
     if kind == "too_short" and entry["input"]:
         return  # pydantic counts the good entries of a list only; the bad ones have problems of their own
-    on_key = kind == "extra_forbidden"
     if "faults" in context:
         for code, message, hint, at in context["faults"]:
             below = tuple(int(part) if part.isdigit() else part for part in at.split(".")) if at else ()
-            yield _problem(message, path + below, hint, code, marks, False)
+            yield _problem(message, path + below, hint, code, marks)
         return
-    if on_key:
+    if kind == "extra_forbidden":
         message, hint, code = _stranger(entry["loc"], root)
     else:
         message, hint, code = _said(kind, entry, context, path)
-    yield _problem(message, path, hint, code, marks, on_key)
+    yield _problem(message, path, hint, code, marks)
 
 
-def _problem(message: str, path: Path, hint: str, code: str, marks: Marks | None, on_key: bool) -> Problem:
-    line, column = marks(path, on_key) if marks else (0, 0)
+def _problem(message: str, path: Path, hint: str, code: str, marks: Marks | None) -> Problem:
+    line, column = marks(path) if marks else (0, 0)
     return Problem(message, path=".".join(map(str, path)), line=line, column=column, hint=hint, code=code)
 
 

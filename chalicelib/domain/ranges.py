@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Generic, TypeVar
 
 from pydantic import ConfigDict, GetJsonSchemaHandler, model_validator
-from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
 from chalicelib.domain.noun import Value
@@ -40,7 +39,7 @@ class Range(Value, Generic[T]):
         return self
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         text = {"type": "string", "pattern": r"^ *(-?[0-9.]+|-?[0-9]* *\.\. *-?[0-9]*) *$", "examples": ["1..4", "2.."]}
         return {"anyOf": [handler(core), {"type": "number"}, text]}
 

@@ -14,12 +14,11 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic.json_schema import JsonSchemaValue
 
 from chalicelib.domain.specs.env import Env
 from chalicelib.domain.specs.profiles import BackendName, BackendOptions, Profile, Retrying, SpotPolicy, Tags
 from chalicelib.domain.specs.quantities import IdleDuration
-from chalicelib.domain.specs.reading import TAG, Number, Reads, Spec, Whole, fault
+from chalicelib.domain.specs.reading import TAG, JsonSchema, Number, Reads, Spec, Whole, fault
 from chalicelib.domain.specs.resources import ResourcesSpec
 
 Placement = Literal["any", "cluster"]
@@ -35,7 +34,7 @@ class FleetNodesSpec(Spec):
     target: Whole = Field(description="So many to begin with; `min` unless set.", ge=0, le=_MOST)
     max: Whole | None = Field(default=None, description="At most so many; no limit if null.", ge=0, le=_MOST)
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (_COUNT, _TEXT | {"examples": ["2", "0..4", "1.."]})
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_COUNT, _TEXT | {"examples": ["2", "0..4", "1.."]})
 
     @classmethod
     def read(cls, written: Any) -> Any:

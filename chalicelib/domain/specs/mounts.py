@@ -6,9 +6,8 @@ import re
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
-from pydantic.json_schema import JsonSchemaValue
 
-from chalicelib.domain.specs.reading import TAG, Reads, Spec, Whole, fault, faults
+from chalicelib.domain.specs.reading import TAG, JsonSchema, Reads, Spec, Whole, fault, faults
 
 _TEXT = {"type": "string"}
 _PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
@@ -21,7 +20,7 @@ class PortMapping(Spec):
     local_port: Whole | None = Field(default=None, description="The local port; any free one if null.", ge=1, le=65535)
     container_port: Whole = Field(description="The port in the container.", ge=1, le=65535)
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (
         _PORT,
         _TEXT | {"pattern": r"^(([0-9]+|\*):)?[0-9]+$", "examples": ["8080", "80:8080", "*:8080"]},
     )
@@ -135,7 +134,7 @@ class FilePathMapping(Spec):
     )
     path: str = Field(description="Relative to the working directory; `~` is the container user's home.", min_length=1)
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (_TEXT | {"examples": ["data", "config.toml:/etc/app.toml"]},)
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT | {"examples": ["data", "config.toml:/etc/app.toml"]},)
 
     @classmethod
     def read(cls, written: Any) -> Any:
@@ -162,9 +161,7 @@ class RepoSpec(Spec):
         default="error", description="What to do when something is there already."
     )
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (
-        _TEXT | {"examples": [".", "https://github.com/me/app:/app"]},
-    )
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT | {"examples": [".", "https://github.com/me/app:/app"]},)
 
     @classmethod
     def read(cls, written: Any) -> Any:

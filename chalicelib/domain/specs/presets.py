@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
-from pydantic.json_schema import JsonSchemaValue
 
 from chalicelib.domain.specs.env import Env
 from chalicelib.domain.specs.profiles import ProfileParams
-from chalicelib.domain.specs.reading import Spec, Whole, fault, faults
+from chalicelib.domain.specs.reading import JsonSchema, Spec, Whole, fault, faults
 from chalicelib.domain.specs.services import GatewayChoice
 
 _TEXT = {"type": "string"}
@@ -23,7 +22,7 @@ class PresetModel(Spec):
     name: str | None = Field(default=None, description="The name clients ask for; with `repo`.")
     base: str | None = Field(default=None, description="This model, or anything made from it.")
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (_TEXT,)
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT,)
 
     @classmethod
     def read(cls, written: Any) -> Any:
@@ -42,7 +41,7 @@ class PresetPrompt(Spec):
     text: str | None = Field(default=None, description="The text.", max_length=10_000)
     path: str | None = Field(default=None, description="A file that holds the text.")
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (_TEXT,)
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT,)
 
     @classmethod
     def read(cls, written: Any) -> Any:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo, model_validator
-from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from chalicelib.domain.noun import Value
 
+JsonSchema = dict[str, Any]
 FROM_FILE = "file"  # the validation context of a file: there a stray key is a mistake even when it is empty
 TAG = "?"  # begins the tag of a union's arm, which pydantic puts into the path of an error; no field starts with it
 
@@ -38,7 +38,7 @@ class Spec(Value):
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, coerce_numbers_to_str=True)
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = ()
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = ()
 
     @classmethod
     def read(cls, written: Any) -> Any:
@@ -56,7 +56,7 @@ class Spec(Value):
         return {k: v for k, v in fields.items() if k not in unused} if unused else fields
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
         full = handler(core)
         return {"anyOf": [full, *cls.SHORT_FORMS]} if cls.SHORT_FORMS else full
 
@@ -66,7 +66,7 @@ class Reads:
     """An annotation: `parse` runs first; `forms` are, as JSON Schema, what it reads besides."""
 
     parse: Callable[[Any], Any]
-    forms: tuple[JsonSchemaValue, ...] = ()
+    forms: tuple[JsonSchema, ...] = ()
 
     def __hash__(self) -> int:
         return hash(self.parse)
@@ -74,7 +74,7 @@ class Reads:
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_before_validator_function(self.parse, handler(source))
 
-    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
         full = handler(core)
         return {"anyOf": [full, *self.forms]} if self.forms else full
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Discriminator, Field, Tag
-from pydantic.json_schema import JsonSchemaValue
 
-from chalicelib.domain.specs.reading import TAG, Spec, Whole, fault
+from chalicelib.domain.specs.reading import TAG, JsonSchema, Spec, Whole, fault
 
 _TEXT = {"type": "string", "minLength": 1}
 
@@ -18,7 +17,7 @@ class EntityReference(Spec):
     project: str | None = Field(default=None, description="The project it is in; this one unless set.")
     name: str = Field(description="Its name.", min_length=1)
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (_TEXT | {"examples": ["my-fleet", "other-project/my-fleet"]},)
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT | {"examples": ["my-fleet", "other-project/my-fleet"]},)
 
     @classmethod
     def read(cls, written: Any) -> Any:
@@ -38,7 +37,7 @@ class InstanceNameSelector(Spec):
 
     name: str = Field(description="The name of the instance, `<fleet>-<number>`.", min_length=1)
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (_TEXT,)
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT,)
 
     @classmethod
     def read(cls, written: Any) -> Any:

@@ -11,11 +11,10 @@ from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
-from pydantic.json_schema import JsonSchemaValue
 
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.quantities import MEMORY_RANGE_FORMS, Memory, MemoryRange, memory_range
-from chalicelib.domain.specs.reading import Reads, Spec, fault, is_number
+from chalicelib.domain.specs.reading import JsonSchema, Reads, Spec, fault, is_number
 
 Vendor = Literal["nvidia", "amd", "google", "intel", "tenstorrent"]
 _VENDORS = {name: name for name in ("nvidia", "amd", "google", "intel", "tenstorrent")} | {
@@ -108,7 +107,7 @@ class CPUSpec(Spec):
     ] = None
     count: Range[int] = Field(default=Range[int](min=2), description="How many CPUs, as a number or a range.")
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (_AMOUNT, _TEXT | {"examples": ["4", "2..8", "arm:16.."]})
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_AMOUNT, _TEXT | {"examples": ["4", "2..8", "arm:16.."]})
 
     @classmethod
     def read(cls, written: Any) -> Any:
@@ -135,7 +134,7 @@ class GPUSpec(Spec):
         default=None, description="The least CUDA compute capability."
     )
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (
         _AMOUNT,
         _TEXT | {"examples": ["24GB", "A100:2", "H100:80GB:8"]},
     )
@@ -154,7 +153,7 @@ class DiskSpec(Spec):
 
     size: MemoryRange = Field(description="Its size.")
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = MEMORY_RANGE_FORMS
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = MEMORY_RANGE_FORMS
 
     @classmethod
     def read(cls, written: Any) -> Any:

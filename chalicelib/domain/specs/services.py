@@ -6,13 +6,12 @@ import re
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag
-from pydantic.json_schema import JsonSchemaValue
 
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.mounts import ServicePort
 from chalicelib.domain.specs.profiles import SpotPolicy
 from chalicelib.domain.specs.quantities import Duration
-from chalicelib.domain.specs.reading import TAG, Number, Reads, Spec, Whole, fault, unset
+from chalicelib.domain.specs.reading import TAG, JsonSchema, Number, Reads, Spec, Whole, fault, unset
 from chalicelib.domain.specs.references import EntityReference
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.workloads import Fault, GroupName, Python, RunConfiguration, doubled_names, number_groups
@@ -154,7 +153,7 @@ class OpenAIChatModel(Spec):
     format: Literal["openai"] = Field(description="`openai`.")
     prefix: str = Field(default="/v1", description="Where the API begins.")
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchemaValue, ...]] = (_TEXT | {"examples": ["meta-llama/Llama-3.1-8B-Instruct"]},)
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT | {"examples": ["meta-llama/Llama-3.1-8B-Instruct"]},)
 
 
 class TGIChatModel(Spec):

@@ -1,0 +1,237 @@
+"""A file to a configuration, or everything that is wrong with it at once.
+
+Pure: text in, model out. Whatever the input, it is `errors.Invalid` that is raised and nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from chalicelib.configuration.problems import Path, nearest, problems_of
+from chalicelib.domain.specs.fleets import FleetConfiguration
+from chalicelib.domain.specs.gateways import GatewayConfiguration
+from chalicelib.domain.specs.presets import PresetConfiguration
+from chalicelib.domain.specs.profiles import ProfilesConfig
+from chalicelib.domain.specs.reading import FROM_FILE
+from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, TaskConfiguration
+from chalicelib.domain.specs.services import ServiceConfiguration
+from chalicelib.domain.specs.volumes import (
+    AWSVolumeConfiguration,
+    DaytonaVolumeConfiguration,
+    GCPVolumeConfiguration,
+    KubernetesVolumeConfiguration,
+    LiumVolumeConfiguration,
+    RunpodVolumeConfiguration,
+    VolumeConfiguration,
+)
+from chalicelib.errors import Invalid, Problem
+
+if TYPE_CHECKING:
+    from chalicelib.configuration.text import Document
+
+Configuration = (
+    DevEnvironmentConfiguration
+    | TaskConfiguration
+    | ServiceConfiguration
+    | FleetConfiguration
+    | VolumeConfiguration
+    | GatewayConfiguration
+    | PresetConfiguration
+)
+M = TypeVar("M", bound=BaseModel)
+
+TYPES: dict[str, type[Configuration]] = {
+    "dev-environment": DevEnvironmentConfiguration,
+    "task": TaskConfiguration,
+    "service": ServiceConfiguration,
+    "fleet": FleetConfiguration,
+    "volume": VolumeConfiguration,
+    "gateway": GatewayConfiguration,
+    "preset": PresetConfiguration,
+}
+VOLUME_TYPES: dict[str, type[VolumeConfiguration]] = {
+    "aws": AWSVolumeConfiguration,
+    "gcp": GCPVolumeConfiguration,
+    "runpod": RunpodVolumeConfiguration,
+    "kubernetes": KubernetesVolumeConfiguration,
+    "daytona": DaytonaVolumeConfiguration,
+    "lium": LiumVolumeConfiguration,
+}
+
+
+def parse(text: str, *, filename: str = "") -> Configuration:
+    """A `*.dstack.yml` file. Raises Invalid with every problem."""
+    document = _document(text, filename)
+    model = _model_for(document, filename)
+    found: Configuration = _validated(document, model, filename)
+    return found
+
+
+def parse_bytes(raw: bytes, *, filename: str = "") -> Configuration:
+    return parse(decode(raw, filename), filename=filename)
+
+
+def parse_profiles(text: str, *, filename: str = "") -> ProfilesConfig:
+    """A `profiles.yml` file."""
+    return parse_as(ProfilesConfig, text, filename=filename)
+
+
+def parse_as(model: type[M], text: str, *, filename: str = "") -> M:
+    """Any YAML file that one model describes."""
+    return _validated(_document(text, filename), model, filename)
+
+
+def decode(raw: bytes, filename: str) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        column = error.start - raw.rfind(b"\n", 0, error.start)
+        hint = "save the file as UTF-8"
+        raise _refused("not-utf8", "this byte isn't UTF-8 text", hint, filename, line, column) from None
+
+
+# --- text to values --------------------------------------------------------------------------------------------------
+
+# What the parser says when it gives up, by a part of its words, in ours.
+_SYNTAX = (
+    ("'\\t'", "a tab can't indent here", "indent with spaces"),
+    ("mapping values are not allowed", "a colon where none can be", 'put text that holds ": " in quotes'),
+    ("could not find expected ':'", "a key without a colon", "write `key: value`"),
+    ("cannot start any token", "this character can't begin a value", "put the text in quotes"),
+    ("found undefined alias", "this alias has no anchor", "write `&name` where the value first stands"),
+    ("found duplicate anchor", "this anchor is there already", "give it another name"),
+    ("but found another document", "one document a file", "put what follows `---` in a file of its own"),
+    ("unexpected end of stream", "quotes that are never closed", "close them"),
+    ("expected ',' or", "a bracket that is never closed, or a comma missing", "close it with `]` or `}`"),
+    (
+        "expected <block end>",
+        "this line isn't indented like those above it",
+        "give all keys of a mapping the same indent",
+    ),
+    ("block sequence entries are not allowed", "a `-` where no list can begin", "put the list on lines of its own"),
+    ("unknown escape", "a backslash that escapes nothing", "use single quotes, or double the backslash"),
+    ("control characters", "a character that text can't hold", "remove it"),
+    ("special characters", "a character that text can't hold", "remove it"),
+)
+
+
+def _document(text: str, filename: str) -> Document:
+    import yaml
+
+    from chalicelib.configuration.text import MAX_BYTES, TooMuch, compose
+
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise _refused("not-utf8", "the text holds half a character", "save the file as UTF-8", filename) from None
+    if size > MAX_BYTES:
+        message = f"the file has {size:,} bytes, at most {MAX_BYTES:,} are read"
+        raise _refused("too-much", message, "bring data along with `files`", filename)
+    try:
+        return compose(text)
+    except TooMuch as error:
+        raise _refused(
+            "too-much", f"the file isn't a configuration: {error}", "write it without so much of it", filename
+        ) from None
+    except yaml.YAMLError as error:
+        raise Invalid([_syntax(error, filename)]) from None
+
+
+def _syntax(error: Any, filename: str) -> Problem:
+    said = " ".join(
+        str(part)
+        for part in (getattr(error, "context", ""), getattr(error, "problem", ""), getattr(error, "reason", ""))
+    )
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    message, hint = "this can't be read as YAML", "check quotes, colons and indentation"
+    for part, ours, mend in _SYNTAX:
+        if part in said:
+            message, hint = ours, mend
+            break
+    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+    return Problem(message, file=filename, line=line, column=column, hint=hint, code="yaml-syntax")
+
+
+def _refused(code: str, message: str, hint: str, filename: str, line: int = 0, column: int = 0) -> Invalid:
+    return Invalid([Problem(message, file=filename, line=line, column=column, hint=hint, code=code)])
+
+
+# --- values to a model -----------------------------------------------------------------------------------------------
+
+
+def _model_for(document: Document, filename: str) -> type[Any]:
+    """By `type`, and a volume by its `backend`. Without them nothing else can be said, so only that is told."""
+    value = document.value
+    if not isinstance(value, dict):
+        what = "empty" if value is None else "a list" if isinstance(value, list) else "only text"
+        message = f"a configuration is `key: value` lines; this file is {what}"
+        raise _refused("wrong-type", message, "begin with `type: task`", filename, 1, 1)
+    kind = _chosen(document, "type", list(TYPES), filename)
+    if kind == "volume":
+        return VOLUME_TYPES[_chosen(document, "backend", list(VOLUME_TYPES), filename)]
+    return TYPES[kind]
+
+
+def _chosen(document: Document, field: str, known: list[str], filename: str) -> str:
+    given = document.value.get(field)
+    if isinstance(given, str) and given in known:
+        return given
+    listed = ", ".join(f"`{word}`" for word in known)
+    line, column = document.mark((field,))
+    if given is None:
+        problem = Problem(f"`{field}` is needed", field, filename, line, column, f"one of {listed}", "missing")
+    else:
+        near = nearest(str(given), known)
+        hint = f"did you mean `{near}`?" if near else f"one of {listed}"
+        problem = Problem(
+            f"`{str(given)[:40]}` isn't a known {field}", field, filename, line, column, hint, "unknown-value"
+        )
+    raise Invalid([*(_in_file(found, filename) for _, found in document.problems), problem])
+
+
+def _validated(document: Document, model: type[M], filename: str) -> M:
+    found = [problem for _, problem in document.problems]
+    spoilt = [path for path, _ in document.problems]
+    try:
+        spec = model.model_validate(document.value, context=FROM_FILE)
+    except ValidationError as error:
+        found += [p for p in problems_of(error, model=model, marks=document.mark) if not _under(p.path, spoilt)]
+    else:
+        if not found and not document.rounded:
+            return spec
+        found += _rounded(document, spec.model_dump(mode="json"))
+        if not found:
+            return spec
+    raise Invalid([_in_file(p, filename) for p in sorted(found, key=lambda p: (p.line, p.column))])
+
+
+def _rounded(document: Document, dumped: Any) -> list[Problem]:
+    """Numbers that ended up as text, and not as the text that was written: `VERSION: 1.10` would become `1.1`."""
+    found = []
+    for path, text in document.rounded:
+        value = dumped
+        for part in path:
+            inside = isinstance(value, dict) and part in value
+            inside = inside or (isinstance(value, list) and isinstance(part, int) and part < len(value))
+            value = value[part] if inside else None
+        if value == str(float(text)):
+            line, column = document.mark(path)
+            message, hint = (
+                f"`{text}` would be misread: YAML takes it for the number {value}",
+                f'in quotes it is text: "{text}"',
+            )
+            found.append(Problem(message, ".".join(map(str, path)), "", line, column, hint, "ambiguous-number"))
+    return found
+
+
+def _under(path: str, spoilt: list[Path]) -> bool:
+    return any(
+        path == (above := ".".join(map(str, parts))) or path.startswith(above + ".") for parts in spoilt if parts
+    )
+
+
+def _in_file(problem: Problem, filename: str) -> Problem:
+    return Problem(problem.message, problem.path, filename, problem.line, problem.column, problem.hint, problem.code)
