@@ -32,7 +32,7 @@ NOT_YET = "Not available yet."
     "dstack apply -f train.dstack.yml -y -d --gpu A100:80GB --max-price 3 -e EPOCHS=10",
     "dstack apply -f train.dstack.yml -- --lr 0.001",
 )
-def apply(  # noqa: PLR0914 - one name a flag
+def apply(
     ctx: typer.Context,
     *,
     args: Annotated[Texts, typer.Argument(metavar="[-- ARGS]", help="For `${{ run.args }}` in commands.")] = None,

@@ -26,7 +26,7 @@ def completion(
 
     No --json: a shell reads it.
     """
-    from typer.completion import get_completion_script
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
     script = get_completion_script(prog_name="dstack", complete_var="_DSTACK_COMPLETE", shell=shell)
     terminal(ctx).say(script)

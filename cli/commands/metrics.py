@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -34,7 +35,7 @@ def metrics(
 
     def show() -> None:
         found = session.get_run(run)
-        jobs: list[tuple[dict[str, Any], Any]] = []
+        jobs: list[tuple[Mapping[str, Any], list[Any]]] = []
         for one in found.get("jobs") or ():
             spec = one["job_spec"]
             if replica not in (None, spec.get("replica_num", 0)) or job not in (None, spec.get("job_num", 0)):

@@ -1,4 +1,4 @@
-"""`dstack pool`: the words of older documents, as fleets. Each command says today's spelling once, on standard error."""
+"""`dstack pool`: the words of older documents, as fleets. Each command says today's spelling on standard error."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from cli.render import Table
@@ -13,7 +14,7 @@ BARS = "▁▂▃▄▅▆▇█"
 COURSE = 20  # bars
 
 
-def metrics_table(jobs: list[tuple[Json, list[Json]]]) -> Table:
+def metrics_table(jobs: Sequence[tuple[Json, list[Any]]]) -> Table:
     table = Table(("JOB", "PART", "UTILIZATION", "MEMORY"))
     for job, metrics in jobs:
         values = {metric["name"]: metric.get("values") or [] for metric in metrics}

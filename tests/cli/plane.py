@@ -1,0 +1,236 @@
+"""A control plane of a few answers, on loopback: real HTTP, scripted content, and a record of what was asked."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+RUN_ID = "7a4ef1dd-5248-421c-81a3-7265175cdd1d"
+JOB_ID = "17c09196-7120-480c-be4f-97fc1ca4282d"
+FLEET_ID = "164594f0-8051-412a-86bc-335dfd2bdcbf"
+PROJECT_ID = "73b0889f-cc78-4436-a12a-6b33681a1256"
+NOT_THERE = (400, {"detail": [{"msg": "Not there", "code": "resource_not_exists"}]})
+
+
+class Answer(tuple[int, Any]):
+    """A status and a body, where it isn't 200."""
+
+
+@dataclass
+class Asked:
+    path: str
+    body: Any
+    headers: dict[str, str]
+    raw: bytes = b""
+
+
+@dataclass
+class Plane:
+    """`answers` maps a path to a value, a (status, value) pair, a function of the body, or `steps(...)`: one after the other,
+    the last one for ever."""
+
+    answers: dict[str, Any] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+    url: str = ""
+    _server: ThreadingHTTPServer | None = None
+
+    def start(self) -> None:
+        plane = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                kind = self.headers.get("Content-Type") or ""
+                body = json.loads(raw) if raw and kind.startswith("application/json") else None
+                status, value = plane.answer(Asked(self.path, body, dict(self.headers.items()), raw))
+                data = value if isinstance(value, bytes) else json.dumps(value).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            do_GET = do_POST
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+
+    def stop(self) -> None:
+        if self._server:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def answer(self, asked: Asked) -> tuple[int, Any]:
+        self.asked.append(asked)
+        path = asked.path.split("?")[0].removeprefix("/api/project/main")
+        if path not in self.answers:
+            return 404, {"detail": "Not Found"}
+        found = self.answers[path]
+        if isinstance(found, list) and found and isinstance(found[0], Step):
+            found = found[0].value if len(found) == 1 else found.pop(0).value
+        if callable(found):
+            found = found(asked.body)
+        return found if isinstance(found, tuple) else (200, found)
+
+    def paths(self) -> list[str]:
+        return [asked.path.split("?")[0].removeprefix("/api/project/main") for asked in self.asked]
+
+    def bodies(self, path: str) -> list[Any]:
+        return [one.body for one in self.asked if one.path.split("?")[0].removeprefix("/api/project/main") == path]
+
+
+@dataclass
+class Step:
+    """One of several answers to the same path, in their order."""
+
+    value: Any
+
+
+def steps(*values: Any) -> list[Step]:
+    return [Step(value) for value in values]
+
+
+# --- things as the API shows them ------------------------------------------------------------------------------------
+
+
+def machine(
+    *, cpus: int = 4, memory: int = 16384, gpus: tuple[tuple[str, int], ...] = (), spot: bool = False
+) -> dict[str, Any]:
+    return {
+        "cpus": cpus,
+        "memory_mib": memory,
+        "gpus": [{"name": name, "memory_mib": size, "vendor": "nvidia"} for name, size in gpus],
+        "spot": spot,
+        "disk": {"size_mib": 102400},
+        "cpu_arch": "x86",
+        "description": "",
+    }
+
+
+def offer(name: str = "fake-cpu-4", price: float = 0.1, **changes: Any) -> dict[str, Any]:
+    resources = changes.pop("resources", machine())
+    found = {
+        "backend": "aws",
+        "instance": {"name": name, "resources": resources},
+        "region": "us-east-1",
+        "price": price,
+        "availability": "available",
+        "blocks": 1,
+        "total_blocks": 1,
+    }
+    return {**found, **changes}
+
+
+def submission(status: str = "running", **changes: Any) -> dict[str, Any]:
+    placed = offer()
+    found = {
+        "id": JOB_ID,
+        "submission_num": 0,
+        "deployment_num": 0,
+        "submitted_at": "2026-11-21T05:00:00Z",
+        "last_processed_at": "2026-11-21T05:00:10Z",
+        "finished_at": None,
+        "status": status,
+        "status_message": status,
+        "exit_status": None,
+        "job_provisioning_data": {
+            "backend": placed["backend"],
+            "instance_type": placed["instance"],
+            "region": placed["region"],
+            "price": placed["price"],
+        },
+        "job_runtime_data": {"offer": placed},
+    }
+    return {**found, **changes}
+
+
+def run(name: str = "train", status: str = "running", **changes: Any) -> dict[str, Any]:
+    latest = changes.pop("latest", submission(status if status != "submitted" else "submitted"))
+    if status in ("pending", "submitted"):
+        latest = {**latest, "job_provisioning_data": None, "job_runtime_data": None}
+    found = {
+        "id": RUN_ID,
+        "project_name": "main",
+        "user": "admin",
+        "fleet": None,
+        "submitted_at": "2026-11-21T05:00:00Z",
+        "last_processed_at": "2026-11-21T05:00:10Z",
+        "status": status,
+        "status_message": status,
+        "run_spec": {"run_name": name, "configuration": {"type": "task", "name": name, "commands": ["echo hi"]}},
+        "jobs": [
+            {"job_spec": {"replica_num": 0, "job_num": 0, "job_name": f"{name}-0-0"}, "job_submissions": [latest]}
+        ],
+        "latest_job_submission": latest,
+        "cost": 0.0,
+        "error": None,
+    }
+    return {**found, **changes}
+
+
+def finished(name: str = "train", status: str = "done", exit_status: int = 0, **changes: Any) -> dict[str, Any]:
+    latest = submission(
+        "done" if status == "done" else "failed",
+        status_message=f"exited ({exit_status})",
+        exit_status=exit_status,
+        finished_at="2026-11-21T05:00:09Z",
+    )
+    return run(name, status, latest=latest, cost=0.0003, **changes)
+
+
+def instance(number: int = 0, status: str = "idle", **changes: Any) -> dict[str, Any]:
+    found = {
+        "id": FLEET_ID,
+        "project_name": "main",
+        "backend": "aws",
+        "instance_type": {"name": "fake-cpu-4", "resources": machine()},
+        "name": f"gpu-{number}",
+        "instance_num": number,
+        "status": status,
+        "unreachable": False,
+        "health_status": "healthy",
+        "created": "2026-11-21T04:00:00Z",
+        "region": "us-east-1",
+        "price": 0.1,
+        "total_blocks": 1,
+        "busy_blocks": 0,
+    }
+    return {**found, **changes}
+
+
+def fleet(name: str = "gpu", instances: list[Any] | None = None, **configuration: Any) -> dict[str, Any]:
+    base = {"type": "fleet", "name": name, "nodes": {"min": 0, "max": 2}, "placement": None, "blocks": 1}
+    return {
+        "id": FLEET_ID,
+        "name": name,
+        "project_name": "main",
+        "spec": {"configuration": {**base, **configuration}, "configuration_path": "fleet.yml", "profile": {}},
+        "created_at": "2026-11-21T04:00:00Z",
+        "status": "active",
+        "instances": instances or [],
+    }
+
+
+def log_page(text: str, following: str | None = None) -> dict[str, Any]:
+    entries = [
+        {
+            "timestamp": "2026-11-21T05:00:05Z",
+            "log_source": "stdout",
+            "message": base64.b64encode(line.encode()).decode(),
+        }
+        for line in text.splitlines(keepends=True)
+    ]
+    return {"logs": entries, "next_token": following}
+
+
+Handler = Callable[[Any], Any]
