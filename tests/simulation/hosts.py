@@ -1,0 +1,275 @@
+"""Hosts: the agent's own session, tasks that only pass the time, and a network that loses, delays and repeats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from chalicelib.agent.session import Abort, Command, End, Keep, Message, Remove, Session, Start, Stop
+from chalicelib.backends.fake import Boot
+from chalicelib.domain.boot_script import read_user_data
+from chalicelib.errors import DstackError, Forbidden
+from chalicelib.usecases.agent import has_news
+from tests.simulation.plane import Site
+from tests.simulation.world import Crash, Violation, World
+
+RPC_TIMEOUT = 30.0
+
+
+@dataclass
+class Task:
+    """What really happened to a job on a host."""
+
+    id: str
+    host: str
+    state: str = "preparing"
+    exit_status: int | None = None
+    log: bytes = b""
+    asked: str = ""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a run's task does when it is left alone. It fails `failures` times and then succeeds."""
+
+    seconds: float = 5.0
+    failures: int = 0
+    log: int = 100
+    pulls: bool = False
+
+
+class Hosts:
+    """Every host there is, and the truth about every task that ever started on one."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.site: Site
+        self.tasks: dict[str, Task] = {}
+        self.work: dict[str, Work] = {}
+        self.hosts: dict[str, Host] = {}  # by machine, or by instance where there is none
+        self._killed: set[str] = set()
+        self._failed: dict[str, int] = {}
+
+    def fails(self, run_name: str, work: Work) -> bool:
+        self._failed[run_name] = self._failed.get(run_name, 0) + 1
+        return self._failed[run_name] <= work.failures
+
+    def launch(self, boot: Boot) -> None:
+        _, instance_id, token = read_user_data(boot.user_data)
+        has = boot.resources
+        facts = {"cpus": has.cpus, "memory_mib": has.memory_mib, "disk_mib": has.disk.size_mib, "arch": "x86"}
+
+        def up() -> None:
+            if boot.machine_id not in self._killed and boot.machine_id not in self.hosts:
+                self.add(boot.machine_id, instance_id, token, facts)
+
+        self.world.after(boot.delay / 1_000_000, up)
+
+    def kill(self, machine_id: str) -> None:
+        self._killed.add(machine_id)
+        if machine_id in self.hosts:
+            self.hosts[machine_id].dead = True
+
+    def add(self, name: str, instance_id: str, token: str, facts: dict[str, Any]) -> Host:
+        host = Host(self, name, instance_id, token, {**facts, "hostname": name, "runtimes": ["process"]})
+        self.hosts[name] = host
+        host.boot()
+        return host
+
+    def begin(self, task_id: str, host: str) -> Task:
+        if task_id in self.tasks:
+            raise Violation(f"job {task_id} started a second time, on {host}; first on {self.tasks[task_id].host}")
+        self.tasks[task_id] = Task(task_id, host)
+        return self.tasks[task_id]
+
+
+class Host:
+    """One agent. It may be restarted (its disk stays), cut off for a while, or die with its machine."""
+
+    def __init__(self, hosts: Hosts, name: str, instance_id: str, token: str, facts: dict[str, Any]) -> None:
+        self.hosts, self.world, self.name, self.instance_id = hosts, hosts.world, name, instance_id
+        self.token, self.facts, self.credential = token, facts, ""
+        self.dead = False
+        self.cut_off_until = 0.0
+        self.tasks: dict[str, Task] = {}
+        self.session: Session
+
+    def boot(self) -> None:
+        boot_id = self.world.rng.randbytes(8).hex()
+        self.session = Session(
+            self.instance_id, boot_id, self.credential, self._read_log, agent="sim", token=self.token, wait=20.0
+        )
+        self.session.facts_changed(self.facts)
+        for task in self.tasks.values():
+            self._tell(task)
+            self.session.log_grew(task.id, len(task.log), self.world.seconds())
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what is to be sent, and come back when the session wants to."""
+        session = self.session
+
+        def go() -> None:
+            if self.dead or session is not self.session:
+                return
+            due = session.next(self.world.seconds())
+            if isinstance(due, Message):
+                self._send(session, due)
+                go()
+            elif due != float("inf"):
+                self._wait(session, due)
+
+        go()
+
+    def _wait(self, session: Session, due: float) -> None:
+        """One alarm at a time is enough: an earlier one replaces the later."""
+        if getattr(session, "alarm", float("inf")) <= due:
+            return
+        session.alarm = due  # type: ignore[attr-defined]
+
+        def ring() -> None:
+            if getattr(session, "alarm", None) == due:
+                del session.alarm  # type: ignore[attr-defined]
+                self.pump()
+
+        self.world.after(max(0.0, due - self.world.seconds()) + 1e-6, ring)
+
+    # --- the network -------------------------------------------------------------------------------------------------
+
+    def _send(self, session: Session, message: Message) -> None:
+        world, body = self.world, orjson.dumps(message.body)
+        trip = world.some(0.01, 0.2)
+        if self._cut_off() or world.chance(0.05):
+            world.after(RPC_TIMEOUT, lambda: self._failed(session, message, "timeout"))
+            return
+        lost = world.chance(0.05)
+        world.after(trip, lambda: self._deliver(session, message, body, lost=lost))
+        if world.chance(0.08):  # and once more, perhaps much later
+            world.note("replay")
+            credential = message.credential
+            world.after(world.some(0.1, 150), lambda: self._replay(credential, body))
+
+    def _deliver(self, session: Session, message: Message, body: bytes, *, lost: bool, held: float = 0.0) -> None:
+        world, site = self.world, self.hosts.site
+        try:
+            answer = site.parts.sync(site.plane, self.instance_id, message.credential, body)
+        except Crash:
+            lost = True
+        except Forbidden:
+            world.after(0.05, lambda: self._failed(session, message, "refused"))
+            return
+        except DstackError as error:
+            text = str(error)
+            world.after(0.05, lambda: self._failed(session, message, text))
+            return
+        if lost:
+            world.note("reply lost")
+            world.after(RPC_TIMEOUT, lambda: self._failed(session, message, "timeout"))
+        elif message.wait and not held and site.plane.embedded and not has_news(answer):
+            self._hold(session, message, body)
+        else:
+            world.after(0.01, lambda: self._answered(session, message, answer))
+
+    def _hold(self, session: Session, message: Message, body: bytes) -> None:
+        """A long poll: asked again when something rings, or when its time is over; once."""
+        over = False
+
+        def again() -> None:
+            nonlocal over
+            if not over:
+                over = True
+                self._deliver(session, message, body, lost=False, held=1.0)
+
+        self.hosts.site.polls.setdefault(self.instance_id, []).append(again)
+        self.world.after(message.wait, again)
+
+    def _replay(self, credential: str, body: bytes) -> None:
+        site = self.hosts.site
+        try:
+            site.parts.sync(site.plane, self.instance_id, credential, body)
+        except (Crash, DstackError):
+            self.world.note("replay refused")
+
+    def _cut_off(self) -> bool:
+        return self.world.seconds() < self.cut_off_until
+
+    def _failed(self, session: Session, message: Message, problem: str) -> None:
+        if session is self.session and not self.dead:
+            session.failed(message, problem, self.world.seconds())
+            self.pump()
+
+    def _answered(self, session: Session, message: Message, answer: dict[str, Any]) -> None:
+        if session is not self.session or self.dead:
+            return
+        for command in session.answered(message, answer, self.world.seconds()):
+            self._obey(command)
+        self.pump()
+
+    # --- tasks -------------------------------------------------------------------------------------------------------
+
+    def _obey(self, command: Command) -> None:
+        if isinstance(command, Keep):
+            self.credential = command.credential
+        elif isinstance(command, Start):
+            self._start(command)
+        elif isinstance(command, Stop | Abort):
+            grace = (command.grace or 5.0) if isinstance(command, Stop) else 0.0
+            reason = "terminated_by_user" if isinstance(command, Stop) else "aborted_by_user"
+            if task := self.tasks.get(command.task):
+                self._later(self.world.some(0, min(grace, 20.0)), lambda: self._exit(task, 143, reason))
+        elif isinstance(command, Remove):
+            self.tasks.pop(command.task, None)
+            self.session.task_removed(command.task)
+        elif isinstance(command, End):
+            self.tasks.clear()
+
+    def _start(self, command: Start) -> None:
+        name = command.spec["run_name"]
+        work = self.hosts.work.get(name, Work())
+        task = self.tasks[command.task] = self.hosts.begin(command.task, self.name)
+        status = int(self.hosts.fails(name, work))
+        delay = self.world.some(0.1, 2.0)
+        if work.pulls:
+            self._later(delay, lambda: self._move(task, "pulling"))
+            delay += self.world.some(0.1, 5.0)
+        self._later(delay, lambda: self._move(task, "running"))
+        for part in range(3):
+            self._later(delay + work.seconds * part / 3, lambda: self._write(task, work.log // 3))
+        reason = "container_exited_with_error" if status else "done_by_runner"
+        self._later(delay + work.seconds, lambda: self._exit(task, status, reason))
+
+    def _later(self, delay: float, do: Callable[[], None]) -> None:
+        self.world.after(delay, lambda: None if self.dead else do())
+
+    def _move(self, task: Task, state: str) -> None:
+        if task.state != "exited":
+            task.state = state
+            self._tell(task)
+            self.pump()
+
+    def _write(self, task: Task, size: int) -> None:
+        if task.state == "running":
+            task.log += bytes(self.world.rng.randrange(256) for _ in range(size))
+            self.session.log_grew(task.id, len(task.log), self.world.seconds())
+            self.pump()
+
+    def _exit(self, task: Task, status: int, reason: str) -> None:
+        if task.state == "exited" or task.id not in self.tasks:
+            return
+        task.exit_status = status if task.state == "running" else None
+        task.state, task.asked = "exited", reason
+        self._tell(task)
+        self.pump()
+
+    def _tell(self, task: Task) -> None:
+        report: dict[str, Any] = {"id": task.id, "state": task.state, "at": self.world.now()}
+        if task.state == "exited":
+            report.update(exit_status=task.exit_status, reason=task.asked, log_end=len(task.log))
+        self.session.task_changed(report)
+
+    def _read_log(self, task_id: str, offset: int, limit: int) -> tuple[int, list[tuple[int, bytes]]]:
+        data = self.tasks[task_id].log[offset : offset + limit]
+        return offset, [(self.world.now(), data)] if data else []

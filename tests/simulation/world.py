@@ -1,0 +1,80 @@
+"""Virtual time, a seeded choice of everything, and the two ways in which a moment can go wrong: a crash and a stall."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+
+from chalicelib.domain.instants import SECOND, Micros
+
+START: Micros = 1_800_000_000 * SECOND
+DEEPEST = 2  # stalls within stalls
+
+
+class Crash(BaseException):
+    """The process that was running is gone; nothing in it may catch this."""
+
+
+class Violation(BaseException):
+    """Something happened that must not. A BaseException too, because the engine survives all others."""
+
+
+class World:
+    """The heap of what is to happen. Faults happen until `calm_at`; afterwards nothing goes wrong any more."""
+
+    def __init__(self, seed: int, *, faulty_for: float) -> None:
+        self.seed, self.rng = seed, random.Random(seed)
+        self.time = START
+        self.calm_at = START + round(faulty_for * SECOND)
+        self.happened: dict[str, int] = {}
+        self._todo: list[tuple[Micros, int, Callable[[], None]]] = []
+        self._count = 0
+        self._depth = 0
+
+    def now(self) -> Micros:
+        return self.time
+
+    def seconds(self) -> float:
+        return self.time / SECOND
+
+    def after(self, delay: float, do: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._todo, (self.time + round(delay * SECOND), self._count, do))
+
+    def chance(self, probability: float) -> bool:
+        """Does a fault of this probability happen now? Never once it is calm."""
+        drawn = self.rng.random()  # drawn in any case, so that a history without faults stays the same history
+        return self.time < self.calm_at and drawn < probability
+
+    def some(self, low: float, high: float) -> float:
+        return self.rng.uniform(low, high)
+
+    def note(self, what: str) -> None:
+        self.happened[what] = self.happened.get(what, 0) + 1
+
+    def run(self, until: Micros, done: Callable[[], bool] = lambda: False) -> bool:
+        """Let things happen up to `until`, or until `done` says so after one of them."""
+        while self._todo and self._todo[0][0] <= until:
+            at, _, do = heapq.heappop(self._todo)
+            self.time = max(self.time, at)
+            do()
+            if done():
+                return True
+        self.time = max(self.time, until)
+        return done()
+
+    # --- faults ------------------------------------------------------------------------------------------------------
+
+    def moment(self, where: str) -> None:
+        """A point between two effects: the process may die here, or stand still while others go on."""
+        if self.chance(0.006):
+            self.note(f"crash {where}")
+            raise Crash(where)
+        if self._depth < DEEPEST and self.chance(0.03):
+            self.note("stall")
+            self._depth += 1
+            try:
+                self.run(self.time + round(self.some(0.01, 4.0) * SECOND))
+            finally:
+                self._depth -= 1
