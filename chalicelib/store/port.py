@@ -20,6 +20,7 @@ from chalicelib.errors import Invalid
 SHARDS = 4
 MAX_CHANGES = 100
 MAX_BODY = 300_000  # bytes; larger parts belong in the blob store
+MAX_COMMIT = 3_500_000  # bytes of all bodies together
 MAX_PARTITION = 2048  # bytes of a key's pk, and of its sk below: what DynamoDB takes
 MAX_SORT = 1024
 
@@ -110,8 +111,8 @@ class Store(Protocol):
         itself (partition = pk, sort = sk) and strongly consistent. A malformed cursor raises Invalid."""
 
     def commit(self, changes: Sequence[Change]) -> None:
-        """All or nothing. Raises Conflict(key), StorageFull, or Invalid for more than MAX_CHANGES, a key named twice or
-        a body over MAX_BODY."""
+        """All or nothing. Raises Conflict(key), StorageFull, or Invalid for what `validate` refuses: more than
+        MAX_CHANGES, a key named twice, a body over MAX_BODY."""
 
     def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
         """The entries of one shard with at <= now, earliest first. One entry a record, so a unit may come twice."""
@@ -138,6 +139,7 @@ def validate(changes: Sequence[Change]) -> None:
             hint="Split it into several.",
         )
     seen: set[Key] = set()
+    total = 0
     for change in changes:
         key = change.key
         if key in seen:
@@ -147,6 +149,9 @@ def validate(changes: Sequence[Change]) -> None:
         _fits("sort key", key.sk, MAX_SORT)
         if isinstance(change, Put):
             _validate_record(change.record)
+            total += len(change.record.body)
+    if total > MAX_COMMIT:
+        raise Invalid(f"a commit of {total} bytes; at most {MAX_COMMIT} fit.", hint="Split it into several.")
 
 
 def _validate_record(record: Record) -> None:

@@ -7,7 +7,6 @@ import pytest
 from chalicelib.errors import Invalid
 from chalicelib.store.blobs import Blobs
 
-
 NAMES = ["", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/..", ".a", "a/.b"]
 NAMES += ["a\\b", "a b", "a\0", "ü", "a\n", "x" * 513]
 

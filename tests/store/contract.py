@@ -182,6 +182,12 @@ class StoreContract:
             store.commit(add(record("a"), record("large", body=b"x" * (MAX_BODY + 1))))
         assert store.get(Key("a", "status")) is None
 
+    def test_bodies_that_are_too_large_together_are_refused(self, store: Store) -> None:
+        store.commit(add(*(record(f"fits/{n}", body=b"x" * 290_000) for n in range(12))))
+        with pytest.raises(Invalid, match="Split it"):
+            store.commit(add(*(record(f"large/{n}", body=b"x" * 290_000) for n in range(13))))
+        assert store.get(Key("large/0", "status")) is None
+
     @pytest.mark.parametrize("key", [Key("", "s"), Key("p", ""), Key("p" * 2049, "s"), Key("p", "ü" * 513)])
     def test_a_key_that_no_table_takes_is_refused(self, store: Store, key: Key) -> None:
         with pytest.raises(Invalid):

@@ -1,0 +1,384 @@
+"""The store in one DynamoDB table, through PynamoDB.
+
+A commit is one TransactWriteItems under a client token. Whatever leaves its outcome unknown - a lost reply, a time-out,
+a 5xx - is answered by sending the same request again: DynamoDB makes a token's writes once within ten minutes, and the
+tries here end long before that. Each item also carries the token that wrote it, so that a condition which fails because
+our own write is already there is seen for what it is. Contention (another transaction holds an item) wrote nothing and
+is tried again after a pause that grows; only a failed condition is a Conflict.
+
+The due index is sparse (items without a time aren't in it) and sharded, because one partition takes 1,000 writes a
+second: partition `<kind>#<shard>`, sorted by time.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from chalicelib.domain.instants import Micros
+from chalicelib.errors import Conflict, DstackError, Invalid, Refused
+from chalicelib.store import cursors
+from chalicelib.store.port import Change, Check, Delete, Due, Index, Key, Page, Put, Record, shard_of, validate
+
+TRIES = 12
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0  # seconds; all pauses together stay under 15 s
+
+TTL: dict[str, Any] = {"AttributeName": "expires_at", "Enabled": True}
+
+_NOTHING_WRITTEN = {
+    "TransactionConflict",
+    "TransactionConflictException",
+    "ThrottlingError",
+    "ThrottlingException",
+    "ProvisionedThroughputExceeded",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
+}
+_UNKNOWN = {
+    "TransactionInProgressException",
+    "InternalServerError",
+    "InternalServerErrorException",
+    "ServiceUnavailable",
+}
+
+
+def table_schema() -> dict[str, Any]:
+    """The table as CreateTable takes it and as CloudFormation's AWS::DynamoDB::Table spells it, but for its name."""
+
+    def index(name: str, partition: str, sort: str, projection: dict[str, Any]) -> dict[str, Any]:
+        keys = [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
+        return {"IndexName": name, "KeySchema": keys, "Projection": projection}
+
+    whole = {"ProjectionType": "ALL"}
+    unit = {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["due_unit"]}
+    texts = ("pk", "sk", "partition1", "sort1", "partition2", "sort2", "due_lane")
+    types = [{"AttributeName": name, "AttributeType": "S"} for name in texts]
+    return {
+        "BillingMode": "PAY_PER_REQUEST",
+        "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        "AttributeDefinitions": [*types, {"AttributeName": "due_at", "AttributeType": "N"}],
+        "GlobalSecondaryIndexes": [
+            index("gsi1", "partition1", "sort1", whole),
+            index("gsi2", "partition2", "sort2", whole),
+            index("due", "due_lane", "due_at", unit),
+        ],
+    }
+
+
+def create_table(client: Any, table_name: str) -> None:
+    """Makes the table with a DynamoDB client of boto3 and waits until it can be used. For tests and trials: in AWS the
+    stateful stack makes it."""
+    client.create_table(TableName=table_name, **table_schema())
+    client.get_waiter("table_exists").wait(TableName=table_name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
+    client.update_time_to_live(TableName=table_name, TimeToLiveSpecification=TTL)
+
+
+class DynamoStore:
+    """`Store` in the table `table_name`. Credentials, region and endpoint come from where botocore finds them."""
+
+    def __init__(
+        self,
+        table_name: str,
+        *,
+        region: str | None = None,
+        endpoint: str | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        jitter: Callable[[], float] = random.random,
+        new_token: Callable[[], str] = lambda: secrets.token_urlsafe(18),
+    ) -> None:
+        self._table_name = table_name
+        self._item = _item_class(table_name, region, endpoint)
+        self._sleep, self._jitter, self._new_token = sleep, jitter, new_token
+
+    def get(self, key: Key) -> Record | None:
+        from pynamodb.exceptions import DoesNotExist
+
+        try:
+            return _record(self._ask(lambda: self._item.get(key.pk, key.sk, consistent_read=True)))
+        except DoesNotExist:
+            return None
+
+    def get_many(self, keys: Sequence[Key]) -> list[Record | None]:
+        wanted = [tuple(key) for key in keys]
+        rows = self._ask(lambda: list(self._item.batch_get(wanted, consistent_read=True)))
+        found = {record.key: record for record in map(_record, rows)}
+        return [found.get(key) for key in keys]
+
+    def query(
+        self,
+        index: Index,
+        partition: str,
+        *,
+        low: str = "",
+        high: str = "",
+        limit: int = 100,
+        cursor: str | None = None,
+        reverse: bool = False,
+    ) -> Page:
+        if limit < 1:
+            raise Invalid(f"a page of {limit} records.", hint="Ask for one at least.")
+        start = None if cursor is None else cursors.decode(cursor, index, partition)
+        if start is not None and not (start[0] >= low and (not high or start[0] < high)):
+            # DynamoDB refuses a start outside the bounds. One before them begins at the bound, one behind them ends.
+            before = start[0] >= low if reverse else start[0] < low
+            if not before:
+                return Page((), None)
+            start = None
+        if high and low >= high:
+            return Page((), None)
+        wanted = limit + (2 if high else 1)  # one tells whether there is more; one may be `high` itself
+        records = [item for item in self._list(index, partition, low, high, wanted, start, reverse)]
+        if high:
+            records = [item for item in records if cursors.position_of(index, item)[0] < high]
+        more = cursors.encode(index, partition, records[limit - 1]) if len(records) > limit else None
+        return Page(tuple(records[:limit]), more)
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        validate(changes)
+        if not changes:
+            return
+        ordered = sorted(changes, key=_place_in_request)
+        token = self._new_token()
+        sure = True
+        for attempt in range(TRIES):
+            self._pause(attempt)
+            outcome = self._try(ordered, token)
+            if outcome is None:
+                return
+            sure = sure and outcome in _NOTHING_WRITTEN
+        held = "was busy" if sure else "didn't answer, so that it isn't known whether the change was made"
+        raise Refused(f"The table {self._table_name} {held} ({TRIES} tries).", hint="Look, and try again in a moment.")
+
+    def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
+        item = self._item
+        lane = f"{kind}#{shard}"
+        found = self._ask(lambda: list(item.query(lane, item.due_at <= now, index_name="due", limit=limit)))
+        return [Due(kind, entry.due_unit, int(entry.due_at)) for entry in found]
+
+    def next_due(self) -> Micros | None:
+        """0: looking costs a read a shard and kind, so the schedule's own pace is the answer."""
+        return 0
+
+    def close(self) -> None:
+        """Connections belong to botocore's pool and end with the process."""
+
+    def _list(
+        self,
+        index: Index,
+        partition: str,
+        low: str,
+        high: str,
+        limit: int,
+        start: cursors.Position | None,
+        reverse: bool,
+    ) -> list[Record]:
+        item = self._item
+        names = {"main": ("pk", "sk"), "gsi1": ("partition1", "sort1"), "gsi2": ("partition2", "sort2")}[index]
+        sort = getattr(item, names[1])
+        bounds = None
+        if low and high:
+            bounds = sort.between(low, high)
+        elif low:
+            bounds = sort >= low
+        elif high:
+            bounds = sort < high
+        last = None
+        if start is not None:
+            place = {names[0]: partition, names[1]: start[0], "pk": start[1], "sk": start[2]}
+            last = {name: {"S": text} for name, text in place.items()}
+        found = self._ask(
+            lambda: list(
+                item.query(
+                    partition,
+                    bounds,
+                    index_name=None if index == "main" else index,
+                    consistent_read=index == "main",
+                    scan_index_forward=not reverse,
+                    limit=limit,
+                    last_evaluated_key=last,
+                )
+            )
+        )
+        return [_record(row) for row in found]
+
+    def _ask(self, read: Callable[[], Any]) -> Any:
+        from pynamodb.exceptions import DoesNotExist, PynamoDBException
+
+        for attempt in range(TRIES):
+            self._pause(attempt)
+            try:
+                return read()
+            except DoesNotExist:
+                raise
+            except PynamoDBException as error:
+                if _passing(error) is None:
+                    raise self._refused(error) from error
+        raise Refused(f"The table {self._table_name} didn't answer ({TRIES} tries).", hint="Try again in a moment.")
+
+    def _pause(self, attempt: int) -> None:
+        if attempt:
+            longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0**attempt)
+            self._sleep(longest * (0.5 + self._jitter() / 2))
+
+    def _try(self, ordered: Sequence[Change], token: str) -> str | None:
+        """Sends the commit once. None: it is written. A word: why to send it again. Raises what no try can mend."""
+        from pynamodb.exceptions import TransactWriteError
+
+        try:
+            self._send(ordered, token)
+            return None
+        except TransactWriteError as error:
+            passing = _passing(error)
+            if passing is not None:
+                return passing
+            reasons = list(error.cancellation_reasons)
+            for reason in reasons:
+                if reason is not None and (reason.raw_item or {}).get("token") == {"S": token}:
+                    return None  # our own write, seen again
+            for change, reason in zip(ordered, reasons, strict=False):
+                if reason is not None and reason.code == "ConditionalCheckFailed":
+                    raise Conflict(str(change.key)) from error
+            codes: list[str] = [reason.code for reason in reasons if reason is not None]
+            if codes and all(code in _NOTHING_WRITTEN for code in codes):
+                return codes[0]
+            raise self._refused(error) from error
+
+    def _send(self, ordered: Sequence[Change], token: str) -> None:
+        from pynamodb.transactions import TransactWrite
+
+        item = self._item
+        connection = item._get_connection().connection
+        with TransactWrite(connection=connection, client_request_token=token) as transaction:
+            for change in ordered:
+                expect = change.expect
+                condition = None
+                if expect is not None:
+                    condition = item.pk.does_not_exist() if expect == 0 else item.version == expect
+                if isinstance(change, Put):
+                    transaction.save(_row(item, change.record, token), condition, return_values="ALL_OLD")
+                elif isinstance(change, Delete):
+                    transaction.delete(item(change.key.pk, change.key.sk), condition, add_version_condition=False)
+                else:
+                    transaction.condition_check(item, change.key.pk, change.key.sk, condition)
+
+    def _refused(self, error: Any) -> DstackError:
+        hints = {
+            "ResourceNotFoundException": "Create the table, or correct its name and region.",
+            "AccessDeniedException": "Allow the operation in the function's policy.",
+            "UnrecognizedClientException": "Check the credentials.",
+            "ExpiredTokenException": "Renew the credentials.",
+        }
+        return Refused(
+            f"The table {self._table_name} refused: {error.cause or error}.", hint=hints.get(_code(error), "")
+        )
+
+
+def _passing(error: Any) -> str | None:
+    """Why the same request, sent again, may go through; None for what stays wrong."""
+    from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
+
+    if isinstance(error.cause, ConnectionError | HTTPClientError):
+        return "no answer"
+    code = _code(error)
+    if code in _NOTHING_WRITTEN or code in _UNKNOWN:
+        return code
+    if isinstance(error.cause, ClientError) and code.startswith("5"):
+        return code  # a 5xx without a body of its own is named by its number
+    return None
+
+
+def _code(error: Any) -> str:
+    """PynamoDB's own `cause_response_code` breaks on a connection that ended, which has a response of None."""
+    response = getattr(error.cause, "response", None) or {}
+    return str(response.get("Error", {}).get("Code", ""))
+
+
+def _place_in_request(change: Change) -> int:
+    """PynamoDB sends checks, then deletes, then puts; reasons for a cancellation come back in that order."""
+    return 0 if isinstance(change, Check) else 1 if isinstance(change, Delete) else 2
+
+
+def _item_class(table_name: str, region: str | None, endpoint: str | None) -> Any:
+    """The model of one table. Made when a store is, because PynamoDB ties a class to its table and importing PynamoDB
+    costs 0.2 s that not every function needs."""
+    from pynamodb.attributes import NumberAttribute, UnicodeAttribute
+    from pynamodb.indexes import AllProjection, GlobalSecondaryIndex, IncludeProjection
+    from pynamodb.models import Model
+
+    class Gsi1(GlobalSecondaryIndex):  # type: ignore[misc]
+        class Meta:
+            index_name = "gsi1"
+            projection = AllProjection()
+
+        partition1 = UnicodeAttribute(hash_key=True)
+        sort1 = UnicodeAttribute(range_key=True)
+
+    class Gsi2(GlobalSecondaryIndex):  # type: ignore[misc]
+        class Meta:
+            index_name = "gsi2"
+            projection = AllProjection()
+
+        partition2 = UnicodeAttribute(hash_key=True)
+        sort2 = UnicodeAttribute(range_key=True)
+
+    class DueIndex(GlobalSecondaryIndex):  # type: ignore[misc]
+        class Meta:
+            index_name = "due"
+            projection = IncludeProjection(["due_unit"])
+
+        due_lane = UnicodeAttribute(hash_key=True)
+        due_at = NumberAttribute(range_key=True)
+
+    class Item(Model):  # type: ignore[misc]
+        class Meta:
+            connect_timeout_seconds = 3
+            read_timeout_seconds = 10
+            max_retry_attempts = 0  # tries are counted here, and paused between as a test may say
+            max_pool_connections = 32
+
+        pk = UnicodeAttribute(hash_key=True)
+        sk = UnicodeAttribute(range_key=True)
+        version = NumberAttribute()
+        body = UnicodeAttribute()
+        token = UnicodeAttribute()
+        partition1 = UnicodeAttribute(null=True)
+        sort1 = UnicodeAttribute(null=True)
+        partition2 = UnicodeAttribute(null=True)
+        sort2 = UnicodeAttribute(null=True)
+        due_lane = UnicodeAttribute(null=True)
+        due_at = NumberAttribute(null=True)
+        due_kind = UnicodeAttribute(null=True)
+        due_unit = UnicodeAttribute(null=True)
+        expires_at = NumberAttribute(null=True)
+        by_gsi1, by_gsi2, by_due = Gsi1(), Gsi2(), DueIndex()
+
+    Item.Meta.table_name, Item.Meta.region, Item.Meta.host = table_name, region, endpoint  # type: ignore[attr-defined]
+    return Item
+
+
+def _row(item: Any, record: Record, token: str) -> Any:
+    row = item(record.key.pk, record.key.sk, version=record.version, body=record.body.decode(), token=token)
+    if record.gsi1 is not None:
+        row.partition1, row.sort1 = record.gsi1
+    if record.gsi2 is not None:
+        row.partition2, row.sort2 = record.gsi2
+    if record.due is not None:
+        row.due_kind, row.due_unit, row.due_at = record.due
+        row.due_lane = f"{record.due.kind}#{shard_of(record.due.unit)}"
+    row.expires_at = record.expires_at
+    return row
+
+
+def _record(row: Any) -> Record:
+    return Record(
+        Key(row.pk, row.sk),
+        int(row.version),
+        row.body.encode(),
+        None if row.partition1 is None else (row.partition1, row.sort1),
+        None if row.partition2 is None else (row.partition2, row.sort2),
+        None if row.due_at is None else Due(row.due_kind, row.due_unit, int(row.due_at)),
+        None if row.expires_at is None else int(row.expires_at),
+    )

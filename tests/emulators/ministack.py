@@ -1,0 +1,151 @@
+"""ministack, an emulator of AWS in pure Python, started and stopped for tests.
+
+It pins its own botocore, so it lives in `.venvs/ministack`, made from the lock file beside this one by `install()`, or
+by the Makefile. It listens on 127.0.0.1 alone, keeps its state in a folder that goes when it does, and is stopped by
+its process group. An environment that can't be made is a skip with the reason; under REQUIRE_REAL=1 it is a failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+VENV = ROOT / ".venvs" / "ministack"
+LOCK = Path(__file__).with_name("ministack.lock")
+REGION = "us-east-1"
+_PATIENCE = 60.0  # seconds to wait for the first answer: two busy cores are slow
+
+
+class Unavailable(Exception):
+    """The emulator can't be had here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Emulator:
+    url: str
+    process: subprocess.Popen[bytes]
+    state: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a process needs to take the emulator for AWS."""
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": REGION,
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def client(self, service: str) -> Any:
+        import boto3
+
+        session = boto3.session.Session(aws_access_key_id="test", aws_secret_access_key="test", region_name=REGION)
+        return session.client(service, endpoint_url=self.url)
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # its children, if it left any
+        self.process.wait()
+        shutil.rmtree(self.state, ignore_errors=True)
+
+
+def install() -> None:
+    """Makes `.venvs/ministack` unless it is there. Raises Unavailable."""
+    done = VENV / ".installed"
+    if done.exists() and done.stat().st_mtime >= LOCK.stat().st_mtime:
+        return
+    making = subprocess.run(
+        [sys.executable, ROOT / ".ci" / "venv.py", VENV, LOCK], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if making.returncode != 0:
+        raise Unavailable(f"{VENV.relative_to(ROOT)} can't be made: {(making.stdout + making.stderr)[-500:].strip()}")
+    done.touch()
+
+
+def start(environment: Mapping[str, str] | None = None) -> Emulator:
+    """Raises Unavailable with the end of its own log when it doesn't come up."""
+    install()
+    state = Path(tempfile.mkdtemp(prefix="ministack-"))
+    port = free_port()
+    settings = {
+        "PATH": os.environ.get("PATH", ""),
+        "HOME": str(state),
+        "TMPDIR": str(state),
+        "BIND_HOST": "127.0.0.1",
+        "GATEWAY_PORT": str(port),
+        "SFTP_ENABLED": "0",
+        "IOT_MTLS_ENABLED": "0",
+        "STATE_DIR": str(state / "state"),
+        "S3_DATA_DIR": str(state / "s3"),
+        "MINISTACK_REGION": REGION,
+        "LOG_LEVEL": "WARNING",
+        **(environment or {}),
+    }
+    with (state / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [VENV / "bin" / "ministack"], env=settings, cwd=state, stdout=log, stderr=log, start_new_session=True
+        )
+    emulator = Emulator(f"http://127.0.0.1:{port}", process, state)
+    deadline = time.monotonic() + _PATIENCE
+    while not _answers(emulator.url):
+        if process.poll() is not None or time.monotonic() > deadline:
+            tail = (state / "log").read_text(errors="replace")[-800:]
+            emulator.stop()
+            raise Unavailable(f"ministack doesn't come up: {tail}")
+        time.sleep(0.05)
+    return emulator
+
+
+@contextlib.contextmanager
+def running(environment: Mapping[str, str] | None = None) -> Iterator[Emulator]:
+    """For a session-scoped fixture: an emulator, or a skip (a failure under REQUIRE_REAL=1) that says why not."""
+    try:
+        emulator = start(environment)
+    except Unavailable as reason:
+        if os.environ.get("REQUIRE_REAL") == "1":
+            pytest.fail(str(reason))
+        pytest.skip(str(reason))
+    try:
+        yield emulator
+    finally:
+        emulator.stop()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/_ministack/health", timeout=2) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+if __name__ == "__main__":
+    install()

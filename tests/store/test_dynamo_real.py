@@ -1,0 +1,200 @@
+"""DynamoDB, as the emulator gives it: the contract, and what only a network can do wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chalicelib.errors import Conflict, Refused
+from chalicelib.store.dynamo import TRIES, DynamoStore, table_schema
+from chalicelib.store.port import Change, Check, Delete, Key, Put, Store
+from tests.emulators import front as fronts
+from tests.emulators.front import Front
+from tests.emulators.ministack import Emulator
+from tests.store.conftest import TABLE
+from tests.store.contract import StoreContract, add, record
+
+WRITE = "TransactWriteItems"
+READ = "GetItem"
+
+
+@pytest.fixture(scope="session")
+def made(emulator: Emulator) -> DynamoStore:
+    return DynamoStore(TABLE)
+
+
+class TestDynamo(StoreContract):
+    rounds = 8
+
+    @pytest.fixture
+    def store(self, table: str, made: DynamoStore) -> Store:
+        return made
+
+
+# --- the network
+
+
+class Pauses:
+    """Counts the pauses instead of making them."""
+
+    def __init__(self) -> None:
+        self.made: list[float] = []
+
+    def __call__(self, seconds: float) -> None:
+        self.made.append(seconds)
+
+
+PAUSES = Pauses()
+
+
+@pytest.fixture(scope="session")
+def session_front(emulator: Emulator) -> Iterator[Front]:
+    with fronts.running(emulator.url) as front:
+        yield front
+
+
+@pytest.fixture(scope="session")
+def fronted(session_front: Front) -> DynamoStore:
+    return DynamoStore(TABLE, endpoint=session_front.url, sleep=PAUSES, jitter=lambda: 1.0)
+
+
+@pytest.fixture
+def front(session_front: Front, table: str) -> Front:
+    session_front.plan.clear()
+    session_front.seen.clear()
+    PAUSES.made.clear()
+    return session_front
+
+
+@pytest.mark.parametrize(
+    "fault", ["lose-reply", "lose-request", "InternalServerError", "TransactionInProgressException"]
+)
+def test_an_unknown_outcome_is_asked_again_under_the_same_token(fronted: DynamoStore, front: Front, fault: str) -> None:
+    front.plan[WRITE].extend([fault] * 3)
+    fronted.commit(add(record("a"), record("b")))
+    assert fronted.get_many([Key("a", "status"), Key("b", "status")]) == [record("a"), record("b")]
+    tokens = front.tokens(WRITE)
+    assert len(tokens) == 4 and len(set(tokens)) == 1
+    assert len(PAUSES.made) == 3
+
+
+def test_a_lost_reply_is_no_conflict_with_oneself(fronted: DynamoStore, front: Front) -> None:
+    fronted.commit(add(record("a")))
+    front.plan[WRITE].append("lose-reply")
+    fronted.commit([Put(record("a", version=2), 1), Check(Key("free", "x"), 0), Delete(Key("old", "x"))])
+    assert fronted.get(Key("a", "status")) == record("a", version=2)
+
+
+def test_ones_own_write_is_known_again_without_the_token(fronted: DynamoStore, front: Front) -> None:
+    front.plan[WRITE].extend(["lose-reply", "forget-token"])
+    fronted.commit(add(record("a"), record("b")))
+    assert len(front.tokens(WRITE)) == 2
+    assert fronted.get(Key("a", "status")) == record("a")
+
+
+def test_somebody_elses_write_between_two_tries_is_a_conflict(
+    fronted: DynamoStore, front: Front, made: DynamoStore
+) -> None:
+    front.plan[WRITE].append("lose-request")
+    made.commit(add(record("a", body=b"theirs")))
+    with pytest.raises(Conflict, match="a:status"):
+        fronted.commit(add(record("b"), record("a", body=b"mine")))
+    assert fronted.get(Key("b", "status")) is None
+
+
+@pytest.mark.parametrize("fault", ["TransactionConflict", "ThrottlingException"])
+def test_contention_is_waited_out(fronted: DynamoStore, front: Front, fault: str) -> None:
+    front.plan[WRITE].extend([fault] * 5)
+    fronted.commit(add(record("a"), record("b")))
+    assert fronted.get(Key("b", "status")) == record("b")
+    assert PAUSES.made == sorted(PAUSES.made) and len(PAUSES.made) == 5
+
+
+def test_contention_without_end_is_told_and_nothing_is_written(fronted: DynamoStore, front: Front) -> None:
+    front.plan[WRITE].extend(["TransactionConflict"] * 200)
+    with pytest.raises(Refused, match="was busy"):
+        fronted.commit(add(record("a")))
+    assert len(PAUSES.made) == TRIES - 1 and sum(PAUSES.made) < 15
+    front.plan.clear()
+    assert fronted.get(Key("a", "status")) is None
+
+
+def test_silence_without_end_is_told_as_not_known(fronted: DynamoStore, front: Front) -> None:
+    front.plan[WRITE].extend(["lose-reply"] * TRIES)
+    with pytest.raises(Refused, match="isn't known"):
+        fronted.commit(add(record("a")))
+    assert fronted.get(Key("a", "status")) == record("a")
+
+
+def test_a_read_is_asked_again(fronted: DynamoStore, front: Front) -> None:
+    fronted.commit(add(record("a")))
+    front.plan[READ].extend(["lose-reply", "ThrottlingException", "InternalServerError"])
+    assert fronted.get(Key("a", "status")) == record("a")
+    front.plan[READ].extend(["lose-reply"] * TRIES)
+    with pytest.raises(Refused, match="didn't answer"):
+        fronted.get(Key("a", "status"))
+
+
+def test_a_condition_is_judged_before_contention(fronted: DynamoStore, front: Front) -> None:
+    fronted.commit(add(record("a")))
+    changes: list[Change] = [Put(record("b"), 0), Check(Key("free", "x"), 0), Delete(Key("a", "status"), 7)]
+    with pytest.raises(Conflict) as raised:
+        fronted.commit(changes)
+    assert raised.value.key == "a:status"
+    assert PAUSES.made == []
+
+
+# --- what a person must mend
+
+
+def test_a_table_that_is_not_there_is_named(client: Any, made: DynamoStore) -> None:
+    store = DynamoStore("nowhere")
+    for ask in (
+        lambda: store.get(Key("a", "b")),
+        lambda: store.commit(add(record("a"))),
+        lambda: store.query("main", "a"),
+    ):
+        with pytest.raises(Refused, match="nowhere"):
+            ask()
+
+
+def test_importing_the_adapter_imports_no_sdk() -> None:
+    script = (
+        "import sys, chalicelib.store.dynamo, chalicelib.store.blobs, chalicelib.store.logs, chalicelib.store.seal\n"
+    )
+    script += "print([name for name in ('pynamodb', 'botocore', 'boto3', 'cryptography') if name in sys.modules])"
+    child = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert child.stdout == "[]\n"
+
+
+# --- the table
+
+
+def test_the_table_is_what_the_schema_says(client: Any, table: str) -> None:
+    wanted = table_schema()
+    found = client.describe_table(TableName=table)["Table"]
+    assert found["KeySchema"] == wanted["KeySchema"]
+    assert sorted(found["AttributeDefinitions"], key=str) == sorted(wanted["AttributeDefinitions"], key=str)
+    for index, asked in zip(found["GlobalSecondaryIndexes"], wanted["GlobalSecondaryIndexes"], strict=True):
+        assert {name: index[name] for name in asked} == asked
+    ttl = client.describe_time_to_live(TableName=table)["TimeToLiveDescription"]
+    assert (ttl["AttributeName"], ttl["TimeToLiveStatus"]) == ("expires_at", "ENABLED")
+
+
+def test_the_model_and_the_schema_agree(made: DynamoStore) -> None:
+    wanted = table_schema()
+    assert {name: index._hash_key_attribute().attr_name for name, index in made._item._indexes.items()} == {
+        index["IndexName"]: index["KeySchema"][0]["AttributeName"] for index in wanted["GlobalSecondaryIndexes"]
+    }
+
+
+def test_only_what_is_due_stands_in_the_due_index(client: Any, made: DynamoStore, table: str) -> None:
+    from chalicelib.store.port import Due
+
+    made.commit(add(record("a", due=Due("run", "run/a", 5)), record("b")))
+    found = client.scan(TableName=table, IndexName="due")["Items"]
+    assert [sorted(item) for item in found] == [["due_at", "due_lane", "due_unit", "pk", "sk"]]

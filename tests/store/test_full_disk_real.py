@@ -1,0 +1,68 @@
+"""A disk that is really full: a small one of memory, mounted where only the test's child sees it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHILD = """
+import itertools
+from chalicelib.errors import StorageFull
+from chalicelib.store.blobs import FileBlobs
+from chalicelib.store.logs import FileLogs
+from chalicelib.store.port import Key, Put, Record
+from chalicelib.store.sqlite import SqliteStore
+
+store, logs, blobs = SqliteStore("store.db"), FileLogs("logs"), FileBlobs("blobs")
+blobs.put("ballast", b"x" * 500_000)
+
+def until_full(act):
+    for n in itertools.count():
+        try:
+            act(n)
+        except StorageFull as error:
+            assert "Make room" in str(error), error
+            return n
+
+def four(n):
+    return [Put(Record(Key(f"n/{n}", str(part)), 1, b"x" * 3000), 0) for part in range(4)]
+
+committed = until_full(lambda n: store.commit(four(n)))
+assert committed > 10
+assert store.get(Key(f"n/{committed}", "0")) is None
+for n in range(committed):
+    assert len(store.query("main", f"n/{n}").records) == 4
+
+lines = until_full(lambda n: logs.append("p", "j", 4096 * n, [(n, b"y" * 4096)]))
+assert logs.end("p", "j") == 4096 * lines
+until_full(lambda n: blobs.put(f"more/{n}", b"z" * 50_000))
+until_full(lambda n: blobs.put(f"little/{n}", b"z" * 100))
+
+blobs.delete("ballast")
+store.commit([Put(Record(Key("after", "x"), 1, b"x"), 0)])
+assert logs.append("p", "j", 4096 * lines, [(0, b"end")]) == 4096 * lines + 3
+assert logs.read("p", "j", descending=True, limit=1).records == ((0, b"end"),)
+store.close()
+again = SqliteStore("store.db")
+assert again.get(Key("after", "x")) is not None and again.get(Key(f"n/{committed - 1}", "3")) is not None
+print("ok")
+"""
+
+
+def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    command = 'mount -t tmpfs -o size=3m none "$1" && cd "$1" && exec "$2" -c "$3"'
+    child = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", command, "sh", tmp_path, sys.executable, CHILD],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    if ("mount" in child.stderr and "Traceback" not in child.stderr) or "unshare" in child.stderr:
+        reason = f"no small disk can be mounted here: {child.stderr.strip()}"
+        pytest.fail(reason) if os.environ.get("REQUIRE_REAL") == "1" else pytest.skip(reason)
+    assert child.stdout == "ok\n", child.stderr

@@ -1,0 +1,75 @@
+"""Blobs and logs on S3, as the emulator gives it: the same contracts as files keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.errors import Refused
+from chalicelib.store.blobs import Blobs, S3Blobs
+from chalicelib.store.logs import BlobLogs, LogStore
+from tests.emulators.ministack import Emulator
+from tests.store.blob_contract import BlobContract
+from tests.store.log_contract import LogContract
+
+BUCKET = "plane"
+
+
+@pytest.fixture(scope="session")
+def s3(emulator: Emulator) -> Any:
+    client = emulator.client("s3")
+    client.create_bucket(Bucket=BUCKET)
+    return client
+
+
+@pytest.fixture
+def bucket(s3: Any) -> S3Blobs:
+    blobs = S3Blobs(BUCKET, lambda: s3)
+    for name in blobs.list("", limit=100_000):
+        blobs.delete(name)
+    return blobs
+
+
+class TestS3Blobs(BlobContract):
+    @pytest.fixture
+    def blobs(self, bucket: S3Blobs) -> Blobs:
+        return bucket
+
+
+class TestS3Logs(LogContract):
+    seeds, length = 1, 400
+
+    @pytest.fixture
+    def logs(self, bucket: S3Blobs) -> LogStore:
+        return BlobLogs(bucket)
+
+
+def test_the_client_is_made_at_the_first_use(s3: Any) -> None:
+    made: list[int] = []
+
+    def make() -> Any:
+        made.append(1)
+        return s3
+
+    blobs = S3Blobs(BUCKET, make)
+    assert made == []
+    blobs.get("a")
+    blobs.get("a")
+    assert made == [1]
+
+
+def test_more_names_than_one_answer_holds(bucket: S3Blobs) -> None:
+    names = [f"n/{n:04d}" for n in range(1100)]
+    for name in names:
+        bucket.put(name, b"")
+    assert bucket.list("n/", limit=2000) == names
+    assert bucket.list("n/", limit=1050) == names[:1050]
+
+
+def test_a_bucket_that_is_not_there_is_named(s3: Any) -> None:
+    blobs = S3Blobs("nowhere", lambda: s3)
+    with pytest.raises(Refused, match="nowhere"):
+        blobs.put("a", b"1")
+    with pytest.raises(Refused, match="nowhere"):
+        blobs.get("a")
