@@ -62,6 +62,7 @@ class Instance(Noun):
     offer: Offer  # what was bought or found: backend, region, type, resources, price; total_blocks
     total_blocks: int = 1
     claims: tuple[Claim, ...] = ()
+    tags: dict[str, str] = {}  # put on what is made in the cloud: the fleet's, and those of the run it is made for
     env: dict[str, str] = {}  # fleet `env`, given to every job here
     idle_seconds: int | None = None  # None: never reaped for idleness
     handles: tuple[Handle, ...] = ()

@@ -36,7 +36,6 @@ class Wants:
     fleets: tuple[str, ...] | None = None
     fleet_id: str | None = None  # the run is bound to this fleet
     reuse_only: bool = False
-    idle: int | None = None
     container: bool = False  # only where containers can run
 
 
@@ -73,7 +72,7 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
     )
     names = None if config.fleets is None else tuple(reference.name for reference in config.fleets)
     reuse_only, container = config.creation_policy == "reuse", job.runtime == "docker"
-    return Wants(query, names, fleet_id, reuse_only, config.idle_duration, container)
+    return Wants(query, names, fleet_id, reuse_only, container)
 
 
 def fleet_query(config: FleetConfiguration) -> Query:

@@ -362,8 +362,13 @@ class _Look:
         if not claimed:
             self._remember_for_fleet()
         self.draft.wake(f"fleet/{self.fleet.id}")
-        unsure = self.instance.handles or failed.error in REPEATABLE
-        if unsure:
+        # A refusal speaks of this call only: an earlier one, whose answer was lost, may have made something.
+        first = (
+            self.instance.act_until == self.instance.created_at + self.facts.create_timeout + self.facts.visibility_lag
+        )
+        settled = failed.error not in REPEATABLE
+        if self.instance.handles or not settled or not first:
+            self.instance = self.instance.with_(act_until=None) if settled else self.instance
             self._end(reason, text)
             return
         self.instance = self.draft.move_instance(

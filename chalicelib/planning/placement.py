@@ -190,7 +190,8 @@ class Floor:
                 option.waits or f"for room in fleet `{view.fleet.name}` ({nodes.max} of {nodes.max} nodes exist)"
             )
             return None, None
-        return None, Buy(view, *fresh)
+        offer, blocks, cut = fresh
+        return None, Buy(view, _within(offer, option.query), blocks, cut)
 
     def _ask(self, wants: Wants) -> _Asked:
         asked = _Asked([], [], deque(), deque())
@@ -226,6 +227,13 @@ class Floor:
         asked.ready = deque((instance, blocks) for *_, instance, blocks in sorted(ready, key=lambda r: r[:2]))
         asked.coming = deque((instance, blocks) for *_, instance, blocks in sorted(coming, key=lambda r: r[:2]))
         return asked
+
+
+def _within(offer: Offer, query: Query) -> Offer:
+    """The offer in the zones that are asked for only."""
+    if query.zones is None or offer.availability_zones is None:
+        return offer
+    return offer.with_(availability_zones=tuple(z for z in offer.availability_zones if z.lower() in query.zones))
 
 
 def _free_blocks(instance: Instance) -> list[int]:

@@ -14,7 +14,7 @@ from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.jobs import Assignment, Job
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import JobReason
-from chalicelib.planning.combine import RUN_IDLE, idle_seconds, merged_fleet, wants_of
+from chalicelib.planning.combine import RUN_IDLE, idle_seconds, merged_fleet, merged_run, wants_of
 from chalicelib.planning.offers import slice_of
 from chalicelib.planning.placement import Buy, Floor, Hopeless, Spot, Waits, say
 from chalicelib.planning.plan import Create, Note, Plan, Step
@@ -82,11 +82,12 @@ def _buy(floor: Floor, snapshot: QueueSnapshot, item: QueuedJob, buy: Buy) -> St
     facts = snapshot.facts.get(buy.offer.backend) or BackendFacts(name=buy.offer.backend)
     fleet = floor.fleets[buy.view.fleet.id]
     config = merged_fleet(buy.view.spec)
-    wants = wants_of(item.run_spec, item.spec)
-    idle = idle_seconds((wants.idle, config.idle_duration), RUN_IDLE, facts)
+    run = merged_run(item.run_spec)
+    idle = idle_seconds((run.idle_duration, config.idle_duration), RUN_IDLE, facts)
     claim = claim_of(item.job, tuple(range(buy.blocks)))
     view = FleetView(fleet, buy.view.spec)
-    instance = new_instance(now, view, buy.offer, buy.total, facts, idle, (claim,))
+    tags = {**(config.tags or {}), **(run.tags or {})}
+    instance = new_instance(now, view, buy.offer, buy.total, facts, idle, (claim,)).with_(tags=tags)
     fleet = fleet.with_(next_instance_num=fleet.next_instance_num + 1, last_processed_at=now)
     draft.save(fleet)
     draft.save(instance)
@@ -119,6 +120,7 @@ def new_instance(
         offer=offer.with_(blocks=blocks, total_blocks=blocks),
         total_blocks=blocks,
         claims=claims,
+        tags=merged_fleet(view.spec).tags or {},
         env={name: str(value) for name, value in view.spec.configuration.env.items()},
         idle_seconds=idle,
         created_at=now,

@@ -1,0 +1,283 @@
+"""Every supported field has an effect: one case a field, named by its path. `planning.support` points here.
+
+A case sets one field, to a value that isn't its default, and says what of the run, its job, its place or its task is
+different for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.planning.combine import Wants, fleet_query, merged_fleet, wants_of
+from chalicelib.planning.fleet import decide_fleet
+from chalicelib.planning.jobs import agent_task, effective
+from chalicelib.planning.offers import OfferBook, Query
+from chalicelib.planning.queue import decide_queue
+from chalicelib.planning.run import grace_of
+from chalicelib.planning.snapshots import FleetSnapshot
+from chalicelib.planning.support import FLEET, RUN, Supported
+from tests.planning import building as b
+
+ARCHIVE = {"id": "a1", "path": "data"}
+VIRTUAL = {"repo_type": "virtual"}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a run looks like from everywhere."""
+
+    spec: RunSpec
+
+    @property
+    def effective(self) -> RunSpec:
+        return effective(self.spec)
+
+    @property
+    def job(self) -> Any:
+        return b.job_spec(self.spec)
+
+    @property
+    def wants(self) -> Wants:
+        return wants_of(self.spec, self.job)
+
+    @property
+    def query(self) -> Query:
+        return self.wants.query
+
+    @property
+    def needs(self) -> Any:
+        return self.job.requirements.resources
+
+    @property
+    def task(self) -> dict[str, Any]:
+        return agent_task(b.job(b.run()), self.job, b.host(), "main")
+
+    @property
+    def bought(self) -> Any:
+        """The instance that is bought for it."""
+        item = b.queued("train", self.spec)
+        snapshot = b.waiting(item, fleets=(b.view(b.fleet("cloud"), nodes="0..2"),), offers=(b.offer(),))
+        return next(noun for noun in decide_queue(snapshot).steps[0].saves if type(noun).__name__ == "Instance")
+
+
+def seen(path: str, value: Any) -> Seen:
+    """A run in which only `path` is set."""
+    raw: dict[str, Any] = {"run_name": "train", "configuration": {"type": "task", "commands": ["true"]}, "profile": {}}
+    place = raw
+    *parents, last = path.split(".")
+    for step in parents:
+        place = place.setdefault(step, {})
+    place[last] = value
+    return Seen(RunSpec.model_validate(raw))
+
+
+Case = tuple[Any, Callable[[Seen], Any], Any]
+RESOURCES: dict[str, Case] = {
+    "cpu.arch": ({"arch": "arm"}, lambda s: s.needs.cpu.arch, "arm"),
+    "cpu.count.min": ("3..", lambda s: s.needs.cpu.count.min, 3),
+    "cpu.count.max": ("..9", lambda s: s.needs.cpu.count.max, 9),
+    "memory.min": ("3GB..", lambda s: s.needs.memory.min, 3),
+    "memory.max": ("..9GB", lambda s: s.needs.memory.max, 9),
+    "shm_size": ("2GB", lambda s: s.task["shm_bytes"], 2 << 30),
+    "gpu.vendor": ("amd", lambda s: s.needs.gpu.vendor, "amd"),
+    "gpu.name": ("H100", lambda s: (s.needs.gpu.name, s.needs.gpu.vendor), (("H100",), "nvidia")),
+    "gpu.count.min": ("2..", lambda s: s.needs.gpu.count.min, 2),
+    "gpu.count.max": ("0..3", lambda s: s.needs.gpu.count.max, 3),
+    "gpu.memory.min": ("24GB..", lambda s: s.needs.gpu.memory.min, 24),
+    "gpu.memory.max": ("..80GB", lambda s: s.needs.gpu.memory.max, 80),
+    "gpu.total_memory.min": ({"total_memory": "24GB.."}, lambda s: s.needs.gpu.total_memory.min, 24),
+    "gpu.total_memory.max": ({"total_memory": "..80GB"}, lambda s: s.needs.gpu.total_memory.max, 80),
+    "gpu.compute_capability": ({"compute_capability": 8.0}, lambda s: s.needs.gpu.compute_capability, (8, 0)),
+    "disk.size.min": ("20GB..", lambda s: s.needs.disk.size.min, 20),
+    "disk.size.max": ("..200GB", lambda s: s.needs.disk.size.max, 200),
+}
+PARAMS: dict[str, Case] = {
+    "backends": (["aws"], lambda s: s.query.backends, {"aws"}),
+    "regions": (["EU"], lambda s: s.query.regions, {"eu"}),
+    "availability_zones": (["EU-a"], lambda s: s.query.zones, {"eu-a"}),
+    "instance_types": (["M1"], lambda s: s.query.instance_types, {"m1"}),
+    "spot_policy": ("auto", lambda s: s.query.spot, None),
+    "max_price": (2.5, lambda s: s.query.max_price, 2.5),
+    "idle_duration": ("7m", lambda s: s.bought.idle_seconds, 420),
+    "tags": ({"team": "a"}, lambda s: s.bought.tags, {"team": "a"}),
+    "retry": (True, lambda s: s.job.retry.duration, 3600),
+    "max_duration": ("2h", lambda s: s.task["max_duration"], 7200),
+    "stop_duration": ("1m", lambda s: grace_of(s.job, s.spec), 60 * b.SECOND),
+    "creation_policy": ("reuse", lambda s: s.wants.reuse_only, True),
+    "fleets.name": (["gpus"], lambda s: s.wants.fleets, ("gpus",)),
+}
+CONFIGURATION: dict[str, Case] = {
+    "type": ("task", lambda s: s.job.jobs_per_replica, 1),
+    "name": ("other", lambda s: s.effective.configuration.name, "other"),
+    "image": ("ubuntu", lambda s: (s.task["image"], s.wants.container), ("ubuntu", True)),
+    "user": ("1000:users", lambda s: (s.task["user"]["uid"], s.task["user"]["groupname"]), (1000, "users")),
+    "privileged": (True, lambda s: (s.task["privileged"], s.task["runtime"]), (True, "docker")),
+    "entrypoint": ("python -m", lambda s: s.task["commands"], ["python", "-m", "true"]),
+    "working_dir": ("/data", lambda s: s.task["working_dir"], "/data"),
+    "home_dir": ("/home/user", lambda s: s.job.home_dir, "/home/user"),  # the language gives it no other effect
+    "registry_auth": ({"username": "u", "password": "p"}, lambda s: s.task["registry_auth"]["username"], "u"),
+    "python": ("3.11", lambda s: s.task["image"], "base:3.11"),
+    "nvcc": (True, lambda s: s.task["image"], "devel:3.12"),
+    "env": ({"A": "1"}, lambda s: s.task["env"]["A"], "1"),
+    "shell": ("/bin/zsh", lambda s: s.task["commands"][0], "/bin/zsh"),
+    "priority": (7, lambda s: s.effective.configuration.priority, 7),
+    "commands": (["a", "b"], lambda s: s.task["commands"][-1], "a && b"),
+    # The client packs and uploads what these name: the plan keeps them, and the archives do the work.
+    "files.local_path": (
+        [{"local_path": "/x", "path": "y"}],
+        lambda s: s.effective.configuration.files[0].local_path,
+        "/x",
+    ),
+    "files.path": ([{"local_path": "/x", "path": "y"}], lambda s: s.effective.configuration.files[0].path, "y"),
+}
+SPEC: dict[str, Case] = {
+    "run_name": ("other", lambda s: s.job.job_name, "other-0-0"),
+    "repo_id": ("r1", lambda s: s.effective.repo_id, "r1"),
+    "repo_data.repo_type": (VIRTUAL, lambda s: s.job.repo_data, VIRTUAL),
+    "repo_code_hash": ("abc", lambda s: s.job.repo_code_hash, "abc"),
+    "file_archives.id": ([ARCHIVE], lambda s: s.task["files"][0]["url"], "/agent/files/a1"),
+    "file_archives.path": ([ARCHIVE], lambda s: s.task["files"][0]["path"], "data"),
+    "configuration_path": ("a.yml", lambda s: s.effective.configuration_path, "a.yml"),
+    "ssh_key_pub": ("ssh-rsa A", lambda s: s.effective.ssh_key_pub, "ssh-rsa A"),
+    "profile.name": ("big", lambda s: s.effective.profile and s.effective.profile.name, "big"),
+    "profile.default": (True, lambda s: s.effective.profile and s.effective.profile.default, True),
+}
+
+
+def _whole(path: str) -> str:
+    """Where a case's value is set: cases of single parts (`cpu.count.min`) write the short form of the whole (`cpu`)."""
+    if ".resources." in path:
+        head, _, tail = path.partition(".resources.")
+        return f"{head}.resources.{tail.split('.')[0]}"
+    for part in (".local_path", ".path", ".repo_type", ".id", "fleets.name"):
+        if path.endswith(part) and not path.endswith("_path"):
+            return path.rpartition(".")[0]
+    return "configuration.files" if path.startswith("configuration.files.") else path
+
+
+RUN_CASES: dict[str, Case] = {
+    **SPEC,
+    **{f"configuration.{name}": case for name, case in (CONFIGURATION | PARAMS).items()},
+    **{f"configuration.resources.{name}": case for name, case in RESOURCES.items()},
+    **{f"profile.{name}": case for name, case in PARAMS.items()},
+}
+
+
+def _bought_by_fleet(spec: FleetSpec) -> Any:
+    """The first instance that the fleet makes for itself."""
+    fleet = b.fleet("cloud", to_create=1)
+    view = b.view(fleet).__class__(fleet, spec, ())
+    plan = decide_fleet(FleetSnapshot(b.NOW, view, OfferBook([b.offer(has=b.resources(cpus=8, gb=64))]), b.FACTS))
+    return next(noun for step in plan.steps for noun in step.saves if type(noun).__name__ == "Instance")
+
+
+def _count(spec: FleetSpec, to_create: int) -> int:
+    fleet = b.fleet("cloud", to_create=to_create)
+    view = b.view(fleet).__class__(fleet, spec, ())
+    plan = decide_fleet(FleetSnapshot(b.NOW, view, OfferBook([b.offer()]), {"aws": BackendFacts(name="aws")}))
+    return sum(type(noun).__name__ == "Instance" for step in plan.steps for noun in step.saves)
+
+
+def _asks(field: str) -> Callable[[FleetSpec], Any]:
+    return lambda spec: getattr(fleet_query(merged_fleet(spec)), field)
+
+
+FleetCase = tuple[Any, Callable[[FleetSpec], Any], Any]
+FLEET_PARAMS: dict[str, FleetCase] = {
+    "backends": (["aws"], _asks("backends"), {"aws"}),
+    "regions": (["EU"], _asks("regions"), {"eu"}),
+    "availability_zones": (["EU-a"], _asks("zones"), {"eu-a"}),
+    "instance_types": (["M1"], _asks("instance_types"), {"m1"}),
+    "spot_policy": ("spot", _asks("spot"), True),
+    "max_price": (2.5, _asks("max_price"), 2.5),
+    "idle_duration": ("7m", lambda spec: _bought_by_fleet(spec).idle_seconds, 420),
+    "tags": ({"team": "a"}, lambda spec: _bought_by_fleet(spec).tags, {"team": "a"}),
+}
+FLEET_CASES: dict[str, FleetCase] = {
+    "fleet.configuration_path": ("f.yml", lambda spec: spec.configuration_path, "f.yml"),
+    "fleet.autocreated": (True, lambda spec: spec.autocreated, True),
+    "fleet.configuration.type": ("fleet", lambda spec: spec.configuration.type, "fleet"),
+    "fleet.configuration.name": ("gpus", lambda spec: spec.configuration.name, "gpus"),
+    "fleet.configuration.blocks": (4, lambda spec: _bought_by_fleet(spec).total_blocks, 4),
+    "fleet.configuration.nodes.min": ("2..3", lambda spec: _count(spec, 0), 2),
+    "fleet.configuration.nodes.target": (
+        {"min": 0, "target": 1, "max": 3},
+        lambda spec: spec.configuration.nodes.target,
+        1,
+    ),
+    "fleet.configuration.nodes.max": ("0..3", lambda spec: _count(spec, 9), 3),
+    "fleet.configuration.env": ({"A": "1"}, lambda spec: _bought_by_fleet(spec).env, {"A": "1"}),
+    **{
+        f"fleet.configuration.resources.{name}": (value, lambda spec, look=look: look(_FleetSeen(spec)), want)
+        for name, (value, look, want) in RESOURCES.items()
+        if name not in ("shm_size", "gpu.name")
+    },
+    "fleet.configuration.resources.gpu.name": ("H100", lambda spec: _FleetSeen(spec).needs.gpu.name, ("H100",)),
+    **{f"fleet.configuration.{name}": case for name, case in FLEET_PARAMS.items()},
+    **{f"fleet.profile.{name}": case for name, case in FLEET_PARAMS.items()},
+    "fleet.profile.name": ("big", lambda spec: spec.profile.name, "big"),
+    "fleet.profile.default": (True, lambda spec: spec.profile.default, True),
+}
+
+
+@dataclass(frozen=True)
+class _FleetSeen:
+    spec: FleetSpec
+
+    @property
+    def needs(self) -> Any:
+        return fleet_query(merged_fleet(self.spec)).resources
+
+
+CASES = {**RUN_CASES, **FLEET_CASES}
+
+
+@pytest.mark.parametrize("path", CASES)
+def test_effect(path: str) -> None:
+    value, look, want = CASES[path]
+    if not path.startswith("fleet."):
+        assert look(seen(_whole(path), value)) == want
+        return
+    where = path.removeprefix("fleet.")
+    raw: dict[str, Any] = {"configuration": {"type": "fleet", "nodes": "0..9"}, "profile": {}}
+    *parents, last = ("configuration.nodes" if ".nodes." in where else _whole("x." + where)[2:]).split(".")
+    place = raw
+    for step in parents:
+        place = place.setdefault(step, {})
+    place[last] = value
+    assert look(FleetSpec.model_validate(raw)) == want
+
+
+@pytest.mark.parametrize("field", ["retry", "max_duration", "fleets", "schedule", "startup_order"])
+def test_a_fleet_leaves_to_runs_what_is_theirs(field: str) -> None:
+    """A fleet is applied with the default profile, which says things that only a run can mean."""
+    value = {
+        "retry": True,
+        "max_duration": "1h",
+        "fleets": ["a"],
+        "schedule": {"cron": "0 9 * * *"},
+        "startup_order": "any",
+    }
+    plain, told = b.fleet_spec(nodes="0..2"), b.fleet_spec(nodes="0..2", profile={field: value[field]})
+    assert merged_fleet(told).with_(retry=None) == merged_fleet(plain)  # a fleet that is short always tries again
+
+
+def test_no_case_is_left_over() -> None:
+    proven = {v.proof for v in (*RUN.values(), *FLEET.values()) if isinstance(v, Supported)}
+    assert {f"tests/planning/test_effects.py::test_effect[{path}]" for path in CASES} <= proven
+
+
+def test_a_job_with_a_share_of_a_machine_is_held_to_it() -> None:
+    offer = b.offer(has=b.resources(cpus=2, gb=4), blocks=1, total_blocks=4)
+    instance = b.host(offer=offer, total_blocks=4)
+    placed: Job = b.job(b.run())
+    task = agent_task(placed, b.job_spec(b.run_spec()), instance, "main")
+    assert (task["cpu"], task["memory_bytes"]) == (2, 4 << 30)
