@@ -177,7 +177,7 @@ class Submission:
 
 
 def stay_with(session: Session, name: str, *, asks: bool) -> int:
-    """Shows a run's stages and log to its end; the exit code is its job's. Ctrl-C leaves it, or stops it if asked to."""
+    """Shows a run's stages and log to its end and returns the exit code. Ctrl-C leaves it, or stops it if asked to."""
     stages = Stages(session)
     session.terminal.warn(
         f"Run {name} is submitted. Ctrl-C {'asks whether to stop it' if asks else 'leaves it running'}."
