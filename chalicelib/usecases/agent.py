@@ -27,7 +27,7 @@ from chalicelib.usecases.agent_credentials import Entry, admit
 from chalicelib.usecases.agent_logs import take_logs
 from chalicelib.usecases.agent_message import Message, TaskReport, read_message
 from chalicelib.usecases.agent_reports import Fold, stop_word
-from chalicelib.usecases.agent_tasks import SecretMissing, task_of
+from chalicelib.usecases.agent_tasks import task_of
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.metrics import metric_puts
 
@@ -42,15 +42,25 @@ _STEADY_SYNC = 10.0  # seconds between calls for five minutes after the last cha
 
 
 def sync(plane: Plane, instance_id: str, credential: str, body: bytes | dict[str, Any]) -> dict[str, Any]:
-    """The answer to one message. Raises Forbidden, Invalid, or StorageFull, after which the agent keeps what it has."""
+    """The answer to one message of this instance's agent."""
     message = read_message(body)
     if message.instance != instance_id:
         raise Invalid("The message speaks of another instance than the one that sends it")
+    return _exchange(plane, credential, message)
+
+
+def take(plane: Plane, credential: str, body: bytes) -> dict[str, Any]:
+    """The answer to a message that says itself which instance it is from."""
+    return _exchange(plane, credential, read_message(body))
+
+
+def _exchange(plane: Plane, credential: str, message: Message) -> dict[str, Any]:
+    """Raises Forbidden, Invalid, or StorageFull, after which the agent keeps what it has."""
     for _ in range(ATTEMPTS):
         try:
             return _Exchange(plane, message).answer(credential)
         except Conflict as conflict:
-            log.debug("sync of %s lost a race for %s; reading again", instance_id, conflict.key)
+            log.debug("sync of %s lost a race for %s; reading again", message.instance, conflict.key)
     raise Refused("The records of this instance are changing too fast.", hint="Try again.")
 
 
@@ -121,8 +131,8 @@ class _Exchange:
     def _prepare(self, fold: Fold, job: Job) -> Job:
         try:
             self.specs[job.id] = task_of(self.plane, job, fold.instance)
-        except SecretMissing as missing:
-            return fold.end(job, JobReason.terminated_by_server, str(missing), 0)
+        except Refused as refused:  # a secret that is missing, or that doesn't open
+            return fold.end(job, JobReason.terminated_by_server, str(refused), 0)
         return job
 
     def _note_strangers(self, reports: Mapping[str, TaskReport]) -> None:

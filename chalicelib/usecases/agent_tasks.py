@@ -1,4 +1,4 @@
-"""What an agent is told of a task: the job's spec with the fleet's env below its own and its secrets filled in.
+"""What an agent is told of a task: the job's spec, what it brings along, and its secrets filled in.
 
 Secrets are filled in here and nowhere before: stored specs keep the reference, so a secret is in no record, log or
 event, and one that was changed meanwhile is used as it is now.
@@ -14,17 +14,15 @@ from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import RunBody
-from chalicelib.domain.tenants import Project, Secret
+from chalicelib.domain.tenants import Archive, Project, Secret
 from chalicelib.errors import Bug, Refused
+from chalicelib.planning.jobs import agent_task
 from chalicelib.store import keys, nouns
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.files import archive_id
 from chalicelib.usecases.secrets import opened
 
 _REFERENCE = re.compile(r"\$\{\{\s*secrets\.([A-Za-z0-9_-]+)\s*\}\}")
-
-
-class SecretMissing(Refused):
-    """A secret that a job refers to isn't there; the job can't start."""
 
 
 def job_spec(plane: Plane, job: Job) -> JobSpec:
@@ -39,16 +37,31 @@ def job_spec(plane: Plane, job: Job) -> JobSpec:
 
 
 def task_of(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
-    """The task as the protocol has it. Raises SecretMissing."""
-    from chalicelib.planning.jobs import agent_task
-
+    """The task as the protocol has it. Raises Refused for a secret that isn't there."""
     spec = job_spec(plane, job)
     project = nouns.find(plane.store, Project, keys.project(job.project_id))
     if project is None:
         raise Bug(f"job {job.id} belongs to project {job.project_id}, which isn't there")
     task = agent_task(job, spec, instance, project.name)
-    task["env"] = {**instance.env, **task["env"]}
+    task["files"] = [*_code(plane, job, spec), *task["files"]]
     return fill_secrets(plane, job.project_id, task)
+
+
+def _code(plane: Plane, job: Job, spec: JobSpec) -> list[dict[str, str]]:
+    """The code uploaded for the run's repo: what the working folder holds before anything else."""
+    if not spec.repo_code_hash:
+        return []
+    archive = nouns.find(plane.store, Archive, keys.archive(archive_id(job.project_id, spec.repo_code_hash)))
+    if archive is None:
+        raise Refused("The code of this run was never uploaded.", hint="Apply the run again.")
+    return [{"id": archive.id, "path": ".", "url": f"/agent/files/{archive.id}"}] if archive.size else []
+
+
+def archives_of(plane: Plane, job: Job) -> frozenset[str]:
+    """The ids of what the job's task may fetch."""
+    spec = job_spec(plane, job)
+    code = (archive_id(job.project_id, spec.repo_code_hash),) if spec.repo_code_hash else ()
+    return frozenset((*(archive.id for archive in spec.file_archives), *code))
 
 
 def fill_secrets(plane: Plane, project_id: str, task: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +73,7 @@ def fill_secrets(plane: Plane, project_id: str, task: dict[str, Any]) -> dict[st
     missing = [name for name, secret in zip(names, found, strict=True) if secret is None]
     if missing:
         listed = ", ".join(f"`{name}`" for name in missing)
-        raise SecretMissing(
+        raise Refused(
             f"The project has no secret {listed}, which the run's env or registry_auth refers to.",
             hint=f"Set it with `dstack secret set {missing[0]} <value>` and apply the run again.",
         )

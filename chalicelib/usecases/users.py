@@ -6,16 +6,16 @@ commit, so the old one stops working at once. The private SSH key is sealed: it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.tenants import USER_NAME, GlobalRole, User, hash_token
+from chalicelib.domain.tenants import USER_NAME, GlobalRole, Member, Project, User, hash_token
 from chalicelib.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Problem, Refused
 from chalicelib.store import keys, nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Delete, Store
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.listing import all_of, every
 from chalicelib.usecases.trail import EVERYWHERE, told, user_target
 
 if TYPE_CHECKING:
@@ -73,3 +73,127 @@ def move_token(user: User, token: str) -> list[Change]:
         Delete(keys.token(user.token_hash)),
         nouns.pointer(keys.token(moved.token_hash), user.id),
     ]
+
+
+# --- read -------------------------------------------------------------------------------------------------------------
+
+
+def list_users(plane: Plane, actor: User) -> list[User]:
+    """Everybody, for an admin; for others themselves and who shares a project with them. Newest first."""
+    if actor.role is GlobalRole.admin:
+        ids = [nouns.pointed(record) for record in every(plane.store, "users", "name/")]
+    else:
+        mine = all_of(plane.store, "gsi1", keys.member_of(actor.id))
+        projects = [nouns.read(Member, record).project_id for record in mine]
+        shared = [every(plane.store, f"project/{project}", "member/") for project in projects]
+        ids = [actor.id, *(nouns.read(Member, record).user_id for page in shared for record in page)]
+    found = nouns.find_many(plane.store, User, [keys.user(user_id) for user_id in dict.fromkeys(ids)])
+    return sorted(
+        (user for user in found if user is not None), key=lambda user: (user.created_at, user.id), reverse=True
+    )
+
+
+def named_user(store: Store, name: str) -> User:
+    """Raises NotFound."""
+    target = nouns.find_target(store, keys.user_name(name)) if USER_NAME.fullmatch(name) else None
+    user = None if target is None else nouns.find(store, User, keys.user(target[0]))
+    if user is None:
+        raise NotFound(f"There is no user {name[:80]!r}.")
+    return user
+
+
+def own_or_admin(plane: Plane, actor: User, name: str) -> User:
+    """The user of that name, for the user itself and for admins. Others don't learn whether there is one."""
+    if name != actor.name and actor.role is not GlobalRole.admin:
+        raise Forbidden("Only an admin may do this for another user")
+    return named_user(plane.store, name)
+
+
+def private_key(plane: Plane, user: User) -> str:
+    return plane.seal.open(user.ssh_private_key, context=f"user/{user.id}")
+
+
+# --- change -----------------------------------------------------------------------------------------------------------
+
+
+def create_user(
+    plane: Plane, actor: User, name: str, role: GlobalRole, *, email: str | None = None, active: bool = True
+) -> tuple[User, str]:
+    """The new user and its token, which is shown this once."""
+    if not USER_NAME.fullmatch(name):
+        raise Invalid([Problem("a name has 1 to 60 letters, digits, - and _", path="username")])
+    taken = AlreadyExists(f"There is a user {name!r} already.", hint="Choose another name.")
+    if nouns.find_target(plane.store, keys.user_name(name)) is not None:
+        raise taken
+    token, now = plane.random_token(), plane.clock.now()
+    user, changes = make_user(
+        plane.seal, plane.random_id(), name, role, token=token, now=now, email=email, active=active, actor=actor
+    )
+    try:
+        plane.store.commit(changes)
+    except Conflict:
+        raise taken from None
+    return user, token
+
+
+def update_user(
+    plane: Plane, actor: User, name: str, role: GlobalRole, *, email: str | None = None, active: bool = True
+) -> User:
+    user = named_user(plane.store, name)
+    if user.id == actor.id and (role is not GlobalRole.admin or not active):
+        raise Refused("An admin can't take its own rights away.", hint="Ask another admin to do it.")
+    changed = user.with_(role=role, email=email, active=active)
+    if changed != user:
+        text = f"User changed: {changed.role}, {'active' if active else 'deactivated'}"
+        plane.store.commit([nouns.put(changed), _told(plane, text, user, actor)])
+    return changed
+
+
+def refresh_token(plane: Plane, actor: User, name: str) -> tuple[User, str]:
+    """The user and its new token. The old one is refused from now on."""
+    user = own_or_admin(plane, actor, name)
+    token = plane.random_token()
+    plane.store.commit([*move_token(user, token), _told(plane, "Token replaced", user, actor)])
+    return user, token
+
+
+def refresh_ssh_key(plane: Plane, actor: User, name: str) -> User:
+    user = own_or_admin(plane, actor, name)
+    public, private = ssh_key_pair()
+    sealed = plane.seal.seal(private, context=f"user/{user.id}")
+    changed = user.with_(ssh_public_key=public, ssh_private_key=sealed)
+    plane.store.commit([nouns.put(changed), _told(plane, "SSH key pair replaced", user, actor)])
+    return changed
+
+
+def delete_users(plane: Plane, actor: User, names: Sequence[str]) -> None:
+    """Each with its token and memberships. Nobody is deleted if one of them can't be."""
+    users = [named_user(plane.store, name) for name in dict.fromkeys(names)]
+    owners = {project.owner_id: project.name for project in _projects(plane)}
+    for user in users:
+        if user.id == actor.id:
+            raise Refused("An admin can't delete itself.", hint="Ask another admin to do it.")
+        if user.id in owners:
+            raise Refused(f"{user.name} owns the project {owners[user.id]}.", hint="Delete the project first.")
+    for user in users:
+        _delete(plane, actor, user)
+
+
+def _delete(plane: Plane, actor: User, user: User) -> None:
+    # The token goes first and with it all access; what a crash leaves of the memberships lets nobody in.
+    gone: list[Change] = [Delete(nouns.key_of(user), user.version), Delete(keys.token(user.token_hash))]
+    plane.store.commit([*gone, Delete(keys.user_name(user.name)), _told(plane, "User deleted", user, actor)])
+    found = [record.key for record in all_of(plane.store, "gsi1", keys.member_of(user.id))]
+    for start in range(0, len(found), MAX_CHANGES):
+        plane.store.commit([Delete(key) for key in found[start : start + MAX_CHANGES]])
+
+
+def _projects(plane: Plane) -> list[Project]:
+    ids = [nouns.pointed(record) for record in every(plane.store, "projects", "name/")]
+    found = nouns.find_many(plane.store, Project, [keys.project(project_id) for project_id in ids])
+    return [project for project in found if project is not None and not project.deleted]
+
+
+def _told(plane: Plane, text: str, user: User, actor: User) -> Change:
+    seed = f"{user.id}/{user.version}"
+    return nouns.put(told(text, plane.clock.now(), user_target(user), project_id=EVERYWHERE, seed=seed, actor=actor))

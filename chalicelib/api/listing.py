@@ -1,0 +1,36 @@
+"""Pages of a short list that is read whole: by date and id, as clients page through users and projects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, StringConstraints
+
+from chalicelib.api.requests import At, Id, Request
+from chalicelib.domain.instants import Micros
+
+T = TypeVar("T")
+
+
+class Page(Request):
+    return_total_count: bool = False
+    name_pattern: Annotated[str, StringConstraints(max_length=100, pattern=r"^[a-zA-Z0-9_-]*$")] | None = None
+    prev_created_at: At | None = None
+    prev_id: Id | None = None
+    limit: Annotated[int, Field(ge=0, le=2000)] = 2000
+    ascending: bool = False
+
+
+def page_of(
+    asked: Page, rows: Sequence[T], key: Callable[[T], tuple[Micros, str, str]], write: Callable[[T], Any], name: str
+) -> Any:
+    """The rows asked for. `key` gives a row's date, id and name; the total, where asked for, stands beside the list."""
+    pattern = asked.name_pattern or ""
+    matching = [row for row in rows if pattern in key(row)[2]]
+    ordered = sorted(matching, key=lambda row: key(row)[:2], reverse=not asked.ascending)
+    if asked.prev_created_at is not None:
+        last = (asked.prev_created_at, asked.prev_id or ("\uffff" if asked.ascending else ""))
+        ordered = [row for row in ordered if (key(row)[:2] > last) is asked.ascending and key(row)[:2] != last]
+    written = [write(row) for row in ordered[: asked.limit]]
+    return {"total_count": len(matching), name: written} if asked.return_total_count else written

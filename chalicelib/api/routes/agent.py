@@ -1,0 +1,31 @@
+"""What agents call. Each handler checks the instance's credential itself: it isn't a user's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.api.auth import bearer
+from chalicelib.api.table import Access, Answer, Call, Route
+from chalicelib.usecases import agent, agent_files
+
+_BYTES = "application/octet-stream"
+
+
+def sync(call: Call) -> Any:
+    return agent.take(call.plane, bearer(call.headers), call.body)
+
+
+def file(call: Call) -> Answer:
+    content = agent_files.archive_content(call.plane, bearer(call.headers), call.params["archive_id"])
+    return Answer(content, content_type=_BYTES)
+
+
+def program(call: Call) -> Answer:
+    return Answer(agent_files.program(call.plane), content_type=_BYTES)
+
+
+ROUTES: tuple[Route, ...] = (
+    Route("POST", "/agent/sync", Access.agent, sync),
+    Route("GET", "/agent/files/{archive_id}", Access.agent, file),
+    Route("GET", "/agent/agent.pyz", Access.public, program),
+)

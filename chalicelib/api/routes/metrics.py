@@ -1,0 +1,41 @@
+"""Metrics over HTTP: the one call whose parameters are a query."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from chalicelib.api.requests import At, Id, Request
+from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.wire.metrics import job_metrics_json
+from chalicelib.usecases import metrics
+from chalicelib.usecases.specs import read_spec
+
+Num = Annotated[int, Field(ge=0, le=99_999)]
+
+
+class JobQuery(Request):
+    run_id: Id | None = None
+    replica_num: Num = 0
+    job_num: Num = 0
+    limit: Annotated[int, Field(ge=1, le=100_000)] = 1
+    after: At | None = None
+    before: At | None = None
+
+
+def job(call: Call) -> Any:
+    asked = read_spec(JobQuery, dict(call.query))
+    wanted = metrics.Wanted(
+        run_name=call.params["run_name"],
+        run_id=asked.run_id,
+        replica_num=asked.replica_num,
+        job_num=asked.job_num,
+        limit=asked.limit,
+        after=asked.after,
+        before=asked.before,
+    )
+    return job_metrics_json(metrics.job_usage(call.plane, call.tenant, wanted))
+
+
+ROUTES: tuple[Route, ...] = (Route("GET", "/api/project/{project_name}/metrics/job/{run_name}", Access.member, job),)

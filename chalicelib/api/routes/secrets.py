@@ -1,0 +1,54 @@
+"""Secrets over HTTP. Only a project's admins manage them: who may set a secret may read what others set."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from chalicelib.api.requests import Request
+from chalicelib.api.table import Access, Call, Route
+from chalicelib.usecases import secrets
+
+
+class Get(Request):
+    name: str
+
+
+class Save(Request):
+    name: str
+    value: str = Field(repr=False)
+
+
+class Delete(Request):
+    secrets_names: list[str] = Field(max_length=100)
+
+
+def list_secrets(call: Call) -> Any:
+    found = secrets.list_secrets(call.plane, call.tenant)
+    return [{"id": secret.id, "name": secret.name, "value": None} for secret in found]
+
+
+def get(call: Call) -> Any:
+    secret, value = secrets.get_secret(call.plane, call.tenant, call.parse(Get).name)
+    return {"id": secret.id, "name": secret.name, "value": value}
+
+
+def create_or_update(call: Call) -> Any:
+    asked = call.parse(Save)
+    secret = secrets.set_secret(call.plane, call.tenant, call.actor, asked.name, asked.value)
+    return {"id": secret.id, "name": secret.name, "value": asked.value}
+
+
+def delete(call: Call) -> None:
+    secrets.delete_secrets(call.plane, call.tenant, call.actor, call.parse(Delete).secrets_names)
+
+
+_SECRETS = "/api/project/{project_name}/secrets"
+
+ROUTES: tuple[Route, ...] = (
+    Route("POST", f"{_SECRETS}/list", Access.project_admin, list_secrets),
+    Route("POST", f"{_SECRETS}/get", Access.project_admin, get),
+    Route("POST", f"{_SECRETS}/create_or_update", Access.project_admin, create_or_update),
+    Route("POST", f"{_SECRETS}/delete", Access.project_admin, delete),
+)

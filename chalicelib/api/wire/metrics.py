@@ -1,0 +1,27 @@
+"""What a job used, as clients chart it: a series a name, newest first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.domain.instants import iso
+from chalicelib.usecases.metrics import JobUsage
+
+
+def job_metrics_json(usage: JobUsage) -> dict[str, Any]:
+    points, has = usage.points, usage.has
+    series: dict[str, list[Any]] = {
+        "cpu_usage_percent": [point.cpu_percent for point in points],
+        "memory_usage_bytes": [point.memory_bytes for point in points],
+        "memory_working_set_bytes": [point.working_set_bytes for point in points],
+    }
+    if has is not None:
+        series["cpus_detected_num"] = [has.cpus] * len(points)
+        series["memory_total_bytes"] = [has.memory_mib * 2**20] * len(points)
+        series["gpus_detected_num"] = [len(has.gpus)] * len(points)
+    gpus = min((len(point.gpus) for point in points), default=0)
+    for number in range(gpus):
+        series[f"gpu_memory_usage_bytes_gpu{number}"] = [point.gpus[number][0] for point in points]
+        series[f"gpu_util_percent_gpu{number}"] = [point.gpus[number][1] for point in points]
+    times = [iso(point.at) for point in points]
+    return {"metrics": [{"name": name, "timestamps": times, "values": values} for name, values in series.items()]}

@@ -1,0 +1,45 @@
+"""What an agent may fetch: the archives that its own jobs name, and the agent program itself."""
+
+from __future__ import annotations
+
+from chalicelib.domain.instances import Instance, Presence
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.tenants import Archive, hash_token
+from chalicelib.errors import Forbidden, NotFound
+from chalicelib.store import keys, nouns
+from chalicelib.usecases.agent_credentials import instance_of
+from chalicelib.usecases.agent_tasks import archives_of
+from chalicelib.usecases.context import Plane
+
+PROGRAM = "agent/agent.pyz"  # the blob of the agent as one file, put there by a composition root
+
+
+def archive_content(plane: Plane, credential: str, archive_id: str) -> bytes:
+    """The bytes of an archive of one of the instance's jobs. Any other is as unknown as one that never was."""
+    instance = _instance(plane, credential)
+    wanted = [keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for c in instance.claims]
+    jobs = [job for job in nouns.find_many(plane.store, Job, wanted) if job is not None and not job.finished]
+    if any(archive_id in archives_of(plane, job) for job in jobs):
+        archive = nouns.find(plane.store, Archive, keys.archive(archive_id))
+        content = None if archive is None else plane.blobs.get(archive.blob)
+        if content is not None:
+            return content
+    raise NotFound("No job of this instance has such an archive.")
+
+
+def _instance(plane: Plane, credential: str) -> Instance:
+    instance_id = instance_of(credential)
+    found = (
+        plane.store.get_many([keys.instance(instance_id), keys.presence(instance_id)]) if instance_id else [None, None]
+    )
+    presence = None if found[1] is None else nouns.read(Presence, found[1])
+    if found[0] is None or presence is None or presence.credential_hash != hash_token(credential):
+        raise Forbidden("This credential is not the one of an instance")
+    return nouns.read(Instance, found[0])
+
+
+def program(plane: Plane) -> bytes:
+    content = plane.blobs.get(PROGRAM)
+    if content is None:
+        raise NotFound("This control plane has no agent program to give away.")
+    return content

@@ -1,0 +1,111 @@
+"""Reading history: one stream out of those of projects, runs or fleets, newest first or oldest first.
+
+Every stream is in time order under the same sort key, so they are merged as they are read, and a page reads little more
+than it shows. What the reader may not see is left out, whatever the filters say.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from chalicelib.domain.events import Event
+from chalicelib.domain.instants import Micros, sortable
+from chalicelib.domain.tenants import GlobalRole, Project, User
+from chalicelib.store import keys, nouns
+from chalicelib.store.port import Index, Store
+from chalicelib.usecases.trail import EVERYWHERE
+
+PAGE = 100
+Ids = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Filter:
+    """None: not filtered by this. `actors` may hold None, which is the control plane itself."""
+
+    targets: Ids | None = None  # events about one of these things
+    target_runs: Ids = frozenset()  # those of them that are runs, or fleets: they have streams of their own
+    target_fleets: Ids = frozenset()
+    within_projects: Ids | None = None
+    within_runs: Ids | None = None
+    within_fleets: Ids | None = None
+    target_types: frozenset[str] | None = None
+    actors: frozenset[str | None] | None = None
+    prev_at: Micros | None = None
+    prev_id: str | None = None
+    limit: int = PAGE
+    ascending: bool = False
+
+
+def list_events(store: Store, actor: User, projects: Mapping[str, Project], wanted: Filter) -> list[Event]:
+    """`projects`: those that the caller may see, by id."""
+    streams = [_stream(store, index, partition, wanted) for index, partition in _sources(actor, projects, wanted)]
+    merged = heapq.merge(*streams, key=_place, reverse=not wanted.ascending)
+    seen: set[str] = set()
+    fitting = (event for event in merged if _fits(event, actor, projects, wanted) and _first(event, seen))
+    return list(islice(fitting, wanted.limit))
+
+
+def _sources(actor: User, projects: Mapping[str, Project], wanted: Filter) -> list[tuple[Index, str]]:
+    """The narrowest streams that hold every event asked for."""
+    runs, fleets = wanted.within_runs, wanted.within_fleets
+    if runs is None and fleets is None and wanted.targets is not None:
+        if wanted.targets == wanted.target_runs:
+            runs = wanted.targets
+        elif wanted.targets == wanted.target_fleets:
+            fleets = wanted.targets
+    if runs is not None:
+        return [("gsi1", keys.run_events(run)) for run in sorted(runs)]
+    if fleets is not None:
+        return [("gsi2", keys.fleet_events(fleet)) for fleet in sorted(fleets)]
+    shown = [project for project in projects if wanted.within_projects is None or project in wanted.within_projects]
+    own = [EVERYWHERE] if wanted.within_projects is None else []
+    return [("main", keys.event(project, 0, "").pk) for project in (*shown, *own)]
+
+
+def _stream(store: Store, index: Index, partition: str, wanted: Filter) -> Iterator[Event]:
+    low = high = ""
+    if wanted.prev_at is not None:
+        place = sortable(wanted.prev_at) + (f"#{wanted.prev_id}" if wanted.prev_id else "")
+        low, high = (place + "~", "") if wanted.ascending else ("", place)
+    cursor: str | None = None
+    while True:
+        page = store.query(
+            index, partition, low=low, high=high, limit=PAGE, cursor=cursor, reverse=not wanted.ascending
+        )
+        for record in page.records:
+            yield nouns.read(Event, record)
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def _place(event: Event) -> tuple[Micros, str]:
+    return (event.at, event.id)
+
+
+def _first(event: Event, seen: set[str]) -> bool:
+    """One event may stand in two streams."""
+    new = event.id not in seen
+    seen.add(event.id)
+    return new
+
+
+def _fits(event: Event, actor: User, projects: Mapping[str, Project], wanted: Filter) -> bool:
+    targets = {target.id for target in event.targets}
+    if event.project_id == EVERYWHERE:
+        if actor.role is not GlobalRole.admin and actor.id not in (event.actor_id, *targets):
+            return False
+    elif event.project_id not in projects:
+        return False
+    return (
+        (wanted.targets is None or not wanted.targets.isdisjoint(targets))
+        and (wanted.within_projects is None or event.project_id in wanted.within_projects)
+        and (wanted.within_runs is None or event.run_id in wanted.within_runs)
+        and (wanted.within_fleets is None or event.fleet_id in wanted.within_fleets)
+        and (wanted.target_types is None or any(target.type in wanted.target_types for target in event.targets))
+        and (wanted.actors is None or event.actor_id in wanted.actors)
+    )

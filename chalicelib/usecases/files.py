@@ -1,0 +1,130 @@
+"""Uploaded archives: content under its own hash, checked before it is kept.
+
+An archive is unpacked on a host beside other people's work, so a member that would land outside its folder is refused
+here already, while the user is there to read why. The agent checks again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import tarfile
+from pathlib import PurePosixPath
+
+from chalicelib.domain.ids import derive
+from chalicelib.domain.tenants import Archive, User
+from chalicelib.errors import Conflict, Invalid, NotFound, Refused
+from chalicelib.store import keys, nouns
+from chalicelib.usecases.context import Plane
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+MAX_ENTRIES = 20_000
+
+
+def archive_by_hash(plane: Plane, user: User, hash_: str) -> Archive:
+    """One of the user's own archives. Raises NotFound, after which clients upload it."""
+    found = nouns.find(plane.store, Archive, keys.archive(archive_id(user.id, hash_)))
+    if found is None:
+        raise NotFound(f"There is no archive with the hash {hash_[:64]!r}.")
+    return found
+
+
+def save_archive(plane: Plane, user: User, name: str, content: bytes) -> Archive:
+    """Keep an uploaded archive of files; the same content again is the same archive."""
+    check_upload(plane, name, content)
+    check_tar(content)
+    return keep(plane, user.id, "archives", name, content)
+
+
+def keep(plane: Plane, owner_id: str, folder: str, hash_: str, content: bytes) -> Archive:
+    """The stored content, of which the hash was checked. The bytes come first: a record never lacks them."""
+    blob = f"{folder}/{owner_id}/{hash_}"
+    archive = Archive(id=archive_id(owner_id, hash_), owner_id=owner_id, hash=hash_, blob=blob, size=len(content))
+    known = nouns.find(plane.store, Archive, keys.archive(archive.id))
+    if known is not None:
+        return known
+    plane.blobs.put(blob, content)
+    try:
+        plane.store.commit([nouns.put(archive)])
+    except Conflict:
+        return archive  # the same content came twice at once
+    return archive
+
+
+def archive_id(owner_id: str, hash_: str) -> str:
+    """The same content of the same owner is the same archive."""
+    return derive(owner_id, "archive", hash_)
+
+
+def check_upload(plane: Plane, name: str, content: bytes) -> None:
+    limit = plane.limits.upload
+    if len(content) > limit:
+        size = len(content) / 2**20
+        raise Refused(
+            f"The upload has {size:.1f} MB; at most {limit / 2**20:g} MB are taken.",
+            hint="List what isn't needed in .gitignore or .dstackignore, or keep large files on a volume or in a bucket.",
+        )
+    if not _HASH.fullmatch(name):
+        raise Invalid("The file name of an upload is the SHA-256 of its content, as 64 hexadecimal digits.")
+    if hashlib.sha256(content).hexdigest() != name:
+        raise Invalid(
+            "The upload's content doesn't have the hash in its file name.", hint="It was damaged; send it again."
+        )
+
+
+def check_tar(content: bytes) -> None:
+    """Refuse an archive that isn't a plain tar, or holds anything that would land outside its own folder."""
+    try:
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+            for number, member in enumerate(archive):
+                if number >= MAX_ENTRIES:
+                    raise Invalid(f"The archive has more than {MAX_ENTRIES} entries.", hint="Send fewer files.")
+                _check_member(member)
+    except (tarfile.TarError, UnicodeError, ValueError, EOFError) as error:
+        raise Invalid(f"The upload isn't a tar archive: {error}.", hint="Send an uncompressed tar.") from None
+
+
+def as_content(content: bytes) -> bytes:
+    """A checked tar with names that begin with `./`, which an agent takes for what is in a folder, not for one entry of
+    that name; empty where there is nothing in it."""
+    check_tar(content)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+        members = archive.getmembers()
+        with tarfile.open(fileobj=out, mode="w:", format=tarfile.PAX_FORMAT) as packed:
+            for member in members:
+                data = archive.extractfile(member) if member.isfile() else None
+                member.name = f"./{member.name.removeprefix('./')}"
+                if member.islnk():
+                    member.linkname = f"./{member.linkname.removeprefix('./')}"
+                member.pax_headers = {}
+                packed.addfile(member, data)
+    return out.getvalue() if members else b""
+
+
+def _check_member(member: tarfile.TarInfo) -> None:
+    name = member.name[:200]
+    if _leaves(member.name):
+        raise Invalid(f"The archive's entry {name!r} lies outside its folder.", hint="Use names relative to it.")
+    if member.issym() or member.islnk():
+        start = PurePosixPath(member.name).parent if member.issym() else PurePosixPath()
+        if member.linkname.startswith("/") or _leaves(str(start / member.linkname)):
+            raise Invalid(
+                f"The archive's entry {name!r} is a link to {member.linkname[:200]!r}, outside its folder.",
+                hint="Send the file itself instead of the link.",
+            )
+    elif not (member.isfile() or member.isdir()):
+        raise Invalid(f"The archive's entry {name!r} is neither a file, a folder nor a link.", hint="Leave it out.")
+
+
+def _leaves(path: str) -> bool:
+    """Does this path, from the archive's folder, ever leave it?"""
+    if path.startswith("/") or "\0" in path or "\\" in path:
+        return True
+    depth = 0
+    for part in PurePosixPath(path).parts:
+        depth += -1 if part == ".." else 1
+        if depth < 0:
+            return True
+    return False

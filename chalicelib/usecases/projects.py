@@ -1,0 +1,204 @@
+"""Projects and who belongs to them.
+
+A membership is one record, so taking it away takes the access away with the next request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from chalicelib.domain.fleets import Fleet, FleetStatus
+from chalicelib.domain.tenants import PROJECT_NAME, GlobalRole, Member, Project, ProjectRole, User
+from chalicelib.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Problem, Refused
+from chalicelib.store import keys, nouns
+from chalicelib.store.port import MAX_CHANGES, Change, Delete, Store
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.listing import all_of, every
+from chalicelib.usecases.trail import project_target, told
+from chalicelib.usecases.users import named_user
+
+MAX_OWNED = 10  # projects a user who is no admin may own
+MAX_MEMBERS = MAX_CHANGES // 2 - 1  # that one request may change: each is a record and an event
+
+
+@dataclass(frozen=True)
+class ProjectView:
+    project: Project
+    owner: User
+    members: tuple[tuple[Member, User], ...]
+
+
+def view(store: Store, project: Project) -> ProjectView:
+    members = _members(store, project.id)
+    wanted = dict.fromkeys([project.owner_id, *(member.user_id for member in members)])
+    found = nouns.find_many(store, User, [keys.user(user_id) for user_id in wanted])
+    users = {user.id: user for user in found if user is not None}
+    known = tuple((member, users[member.user_id]) for member in members if member.user_id in users)
+    gone = User(id=project.owner_id, name="(deleted)", active=False, created_at=project.created_at, token_hash="")
+    return ProjectView(project, users.get(project.owner_id, gone), known)
+
+
+def _members(store: Store, project_id: str) -> list[Member]:
+    found = [nouns.read(Member, record) for record in every(store, f"project/{project_id}", "member/")]
+    return sorted(found, key=lambda member: (member.num, member.user_id))
+
+
+def visible(store: Store, user: User, *, not_joined: bool) -> list[Project]:
+    """The user's projects; with `not_joined` the public ones too, and for an admin all. Newest first."""
+    joined = {nouns.read(Member, record).project_id for record in all_of(store, "gsi1", keys.member_of(user.id))}
+    ids: Iterable[str] = joined
+    if not_joined:
+        ids = [nouns.pointed(record) for record in every(store, "projects", "name/")]
+    found = nouns.find_many(store, Project, [keys.project(project_id) for project_id in ids])
+    shown = [
+        project
+        for project in found
+        if project is not None
+        and not project.deleted
+        and (project.id in joined or project.is_public or user.role is GlobalRole.admin)
+    ]
+    return sorted(shown, key=lambda project: (project.created_at, project.id), reverse=True)
+
+
+def without_fleets(store: Store, user: User) -> list[Project]:
+    return [project for project in visible(store, user, not_joined=False) if not _live_fleets(store, project)]
+
+
+def create_project(plane: Plane, actor: User, name: str, *, is_public: bool = False) -> Project:
+    if not PROJECT_NAME.fullmatch(name):
+        raise Invalid([Problem("a name has 1 to 50 letters, digits, - and _", path="project_name")])
+    owned = [project for project in visible(plane.store, actor, not_joined=False) if project.owner_id == actor.id]
+    if actor.role is not GlobalRole.admin and len(owned) >= MAX_OWNED:
+        raise Refused(f"You own {len(owned)} projects, which is the most one user may.", hint="Delete one first.")
+    now = plane.clock.now()
+    project = Project(id=plane.random_id(), name=name, owner_id=actor.id, created_at=now, is_public=is_public)
+    member = Member(project_id=project.id, user_id=actor.id, role=ProjectRole.admin)
+    event = told("Project created", now, project_target(project), project_id=project.id, seed=project.id, actor=actor)
+    taken = AlreadyExists(f"There is a project {name!r} already.", hint="Choose another name.")
+    if nouns.find_target(plane.store, keys.project_name(name)) is not None:
+        raise taken
+    try:
+        pointer = nouns.pointer(keys.project_name(name), project.id)
+        plane.store.commit([nouns.put(project), pointer, nouns.put(member), nouns.put(event)])
+    except Conflict:
+        raise taken from None
+    return project
+
+
+def delete_projects(plane: Plane, actor: User, names: Sequence[str]) -> None:
+    """All of them or none: one that is in use, or not the caller's to delete, is told first."""
+    projects = [_named(plane.store, actor, name) for name in dict.fromkeys(names)]
+    for project in projects:
+        if plane.store.query("gsi2", keys.live_runs_of(project.id), limit=1).records:
+            raise Refused(f"The project {project.name} has active runs.", hint="Stop them first: dstack stop NAME")
+        if _live_fleets(plane.store, project):
+            raise Refused(f"The project {project.name} has fleets.", hint="Delete them first: dstack fleet delete NAME")
+    for project in projects:
+        gone = project.with_(deleted=True)
+        event = _told(plane, "Project deleted", project, actor)
+        plane.store.commit([nouns.put(gone), Delete(keys.project_name(project.name)), event])
+
+
+def set_public(plane: Plane, actor: User, project: Project, *, is_public: bool) -> Project:
+    changed = project.with_(is_public=is_public)
+    if changed != project:
+        text = "Project is public now" if is_public else "Project is private now"
+        plane.store.commit([nouns.put(changed), _told(plane, text, project, actor)])
+    return changed
+
+
+# --- members ----------------------------------------------------------------------------------------------------------
+
+Roles = Mapping[str, ProjectRole]  # by user name
+
+
+def add_members(plane: Plane, actor: User, project: Project, role: ProjectRole | None, wanted: Roles) -> None:
+    """Add members or change their role. A manager leaves admins alone; anybody may join a public project as a user."""
+    users = {name: named_user(plane.store, name) for name in wanted}
+    joins = project.is_public and list(wanted) == [actor.name] and wanted[actor.name] is ProjectRole.user
+    if not joins or role is not None:
+        _need(actor, role, ProjectRole.manager, ProjectRole.admin)
+    known = {member.user_id: member for member in _members(plane.store, project.id)}
+    after = dict(known)
+    for name, new in wanted.items():
+        user = users[name]
+        old = known.get(user.id)
+        if ProjectRole.admin in (new, old.role if old else None):
+            _need(actor, role, ProjectRole.admin)
+        num = old.num if old else max((member.num for member in after.values()), default=-1) + 1
+        after[user.id] = (old or Member(project_id=project.id, user_id=user.id, role=new, num=num)).with_(role=new)
+    _save(plane, actor, project, known, after)
+
+
+def remove_members(plane: Plane, actor: User, project: Project, role: ProjectRole | None, names: Sequence[str]) -> None:
+    """A manager leaves admins alone; anybody may leave."""
+    users = [named_user(plane.store, name) for name in dict.fromkeys(names)]
+    known = {member.user_id: member for member in _members(plane.store, project.id)}
+    after = dict(known)
+    for user in users:
+        member = known.get(user.id)
+        if user.id != actor.id:
+            _need(actor, role, ProjectRole.manager, ProjectRole.admin)
+            if member is not None and member.role is ProjectRole.admin:
+                _need(actor, role, ProjectRole.admin)
+        if member is None:
+            raise NotFound(f"{user.name} is no member of the project {project.name}.")
+        del after[user.id]
+    _save(plane, actor, project, known, after)
+
+
+def set_members(plane: Plane, actor: User, project: Project, wanted: Roles) -> None:
+    """Exactly these members from now on."""
+    users = [named_user(plane.store, name) for name in wanted]
+    known = {member.user_id: member for member in _members(plane.store, project.id)}
+    after = {}
+    for num, (user, new) in enumerate(zip(users, wanted.values(), strict=True)):
+        old = known.get(user.id) or Member(project_id=project.id, user_id=user.id, role=new)
+        after[user.id] = old.with_(role=new, num=num)
+    _save(plane, actor, project, known, after)
+
+
+def _save(
+    plane: Plane, actor: User, project: Project, known: Mapping[str, Member], after: Mapping[str, Member]
+) -> None:
+    if not any(member.role is ProjectRole.admin for member in after.values()):
+        raise Refused(f"The project {project.name} would have no admin.", hint="Make another member its admin first.")
+    changes: list[Change] = [nouns.put(member) for user_id, member in after.items() if member != known.get(user_id)]
+    changes += [
+        Delete(nouns.key_of(member), member.version) for user_id, member in known.items() if user_id not in after
+    ]
+    if len(changes) > MAX_MEMBERS:
+        raise Invalid(f"This changes {len(changes)} members; one request can change {MAX_MEMBERS}.")
+    if changes:
+        # The project is written along, so that of two who remove the last two admins one has to look again.
+        plane.store.commit([*changes, nouns.put(project), _told(plane, "Project members changed", project, actor)])
+
+
+def _need(actor: User, role: ProjectRole | None, *enough: ProjectRole) -> None:
+    if actor.role is not GlobalRole.admin and role not in enough:
+        raise Forbidden("Access denied: your role in this project doesn't allow this")
+
+
+# --- inside -----------------------------------------------------------------------------------------------------------
+
+
+def _named(store: Store, actor: User, name: str) -> Project:
+    target = nouns.find_target(store, keys.project_name(name)) if PROJECT_NAME.fullmatch(name) else None
+    project = None if target is None else nouns.find(store, Project, keys.project(target[0]))
+    if project is None or project.deleted:
+        raise NotFound(f"There is no project {name[:80]!r}.")
+    member = nouns.find(store, Member, keys.member(project.id, actor.id))
+    _need(actor, None if member is None else member.role, ProjectRole.admin)
+    return project
+
+
+def _live_fleets(store: Store, project: Project) -> bool:
+    found = (nouns.read(Fleet, record) for record in all_of(store, "gsi1", keys.fleets_of(project.id)))
+    return any(fleet.status is not FleetStatus.terminated for fleet in found)
+
+
+def _told(plane: Plane, text: str, project: Project, actor: User) -> Change:
+    seed = f"{project.id}/{project.version}"
+    target = project_target(project)
+    return nouns.put(told(text, plane.clock.now(), target, project_id=project.id, seed=seed, actor=actor))

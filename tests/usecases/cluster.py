@@ -1,0 +1,189 @@
+"""One project with one host that takes jobs, and an agent's side of the conversation with it."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from typing import Any
+
+from chalicelib.domain.events import Event
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import Claim, Instance, InstanceStatus, Presence
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.jobs import Assignment, Job, JobStatus
+from chalicelib.domain.offers import InstanceType, Offer, Resources
+from chalicelib.domain.runs import Run, RunBody, RunStatus
+from chalicelib.domain.tenants import Project
+from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.store import keys, nouns
+from chalicelib.usecases.agent import sync
+from tests.usecases.planes import NOW, World
+
+PROJECT = derive("test", "project")
+INSTANCE = derive("test", "instance")
+FLEET = derive("test", "fleet")
+OFFER = Offer(
+    backend="remote",
+    instance=InstanceType(name="host", resources=Resources(cpus=8, memory_mib=16_384)),
+    region="remote",
+    price=0.0,
+    total_blocks=4,
+)
+FACTS = {
+    "cpus": 8,
+    "memory_mib": 16_384,
+    "disk_mib": 100_000,
+    "arch": "x86",
+    "runtimes": ["process"],
+    "hostname": "box",
+}
+
+
+@dataclass
+class Agent:
+    """Talks as an agent does; keeps what it was given."""
+
+    world: World
+    instance_id: str = INSTANCE
+    boot: str = "boot-1"
+    credential: str = ""
+    seq: int = 0
+
+    def say(self, *tasks: dict[str, Any], **parts: Any) -> dict[str, Any]:
+        self.seq += 1
+        return self.send(self.message(*tasks, **parts))
+
+    def message(self, *tasks: dict[str, Any], **parts: Any) -> dict[str, Any]:
+        head = {"v": 1, "instance": self.instance_id, "boot": self.boot, "seq": self.seq, "agent": "test"}
+        return {**head, "tasks": list(tasks), **parts}
+
+    def send(self, message: dict[str, Any]) -> dict[str, Any]:
+        answer = sync(self.world.plane, self.instance_id, self.credential, message)
+        self.credential = answer.get("credential", self.credential)
+        return answer
+
+    def join(self) -> dict[str, Any]:
+        self.credential = bootstrap_token(self.world.plane.install_key, self.instance_id, 0)
+        return self.say(facts=FACTS)
+
+
+@dataclass
+class Cluster:
+    world: World
+    agent: Agent
+    jobs: list[Job] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, world: World, status: InstanceStatus = InstanceStatus.idle, **changes: Any) -> Cluster:
+        project = Project(id=PROJECT, name="main", owner_id=derive("test", "user"), created_at=NOW)
+        values = {"fleet_id": FLEET, "fleet_name": "local", "num": 0, "name": "local-0", "total_blocks": 4}
+        instance = Instance(
+            **{
+                **values,
+                "id": INSTANCE,
+                "project_id": PROJECT,
+                "status": status,
+                "offer": OFFER,
+                "created_at": NOW,
+                "last_processed_at": NOW,
+                **changes,
+            }
+        )
+        world.plane.store.commit([nouns.put(project), nouns.put(instance)])
+        return cls(world, Agent(world))
+
+    def place(self, name: str = "task", env: dict[str, str] | None = None, **changes: Any) -> Job:
+        """A run of one job, placed on the host as the engine would place it."""
+        run_id, job_id = derive(name, "run"), derive(name, "job")
+        instance = self.instance
+        where = Assignment(
+            instance_id=INSTANCE,
+            instance_name="local-0",
+            fleet_id=FLEET,
+            fleet_name="local",
+            offer=OFFER,
+            assigned_at=self.world.clock.at,
+        )
+        job = Job(
+            id=job_id,
+            run_id=run_id,
+            run_name=name,
+            project_id=PROJECT,
+            status=JobStatus.provisioning,
+            submitted_at=NOW,
+            last_processed_at=NOW,
+            assignment=where,
+        ).with_(**changes)
+        run = Run(
+            id=run_id,
+            project_id=PROJECT,
+            user_id=derive("test", "user"),
+            user_name="admin",
+            name=name,
+            status=RunStatus.provisioning,
+            submitted_at=NOW,
+            last_processed_at=NOW,
+        )
+        body = RunBody(run_id=run_id, run_spec="{}", job_specs=(spec_of(name, env or {}),))
+        taken = {block for claim in instance.claims for block in claim.blocks}
+        free = next(block for block in range(4) if block not in taken)
+        claim = Claim(job_id=job_id, run_id=run_id, blocks=(free,))
+        busy = instance.with_(claims=(*instance.claims, claim), status=InstanceStatus.busy)
+        name_pointer = nouns.pointer(keys.run_name(PROJECT, name), run_id)
+        self.world.plane.store.commit([*map(nouns.put, (job, run, body, busy)), name_pointer])
+        self.jobs.append(job)
+        return self.job(job)
+
+    def job(self, job: Job) -> Job:
+        found = nouns.find(self.world.plane.store, Job, nouns.key_of(job))
+        assert found is not None
+        return found
+
+    def save(self, noun: Any) -> None:
+        self.world.plane.store.commit([nouns.put(noun)])
+
+    @property
+    def instance(self) -> Instance:
+        found = nouns.find(self.world.plane.store, Instance, keys.instance(INSTANCE))
+        assert found is not None
+        return found
+
+    @property
+    def presence(self) -> Presence:
+        found = nouns.find(self.world.plane.store, Presence, keys.presence(INSTANCE))
+        assert found is not None
+        return found
+
+    @property
+    def events(self) -> list[Event]:
+        page = self.world.plane.store.query("main", f"events/{PROJECT}", limit=500)
+        return [nouns.read(Event, record) for record in page.records]
+
+
+def spec_of(name: str, env: dict[str, str]) -> str:
+    spec = JobSpec.model_validate(
+        {
+            "job_name": f"{name}-0-0",
+            "commands": ["sh", "-c", "echo hello"],
+            "env": env,
+            "image_name": "image",
+            "requirements": {"resources": {"cpu": {"min": 1}}},
+        }
+    )
+    return spec.model_dump_json()
+
+
+def running(job: Job, **more: Any) -> dict[str, Any]:
+    return {"id": job.id, "state": "running", "at": NOW, "username": "root", "working_dir": "/w", **more}
+
+
+def exited(job: Job, status: int | None = 0, **more: Any) -> dict[str, Any]:
+    return {"id": job.id, "state": "exited", "at": NOW, "exit_status": status, **more}
+
+
+def logs(job: Job, offset: int, *pieces: bytes) -> dict[str, Any]:
+    return {"task": job.id, "offset": offset, "records": [[NOW, base64.b64encode(piece).decode()] for piece in pieces]}
+
+
+def wants(answer: dict[str, Any]) -> dict[str, str]:
+    return {task["id"]: task["want"] for task in answer["tasks"]}

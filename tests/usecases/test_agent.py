@@ -1,0 +1,413 @@
+"""The agent's conversation with the plane, on a real store."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import InstanceStatus
+from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.jobs import JobStatus
+from chalicelib.domain.reasons import JobReason
+from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.errors import Forbidden, Invalid
+from chalicelib.usecases.agent import has_news, sync
+from chalicelib.usecases.agent_credentials import readmit
+from chalicelib.usecases.secrets import set_secret
+from tests.usecases.cluster import FACTS, INSTANCE, PROJECT, Agent, Cluster, exited, logs, running, wants
+from tests.usecases.planes import World
+
+
+@pytest.fixture
+def cluster(world: World) -> Cluster:
+    made = Cluster.of(world)
+    made.agent.join()
+    world.take_woken()
+    return made
+
+
+# --- credentials ------------------------------------------------------------------------------------------------------
+
+
+def test_a_bootstrap_token_buys_a_credential_once(world: World) -> None:
+    cluster = Cluster.of(world, InstanceStatus.provisioning)
+    answer = cluster.agent.join()
+    assert has_news(answer) and answer["credential"].startswith(INSTANCE)
+    assert answer["credential"] not in cluster.presence.model_dump_json()
+    assert f"instance/{INSTANCE}" in world.take_woken()
+    assert "credential" not in cluster.agent.say()
+    late = Agent(world, boot="another", credential=bootstrap_token(world.plane.install_key, INSTANCE, 0))
+    with pytest.raises(Forbidden, match="used already"):
+        late.say()
+
+
+def test_a_lost_reply_may_be_repeated_for_a_minute_by_the_same_process(world: World) -> None:
+    cluster = Cluster.of(world)
+    token = bootstrap_token(world.plane.install_key, INSTANCE, 0)
+    first = cluster.agent.join()["credential"]
+    world.clock.pass_(50)
+    cluster.agent.credential = token
+    second = cluster.agent.say()["credential"]
+    assert second != first
+    with pytest.raises(Forbidden):
+        Agent(world, credential=first, seq=10).say()
+    world.clock.pass_(11)
+    with pytest.raises(Forbidden, match="used already"):
+        Agent(world, credential=token, seq=20).say()
+
+
+@pytest.mark.parametrize("credential", ["", "nonsense", f"{INSTANCE}.token", "0" * 64])
+def test_a_forged_credential_is_refused_and_changes_nothing(cluster: Cluster, credential: str) -> None:
+    before = cluster.presence
+    with pytest.raises(Forbidden):
+        Agent(cluster.world, credential=credential, seq=99).say(facts=FACTS)
+    assert cluster.presence == before
+
+
+def test_a_foreign_instances_credential_is_refused(cluster: Cluster) -> None:
+    other = derive("test", "other-instance")
+    cluster.save(cluster.instance.with_(id=other).model_copy(update={"version": 0}))
+    with pytest.raises(Forbidden):
+        Agent(cluster.world, instance_id=other, credential=cluster.agent.credential).say()
+    with pytest.raises(Invalid, match="another instance"):
+        sync(cluster.world.plane, other, cluster.agent.credential, cluster.agent.message())
+    with pytest.raises(Forbidden):
+        Agent(cluster.world, credential=bootstrap_token(cluster.world.plane.install_key, other, 0)).say()
+
+
+def test_an_unknown_instance_is_refused_like_a_bad_credential(world: World) -> None:
+    unknown = derive("test", "nobody")
+    with pytest.raises(Forbidden):
+        Agent(world, instance_id=unknown, credential=bootstrap_token(world.plane.install_key, unknown, 0)).say()
+
+
+def test_a_host_that_lost_its_data_can_be_let_in_again(cluster: Cluster) -> None:
+    readmit(cluster.world.plane, INSTANCE)
+    with pytest.raises(Forbidden):
+        cluster.agent.say()
+    again = Agent(cluster.world, boot="boot-2")
+    assert again.join()["credential"]
+
+
+def test_an_instance_that_is_gone_ends_its_agent(cluster: Cluster) -> None:
+    cluster.save(cluster.instance.with_(status=InstanceStatus.terminated))
+    answer = cluster.agent.say()
+    assert answer["error"] == "gone" and has_news(answer)
+
+
+# --- a job's life -----------------------------------------------------------------------------------------------------
+
+
+def test_a_placed_job_is_told_until_the_agent_lists_it(cluster: Cluster) -> None:
+    job = cluster.place()
+    answer = cluster.agent.say()
+    assert wants(answer) == {job.id: "run"} and has_news(answer)
+    assert answer["tasks"][0]["spec"]["commands"] == ["sh", "-c", "echo hello"]
+    listed = cluster.agent.say({"id": job.id, "state": "preparing"})
+    assert wants(listed) == {job.id: "run"} and "spec" not in listed["tasks"][0] and not has_news(listed)
+
+
+def test_a_jobs_states_go_forward_with_their_events(cluster: Cluster) -> None:
+    job = cluster.place()
+    pull = {"downloaded_bytes": 5, "total_bytes": 10}
+    cluster.agent.say({"id": job.id, "state": "pulling", "pull": pull})
+    at_pull = cluster.job(job)
+    assert at_pull.status is JobStatus.pulling and at_pull.pull is not None and at_pull.pull.downloaded_bytes == 5
+    cluster.world.clock.pass_(3)
+    cluster.agent.say(running(job))
+    now_running = cluster.job(job)
+    assert (now_running.status, now_running.username, now_running.working_dir) == (JobStatus.running, "root", "/w")
+    assert now_running.running_at == cluster.world.clock.at
+    assert cluster.world.take_woken() >= {f"run/{job.run_id}"}
+    answer = cluster.agent.say(exited(job, 0, reason="done_by_runner", log_end=0))
+    done = cluster.job(job)
+    assert (done.status, done.reason, done.exit_status) == (JobStatus.done, JobReason.done_by_runner, 0)
+    assert wants(answer) == {job.id: "remove"} and has_news(answer)
+    assert (cluster.instance.status, cluster.instance.claims) == (InstanceStatus.idle, ())
+    assert cluster.world.take_woken() >= {f"run/{job.run_id}", f"queue/{PROJECT}"}
+    steps = [(event.targets[0].type, event.message.split(":")[0]) for event in cluster.events]
+    assert [text for kind, text in steps if kind == "job"] == [
+        "provisioning → pulling",
+        "pulling → running",
+        "running → terminating",
+        "terminating → done",
+    ]
+    assert ("instance", "busy → idle") in steps
+
+
+def test_a_job_that_started_and_ended_between_two_calls_has_run(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.agent.say(exited(job, 3, reason="container_exited_with_error", message="it broke"))
+    after = cluster.job(job)
+    assert (after.status, after.exit_status, after.message) == (JobStatus.failed, 3, "it broke")
+    assert after.running_at is not None
+
+
+def test_a_task_that_never_started_has_not_run(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.agent.say(exited(job, None, reason="creating_container_error", message="no such image"))
+    after = cluster.job(job)
+    assert (after.status, after.reason, after.running_at) == (
+        JobStatus.failed,
+        JobReason.creating_container_error,
+        None,
+    )
+
+
+@pytest.mark.parametrize("reason", ["scaled_down", "rm -rf", "instance_unreachable"])
+def test_an_agent_can_not_claim_a_reason_that_isnt_its_to_give(cluster: Cluster, reason: str) -> None:
+    job = cluster.place()
+    cluster.agent.say(exited(job, 0, reason=reason))
+    assert cluster.job(job).reason is JobReason.executor_error
+
+
+def test_a_job_ends_only_when_all_its_log_is_here(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.agent.say(running(job))
+    answer = cluster.agent.say(exited(job, 0, log_end=10), logs=[logs(job, 0, b"hello")])
+    assert cluster.job(job).status is JobStatus.terminating and cluster.instance.claims
+    assert answer["logs"] == [{"task": job.id, "offset": 5}] and job.id not in wants(answer)
+    cluster.agent.say(exited(job, 0, log_end=10), logs=[logs(job, 5, b"world")])
+    after = cluster.job(job)
+    assert (after.status, after.log_end) == (JobStatus.done, 10)
+
+
+def test_log_bytes_are_placed_by_offset(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.agent.say(running(job), logs=[logs(job, 0, b"abc", b"def")])
+    overlap = cluster.agent.say(running(job), logs=[logs(job, 3, b"def", b"ghi")])
+    assert overlap["logs"] == [{"task": job.id, "offset": 9}] and has_news(overlap)
+    gap = cluster.agent.say(running(job), logs=[logs(job, 50, b"xyz")])
+    assert gap["logs"] == [{"task": job.id, "offset": 9}]
+    page = cluster.world.plane.logs.read(PROJECT, job.id)
+    assert b"".join(data for _, data in page.records) == b"abcdefghi"
+
+
+def test_a_job_that_logs_too_much_is_ended(world: World) -> None:
+    from dataclasses import replace
+
+    world.plane = replace(world.plane, limits=replace(world.plane.limits, log_bytes_per_hour=100))
+    cluster = Cluster.of(world)
+    cluster.agent.join()
+    job = cluster.place()
+    cluster.agent.say(running(job), logs=[logs(job, 0, b"x" * 90)])
+    answer = cluster.agent.say(running(job), logs=[logs(job, 90, b"x" * 20)])
+    assert wants(answer) == {job.id: "abort"} and answer["logs"] == [{"task": job.id, "offset": 110}]
+    cluster.agent.say(exited(job, -9, log_end=500))
+    after = cluster.job(job)
+    assert (after.status, after.reason) == (JobStatus.failed, JobReason.log_quota_exceeded)
+    assert world.plane.logs.end(PROJECT, job.id) == 90
+
+
+def test_an_hour_later_there_is_room_for_more_log(world: World) -> None:
+    from dataclasses import replace
+
+    world.plane = replace(world.plane, limits=replace(world.plane.limits, log_bytes_per_hour=100))
+    cluster = Cluster.of(world)
+    cluster.agent.join()
+    job = cluster.place()
+    cluster.agent.say(running(job), logs=[logs(job, 0, b"x" * 90)])
+    world.clock.pass_(3601)
+    cluster.agent.say(running(job), logs=[logs(job, 90, b"x" * 20)])
+    assert cluster.job(job).status is JobStatus.running
+
+
+# --- stops ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_is_polite_until_its_grace_is_over(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.agent.say(running(job))
+    now = cluster.world.clock.at
+    ending = {"status": JobStatus.terminating, "reason": JobReason.terminated_by_user}
+    cluster.save(cluster.job(job).with_(**ending, stop_sent_at=now, kill_at=now + 8 * SECOND))
+    asked = cluster.agent.say(running(job))
+    assert asked["tasks"] == [{"id": job.id, "want": "stop", "grace": 8.0}] and has_news(asked)
+    cluster.world.clock.pass_(8)
+    assert wants(cluster.agent.say(running(job))) == {job.id: "abort"}
+    cluster.agent.say(exited(job, 137, reason="container_exited_with_error"))
+    after = cluster.job(job)
+    assert (after.status, after.reason, after.exit_status) == (JobStatus.terminated, JobReason.terminated_by_user, 137)
+
+
+def test_a_stopped_job_the_agent_never_saw_is_not_freed_before_the_agent_says_so(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.agent.say()
+    ending = {"status": JobStatus.terminating, "reason": JobReason.terminated_by_user}
+    cluster.save(cluster.job(job).with_(**ending, kill_at=cluster.world.clock.at))
+    answer = cluster.agent.say()
+    assert wants(answer) == {job.id: "abort"} and cluster.instance.claims
+    cluster.agent.say(exited(job, None, reason="aborted_by_user"))
+    assert cluster.job(job).status is JobStatus.terminated and not cluster.instance.claims
+
+
+# --- what isn't right -------------------------------------------------------------------------------------------------
+
+
+def test_a_replayed_message_is_answered_and_not_applied(cluster: Cluster) -> None:
+    job = cluster.place()
+    old = cluster.agent.message()
+    cluster.agent.say(running(job))
+    before = cluster.job(job), cluster.presence
+    answer = cluster.agent.send(old)
+    assert (cluster.job(job), cluster.presence) == before
+    assert answer["seq"] == old["seq"] and wants(answer)[job.id] == "run"
+
+
+def test_a_message_of_an_agent_that_was_restarted_since_is_a_replay(cluster: Cluster) -> None:
+    job = cluster.place()
+    old = {**cluster.agent.message(), "seq": 500}
+    newer = Agent(cluster.world, boot="boot-2", credential=cluster.agent.credential)
+    newer.say(running(job), facts=FACTS)
+    assert cluster.presence.boot == "boot-2"
+    cluster.agent.send(old)
+    assert cluster.job(job).status is JobStatus.running and cluster.presence.boot == "boot-2"
+
+
+def test_a_late_state_does_not_go_back(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.agent.say(running(job))
+    cluster.agent.say({"id": job.id, "state": "pulling"})
+    assert cluster.job(job).status is JobStatus.running
+
+
+def test_a_task_the_host_lost_ends_its_job(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.agent.say(running(job))
+    wiped = Agent(cluster.world, boot="boot-2", credential=cluster.agent.credential)
+    wiped.say(facts=FACTS)
+    after = cluster.job(job)
+    assert (after.status, after.reason) == (JobStatus.failed, JobReason.executor_error)
+    assert "lost" in after.message and not cluster.instance.claims
+
+
+def test_a_foreign_task_is_told_to_go_and_changes_nothing(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+    stranger = derive("test", "stranger")
+    metric = {"task": stranger, "at": 1}
+    with caplog.at_level("INFO"):
+        report = {"id": stranger, "state": "running"}
+        chunk = {"task": stranger, "offset": 0, "records": [[1, "aGk="]]}
+        answer = cluster.agent.say(report, logs=[chunk], metrics=[metric])
+    assert wants(answer) == {stranger: "remove"} and answer["logs"] == []
+    assert stranger in caplog.text
+    assert cluster.world.plane.logs.end(PROJECT, stranger) == 0
+
+
+def test_another_instances_job_can_not_be_touched(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.save(cluster.instance.with_(claims=()))
+    answer = cluster.agent.say(exited(job, 0))
+    assert cluster.job(job).status is JobStatus.provisioning and wants(answer) == {job.id: "remove"}
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (b"", "JSON"),
+        (b"\xff\xfe", "JSON"),
+        (b"[]", "object"),
+        (b'{"instance": 5}', "instance"),
+        (b'{"v": 1, "instance": "i", "boot": "b", "seq": -1}', "seq"),
+        (b'{"v": 9, "instance": "i", "boot": "b", "seq": 1}', "protocol 9"),
+        (
+            b'{"v": 1, "instance": "i", "boot": "b", "seq": 1, "tasks": [{"id": "x", "state": "flying"}]}',
+            "tasks.0.state",
+        ),
+        (b'{"v": 1, "instance": "i", "boot": "b", "seq": 1, "logs": ' + b'"' + b"x" * 3_000_000 + b'"}', "at most"),
+    ],
+)
+def test_nonsense_is_refused_with_its_place(world: World, body: bytes, named: str) -> None:
+    with pytest.raises(Invalid, match=named):
+        sync(world.plane, "i", "c", body)
+
+
+def test_a_record_that_is_not_base64_is_refused(cluster: Cluster) -> None:
+    job = cluster.place()
+    with pytest.raises(Invalid, match="base64"):
+        cluster.agent.say(running(job), logs=[{"task": job.id, "offset": 0, "records": [[1, "%%%"]]}])
+
+
+def test_facts_of_a_newer_agent_are_understood_as_far_as_known(world: World) -> None:
+    cluster = Cluster.of(world)
+    cluster.agent.credential = bootstrap_token(world.plane.install_key, INSTANCE, 0)
+    gpu = {"name": "H100", "memory_mib": 81_920, "vendor": "nvidia", "driver": "1", "mood": "good"}
+    cluster.agent.say(facts={**FACTS, "quantum_bits": 3, "gpus": [gpu]})
+    facts = cluster.presence.facts
+    assert facts is not None and facts.cpus == 8 and facts.gpus[0].name == "H100"
+
+
+# --- secrets ----------------------------------------------------------------------------------------------------------
+
+
+def test_secrets_are_filled_in_on_the_way_and_kept_out_of_everything_stored(cluster: Cluster) -> None:
+    from chalicelib.domain.tenants import Project, User
+    from chalicelib.store import keys, nouns
+
+    world = cluster.world
+    project = nouns.find(world.plane.store, Project, keys.project(PROJECT))
+    assert project is not None
+    actor = User(id=derive("test", "user"), name="admin", created_at=0, token_hash="")
+    set_secret(world.plane, project, actor, "hf", "s3cr3t-value")
+    cluster.place(env={"TOKEN": "Bearer ${{ secrets.hf }}", "PLAIN": "1"})
+    answer = cluster.agent.say()
+    env = answer["tasks"][0]["spec"]["env"]
+    assert env["TOKEN"] == "Bearer s3cr3t-value" and env["PLAIN"] == "1"
+    stored = b"".join(path.read_bytes() for path in world.folder.rglob("*") if path.is_file())
+    assert b"s3cr3t-value" not in stored
+
+
+def test_a_missing_secret_ends_the_job_and_names_it(cluster: Cluster) -> None:
+    job = cluster.place(env={"TOKEN": "${{ secrets.nope }}"})
+    answer = cluster.agent.say()
+    after = cluster.job(job)
+    assert (after.status, after.reason) == (JobStatus.terminated, JobReason.terminated_by_server)
+    assert "`nope`" in after.message and answer["tasks"] == [] and not cluster.instance.claims
+
+
+def test_the_fleets_env_lies_below_the_jobs_own(cluster: Cluster) -> None:
+    cluster.save(cluster.instance.with_(env={"A": "fleet", "B": "fleet"}))
+    cluster.place(env={"B": "job"})
+    env = cluster.agent.say()["tasks"][0]["spec"]["env"]
+    assert (env["A"], env["B"]) == ("fleet", "job")
+
+
+# --- presence ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_quiet_call_writes_nothing_until_the_promise_must_be_renewed(cluster: Cluster) -> None:
+    written = cluster.presence
+    cluster.world.clock.pass_(100)
+    cluster.agent.say()
+    assert cluster.presence == written
+    cluster.world.clock.pass_(201)
+    cluster.agent.say()
+    assert cluster.presence.last_seen == cluster.world.clock.at
+    assert cluster.presence.seen_until >= cluster.world.clock.at + 5 * MINUTE
+
+
+def test_a_host_that_is_back_is_looked_at_and_so_are_its_runs(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.agent.say(running(job))
+    cluster.save(cluster.instance.with_(unreachable=True))
+    cluster.save(cluster.job(job).with_(disconnected_at=1))
+    cluster.world.take_woken()
+    cluster.agent.say(running(job))
+    assert cluster.job(job).disconnected_at is None
+    assert cluster.world.take_woken() == {f"instance/{INSTANCE}", f"run/{job.run_id}"}
+
+
+def test_calls_are_frequent_while_something_changes_and_rare_when_nothing_does(cluster: Cluster) -> None:
+    assert cluster.agent.say()["next_sync_in"] == 60.0
+    job = cluster.place()
+    assert cluster.agent.say()["next_sync_in"] == 2.0
+    assert cluster.agent.say(running(job))["next_sync_in"] == 10.0
+    cluster.world.clock.pass_(301)
+    assert cluster.agent.say(running(job))["next_sync_in"] == 60.0
+
+
+def test_many_ends_in_one_message_are_all_applied(world: World) -> None:
+    cluster = Cluster.of(world, total_blocks=4)
+    cluster.agent.join()
+    jobs = [cluster.place(f"task-{n}") for n in range(4)]
+    cluster.agent.say(*[exited(job, 0) for job in jobs])
+    assert all(cluster.job(job).status is JobStatus.done for job in jobs) and not cluster.instance.claims
