@@ -8,7 +8,7 @@ An instance is its agent's word and its cloud's word. The agent's (a first messa
 from __future__ import annotations
 
 from chalicelib.domain.facts import BackendFacts
-from chalicelib.domain.instances import HostFacts, Instance, InstanceStatus
+from chalicelib.domain.instances import HostFacts, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Attempt, JobStatus
 from chalicelib.domain.offers import Disk, Gpu, Resources
@@ -110,7 +110,7 @@ class _Look:
     def _fleet_ends(self) -> bool:
         return self.fleet.deleted or self.fleet.status != "active"
 
-    # --- before the agent is heard -------------------------------------------------------------------------------------
+    # --- before the agent is heard -----------------------------------------------------------------------------------
 
     def pending(self) -> None:
         if self._joined():
@@ -185,7 +185,7 @@ class _Look:
             "total_blocks": blocks,
         }
 
-    # --- alive ---------------------------------------------------------------------------------------------------------
+    # --- alive -------------------------------------------------------------------------------------------------------
 
     def joined(self) -> None:
         if self._fleet_ends:
@@ -265,7 +265,7 @@ class _Look:
         leaving = (InstanceStatus.terminating, InstanceStatus.terminated)
         return sum(instance.status not in leaving for instance in self.snapshot.fleet.instances)
 
-    # --- the way out ---------------------------------------------------------------------------------------------------
+    # --- the way out -------------------------------------------------------------------------------------------------
 
     def terminating(self) -> None:
         if not self.instance.bought:
@@ -307,7 +307,7 @@ class _Look:
         if self.instance.due_at is not None and (at > self.instance.due_at or self.instance.status == "terminating"):
             self._keep(due_at=at)
 
-    # --- the purchase --------------------------------------------------------------------------------------------------
+    # --- the purchase ------------------------------------------------------------------------------------------------
 
     def created(self) -> None:
         if self.instance.status != InstanceStatus.pending:
