@@ -9,7 +9,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-import orjson
 from chalice.app import Chalice, Request, Response
 
 from chalicelib.api import dispatch, problems
@@ -22,10 +21,23 @@ _context: ContextVar[Any] = ContextVar("lambda_context", default=None)
 
 
 class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
-    """Chalice keeps the request on the app itself; here each thread has its own, because the embedded server has many."""
+    """Chalice keeps the request on the app itself; here each thread has its own, as the embedded server has many."""
 
-    current_request = property(lambda self: _request.get(), lambda self, request: _request.set(request))
-    lambda_context = property(lambda self: _context.get(), lambda self, context: _context.set(context))
+    @property
+    def current_request(self) -> Request | None:
+        return _request.get()
+
+    @current_request.setter
+    def current_request(self, request: Request | None) -> None:
+        _request.set(request)
+
+    @property
+    def lambda_context(self) -> Any:
+        return _context.get()
+
+    @lambda_context.setter
+    def lambda_context(self, context: Any) -> None:
+        _context.set(context)
 
     def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
         where = event.get("requestContext") or {}

@@ -16,11 +16,12 @@ from chalicelib.store import keys, nouns
 from chalicelib.store.port import Store
 
 _ENOUGH = {
+    Access.visitor: frozenset(ProjectRole),
     Access.member: frozenset(ProjectRole),
     Access.manager: frozenset({ProjectRole.manager, ProjectRole.admin}),
     Access.project_admin: frozenset({ProjectRole.admin}),
 }
-_NO_TOKEN = "Not authenticated: send the token as `Authorization: Bearer <token>`"
+_UNKNOWN_CALLER = "Not authenticated: send the token as `Authorization: Bearer <token>`"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def authorise(store: Store, access: Access, headers: Mapping[str, str], project_
         return Caller()
     token = bearer(headers)
     if not token:
-        raise Forbidden(_NO_TOKEN)
+        raise Forbidden(_UNKNOWN_CALLER)
     hashed = hash_token(token)
     names = [keys.token(hashed)] if project_name is None else [keys.token(hashed), keys.project_name(project_name)]
     found = [None if record is None else nouns.pointed(record) for record in store.get_many(names)]
@@ -71,7 +72,7 @@ def _within(store: Store, user: User, project_id: str | None, access: Access, na
     if project is None or project.deleted:
         raise ProjectNotFound(f"There is no project {name[:80]}")
     role = None if records[1] is None else nouns.read(Member, records[1]).role
-    needed = _ENOUGH.get(access)
-    if user.role is not GlobalRole.admin and needed is not None and role not in needed:
+    open_to_all = access is Access.user or (access is Access.visitor and project.is_public)
+    if not open_to_all and user.role is not GlobalRole.admin and role not in _ENOUGH[access]:
         raise Forbidden("Access denied: your role in this project doesn't allow this")
     return Caller(user, project, role)

@@ -1,7 +1,7 @@
-"""JSON bodies to models. Every problem is told, each by its field; a body that isn't JSON says where it stops being so.
+"""JSON bodies to models. Every problem is told, each by its field; one that isn't JSON says where it stops being so.
 
-Unknown keys of a request's envelope are ignored, so that later clients of the same line work; the specs inside decide for
-themselves.
+Unknown keys of a request's envelope are ignored, so that later clients of the same line work; the specs inside decide
+for themselves.
 """
 
 from __future__ import annotations
@@ -24,7 +24,12 @@ def parse_body(body: bytes, model: type[M]) -> M:
     value = parse_json(body)
     if not isinstance(value, dict):
         raise Invalid(f"The body must be a JSON object, not {_kind(value)}")
-    return read_spec(model, value)
+    return validate(model, value)
+
+
+def validate(model: type[M], value: Any, prefix: str = "") -> M:
+    """Any value as `model`; paths of problems begin with `prefix`. Raises Invalid."""
+    return read_spec(model, value, prefix)
 
 
 def parse_json(body: bytes) -> Any:
@@ -55,5 +60,12 @@ def _deeper(value: Any, allowed: int) -> bool:
 
 
 def _kind(value: Any) -> str:
-    names = {list: "a list", str: "a text", bool: "a truth value", int: "a number", float: "a number", type(None): "null"}
+    names = {
+        list: "a list",
+        str: "a text",
+        bool: "a truth value",
+        int: "a number",
+        float: "a number",
+        type(None): "null",
+    }
     return names.get(type(value), "this")

@@ -68,7 +68,7 @@ def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Reques
         if isinstance(value, Answer):
             return Reply(value.status, {"Content-Type": value.content_type, **value.headers}, value.body)
         return Reply(200, _JSON, encode(value, plane.limits.answer))
-    except Exception as error:  # the edge of the program: every failure becomes an answer, and a log line where it is ours
+    except Exception as error:  # noqa: BLE001 - the edge of the program: a failure becomes an answer, and is logged
         return _plain(problems.reply_to(error, f"{route.method} {route.path}"))
 
 
@@ -122,7 +122,9 @@ def _check(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
         check_version(request.headers.get("x-api-version"))
     if len(request.body) > plane.limits.body:
         size, limit = len(request.body) / 2**20, plane.limits.body / 2**20
-        raise Refused(f"The request has {size:.1f} MB; at most {limit:g} MB are taken.", hint="Upload large parts as files.")
+        raise Refused(
+            f"The request has {size:.1f} MB; at most {limit:g} MB are taken.", hint="Upload large parts as files."
+        )
     for text in (*params.values(), *request.query.values(), request.headers.get("authorization", "")):
         if not text.isprintable() or len(text) > 2000:
             raise Invalid("The address, the query or the token holds characters that can't be part of a name")

@@ -34,7 +34,9 @@ def _specs(row: Any) -> list[dict[str, Any]]:
     if not isinstance(row, dict):
         return []
     found = [row.get("run_spec"), row.get("effective_run_spec")]
-    found += [part.get("job_spec") for part in (*row.get("jobs", ()), *row.get("job_plans", ())) if isinstance(part, dict)]
+    found += [
+        part.get("job_spec") for part in (*row.get("jobs", ()), *row.get("job_plans", ())) if isinstance(part, dict)
+    ]
     return [spec for spec in found if isinstance(spec, dict)]
 
 
@@ -42,7 +44,9 @@ def _drop_bulk(row: Any) -> None:
     for spec in _specs(row):
         for part in (spec, spec.get("configuration")):
             if isinstance(part, dict):
-                part.update({name: type(part[name])() for name in ("commands", "env", "file_archives") if part.get(name)})
+                part.update(
+                    {name: type(part[name])() for name in ("commands", "env", "file_archives") if part.get(name)}
+                )
 
 
 def _cut(row: Any) -> None:

@@ -25,7 +25,9 @@ def reply_to(error: Exception, where: str) -> Reply:
         return _known(error)
     number = secrets.token_hex(4)
     log.error("error %s at %s", number, where, exc_info=error)
-    text = f"The control plane failed at this (error id {number}). Its log has the cause; it is not your request's fault."
+    text = (
+        f"The control plane failed at this (error id {number}). Its log has the cause; it is not your request's fault."
+    )
     return 500, orjson.dumps({"detail": [{"msg": text, "code": "error"}]})
 
 

@@ -24,6 +24,7 @@ class Access(StrEnum):
     public = "public"  # no token
     user = "user"  # any active user
     admin = "admin"  # global admin
+    visitor = "visitor"  # any role in {project_name}; any active user where it is public
     member = "member"  # any role in {project_name}
     manager = "manager"  # manager or admin of {project_name}
     project_admin = "project_admin"

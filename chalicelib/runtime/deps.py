@@ -1,7 +1,7 @@
 """Where the API gets its plane from.
 
-Nothing is made at import: a cold start pays for a store or a client only with its first request. In a Lambda the plane is
-the one of `lambda_.py`; another composition root (the embedded server, a test) says so first, with `set_plane`.
+Nothing is made at import: a cold start pays for a store or a client only with its first request. In a Lambda the plane
+is the one of `lambda_.py`; another composition root (the embedded server, a test) says so first, with `set_plane`.
 """
 
 from __future__ import annotations

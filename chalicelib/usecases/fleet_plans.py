@@ -13,7 +13,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import AlreadyExists, Conflict, Invalid, Refused
-from chalicelib.planning import placement
+from chalicelib.planning import placement, support
 from chalicelib.store import keys, nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases import plans, specs
@@ -75,8 +75,6 @@ def apply_plan(
 
 def _checked(raw: dict[str, Any]) -> FleetSpec:
     spec = specs.read_fleet_spec(raw)
-    from chalicelib.planning import support  # TEMPORARY
-
     problems = support.fleet_refusals(spec)
     if problems:
         raise Invalid(problems)
@@ -110,6 +108,9 @@ def _apply(
         _check_seen(current, seen, name)
     if current is None:
         return _create(plane, user, project, name, spec.configuration, raw)
+    if current.fleet.status is not FleetStatus.active:
+        hint = "Wait until it is gone."
+        raise AlreadyExists(f"There is a fleet {name} already, and it is {current.fleet.status.value}.", hint=hint)
     obstacles = _obstacles(current, spec)
     if obstacles:
         fields = ", ".join(field.removeprefix("configuration.") for field in obstacles)

@@ -48,7 +48,7 @@ class Filter:
     prev_id: str | None = None
 
 
-# --- read ---------------------------------------------------------------------------------------------------------------
+# --- read -----------------------------------------------------------------------------------------------------------
 
 
 def get(plane: Plane, project: Project, *, name: str | None, fleet_id: str | None) -> FleetRow:
@@ -102,7 +102,7 @@ def named(store: Store, project: Project, name: str) -> Fleet | None:
     return None if fleet is None or fleet.deleted or fleet.status in _GONE else fleet
 
 
-# --- delete -------------------------------------------------------------------------------------------------------------
+# --- delete ---------------------------------------------------------------------------------------------------------
 
 
 def delete(plane: Plane, user: User, project: Project, names: Sequence[str]) -> None:
@@ -140,7 +140,7 @@ def delete_instances(plane: Plane, user: User, project: Project, name: str, nums
     missing = sorted(set(nums) - by_num.keys())
     if missing:
         listed = ", ".join(map(str, missing[:20]))
-        raise NotFound(f"The fleet {name} has no instance {listed}.", hint=f"See them with: dstack fleet list -v")
+        raise NotFound(f"The fleet {name} has no instance {listed}.", hint="See them with: dstack fleet list -v")
     chosen = [by_num[num] for num in dict.fromkeys(nums)]
     for instance in chosen:
         _refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])
@@ -191,7 +191,7 @@ def _required(plane: Plane, project: Project, name: str) -> FleetRow:
     return read_row(plane.store, fleet)
 
 
-# --- events -------------------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------------------------
 
 
 def fleet_target(fleet: Fleet) -> Target:

@@ -15,7 +15,7 @@ from chalicelib.usecases.plans import MANY_OFFERS
 
 @dataclass
 class GpuGroup:
-    """What is known of one kind of GPU. Prices are dollars an hour: `prices` for one GPU, `offer_prices` for the instance."""
+    """One kind of GPU. Prices are dollars an hour: `prices` for one GPU, `offer_prices` for the instance."""
 
     gpu: Gpu
     backend: str | None = None

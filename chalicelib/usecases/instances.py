@@ -17,7 +17,7 @@ from chalicelib.usecases.context import Plane
 
 @dataclass(frozen=True)
 class Filter:
-    """Which instances to list. `prev_*` is the last row of the page before. Those that are gone aren't listed at all."""
+    """Which instances to list. `prev_*` is the last row of the page before. Those that are gone aren't listed."""
 
     fleet_ids: frozenset[str] | None = None
     limit: int = 1000

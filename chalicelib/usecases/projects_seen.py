@@ -9,8 +9,8 @@ from chalicelib.usecases.plans import every
 
 
 def projects_seen(store: Store, user: User, names: tuple[str, ...] | None) -> list[Project]:
-    """The projects a user belongs to (an admin: all), or those of them that `names` lists. One that isn't theirs is left
-    out, as if it weren't there."""
+    """The projects a user belongs to (an admin: all), or those of them that `names` lists. One that isn't theirs is
+    left out, as if it weren't there."""
     if names is not None:
         found = [nouns.find_target(store, keys.project_name(name)) for name in dict.fromkeys(names)]
         ids = [target[0] for target in found if target is not None]

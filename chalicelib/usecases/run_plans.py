@@ -18,7 +18,8 @@ from chalicelib.domain.runs import Run, RunBody, RunStatus
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import AlreadyExists, Conflict, Invalid, Refused
-from chalicelib.planning import placement
+from chalicelib.planning import jobs as planned_jobs
+from chalicelib.planning import placement, support
 from chalicelib.planning.combine import wants_of
 from chalicelib.planning.offers import OfferBook, Query
 from chalicelib.planning.plan import Note
@@ -73,13 +74,7 @@ class _Draft:
         return self.spec.run_name
 
 
-# --- plan ---------------------------------------------------------------------------------------------------------------
-
-
-def _planning():  # TEMPORARY until planning.jobs and planning.support land
-    from chalicelib.planning import jobs, support
-
-    return jobs, support
+# --- plan -----------------------------------------------------------------------------------------------------------
 
 
 def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any], look: Look) -> RunPlan:
@@ -129,11 +124,11 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> _
     filled = spec.with_(
         run_name=name, ssh_key_pub=key, configuration=spec.configuration.with_(priority=configuration["priority"])
     )
-    effective = _planning()[0].effective(filled)
-    problems = _planning()[1].refusals(effective)
+    effective = planned_jobs.effective(filled)
+    problems = support.refusals(effective)
     if problems:
         raise Invalid(problems)
-    derived = _planning()[0].job_specs(effective, images=plane.images, user_ssh_key=key)
+    derived = planned_jobs.job_specs(effective, images=plane.images, user_ssh_key=key)
     sent = {**raw, "ssh_key_pub": key, "configuration": configuration}
     return _Draft(raw, sent, effective, tuple(derived))
 
@@ -142,10 +137,10 @@ def _obstacles(row: RunRow, draft: _Draft) -> list[str]:
     """Why the current run can't become what is drafted without a new submission; empty when it can."""
     if row.run.finished or row.run.status is RunStatus.terminating:
         return [f"it is {row.run.status.value}"]
-    return specs.needs_new_run(_planning()[0].effective(RunSpec.model_validate_json(row.run_spec)), draft.spec)
+    return specs.needs_new_run(planned_jobs.effective(RunSpec.model_validate_json(row.run_spec)), draft.spec)
 
 
-# --- apply --------------------------------------------------------------------------------------------------------------
+# --- apply ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -176,12 +171,14 @@ def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: Seen
     if current is None or current.finished:
         return _submit(plane, user, project, draft, current)
     row = read_row(plane.store, current)
+    if current.status is RunStatus.terminating:
+        raise AlreadyExists(f"There is a run {draft.name} already, and it is still ending.", hint="Wait for it to end.")
     obstacles = _obstacles(row, draft)
     if obstacles:
         fields = ", ".join(name.removeprefix("configuration.") for name in obstacles)
         raise AlreadyExists(
-            f"There is a run {draft.name} already, it is {current.status.value}, and this can't be changed while it lives: "
-            f"{fields}.",
+            f"There is a run {draft.name} already, it is {current.status.value}, and this can't be changed while it "
+            f"lives: {fields}.",
             hint=f"Stop it first (dstack stop {draft.name}) or choose another name.",
         )
     return _update(plane, user, project, draft, row)
@@ -249,7 +246,7 @@ def _job(run: Run, spec: JobSpec) -> Job:
 
 def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunRow) -> RunRow:
     """Write the next deployment of a live run: its spec, and the priority of what still waits."""
-    old = _planning()[0].effective(RunSpec.model_validate_json(row.run_spec))
+    old = planned_jobs.effective(RunSpec.model_validate_json(row.run_spec))
     changed = specs.changed_fields(old, draft.spec)
     if not changed:
         return row

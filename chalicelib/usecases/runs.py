@@ -68,7 +68,7 @@ class Filter:
     prev_run_id: str | None = None
 
 
-# --- read ---------------------------------------------------------------------------------------------------------------
+# --- read -----------------------------------------------------------------------------------------------------------
 
 
 def get(plane: Plane, project: Project, *, name: str | None, run_id: str | None) -> RunRow:
@@ -124,7 +124,8 @@ def _repo_id(row: RunRow) -> str | None:
 
 def read_row(store: Store, run: Run) -> RunRow:
     """The run with its spec and jobs: one query, because all of them share a partition."""
-    bodies, jobs = [], []
+    bodies: list[Record] = []
+    jobs: list[Record] = []
     low = keys.run_body(run.id, run.deployment_num).sk
     for record in plans.every(store, "main", f"run/{run.id}", low=low, high="job0"):
         (bodies if record.key.sk.startswith("body/") else jobs).append(record)
@@ -154,7 +155,7 @@ def cost(jobs: Iterable[Job], now: Micros) -> float:
     return round(total, 4)
 
 
-# --- stop and delete ----------------------------------------------------------------------------------------------------
+# --- stop and delete ------------------------------------------------------------------------------------------------
 
 
 def stop(plane: Plane, user: User, project: Project, names: Sequence[str], *, abort: bool) -> None:
@@ -219,7 +220,7 @@ def _required(store: Store, project: Project, name: str) -> Run:
     return run
 
 
-# --- events -------------------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------------------------
 
 
 def run_target(run: Run) -> Target:

@@ -18,7 +18,7 @@ from chalicelib.configuration import problems_of
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.profiles import Profile
 from chalicelib.domain.specs.runs import RunSpec
-from chalicelib.errors import Invalid, NotSupported, Problem, Refused
+from chalicelib.errors import Invalid, Problem, Refused
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -27,8 +27,14 @@ Raw = dict[str, Any]
 NAME = re.compile(r"[a-z][a-z0-9-]{1,40}")
 MAX_SPEC = 250_000  # bytes of a spec and of all that is derived from it, together one record of the store
 
-_FIRST = "amber brave calm clever crisp daring eager fair fond glad keen kind lively lucky mellow merry neat noble proud quick".split()
-_SECOND = "badger beaver bison crane egret falcon ferret gecko heron ibex koala lemur lynx marten otter panda puma raven seal swift".split()
+_FIRST = (
+    *("amber", "brave", "calm", "clever", "crisp", "daring", "eager", "fair", "fond", "glad"),
+    *("keen", "kind", "lively", "lucky", "mellow", "merry", "neat", "noble", "proud", "quick"),
+)
+_SECOND = (
+    *("badger", "beaver", "bison", "crane", "egret", "falcon", "ferret", "gecko", "heron", "ibex"),
+    *("koala", "lemur", "lynx", "marten", "otter", "panda", "puma", "raven", "seal", "swift"),
+)
 
 RUN_IN_PLACE = ("configuration_path", "configuration.priority")
 FLEET_IN_PLACE = (
@@ -61,10 +67,6 @@ def read_spec(model: type[M], raw: Any, prefix: str = "") -> M:
 
 
 def read_run_spec(raw: Raw) -> RunSpec:
-    configuration = raw.get("configuration")
-    kind = configuration.get("type", "task") if isinstance(configuration, dict) else "task"
-    if kind in ("dev-environment", "service"):
-        raise NotSupported(f"This control plane doesn't support `type: {kind}`.", hint="Only `type: task` can run.")
     spec = read_spec(RunSpec, raw, "run_spec")
     check_name(spec.run_name, "run")
     return spec
@@ -111,7 +113,7 @@ def text_of(raw: Raw, derived: Iterable[str] = ()) -> str:
     return text
 
 
-# --- differences --------------------------------------------------------------------------------------------------------
+# --- differences ----------------------------------------------------------------------------------------------------
 
 
 def changed_fields(old: RunSpec | FleetSpec, new: RunSpec | FleetSpec) -> list[str]:
@@ -125,6 +127,8 @@ def _settled(spec: RunSpec | FleetSpec) -> dict[str, Any]:
     data["profile"] = data.get("profile") or Profile().model_dump()
     if isinstance(spec, RunSpec):
         data["configuration"]["priority"] = data["configuration"]["priority"] or 0
+    else:
+        data["configuration"]["placement"] = data["configuration"]["placement"] or "any"
     data["configuration"].pop("name")
     return data
 

@@ -1,4 +1,4 @@
-"""The API on a real store, called as the ASGI bridge and the Lambda call it; users of every role, and offers to plan with."""
+"""The API on a real store, called as its callers do; users of every role, and offers to plan with."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from chalicelib.domain.offers import Availability, Disk, Gpu, InstanceType, Offe
 from chalicelib.domain.tenants import Member, Project, ProjectRole, User, hash_token
 from chalicelib.planning.offers import OfferBook
 from chalicelib.store import keys, nouns
+from chalicelib.store.port import Key, Record
 from chalicelib.usecases.bootstrap import first_start
 from tests.usecases.planes import NOW, World
 
 ADMIN = "admin-token"
 
 
-def offer(name: str, price: float, *, cpus: int = 4, gpus: tuple[Gpu, ...] = (), region: str = "fra", spot: bool = False) -> Offer:
+def offer(
+    name: str, price: float, *, cpus: int = 4, gpus: tuple[Gpu, ...] = (), region: str = "fra", spot: bool = False
+) -> Offer:
     resources = Resources(
         cpus=cpus, memory_mib=cpus * 4096, gpus=gpus, spot=spot, disk=Disk(size_mib=204_800), cpu_arch="x86"
     )
@@ -57,7 +60,9 @@ class Rig:
         _, project = first_start(world.plane, ADMIN)
         return cls(world, project)
 
-    def call(self, path: str, body: Any = None, *, token: str | None = ADMIN, method: str = "POST", **headers: str) -> Reply:
+    def call(
+        self, path: str, body: Any = None, *, token: str | None = ADMIN, method: str = "POST", **headers: str
+    ) -> Reply:
         raw = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
         sent = {name.replace("_", "-").lower(): value for name, value in headers.items()}
         if token is not None:
@@ -105,6 +110,11 @@ class Rig:
         user = nouns.find(store, User, keys.user(found[0]))
         assert user is not None
         store.commit([nouns.put(user.with_(active=False))])
+
+    def record(self, key: Key) -> Record:
+        found = self.world.plane.store.get(key)
+        assert found is not None
+        return found
 
     def save(self, *changed: Any) -> None:
         self.world.plane.store.commit([nouns.put(noun) for noun in changed])

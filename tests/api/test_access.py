@@ -8,18 +8,19 @@ import pytest
 
 from chalicelib.api.routes import ROUTES
 from chalicelib.api.table import Access, Route
-from chalicelib.domain.tenants import ProjectRole
+from chalicelib.domain.tenants import Project, ProjectRole
+from chalicelib.store import keys, nouns
 from tests.api.rig import ADMIN, Rig
 
-TENANTS = {Access.member, Access.manager, Access.project_admin}
+TENANTS = {Access.visitor, Access.member, Access.manager, Access.project_admin}
 MAY = {
     "nobody": {Access.public},
     "a forged token": {Access.public},
     "an inactive user": {Access.public},
     "a user of no project": {Access.public, Access.user},
     "an admin of another project": {Access.public, Access.user},
-    "a user": {Access.public, Access.user, Access.member},
-    "a manager": {Access.public, Access.user, Access.member, Access.manager},
+    "a user": {Access.public, Access.user, Access.visitor, Access.member},
+    "a manager": {Access.public, Access.user, Access.visitor, Access.member, Access.manager},
     "a project admin": {Access.public, Access.user, *TENANTS},
     "a global admin": {Access.public, Access.user, Access.admin, *TENANTS},
 }
@@ -44,19 +45,33 @@ def callers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rig, dict[str, st
     return rig, tokens
 
 
+def fill(route: Route) -> str:
+    path = route.path.replace("{project_name}", "main").replace("{backend_name}", "aws")
+    return path.replace("{run_name}", "none-such").replace("{path}", "x")
+
+
 @pytest.mark.parametrize("who", MAY)
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_a_caller_gets_what_the_table_says(callers: tuple[Rig, dict[str, str | None]], route: Route, who: str) -> None:
     rig, tokens = callers
-    path = route.path.replace("{project_name}", "main").replace("{backend_name}", "aws")
-    path = path.replace("{run_name}", "none-such").replace("{path}", "x")
-    reply = rig.call(path, b"{ not json", token=tokens[who], method=route.method)
+    reply = rig.call(fill(route), b"{ not json", token=tokens[who], method=route.method)
     if route.access is Access.agent:
         assert reply.status in (400, 401, 403), reply.body  # none of these is an instance's credential
     elif route.access in MAY[who]:
         assert reply.status not in (401, 403, 404, 405) and reply.status < 500, reply.body
     else:
         assert reply.status == 403, reply.body
+
+
+def test_a_public_project_is_open_to_visitors_and_to_no_more(callers: tuple[Rig, dict[str, str | None]]) -> None:
+    rig, tokens = callers
+    public = rig.another_project("public")
+    rig.save(nouns.read(Project, rig.record(keys.project(public.id))).with_(is_public=True))
+    stranger = tokens["a user of no project"]
+    visits = [route for route in ROUTES if route.access is Access.visitor]
+    assert visits and all(rig.call(fill(r), b"{ not json", token=stranger).status == 403 for r in visits)
+    assert rig.call("/api/projects/public/get", token=stranger).status == 200
+    assert rig.call("/api/project/public/runs/get", {"run_name": "xx"}, token=stranger).status == 403
 
 
 def test_a_route_within_a_project_asks_for_a_place_in_it() -> None:

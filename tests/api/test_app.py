@@ -100,7 +100,9 @@ def test_threads_do_not_see_each_others_requests(served: Rig) -> None:
 
     def ask(name: str) -> str:
         body = orjson.dumps({"run_name": name})
-        return str(call(event("/api/project/{project_name}/runs/get", body, project_name="main"))[1]["run_spec"]["run_name"])
+        return str(
+            call(event("/api/project/{project_name}/runs/get", body, project_name="main"))[1]["run_spec"]["run_name"]
+        )
 
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(ask, names * 10)) == names * 10
@@ -122,7 +124,19 @@ def test_the_plane_is_made_once_and_not_before_it_is_needed(rig: Rig) -> None:
 
 
 def test_importing_the_app_brings_no_sdk() -> None:
-    heavy = ("boto3", "botocore", "pynamodb", "yaml", "cryptography", "paramiko", "rich", "typer", "uvicorn", "sqlite3", "asyncio")
+    heavy = (
+        "boto3",
+        "botocore",
+        "pynamodb",
+        "yaml",
+        "cryptography",
+        "paramiko",
+        "rich",
+        "typer",
+        "uvicorn",
+        "sqlite3",
+        "asyncio",
+    )
     code = f"import sys, app; print([name for name in {heavy!r} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"

@@ -1,7 +1,7 @@
 """Every key that the genuine client can't do without is there, and none that must not be null is.
 
-`required_keys.json` was measured: the client was given answers with one key missing, or null, at a time. A key within an
-object counts only where the object is there.
+`required_keys.json` was measured: the client was given answers with one key missing, or null, at a time. A key within
+an object counts only where the object is there.
 """
 
 from __future__ import annotations
@@ -26,17 +26,34 @@ RESOURCES = {
     "cpu": {"arch": None, "count": {"min": 2, "max": None}},
     "memory": {"min": 8.0, "max": None},
     "shm_size": None,
-    "gpu": {"vendor": None, "name": None, "count": {"min": 0, "max": None}, "memory": None, "total_memory": None, "compute_capability": None},
+    "gpu": {
+        "vendor": None, "name": None, "count": {"min": 0, "max": None},
+        "memory": None, "total_memory": None, "compute_capability": None,
+    },
     "disk": {"size": {"min": 100.0, "max": None}},
 }  # fmt: skip
 PROFILE = {"name": "default", "default": False}
 RUN = {
-    **task(ports=[], env={}, files=[], volumes=[], repos=[], setup=[], privileged=False, dstack=False, home_dir="/home/user"),
+    **task(
+        ports=[],
+        env={},
+        files=[],
+        volumes=[],
+        repos=[],
+        setup=[],
+        privileged=False,
+        dstack=False,
+        home_dir="/home/user",
+    ),
     "file_archives": [],
     "profile": PROFILE,
 }
 RUN["configuration"]["resources"] = RESOURCES
-FLEET = {**fleet(blocks=1, env={}, resources=RESOURCES, nodes={"min": 0, "max": 2}), "profile": PROFILE, "autocreated": False}
+FLEET = {
+    **fleet(blocks=1, env={}, resources=RESOURCES, nodes={"min": 0, "max": 2}),
+    "profile": PROFILE,
+    "autocreated": False,
+}
 
 
 def a_run(rig: Rig) -> Any:
@@ -90,12 +107,19 @@ def test_an_answer_to_a_finished_run_has_what_clients_need(rig: Rig) -> None:
 
 def test_dates_have_a_zone(rig: Rig) -> None:
     run = a_run(rig)
-    dates = [run["submitted_at"], run["last_processed_at"], run["latest_job_submission"]["submitted_at"], a_fleet(rig)["created_at"]]
+    dates = [
+        run["submitted_at"],
+        run["last_processed_at"],
+        run["latest_job_submission"]["submitted_at"],
+        a_fleet(rig)["created_at"],
+    ]
     assert all(date.endswith("+00:00") for date in dates)
 
 
 def test_a_private_key_is_never_sent_back(rig: Rig) -> None:
-    spec = fleet("hosts", ssh_config={"user": "u", "ssh_key": {"public": "p", "private": "TOP SECRET"}, "hosts": ["10.0.0.1"]})
+    spec = fleet(
+        "hosts", ssh_config={"user": "u", "ssh_key": {"public": "p", "private": "TOP SECRET"}, "hosts": ["10.0.0.1"]}
+    )
     del spec["configuration"]["nodes"]
     for path, body in (("get_plan", {"spec": spec}), ("apply", {"plan": {"spec": spec}, "force": False})):
         reply = rig.call(f"/api/project/main/fleets/{path}", body)

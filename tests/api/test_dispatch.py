@@ -36,7 +36,9 @@ def test_the_version_is_asked_before_the_token(rig: Rig) -> None:
     assert rig.call("/api/runs/list", {}, token=None, X_API_VERSION="0.23.0").status == 400
 
 
-@pytest.mark.parametrize("path", ["/", "/api", "/api/project//runs/get", "/api/project/main/runs", "/api/presets/push", "/x" * 900])
+@pytest.mark.parametrize(
+    "path", ["/", "/api", "/api/project//runs/get", "/api/project/main/runs", "/api/presets/push", "/x" * 900]
+)
 def test_an_undeclared_path_is_a_json_404(rig: Rig, path: str) -> None:
     reply = rig.call(path)
     assert reply.status == 404 and isinstance(reply.json["detail"], str)
@@ -48,7 +50,9 @@ def test_a_wrong_method_is_a_json_405(rig: Rig) -> None:
 
 
 def test_every_path_that_clients_know_is_declared() -> None:
-    missing = [f"{method} {path}" for path, methods in KNOWN.items() for method in methods if not _declared(path, method)]
+    missing = [
+        f"{method} {path}" for path, methods in KNOWN.items() for method in methods if not _declared(path, method)
+    ]
     assert missing == []
 
 
@@ -68,7 +72,9 @@ def test_a_route_with_a_fixed_word_wins_over_a_parameter() -> None:
     assert found is not None and found.template.endswith("/create_yaml")
 
 
-@pytest.mark.parametrize("header", [None, "", "Bearer", "Bearer ", "Basic abc", "Bearer nobody", "bearer\x00", "Bearer é", "x" * 5000])
+@pytest.mark.parametrize(
+    "header", [None, "", "Bearer", "Bearer ", "Basic abc", "Bearer nobody", "bearer\x00", "Bearer é", "x" * 5000]
+)
 def test_a_bad_token_is_a_403_with_an_object(rig: Rig, header: str | None) -> None:
     headers = {} if header is None else {"Authorization": header}
     reply = rig.call("/api/runs/list", {}, token=None, **headers)
@@ -95,7 +101,9 @@ def test_a_body_that_is_not_json_says_where(rig: Rig) -> None:
     assert "line 2" in message and "JSON" in message
 
 
-@pytest.mark.parametrize("body", [b"[]", b"null", b'"x"', b"7", b"\xff\xfe", b'"\\ud800"', b"{" * 5000, b"[" * 5000 + b"]" * 5000])
+@pytest.mark.parametrize(
+    "body", [b"[]", b"null", b'"x"', b"7", b"\xff\xfe", b'"\\ud800"', b"{" * 5000, b"[" * 5000 + b"]" * 5000]
+)
 def test_a_body_that_is_no_object_is_refused(rig: Rig, body: bytes) -> None:
     assert rig.refused("/api/runs/list", body)
 
@@ -119,7 +127,7 @@ def test_a_large_body_is_refused_with_the_limit(tmp_path: Path) -> None:
     assert "MB" in rig.refused("/api/runs/list", b" " * 1001)
 
 
-# --- what handlers raise and return -------------------------------------------------------------------------------------
+# --- what handlers raise and return ---------------------------------------------------------------------------------
 
 
 def serve(rig: Rig, handler: object, access: Access = Access.public) -> dispatch.Reply:
@@ -162,11 +170,14 @@ def test_a_route_asks_for_a_known_access() -> None:
     assert {type(route.access) for route in ROUTES} == {Access}
 
 
-# --- the size of an answer ----------------------------------------------------------------------------------------------
+# --- the size of an answer ------------------------------------------------------------------------------------------
 
 
 def row(number: int, size: int) -> dict[str, object]:
-    spec = {"configuration": {"commands": ["x" * size], "env": {"A": "y" * size}, "name": "n" * 10}, "file_archives": [1, 2]}
+    spec = {
+        "configuration": {"commands": ["x" * size], "env": {"A": "y" * size}, "name": "n" * 10},
+        "file_archives": [1, 2],
+    }
     job = {"job_spec": {"commands": ["z" * size], "env": {}, "image_name": "i"}, "job_submissions": [{"id": number}]}
     return {"id": number, "run_spec": orjson.Fragment(orjson.dumps(spec)), "jobs": [job]}
 

@@ -25,7 +25,9 @@ def fleet_of(rig: Rig, fleet_id: str) -> Fleet:
     return found
 
 
-def add_instance(rig: Rig, made: Any, num: int = 0, *claims: Claim, status: InstanceStatus = InstanceStatus.idle) -> Instance:
+def add_instance(
+    rig: Rig, made: Any, num: int = 0, *claims: Claim, status: InstanceStatus = InstanceStatus.idle
+) -> Instance:
     now = rig.world.clock.now() + num
     instance = Instance(
         id=rig.world.plane.random_id(),
@@ -55,7 +57,7 @@ def messages(rig: Rig) -> list[str]:
     return [nouns.read(Event, record).message for record in page.records]
 
 
-# --- plan and create ----------------------------------------------------------------------------------------------------
+# --- plan and create ------------------------------------------------------------------------------------------------
 
 
 def test_a_plan_shows_what_the_fleet_could_buy(rig: Rig) -> None:
@@ -95,7 +97,7 @@ def test_a_bad_name_is_refused(rig: Rig) -> None:
     assert "train-2" in rig.refused("P/fleets/get_plan", {"spec": fleet("Bad Name")})
 
 
-# --- change in place ----------------------------------------------------------------------------------------------------
+# --- change in place ------------------------------------------------------------------------------------------------
 
 
 def test_the_same_fleet_again_changes_nothing(rig: Rig) -> None:
@@ -104,6 +106,12 @@ def test_the_same_fleet_again_changes_nothing(rig: Rig) -> None:
     assert plan["action"] == "update" and plan["current_resource"] == made
     assert plan["current_resource"]["spec"] == plan["effective_spec"]
     assert create(rig, fleet()) == made and fleet_of(rig, made["id"]).spec_num == 0
+
+
+def test_a_default_that_is_said_aloud_is_no_change(rig: Rig) -> None:
+    made = create(rig, fleet())
+    assert create(rig, fleet(placement="any", max_price=None))["id"] == made["id"]
+    assert fleet_of(rig, made["id"]).spec_num == 0
 
 
 def test_nodes_and_prices_change_in_place(rig: Rig) -> None:
@@ -119,7 +127,7 @@ def test_nodes_and_prices_change_in_place(rig: Rig) -> None:
     assert "Fleet updated in place: max_price, nodes" in messages(rig)
 
 
-@pytest.mark.parametrize("field", [{"placement": "cluster"}, {"blocks": 4}, {"idle_duration": 60}])
+@pytest.mark.parametrize("field", [{"blocks": 4}, {"idle_duration": 60}])
 def test_other_fields_ask_for_a_new_fleet(rig: Rig, field: dict[str, Any]) -> None:
     create(rig, fleet())
     assert rig.ok("P/fleets/get_plan", {"spec": fleet(**field)})["action"] == "create"
@@ -135,7 +143,7 @@ def test_a_plan_that_was_overtaken_is_refused_unless_forced(rig: Rig) -> None:
     assert rig.ok("P/fleets/apply", {**stale, "force": True})["spec"]["configuration"]["max_price"] == 3.0
 
 
-# --- delete -------------------------------------------------------------------------------------------------------------
+# --- delete ---------------------------------------------------------------------------------------------------------
 
 
 def claim(run_id: str) -> Claim:
@@ -194,7 +202,7 @@ def test_an_unknown_number_ends_nothing(rig: Rig) -> None:
     assert instance_of(rig, first.id).status is InstanceStatus.idle
 
 
-# --- lists --------------------------------------------------------------------------------------------------------------
+# --- lists ----------------------------------------------------------------------------------------------------------
 
 
 def test_fleets_page_over_projects_the_caller_belongs_to(rig: Rig) -> None:
@@ -206,7 +214,8 @@ def test_fleets_page_over_projects_the_caller_belongs_to(rig: Rig) -> None:
     rig.ok("/api/project/other/fleets/apply", {"plan": {"spec": fleet()}, "force": False}, token=ann)
     seen: list[Any] = []
     while page := rig.ok(
-        "/api/fleets/list", {"limit": 3, **({"prev_created_at": seen[-1]["created_at"], "prev_id": seen[-1]["id"]} if seen else {})}
+        "/api/fleets/list",
+        {"limit": 3, **({"prev_created_at": seen[-1]["created_at"], "prev_id": seen[-1]["id"]} if seen else {})},
     ):
         seen += page
     assert len(seen) == len({row["id"] for row in seen}) == 8
@@ -224,13 +233,15 @@ def test_instances_are_listed_filtered_paged_and_got(rig: Rig) -> None:
     last = {"prev_created_at": first[-1]["created"], "prev_id": first[-1]["id"]}
     rest = rig.ok("/api/instances/list", {"fleet_ids": [made["id"]], "ascending": True, **last})
     assert [row["id"] for row in first + rest] == ids
-    assert len(rig.ok("/api/instances/list", {})) == 6 and rig.ok("/api/instances/list", {"project_names": ["nope"]}) == []
+    assert (
+        len(rig.ok("/api/instances/list", {})) == 6 and rig.ok("/api/instances/list", {"project_names": ["nope"]}) == []
+    )
     got = rig.ok("P/instances/get", {"id": ids[0]})
     assert (got["name"], got["backend"], got["price"], got["fleet_name"]) == ("pool-0", "vultr", 1.5, "pool")
     assert "no instance" in rig.refused("P/instances/get", {"id": rig.project.id})
 
 
-# --- GPUs ---------------------------------------------------------------------------------------------------------------
+# --- GPUs -----------------------------------------------------------------------------------------------------------
 
 
 def test_gpus_are_grouped_as_asked(rig: Rig) -> None:
@@ -239,7 +250,9 @@ def test_gpus_are_grouped_as_asked(rig: Rig) -> None:
         ("A100", {"min": 1.5, "max": 1.5}, {"min": 1, "max": 1}, ["vultr"]),
         ("H100", {"min": 2.5, "max": 2.5}, {"min": 8, "max": 8}, ["vultr"]),
     ]
-    (h100, a100) = rig.ok("P/gpus/list", {"run_spec": task(), "group_by": ["backend", "region"], "reverse": True})["gpus"]
+    (h100, a100) = rig.ok("P/gpus/list", {"run_spec": task(), "group_by": ["backend", "region"], "reverse": True})[
+        "gpus"
+    ]
     assert (h100["backend"], h100["region"], a100["region"]) == ("vultr", "ewr", "fra") and "backends" not in h100
     assert h100["offer_price"] == {"min": 20.0, "max": 20.0}
     assert "backend" in rig.refused("P/gpus/list", {"run_spec": task(), "group_by": ["region"]})

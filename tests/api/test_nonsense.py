@@ -18,10 +18,35 @@ from chalicelib.api.table import Route
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 
 SCALARS = (
-    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=30)
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=30)
 )
-VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4), max_leaves=12)
-ODD: tuple[Any, ...] = (None, True, -1, 2**63, 1e300, "", "\x00", "é" * 2000, [], [[]], {}, {"": None}, ["x"] * 50, {"a": {"b": []}}, "..", "9" * 30)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
+    max_leaves=12,
+)
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    2**63,
+    1e300,
+    "",
+    "\x00",
+    "é" * 2000,
+    [],
+    [[]],
+    {},
+    {"": None},
+    ["x"] * 50,
+    {"a": {"b": []}},
+    "..",
+    "9" * 30,
+)
 
 RUN = {**task("fuzz"), "profile": {"name": "p"}, "file_archives": [], "ssh_key_pub": None}
 ID = "6628ef34-2e9a-4af5-aab4-144f175852f7"
@@ -30,7 +55,8 @@ BODIES: dict[str, Any] = {
     "apply": {"plan": {"run_spec": RUN, "spec": fleet("fz"), "current_resource": None}, "force": False},
     "list": {
         "project_name": "main", "prev_submitted_at": "2026-11-21T05:11:20.465869+00:00", "prev_run_id": ID, "limit": 5,
-        "prev_created_at": "2026-11-21T05:11:20Z", "prev_id": ID, "fleet_ids": [ID], "run_spec": RUN, "group_by": ["count"],
+        "prev_created_at": "2026-11-21T05:11:20Z", "prev_id": ID, "fleet_ids": [ID], "run_spec": RUN,
+        "group_by": ["count"],
     },
     "get": {"name": "pool", "run_name": "seen", "id": None},
     "stop": {"runs_names": ["seen"], "abort": False},
@@ -61,7 +87,9 @@ def check(rig: Rig, route: Route, body: bytes, *, path: str | None = None, query
 
 
 def filled(route: Route, project: str) -> str:
-    parts = [project if part == "{project_name}" else "x" if part.startswith("{") else part for part in route.path.split("/")]
+    parts = [
+        project if part == "{project_name}" else "x" if part.startswith("{") else part for part in route.path.split("/")
+    ]
     return "/".join(parts)
 
 
@@ -86,7 +114,19 @@ IDS = [f"{route.method} {route.path}" for route in ROUTES]
 
 @pytest.mark.parametrize("route", ROUTES, ids=IDS)
 def test_bytes_that_mean_nothing(used: Rig, route: Route) -> None:
-    for body in (b"\x00", b"\xff" * 50, b"nan", b"[1,2", b'{"a":1e999}', b"[]", b"null", b"1", b'"\xed\xa0\x80"', b"{}" * 2, b"--x\r\n"):
+    for body in (
+        b"\x00",
+        b"\xff" * 50,
+        b"nan",
+        b"[1,2",
+        b'{"a":1e999}',
+        b"[]",
+        b"null",
+        b"1",
+        b'"\xed\xa0\x80"',
+        b"{}" * 2,
+        b"--x\r\n",
+    ):
         check(used, route, body)
     for odd in ("%00", "é", "a b", "x" * 3000, "..", "'; drop", "\ud800", "\n"):
         check(used, route, b"{}", path=filled(route, odd) if "{" in route.path else None, query={odd: odd})

@@ -33,7 +33,9 @@ def finish(rig: Rig, run_id: str, status: RunStatus = RunStatus.done) -> None:
     """End the run and its job, as the engine would."""
     now = rig.world.clock.now()
     rig.save(run_of(rig, run_id).with_(status=status, reason=RunReason.all_jobs_done, finished_at=now))
-    job = job_of(rig, run_id).with_(status=JobStatus.done, reason=JobReason.done_by_runner, exit_status=0, finished_at=now)
+    job = job_of(rig, run_id).with_(
+        status=JobStatus.done, reason=JobReason.done_by_runner, exit_status=0, finished_at=now
+    )
     rig.save(job.with_(due_at=None))
 
 
@@ -42,14 +44,17 @@ def messages(rig: Rig) -> list[str]:
     return [nouns.read(Event, record).message for record in page.records]
 
 
-# --- plan ---------------------------------------------------------------------------------------------------------------
+# --- plan -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_plan_fills_in_what_the_client_leaves_open(rig: Rig) -> None:
     plan = rig.ok("P/runs/get_plan", {"run_spec": task(None)})
     assert plan["action"] == "create" and plan["current_resource"] is None
     assert plan["run_spec"]["run_name"] and plan["run_spec"]["configuration"] == task(None)["configuration"]
-    assert plan["effective_run_spec"]["ssh_key_pub"].startswith("ssh-") and plan["effective_run_spec"]["configuration"]["priority"] == 0
+    assert (
+        plan["effective_run_spec"]["ssh_key_pub"].startswith("ssh-")
+        and plan["effective_run_spec"]["configuration"]["priority"] == 0
+    )
     (job,) = plan["job_plans"]
     assert job["job_spec"]["job_name"] == f"{plan['run_spec']['run_name']}-0-0"
 
@@ -92,7 +97,7 @@ def test_a_later_clients_null_keys_are_ignored(rig: Rig) -> None:
     assert rig.ok("P/runs/get_plan", {"run_spec": {**task(), "of_tomorrow": None}})
 
 
-# --- submit -------------------------------------------------------------------------------------------------------------
+# --- submit ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_submission_is_one_commit_with_all_its_parts(rig: Rig) -> None:
@@ -187,12 +192,18 @@ def test_names_are_invented_and_differ(rig: Rig) -> None:
     assert len(names) == 20
 
 
-# --- what a run shows ---------------------------------------------------------------------------------------------------
+# --- what a run shows -----------------------------------------------------------------------------------------------
 
 
 def placed(job: Job, at: int) -> Job:
     where = Assignment(
-        instance_id="i" * 8, instance_name="pool-0", fleet_id="f", fleet_name="pool", offer=OFFERS[2], hostname="10.0.0.1", assigned_at=at
+        instance_id="i" * 8,
+        instance_name="pool-0",
+        fleet_id="f",
+        fleet_name="pool",
+        offer=OFFERS[2],
+        hostname="10.0.0.1",
+        assigned_at=at,
     )
     return job.with_(status=JobStatus.running, assignment=where)
 
@@ -248,7 +259,7 @@ def test_a_run_that_waits_for_another_try_says_so(rig: Rig) -> None:
     assert (run["status"], run["status_message"], run["message"]) == ("pending", "retrying", "no capacity")
 
 
-# --- lists --------------------------------------------------------------------------------------------------------------
+# --- lists ----------------------------------------------------------------------------------------------------------
 
 
 def submit_many(rig: Rig, count: int) -> list[str]:
@@ -318,7 +329,7 @@ def test_jobs_can_be_left_out(rig: Rig) -> None:
     assert rig.ok("/api/runs/list", {"limit": 0}) == []
 
 
-# --- stop and delete ----------------------------------------------------------------------------------------------------
+# --- stop and delete ------------------------------------------------------------------------------------------------
 
 
 def test_a_stop_is_committed_with_its_event_and_wakes_the_engine(rig: Rig) -> None:
@@ -360,6 +371,8 @@ def test_only_finished_runs_are_deleted_and_their_name_is_free_then(rig: Rig) ->
     assert "dstack stop hello" in rig.refused("P/runs/delete", {"runs_names": ["hello"]})
     finish(rig, made["id"])
     assert rig.ok("P/runs/delete", {"runs_names": ["hello", "hello"]}) is None
-    assert rig.call("/api/project/main/runs/get", {"run_name": "hello"}).json["detail"][0]["code"] == "resource_not_exists"
+    assert (
+        rig.call("/api/project/main/runs/get", {"run_name": "hello"}).json["detail"][0]["code"] == "resource_not_exists"
+    )
     assert rig.ok("/api/runs/list", {}) == []
     assert submit(rig, task())["id"] != made["id"]

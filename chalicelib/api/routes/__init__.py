@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from chalicelib.api.routes import fleets, gpus, instances, refused, runs
+from chalicelib.api.routes import (
+    agent,
+    events,
+    files,
+    fleets,
+    gpus,
+    instances,
+    logs,
+    metrics,
+    projects,
+    refused,
+    repos,
+    runs,
+    secrets,
+    server,
+    users,
+)
 from chalicelib.api.table import Route
 
-BUILT: tuple[Route, ...] = (
-    *runs.ROUTES,
-    *fleets.ROUTES,
-    *instances.ROUTES,
-    *gpus.ROUTES,
-)
+_MODULES = (
+    runs, fleets, instances, gpus, projects, users, repos, files, secrets, logs, metrics, events, server, agent
+)  # fmt: skip
+
+BUILT: tuple[Route, ...] = tuple(route for module in _MODULES for route in module.ROUTES)
 
 ROUTES: tuple[Route, ...] = (*BUILT, *refused.beside(BUILT))

@@ -27,7 +27,9 @@ def list_gpus(call: Call) -> Any:
     refuse_odd_looks(asked.full_offers, asked.unallocated_resources)
     by = frozenset(asked.group_by or ())
     if "region" in by and "backend" not in by:
-        problem = Problem("regions belong to backends", "group_by", hint="group by `backend` as well: gpu,backend,region")
+        problem = Problem(
+            "regions belong to backends", "group_by", hint="group by `backend` as well: gpu,backend,region"
+        )
         raise Invalid([problem])
     groups = gpus.list_gpus(call.plane, call.actor, call.tenant, asked.run_spec, by, reverse=asked.reverse)
     return gpus_json(groups)

@@ -51,7 +51,10 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
         "managing the members of a project",
         "",
         Access.member,
-        tuple(f"/api/projects/{{project_name}}/{verb}" for verb in ("set_members", "add_members", "remove_members", "update")),
+        tuple(
+            f"/api/projects/{{project_name}}/{verb}"
+            for verb in ("set_members", "add_members", "remove_members", "update")
+        ),
     ),
     (
         "configuring backends over the API",
@@ -63,7 +66,12 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
         ),
     ),
     ("configuring backends over the API", "", Access.user, ("/api/backends/list_types",)),
-    ("the history of an instance's health checks", "", Access.member, (f"{_PROJECT}/instances/get_instance_health_checks",)),
+    (
+        "the history of an instance's health checks",
+        "",
+        Access.member,
+        (f"{_PROJECT}/instances/get_instance_health_checks",),
+    ),
     ("listing and deleting repos", "", Access.member, (f"{_PROJECT}/repos/list", f"{_PROJECT}/repos/delete")),
     (
         "gateways",
@@ -76,7 +84,12 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
     ),
     ("volumes", "", Access.user, ("/api/volumes/list",)),
     ("volumes", "", Access.member, tuple(f"{_PROJECT}/volumes/{verb}" for verb in ("list", "get", "create", "delete"))),
-    ("exports", "", Access.member, tuple(f"{_PROJECT}/exports/{verb}" for verb in ("create", "update", "delete", "list"))),
+    (
+        "exports",
+        "",
+        Access.member,
+        tuple(f"{_PROJECT}/exports/{verb}" for verb in ("create", "update", "delete", "list")),
+    ),
     ("imports", "", Access.member, tuple(f"{_PROJECT}/imports/{verb}" for verb in ("delete", "list"))),
     ("templates", "", Access.member, (f"{_PROJECT}/templates/list",)),
     ("the SSH proxy", "", Access.admin, ("/api/sshproxy/get_upstream",)),

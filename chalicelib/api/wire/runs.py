@@ -1,6 +1,6 @@
 """Runs, their jobs and run plans on the wire.
 
-A spec is spliced in as the text it is stored as. The latest submission stands in an answer twice, so it is written once.
+A spec is spliced in as the text it is stored as. The latest submission stands in an answer twice and is written once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,20 @@ _TOLD_AS_ERROR = (RunReason.retry_limit_exceeded, RunReason.server_error, RunRea
 _WAITING = (RunStatus.submitted, RunStatus.pending)
 
 
-def run_json(row: RunRow, project_name: str, now: Micros, *, jobs: bool = True, submissions: int | None = None) -> dict[str, Any]:
+def run_json(
+    row: RunRow, project_name: str, now: Micros, *, jobs: bool = True, submissions: int | None = None
+) -> dict[str, Any]:
     """`jobs` off leaves them out, `submissions` keeps the latest so many of each job."""
     run = row.run
-    latest: dict[str, orjson.Fragment] = {job.id: orjson.Fragment(orjson.dumps(submission_json(job))) for job in row.latest}
+    latest: dict[str, orjson.Fragment] = {
+        job.id: orjson.Fragment(orjson.dumps(submission_json(job))) for job in row.latest
+    }
     last = row.last_job
-    shown = [_job_json(row, index, latest, submissions) for index in range(len(row.job_specs))] if jobs and submissions != 0 else []
+    shown = (
+        [_job_json(row, index, latest, submissions) for index in range(len(row.job_specs))]
+        if jobs and submissions != 0
+        else []
+    )
     return {
         "id": run.id,
         "project_name": project_name,
@@ -65,7 +73,9 @@ def _run_error(run: Run) -> str | None:
     return run.message or _words(run.reason)
 
 
-def _job_json(row: RunRow, index: int, latest: dict[str, orjson.Fragment], submissions: int | None) -> dict[str, Any] | None:
+def _job_json(
+    row: RunRow, index: int, latest: dict[str, orjson.Fragment], submissions: int | None
+) -> dict[str, Any] | None:
     history = row.submissions_of(index)
     if not history:
         return None  # a client can't show a job without a submission
