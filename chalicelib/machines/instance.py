@@ -1,4 +1,6 @@
-"""The instance machine. `gone` is said by the cloud (or, for a host that isn't ours to end, by its removal from the fleet)."""
+"""The instance machine. `gone` is said by the cloud (or, for a host that isn't ours to end, by its removal from the
+fleet).
+"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ JOB = Machine(
         "terminating": {"done": "done", "failed": "failed", "terminated": "terminated", "aborted": "aborted"},
     },
     timeouts={
-        "submitted": "looked at again every minute; ends when no place can ever fit, when retry runs out, or by the user",
+        "submitted": "looked at again every minute; ends when no place can ever fit, or by the user",
         "provisioning": "the backend's provisioning timeout",
         "pulling": "20 minutes",
         "running": "max_duration, or two missed promises of the host to report",

@@ -1,7 +1,7 @@
 """What a state machine is, and the one function that follows it.
 
-Rule 1: a status changes only by `apply`. Rule 2: an event that the table doesn't list for a state is a bug, not a no-op;
-who may meet a late or repeated event asks `allows` first. Rule 3: terminal states have no way out.
+Rule 1: a status changes only by `apply`. Rule 2: an event that the table doesn't list for a state is a bug, not a
+no-op; who may meet a late or repeated event asks `allows` first. Rule 3: terminal states have no way out.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def _meet_gpu(a: GPUSpec, b: GPUSpec) -> GPUSpec | None:
 
 
 def idle_seconds(values: Iterable[int | None], default: int, facts: BackendFacts) -> int | None:
-    """How long an instance may idle: the smaller of what is set, where `off` yields to anything finite. None: for ever."""
+    """How long an instance may idle: the smaller of what is set; `off` yields to anything finite. None: for ever."""
     if not facts.vm:
         return 0
     given = [value for value in values if value is not None] or [default]

@@ -1,7 +1,8 @@
 """A fleet's decisions: keep as many instances as it must, no more than it may, and end when it is told to.
 
-`to_create` is what an apply asked for (`target`); below it there is always `min`. A purchase that fails is remembered in
-`tried`; when every offer has failed the fleet pauses, longer each time, and after fifteen pauses waits for an update.
+`to_create` is what an apply asked for (`target`); below it there is always `min`. A purchase that fails is remembered
+in `tried`; when every offer has failed the fleet pauses, longer each time, and after fifteen pauses waits for an
+update.
 """
 
 from __future__ import annotations

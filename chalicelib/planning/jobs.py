@@ -120,7 +120,7 @@ def _image(config: TaskConfiguration, images: DefaultImages) -> str:
 
 
 def _commands(config: TaskConfiguration) -> tuple[str, ...]:
-    """An argv. With an entrypoint the commands are its arguments; else one shell runs them, each if the last succeeded."""
+    """An argv. With an entrypoint the commands are its arguments; else a shell runs one if the last succeeded."""
     if config.entrypoint is not None:
         return (*shlex.split(config.entrypoint), *config.commands)
     if not config.commands:
@@ -170,7 +170,7 @@ def _apps(config: TaskConfiguration) -> tuple[AppSpec, ...]:
     )
 
 
-# --- what an agent is handed --------------------------------------------------------------------------------------------
+# --- what an agent is handed -----------------------------------------------------------------------------------------
 
 
 def task_env(job: Job, spec: JobSpec, instance: Instance, repo_id: str = "none") -> dict[str, str]:

@@ -1,9 +1,9 @@
 """A plan's invariants, checked before anything of it is committed.
 
-These are the promises that no decision may break, said once more and independently of the code that decides: no block is
-held twice, no claim is made or lost apart from its job, a status follows an edge of its table and leaves its line of
-history, a fleet keeps its limit, an effect is intended before it is done. A plan that breaks one is a bug and is dropped
-whole; the message names the noun.
+These are the promises that no decision may break, said once more and independently of the code that decides: no block
+is held twice, no claim is made or lost apart from its job, a status follows an edge of its table and leaves its line
+of history, a fleet keeps its limit, an effect is intended before it is done. A plan that breaks one is a bug and is
+dropped whole; the message names the noun.
 """
 
 from __future__ import annotations

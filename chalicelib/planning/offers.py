@@ -1,9 +1,9 @@
 """The offer book: everything that could be bought, ready to be asked.
 
-It is built once a catalogue refresh and asked by every plan and every queue pass, so the work is done at building time:
-offers are ranked (usable first, then by price, ties in the backend's own order) and each points to its kind (type and
-resources) and its place (backend, region, zones), of which there are far fewer than offers. A question then decides each
-kind and each place once, and the answer is a walk over two arrays of small integers.
+It is built once a catalogue refresh and asked by every plan and every queue pass, so the work is done at building
+time: offers are ranked (usable first, then by price, ties in the backend's own order) and each points to its kind
+(type and resources) and its place (backend, region, zones), of which there are far fewer than offers. A question then
+decides each kind and each place once, and the answer is a walk over two arrays of small integers.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ def lowered(names: Iterable[str] | None) -> frozenset[str] | None:
 
 def slice_of(offer: Offer, blocks: int, total: int, availability: Availability | None = None) -> Offer:
     """The offer of a share of a machine: its resources and its part of the price."""
+    if blocks == total == offer.blocks == offer.total_blocks and availability in (None, offer.availability):
+        return offer
     instance = offer.instance
     if blocks != total:
         instance = instance.with_(resources=share(instance.resources, blocks, total))
@@ -130,9 +132,8 @@ class OfferBook:
         needed = self._blocks_by_kind(replace(query, max_price=None, backends=None, regions=None, zones=None))
         allowed = [query.takes_place(*place) for place in self._places]
         hits: list[int] = []
-        for start, stop in ((0, self._usable), (self._usable, len(self._ranked))):
-            if query.max_price is not None:
-                stop = bisect_right(self._prices, query.max_price, start, stop)
+        for start, end in ((0, self._usable), (self._usable, len(self._ranked))):
+            stop = end if query.max_price is None else bisect_right(self._prices, query.max_price, start, end)
             pairs = zip(range(start, stop), self._kind[start:stop], self._place[start:stop], strict=True)
             hits += [i for i, kind, place in pairs if needed[kind] and allowed[place]]
         if len(self._hits_memo) >= _MEMO:

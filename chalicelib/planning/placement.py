@@ -1,9 +1,10 @@
 """Where a job could go, and what to say when it can't.
 
-`Floor` is the project's machines as a queue pass sees them: it hands out blocks and nodes and never hands one out twice.
-Within a pass places only get scarcer, so a candidate that is full for some wants stays full for them and is dropped; a
-thousand equal jobs cost little more than one. The order of choice: a free place that is ready, cheapest first; a free
-place on a machine that is already on its way; a new machine, cheapest first, in a fleet with room for one.
+`Floor` is the project's machines as a queue pass sees them: it hands out blocks and nodes and never hands one out
+twice. Within a pass places only get scarcer, so a candidate that is full for some wants stays full for them and is
+dropped; a thousand equal jobs cost little more than one. The order of choice: a free place that is ready, cheapest
+first; a free place on a machine that is already on its way; a new machine, cheapest first, in a fleet with room for
+one.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class Floor:
         self._free = {i.id: _free_blocks(i) for i in self.instances.values()}
         self._asked: dict[Wants, _Asked] = {}
 
-    # --- what happened -------------------------------------------------------------------------------------------------
+    # --- what happened -----------------------------------------------------------------------------------------------
 
     def took(self, instance: Instance, blocks: Iterable[int]) -> None:
         """These blocks are a job's now."""
@@ -123,7 +124,7 @@ class Floor:
                 if option and (blocks := _fit(option.query, instance)):
                     asked.coming.append((instance, blocks))
 
-    # --- the question --------------------------------------------------------------------------------------------------
+    # --- the question ------------------------------------------------------------------------------------------------
 
     def find(self, wants: Wants, job: Job) -> Verdict:
         asked = self._asked.get(wants)
@@ -309,7 +310,7 @@ def _failures(job: Job) -> str:
     return "; ".join(errors[:3]) + ("; …" if len(errors) > 3 else "")
 
 
-# --- what plans show ----------------------------------------------------------------------------------------------------
+# --- what plans show -------------------------------------------------------------------------------------------------
 
 
 def plan_offers(

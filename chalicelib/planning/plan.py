@@ -26,8 +26,8 @@ class Note:
 class Create:
     """Buy the machine of a committed `pending` instance. Idempotent by its token.
 
-    `act_until` is the engine's to fill, from the instance as committed: an effect that finds another value there belongs
-    to an older commit and isn't executed.
+    `act_until` is the engine's to fill, from the instance as committed: an effect that finds another value there
+    belongs to an older commit and isn't executed.
     """
 
     instance_id: str
@@ -53,7 +53,7 @@ Effect = Create | Describe | Terminate
 class Step:
     """What must be committed together: one placement, one end. A conflict undoes a step, not the whole plan.
 
-    Steps are committed in order. A noun that several of them save carries the version it was read as in all of them; the
+    Steps are committed in order. A noun that several of them save carries in all the version it was read as; the
     committer puts each on top of the one before.
     """
 
@@ -74,7 +74,7 @@ class Plan:
         return not any(step.saves or step.effects for step in self.steps)
 
 
-# --- what an effect came to ---------------------------------------------------------------------------------------------
+# --- what an effect came to ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Created:
 
 @dataclass(frozen=True)
 class CreateFailed:
-    """`error` is the class name of a BackendError; which of them are worth repeating is decided in `planning.instance`."""
+    """`error` is the class name of a BackendError; `planning.instance` decides which are worth repeating."""
 
     instance_id: str
     error: str

@@ -107,7 +107,7 @@ def new_instance(
     idle: int | None,
     claims: tuple[Claim, ...] = (),
 ) -> Instance:
-    """An instance that is about to be bought. Its id comes from the fleet and its number, so a repeat names the same."""
+    """An instance that is about to be bought. Its id follows from the fleet and its number: a repeat names the same."""
     num = view.fleet.next_instance_num
     act_until = now + facts.create_timeout + facts.visibility_lag
     return Instance(

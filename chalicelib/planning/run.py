@@ -1,8 +1,8 @@
 """A run's decisions: what its jobs amount to, when they have taken too long, when to try again, and when it is over.
 
 The pass goes down one list: ends that time or a lost machine force on jobs; what the user or the run's own end asks of
-them; jobs that are ended for good; and last what all this means for the run. Everything decided in one look is committed
-as one step, so a final job and the place it gives back, or a run and its last job, are never seen apart.
+them; jobs that are ended for good; and last what all this means for the run. Everything decided in one look is
+committed as one step, so a final job and the place it gives back, or a run and its last job, are never seen apart.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class _Look:
         grace = grace_of(self.specs[job.slot], self.snapshot.run_spec) if job.slot in self.specs else GRACE
         self.jobs[job.id] = self.draft.end_job(job, reason, message=message, exit_status=job.exit_status, grace=grace)
 
-    # --- time and lost machines ------------------------------------------------------------------------------------------
+    # --- time and lost machines --------------------------------------------------------------------------------------
 
     def weigh(self, job: Job) -> None:
         """Has this job's time run out, or its machine gone?"""
@@ -158,8 +158,8 @@ class _Look:
         return reason, f"{job.assignment.instance_name if job.assignment else 'its host'} hasn't reported for too long"
 
     def _lost_at(self, job: Job) -> Micros | None:
-        """A host is lost when, after the first missed promise, it misses another as long. Counted from when the miss was
-        seen, so that a plane that was itself away doesn't call every host lost on its return."""
+        """A host is lost when, after the first missed promise, it misses another as long. Counted from when the miss
+        was seen, so that a plane that was itself away doesn't call every host lost on its return."""
         _, presence = self._where(job)
         if job.disconnected_at is None or presence is None:
             return None
@@ -194,7 +194,7 @@ class _Look:
         self.deadlines.append(deadline)
         return None
 
-    # --- ends ------------------------------------------------------------------------------------------------------------
+    # --- ends --------------------------------------------------------------------------------------------------------
 
     def end_jobs(self) -> None:
         """A run that ends takes its live jobs with it; an abort doesn't wait for those already on their way out."""
@@ -226,7 +226,7 @@ class _Look:
         if freed is not None:
             self.instances[freed.id] = freed
 
-    # --- the run ---------------------------------------------------------------------------------------------------------
+    # --- the run -----------------------------------------------------------------------------------------------------
 
     def judge(self) -> None:
         if self.run.status == RunStatus.pending:
@@ -344,7 +344,7 @@ class _Look:
         self._keep(job)
         self.draft.tell(f"submitted again, attempt {num + 1}", job)
 
-    # --- the next look -----------------------------------------------------------------------------------------------------
+    # --- the next look -----------------------------------------------------------------------------------------------
 
     def schedule(self) -> Micros | None:
         """Clears what is due of the jobs (the run's own deadline covers them) and moves the run's deadline on."""

@@ -1,8 +1,8 @@
 """What of the language is built: one table over every field of a run and a fleet.
 
-A field is either supported - it has an effect, and `proof` names the test that shows it - or refused by name, with what
-to do instead. Nothing is accepted and ignored. A path stands for all that is below it; a test walks the models and fails
-for a field that isn't here, so a new field can't slip in.
+A field is either supported - it has an effect, and `proof` names the test that shows it - or refused by name, with
+what to do instead. Nothing is accepted and ignored. A path stands for all that is below it; a test walks the models
+and fails for a field that isn't here, so a new field can't slip in.
 """
 
 from __future__ import annotations
@@ -47,15 +47,38 @@ def _effects(prefix: str, *names: str) -> dict[str, Verdict]:
 
 _REMOVE = "remove it; it will be accepted once it has an effect"
 
-_RESOURCES = (
-    "cpu.arch cpu.count.min cpu.count.max memory.min memory.max shm_size gpu.vendor gpu.name gpu.count.min gpu.count.max "
-    "gpu.memory.min gpu.memory.max gpu.total_memory.min gpu.total_memory.max gpu.compute_capability "
-    "disk.size.min disk.size.max"
-).split()
+_RESOURCES = [
+    "cpu.arch",
+    "cpu.count.min",
+    "cpu.count.max",
+    "memory.min",
+    "memory.max",
+    "shm_size",
+    "gpu.vendor",
+    "gpu.name",
+    "gpu.count.min",
+    "gpu.count.max",
+    "gpu.memory.min",
+    "gpu.memory.max",
+    "gpu.total_memory.min",
+    "gpu.total_memory.max",
+    "gpu.compute_capability",
+    "disk.size.min",
+    "disk.size.max",
+]
 
 # What a run, a profile and (in part) a fleet say alike.
-_PLACING = "backends regions availability_zones instance_types spot_policy max_price idle_duration tags".split()
-_RUN_PARAMS = "retry max_duration stop_duration creation_policy".split()
+_PLACING = [
+    "backends",
+    "regions",
+    "availability_zones",
+    "instance_types",
+    "spot_policy",
+    "max_price",
+    "idle_duration",
+    "tags",
+]
+_RUN_PARAMS = ["retry", "max_duration", "stop_duration", "creation_policy"]
 _PARAMS_REFUSED: dict[str, Verdict] = {
     "reservation": Refused("no backend here can use a reservation yet", _REMOVE),
     "utilization_policy": Refused("GPU use isn't watched yet", "stop the run yourself, or set `max_duration`"),
@@ -97,9 +120,23 @@ RUN: dict[str, Verdict] = {
     "working_dir": Refused("the working directory is the configuration's", "set `configuration.working_dir`"),
     **_effects(
         "configuration.",
-        *"type name image user privileged entrypoint working_dir home_dir registry_auth python nvcc env shell".split(),
+        *[
+            "type",
+            "name",
+            "image",
+            "user",
+            "privileged",
+            "entrypoint",
+            "working_dir",
+            "home_dir",
+            "registry_auth",
+            "python",
+            "nvcc",
+            "env",
+            "shell",
+        ],
         *(f"resources.{name}" for name in _RESOURCES),
-        *"priority commands files.local_path files.path".split(),
+        *["priority", "commands", "files.local_path", "files.path"],
     ),
     "configuration.nodes": Refused("a task runs on one node so far", "set `nodes: 1`", (1,)),
     "configuration.groups": Refused("a task runs on one node so far", "use `commands` and `resources` of the task"),
@@ -123,7 +160,7 @@ FLEET: dict[str, Verdict] = {
     **_effects("fleet.", "configuration_path", "autocreated"),
     **_effects(
         "fleet.configuration.",
-        *"type name blocks nodes.min nodes.target nodes.max env".split(),
+        *["type", "name", "blocks", "nodes.min", "nodes.target", "nodes.max", "env"],
         *(f"resources.{name}" for name in _RESOURCES if name != "shm_size"),
         *_PLACING,
     ),

@@ -27,13 +27,13 @@ from chalicelib.planning.plan import Effect, Step
 
 GRACE: Micros = 10 * SECOND  # between the polite signal and the kill, where the user names no `stop_duration`
 
+_KINDS: dict[type[Noun], str] = {Run: "run", Job: "job", Instance: "instance", Fleet: "fleet"}
 _STAMPS = {"provisioning": "provisioned_at", "pulling": "pulling_at", "running": "running_at"}
 
 
 def target(noun: Noun) -> Target:
     """A noun as an event names it."""
-    kind = type(noun).__name__.lower()
-    return Target(type=kind, id=noun.id, name=noun.name)  # type: ignore[attr-defined]
+    return Target(type=_KINDS[type(noun)], id=noun.id, name=noun.name)  # type: ignore[attr-defined]
 
 
 class Draft:
