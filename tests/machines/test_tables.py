@@ -1,0 +1,96 @@
+"""Every machine's table, walked: nothing can get stuck, nothing comes back from an end, nothing is unreachable."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.errors import Bug
+from chalicelib.machines.fleet import FLEET
+from chalicelib.machines.instance import INSTANCE
+from chalicelib.machines.job import JOB
+from chalicelib.machines.run import RUN, observe
+from chalicelib.machines.table import Machine, allows, apply, mermaid
+
+MACHINES = (RUN, JOB, INSTANCE, FLEET)
+walked = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.noun)
+
+
+def closure(machine: Machine, start: str) -> set[str]:
+    seen, todo = {start}, [start]
+    while todo:
+        new = set(machine.table.get(todo.pop(), {}).values()) - seen
+        seen |= new
+        todo += new
+    return seen
+
+
+@walked
+def test_every_state_has_an_exit_or_is_an_end(machine: Machine) -> None:
+    for state in machine.states:
+        if state in machine.terminal:
+            assert not machine.table.get(state), f"{state} is an end and has a way out"
+        else:
+            assert set(machine.table[state].values()) - {state}, f"{state} has no way out"
+            assert closure(machine, state) & machine.terminal, f"no end can be reached from {state}"
+
+
+@walked
+def test_every_state_that_is_no_end_has_a_timeout(machine: Machine) -> None:
+    assert set(machine.timeouts) == set(machine.table)
+    assert all(machine.timeouts.values())
+
+
+@walked
+def test_every_state_can_be_reached(machine: Machine) -> None:
+    reached = set().union(*(closure(machine, start) for start in machine.initial))
+    assert reached == set(machine.states)
+
+
+@walked
+def test_every_edge_leads_to_a_state(machine: Machine) -> None:
+    for edges in machine.table.values():
+        assert set(edges.values()) <= set(machine.states)
+
+
+@walked
+def test_the_statuses_of_the_domain_are_those_of_the_table(machine: Machine) -> None:
+    from chalicelib.domain.fleets import FleetStatus
+    from chalicelib.domain.instances import InstanceStatus
+    from chalicelib.domain.jobs import JobStatus
+    from chalicelib.domain.runs import RunStatus
+
+    known = {"run": RunStatus, "job": JobStatus, "instance": InstanceStatus, "fleet": FleetStatus}[machine.noun]
+    reserved = {"fleet": {"submitted", "failed"}}.get(machine.noun, set())  # the wire's, which we never enter
+    assert {status.value for status in known} - reserved == set(machine.states)
+
+
+def test_an_event_that_the_table_lacks_is_a_bug() -> None:
+    assert not allows(JOB, "done", "run")
+    with pytest.raises(Bug, match="a job that is done can't take the event run"):
+        apply(JOB, "done", "run")
+
+
+@pytest.mark.parametrize(
+    ("jobs", "event"),
+    [
+        (["submitted"], "observe_submitted"),
+        (["submitted", "provisioning"], "observe_provisioning"),
+        (["pulling"], "observe_provisioning"),
+        (["provisioning", "running"], "observe_running"),
+    ],
+)
+def test_the_most_advanced_job_decides(jobs: list[str], event: str) -> None:
+    assert observe(jobs) == event
+
+
+def test_a_picture_shows_every_edge() -> None:
+    drawn = mermaid(JOB)
+    assert "[*] --> submitted" in drawn
+    assert "provisioning --> submitted: requeue" in drawn
+    assert "done --> [*]" in drawn
+
+
+def test_the_page_of_pictures_is_what_the_tables_say() -> None:
+    from docs.draw_states import PAGE, page
+
+    assert PAGE.read_text(encoding="utf-8") == page(), "run `python -m docs.draw_states`"
