@@ -97,7 +97,7 @@ def decode(raw: bytes, filename: str) -> str:
 
 # What the parser says when it gives up, by a part of its words, in ours.
 _SYNTAX = (
-    ("'\\t'", "a tab can't indent here", "indent with spaces"),
+    ("found a tab", "a tab can't indent", "indent with spaces"),
     ("mapping values are not allowed", "a colon where none can be", 'put text that holds ": " in quotes'),
     ("could not find expected ':'", "a key without a colon", "write `key: value`"),
     ("cannot start any token", "this character can't begin a value", "put the text in quotes"),
@@ -137,15 +137,17 @@ def _document(text: str, filename: str) -> Document:
             "too-much", f"the file isn't a configuration: {error}", "write it without so much of it", filename
         ) from None
     except yaml.YAMLError as error:
-        raise Invalid([_syntax(error, filename)]) from None
+        raise Invalid([_syntax(error, text, filename)]) from None
 
 
-def _syntax(error: Any, filename: str) -> Problem:
+def _syntax(error: Any, text: str, filename: str) -> Problem:
     said = " ".join(
         str(part)
         for part in (getattr(error, "context", ""), getattr(error, "problem", ""), getattr(error, "reason", ""))
     )
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    if mark and "cannot start any token" in said and _character(text, mark) == "\t":
+        said = "found a tab"
     message, hint = "this can't be read as YAML", "check quotes, colons and indentation"
     for part, ours, mend in _SYNTAX:
         if part in said:
@@ -153,6 +155,11 @@ def _syntax(error: Any, filename: str) -> Problem:
             break
     line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
     return Problem(message, file=filename, line=line, column=column, hint=hint, code="yaml-syntax")
+
+
+def _character(text: str, mark: Any) -> str:
+    lines = text.split("\n", mark.line + 1)
+    return lines[mark.line][mark.column : mark.column + 1] if mark.line < len(lines) else ""
 
 
 def _refused(code: str, message: str, hint: str, filename: str, line: int = 0, column: int = 0) -> Invalid:

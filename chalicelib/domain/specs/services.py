@@ -302,6 +302,7 @@ class ServiceConfiguration(RunConfiguration):
     @classmethod
     def read(cls, written: Any) -> Any:
         """A list under `replicas` is the older way to write `groups`."""
+        written = super().read(written)
         if isinstance(written, dict) and isinstance(written.get("replicas"), list) and written.get("groups") is None:
             return {k: v for k, v in written.items() if k != "replicas"} | {"groups": written["replicas"]}
         return written

@@ -94,6 +94,13 @@ class RunConfiguration(ProfileParams):
     dstack: bool = Field(default=False, description="Let the job reach this control plane.")
     setup: tuple[str, ...] = Field(default=(), description="Commands of dev environments that run before `init`.")
 
+    @classmethod
+    def read(cls, written: Any) -> Any:
+        """`repo: x` is another way to write `repos: [x]`."""
+        if isinstance(written, dict) and isinstance(written.get("repo"), str | dict) and not written.get("repos"):
+            return {k: v for k, v in written.items() if k not in ("repo", "repos")} | {"repos": [written["repo"]]}
+        return written
+
     def _image_faults(self) -> list[Fault]:
         """The image, or what builds on the default one; not both."""
         found: list[Fault] = []

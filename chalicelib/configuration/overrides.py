@@ -1,0 +1,142 @@
+"""Flags of `apply`, put into the configuration they override.
+
+A flag's text is read by the same models as a file, so `--gpu A100:2` means what `gpu: A100:2` means and is refused in
+the same words. Lists replace lists; ports and variables are added to, and replace those of the same port and name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from chalicelib.configuration.problems import problems_of
+from chalicelib.domain.specs.env import read_env
+from chalicelib.domain.specs.reading import FROM_FILE
+from chalicelib.errors import Invalid, Problem
+
+C = TypeVar("C", bound=BaseModel)
+
+_FLAGS = {
+    "backends": "--backend",
+    "regions": "--region",
+    "instance_types": "--instance-type",
+    "fleets": "--fleet",
+    "ports": "--port",
+}
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What flags said; what they didn't is None or empty."""
+
+    name: str | None = None
+    env: tuple[str, ...] = ()  # NAME=value or NAME
+    ports: tuple[str, ...] = ()
+    cpu: str | None = None
+    gpu: str | None = None
+    memory: str | None = None
+    disk: str | None = None
+    backends: tuple[str, ...] = ()
+    regions: tuple[str, ...] = ()
+    instance_types: tuple[str, ...] = ()
+    fleets: tuple[str, ...] = ()
+    spot_policy: str | None = None
+    retry: bool | None = None
+    retry_duration: str | None = None
+    max_price: float | None = None
+    max_duration: str | None = None
+    idle_duration: str | None = None
+    creation_policy: str | None = None
+
+
+def overridden(configuration: C, flags: Overrides) -> C:
+    """Raises Invalid where a flag says something wrong, or something that this type hasn't."""
+    said = _said(flags)
+    if not said:
+        return configuration
+    model = type(configuration)
+    if strangers := said.keys() - model.model_fields.keys():
+        kind = getattr(configuration, "type", "configuration")
+        raise Invalid(
+            [
+                Problem(f"a {kind} has no `{name}`", hint=f"leave {_flag(name)} out", code="unknown-key")
+                for name in sorted(strangers)
+            ]
+        )
+    fields = configuration.model_dump(mode="json")
+    for name, value in said.items():
+        fields[name] = _together(name, fields.get(name), value)
+    try:
+        return model.model_validate(fields, context=FROM_FILE)
+    except ValidationError as error:
+        found = problems_of(error, model=model)
+    raise Invalid([Problem(p.message, _flag(p.path), hint=p.hint, code=p.code) for p in found])
+
+
+def _said(flags: Overrides) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        field: value
+        for field in ("name", "max_price", "max_duration", "idle_duration", "spot_policy", "creation_policy", "retry")
+        if (value := getattr(flags, field)) is not None
+    }
+    said |= {
+        field: list(value)
+        for field in ("backends", "regions", "instance_types", "fleets", "env", "ports")
+        if (value := getattr(flags, field))
+    }
+    asked = {field: value for field in ("cpu", "gpu", "memory", "disk") if (value := getattr(flags, field)) is not None}
+    if asked:
+        said["resources"] = asked
+    if flags.retry_duration is not None:
+        said["retry"] = {"on_events": None, "duration": flags.retry_duration}
+    return said
+
+
+def _together(name: str, before: Any, said: Any) -> Any:
+    if name == "resources":
+        return {**(before or {}), **said}
+    if name == "env":
+        return {**(before or {}), **_variables(said)}
+    if name == "ports":
+        return _ports(before or [], said)
+    return said
+
+
+def _variables(said: list[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for item in said:  # the last one of a name counts, as on any command line
+        try:
+            found |= read_env([item])
+        except ValueError as error:
+            raise Invalid(
+                [Problem(str(error), "--env", hint="for example `-e NAME=value`", code="invalid-env")]
+            ) from None
+    return found
+
+
+def _ports(before: list[dict[str, Any]], said: list[str]) -> list[Any]:
+    """One mapping a container port; two can't have the same local one."""
+    from chalicelib.domain.specs.mounts import PortMapping
+
+    try:
+        asked = [PortMapping.model_validate(text).model_dump() for text in said]
+    except ValidationError as error:
+        found = problems_of(error, model=PortMapping)
+        raise Invalid([Problem(p.message, "--port", hint=p.hint, code=p.code) for p in found]) from None
+    ports = {port["container_port"]: port for port in [*before, *asked]}
+    local = [port["local_port"] for port in ports.values() if port["local_port"] is not None]
+    if twice := sorted({number for number in local if local.count(number) > 1}):
+        message = f"the local port {twice[0]} is used for two ports"
+        raise Invalid([Problem(message, "--port", hint=f'let one be any: `-p "*:{twice[0]}"`', code="duplicate")])
+    return list(ports.values())
+
+
+def _flag(path: str) -> str:
+    first, *below = path.split(".")
+    if first == "resources" and below:
+        first, *below = below
+    if first == "retry" and below:
+        return "--retry-duration"
+    return _FLAGS.get(first, "--" + first.replace("_", "-"))

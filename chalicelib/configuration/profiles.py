@@ -1,0 +1,65 @@
+"""Profiles: which one is chosen, and what it means for a configuration.
+
+A profile is the weakest voice: what a configuration says goes before it, and flags go before both. A null says nothing.
+Files and the environment are inputs; reading them is the client's work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from chalicelib.configuration.problems import nearest
+from chalicelib.domain.specs.profiles import Profile, ProfileParams, ProfilesConfig
+from chalicelib.errors import Invalid, Problem
+
+P = TypeVar("P", bound=ProfileParams)
+
+FILES = (".dstack/profiles.yml", ".dstack/profiles.yaml")  # in the working folder, then in the home folder
+NO_NAME = "default"  # what a profile is called that nobody wrote
+
+_SWITCHES = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False, "": False}
+
+
+def wanted(profile: str | None, no_profile: bool, environment: Mapping[str, str]) -> tuple[str | None, bool]:
+    """The name to look for, and whether to look at all: flags first, then `DSTACK_NO_PROFILE` and `DSTACK_PROFILE`."""
+    if no_profile:
+        return None, False
+    if profile is not None:
+        return profile, True
+    said = environment.get("DSTACK_NO_PROFILE", "").strip().lower()
+    if said not in _SWITCHES:
+        hint = "one of 1, true, on, 0, false, off"
+        raise Invalid([Problem(f"DSTACK_NO_PROFILE is {said[:40]!r}", hint=hint, code="unknown-value")])
+    if _SWITCHES[said]:
+        return None, False
+    return environment.get("DSTACK_PROFILE") or None, True
+
+
+def chosen(name: str | None, files: tuple[ProfilesConfig | None, ...]) -> Profile:
+    """The profile of that name, or the default one; of the first file that has it. Files in order of preference."""
+    profiles = [profile for file in files if file for profile in file.profiles]
+    if name is None:
+        return next((profile for profile in profiles if profile.default), Profile(name=NO_NAME))
+    for profile in profiles:
+        if profile.name == name:
+            return profile
+    names = [profile.name for profile in profiles]
+    near = nearest(name, names)
+    hint = (
+        f"did you mean `{near}`?" if near else f"there is {', '.join(names)}" if names else f"write one in {FILES[0]}"
+    )
+    raise Invalid([Problem(f"there is no profile `{name[:60]}`", hint=hint, code="unknown-value")])
+
+
+def merged(configuration: P, profile: ProfileParams | None) -> P:
+    """The configuration with what it leaves open taken from the profile."""
+    if profile is None:
+        return configuration
+    shared = ProfileParams.model_fields.keys() & type(configuration).model_fields.keys()
+    taken = {
+        field: value
+        for field in shared
+        if getattr(configuration, field) is None and (value := getattr(profile, field)) is not None
+    }
+    return configuration.with_(**taken) if taken else configuration

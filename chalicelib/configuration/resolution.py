@@ -1,0 +1,101 @@
+"""The last step before a configuration leaves: what only the submitting side knows is filled in.
+
+Variables listed by name alone take their value from the environment; `${{ run.args }}` in commands becomes the words
+after `--`; `${{ env.NAME }}` in registry credentials and probes becomes the variable's value. Secrets stay for the
+server. Pure: environment and arguments are inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from chalicelib.configuration.interpolation import Unreadable, fill, joined_arguments, references
+from chalicelib.domain.specs.env import EnvSentinel
+from chalicelib.domain.specs.reading import Spec
+from chalicelib.errors import Invalid, Problem
+
+C = TypeVar("C", bound=Spec)
+
+_LATER = {"secrets", "groups"}  # filled in by the server
+
+
+def resolved(configuration: C, *, environment: Mapping[str, str], arguments: Sequence[str] = ()) -> C:
+    """Raises Invalid with every variable that isn't set and every reference that leads nowhere."""
+    problems: list[Problem] = []
+    changes: dict[str, Any] = {}
+    env = _env(getattr(configuration, "env", {}), environment, problems)
+    if hasattr(configuration, "env"):
+        changes["env"] = env
+    fill_commands = _filler({"run": {"args": joined_arguments(arguments)}}, problems)
+    fill_env = _filler({"env": env}, problems, unescape=False)
+    if commands := getattr(configuration, "commands", ()):
+        changes["commands"] = fill_commands("commands", commands)
+    if groups := getattr(configuration, "groups", None):
+        changes["groups"] = tuple(
+            group.with_(commands=fill_commands(f"groups.{place}.commands", group.commands))
+            for place, group in enumerate(groups)
+        )
+    if auth := getattr(configuration, "registry_auth", None):
+        (username,) = fill_env("registry_auth.username", (auth.username,))
+        (password,) = fill_env("registry_auth.password", (auth.password,))
+        changes["registry_auth"] = auth.with_(username=username, password=password)
+    if probes := getattr(configuration, "probes", None):
+        changes["probes"] = tuple(_probe(f"probes.{place}", probe, fill_env) for place, probe in enumerate(probes))
+    if problems:
+        raise Invalid(problems)
+    return configuration.with_(**changes) if changes else configuration
+
+
+Fill = Callable[[str, tuple[str, ...]], tuple[str, ...]]
+
+
+def _filler(values: Mapping[str, Mapping[str, str]], problems: list[Problem], *, unescape: bool = True) -> Fill:
+    def fill_all(path: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+        done = []
+        for place, text in enumerate(texts):
+            where = f"{path}.{place}" if len(texts) > 1 or path.endswith("commands") else path
+            try:
+                _check_known(text, values)
+                done.append(fill(text, values, unescape=unescape))
+            except Unreadable as error:
+                problems.append(Problem(str(error), where, code="invalid-interpolation"))
+        return tuple(done) if len(done) == len(texts) else texts
+
+    return fill_all
+
+
+def _check_known(text: str, values: Mapping[str, Mapping[str, str]]) -> None:
+    for found in references(text) if "${{" in text else ():
+        if found.namespace not in values and found.namespace not in _LATER:
+            known = ", ".join(f"`{name}`" for name in sorted({*values, *_LATER}))
+            raise Unreadable(f"`${{{{ {found} }}}}` isn't known here; it begins with one of {known}")
+
+
+def _env(
+    env: Mapping[str, str | EnvSentinel], environment: Mapping[str, str], problems: list[Problem]
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, value in env.items():
+        if isinstance(value, str):
+            found[name] = value
+        elif value.key in environment:
+            found[name] = environment[value.key]
+        else:
+            hint = f"`export {value.key}=...`, or write `{name}=value` in the file"
+            problems.append(
+                Problem(f"{value.key} isn't set in your environment", f"env.{name}", hint=hint, code="unset-variable")
+            )
+    return found
+
+
+def _probe(path: str, probe: Any, fill_env: Fill) -> Any:
+    changes: dict[str, Any] = {}
+    for field in ("url", "body"):
+        if (text := getattr(probe, field)) is not None:
+            (changes[field],) = fill_env(f"{path}.{field}", (text,))
+    headers = []
+    for place, header in enumerate(probe.headers):
+        (value,) = fill_env(f"{path}.headers.{place}.value", (header.value,))
+        headers.append(header.with_(value=value))
+    return probe.with_(**changes, headers=tuple(headers))

@@ -1,0 +1,74 @@
+"""Names: which ones things may have, and made-up ones for things that were given none.
+
+A made-up name is an adjective and an animal, chosen by a number that the caller brings, so that the choice can be
+repeated. A run's also has the first number that is free, because a person starts the same thing again and again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+_THING = re.compile(r"[a-z][a-z0-9-]{1,40}")
+_LOOSE = re.compile(r"[A-Za-z0-9_-]+")
+
+# noun: the longest name it may have. Everything not named here follows the rule of runs, fleets, volumes and gateways.
+_LOOSE_LENGTHS = {"project": 50, "user": 60, "secret": 200}
+
+_ADJECTIVES = """
+    able agile amber ample apt azure bold brave breezy bright brisk calm candid chilly civil clever cosy crisp curious
+    daring dapper deft dewy dizzy dusty eager early earnest easy elated fabled fair famous fancy fearless fleet fluffy
+    fond frank fresh frosty gentle giddy glad gleaming golden graceful grand happy hardy hazy hearty honest humble
+    icy jolly jovial keen kind lanky lively lofty loyal lucid lucky lunar mellow merry mighty mild misty modest neat
+    nimble noble placid plucky polite proud quick quiet rapid rosy rustic serene sharp shiny silent snowy solar spry
+    steady sunny swift tidy vivid warm wise witty zesty
+"""
+
+_ANIMALS = """
+    alpaca ant badger bat bear beaver bee bison boar bobcat camel caribou cat cheetah cicada cobra condor cougar coyote
+    crab crane cricket crow deer dingo dolphin donkey dove duck eagle egret elk emu falcon ferret finch fox frog gazelle
+    gecko gibbon goat goose gopher hamster hare hawk hedgehog heron hippo horse ibex ibis iguana impala jackal jaguar
+    jay kiwi koala lark lemur leopard lion lizard llama lobster lynx macaw marmot marten mole moose mouse newt ocelot
+    octopus orca oriole osprey otter owl panda parrot pelican penguin pigeon pony puffin puma quail rabbit raccoon
+    raven robin salmon seal shrew skunk sloth sparrow squid stork swan tapir tiger toad turtle walrus weasel whale
+    wolf wombat wren yak zebra
+"""
+
+ADJECTIVES, ANIMALS = _ADJECTIVES.split(), _ANIMALS.split()
+
+
+def problem(name: str, noun: str) -> str | None:
+    """Why a name won't do, and what would; None when it is fine. `noun` is what it would name."""
+    shown = f"{name[:60]!r} can't be the name of a {noun}"
+    if noun in _LOOSE_LENGTHS:
+        longest = _LOOSE_LENGTHS[noun]
+        if _LOOSE.fullmatch(name) and len(name) <= longest:
+            return None
+        return f"{shown}: up to {longest} letters, digits, `_` and `-`, for example `my-{noun}`"
+    if _THING.fullmatch(name):
+        return None
+    if len(name) > 41:
+        return f"{shown}: it has {len(name)} characters, at most 41 are possible"
+    rule = "small letters, digits and `-`, 2 to 41 of them and a letter first"
+    return f"{shown}: {rule}, for example `{_mended(name, noun)}`"
+
+
+def _mended(name: str, noun: str) -> str:
+    """The nearest name that would do."""
+    tried = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").lstrip("0123456789-")
+    return tried[:41] if _THING.fullmatch(tried[:41]) else f"my-{noun}"
+
+
+def made_up(number: int) -> str:
+    """`calm-otter`: the same for the same number, and spread over all pairs."""
+    adjective, animal = number % len(ADJECTIVES), number // len(ADJECTIVES) % len(ANIMALS)
+    return f"{ADJECTIVES[adjective]}-{ANIMALS[animal]}"
+
+
+def made_up_run(number: int, taken: Callable[[str], bool]) -> str:
+    """`calm-otter-1`: the first number that is free. There are as many numbers as runs, so one is."""
+    stem = made_up(number)
+    count = 1
+    while taken(f"{stem}-{count}"):
+        count += 1
+    return f"{stem}-{count}"
