@@ -144,8 +144,7 @@ def _create(
         due_at=now,
     )
     body = FleetBody(fleet_id=fleet.id, spec=specs.text_of(raw))
-    message = f"Fleet created. Status: {fleet.status.value.upper()}"
-    event = told(message, now, fleet_target(fleet), **about(fleet, fleet.id, user))
+    event = told("created", now, fleet_target(fleet), **about(fleet, fleet.id, user))
     pointer = nouns.find_target(plane.store, keys.fleet_name(project.id, name))
     version = 0 if pointer is None else pointer[1]
     changes: list[Change] = [nouns.put(noun) for noun in (fleet, body, event)]
@@ -170,7 +169,7 @@ def _update(plane: Plane, user: User, current: FleetRow, spec: FleetSpec, raw: d
     body = FleetBody(fleet_id=fleet.id, spec_num=fleet.spec_num, spec=specs.text_of(raw))
     fields = ", ".join(name.removeprefix("configuration.") for name in sorted(changed))
     event = told(
-        f"Fleet updated in place: {fields}",
+        f"changed in place: {fields}",
         now,
         fleet_target(fleet),
         **about(fleet, f"{fleet.id}/{fleet.spec_num}", user),

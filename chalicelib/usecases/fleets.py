@@ -121,7 +121,7 @@ def _delete(plane: Plane, user: User, fleet: Fleet | None) -> None:
         now = plane.clock.now()
         status = FleetStatus(follow(FLEET, fleet.status, "delete"))
         ending = fleet.with_(status=status, to_create=0, last_processed_at=now, due_at=now)
-        message = f"Fleet status changed {fleet.status.value.upper()} -> {status.value.upper()}. Deleted by the user"
+        message = f"{fleet.status.value} → {status.value}: deleted by a user"
         event = told(message, now, fleet_target(fleet), **about(fleet, f"{fleet.id}/{fleet.version}", user))
         try:
             plane.store.commit([nouns.put(ending), nouns.put(event)])
@@ -158,10 +158,7 @@ def _end(plane: Plane, user: User, fleet: Fleet, instance: Instance | None) -> N
         ending = instance.with_(
             status=status, reason=InstanceReason.terminated_by_user, message="", last_processed_at=now, due_at=now
         )
-        change = f"{instance.status.value.upper()} -> {status.value.upper()}"
-        message = (
-            f"Instance status changed {change}. Termination reason: {InstanceReason.terminated_by_user.value.upper()}"
-        )
+        message = f"{instance.status.value} → {status.value}: terminated by user"
         event = told(message, now, instance_target(instance), **about(fleet, f"{instance.id}/{instance.version}", user))
         try:
             plane.store.commit([nouns.put(ending), nouns.put(event)])

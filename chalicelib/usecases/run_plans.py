@@ -209,10 +209,10 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
     pointer = nouns.find_target(plane.store, keys.run_name(project.id, draft.name))
     version = 0 if pointer is None else pointer[1]
     events = [
-        told(f"Run submitted. Status: {run.status.value.upper()}", now, run_target(run), **about(run, run.id, user)),
+        told("submitted", now, run_target(run), **about(run, run.id, user)),
         *(
             told(
-                f"Job created on run submission. Status: {job.status.value.upper()}",
+                "made, waits for a place",
                 now,
                 job_target(job),
                 **about(run, job.id),
@@ -257,7 +257,7 @@ def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunR
     waiting = [job for job in row.jobs if job.status is JobStatus.submitted and job.priority != priority]
     fields = ", ".join(name.removeprefix("configuration.") for name in sorted(changed))
     event = told(
-        f"Run updated in place: {fields}", now, run_target(run), **about(run, f"{run.id}/{run.deployment_num}", user)
+        f"changed in place: {fields}", now, run_target(run), **about(run, f"{run.id}/{run.deployment_num}", user)
     )
     moved = {job.id: job.with_(priority=priority) for job in waiting}
     plane.store.commit([nouns.put(noun) for noun in (run, body, event, *moved.values())])

@@ -178,8 +178,7 @@ def _stop(plane: Plane, user: User, run: Run | None, reason: RunReason) -> None:
         now = plane.clock.now()
         status = run.status if run.status is RunStatus.terminating else RunStatus(follow(RUN, run.status, "end"))
         ending = run.with_(status=status, reason=reason, last_processed_at=now, due_at=now)
-        change = f"{run.status.value.upper()} -> {status.value.upper()}"
-        message = f"Run status changed {change}. Termination reason: {reason.value.upper()}"
+        message = f"{run.status.value} → {status.value}: {reason.value.replace('_', ' ')}"
         event = told(message, now, run_target(run), **about(run, f"{run.id}/{run.version}", user))
         try:
             plane.store.commit([nouns.put(ending), nouns.put(event)])
@@ -207,9 +206,7 @@ def delete(plane: Plane, user: User, project: Project, names: Sequence[str]) -> 
         pointer = nouns.find_target(plane.store, keys.run_name(project.id, run.name))
         if pointer is not None and pointer[0] == run.id:
             changes.append(Delete(keys.run_name(project.id, run.name), expect=pointer[1]))
-        changes.append(
-            nouns.put(told("Run deleted", now, run_target(run), **about(run, f"{run.id}/{run.version}", user)))
-        )
+        changes.append(nouns.put(told("deleted", now, run_target(run), **about(run, f"{run.id}/{run.version}", user))))
         plane.store.commit(changes)
 
 

@@ -79,7 +79,7 @@ def test_a_creation_is_one_commit_with_all_its_parts(rig: Rig) -> None:
     assert (made["status"], made["instances"], made["spec"]["profile"]) == ("active", [], {"name": "default"})
     stored = fleet_of(rig, made["id"])
     assert (stored.to_create, stored.due_at) == (2, rig.world.clock.now())
-    assert f"fleet/{made['id']}" in rig.world.take_woken() and "Fleet created. Status: ACTIVE" in messages(rig)
+    assert f"fleet/{made['id']}" in rig.world.take_woken() and "created" in messages(rig)
     assert rig.ok("P/fleets/get", {"name": "pool"}) == rig.ok("P/fleets/get", {"id": made["id"]}) == made
     assert rig.ok("P/fleets/list") == [made] == rig.ok("/api/fleets/list", {})
 
@@ -124,7 +124,7 @@ def test_nodes_and_prices_change_in_place(rig: Rig) -> None:
     stored = fleet_of(rig, made["id"])
     assert changed["id"] == made["id"] and changed["spec"]["configuration"]["max_price"] == 2.5
     assert (stored.spec_num, stored.to_create, stored.consolidation_attempt) == (1, 2, 0)
-    assert "Fleet updated in place: max_price, nodes" in messages(rig)
+    assert "changed in place: max_price, nodes" in messages(rig)
 
 
 @pytest.mark.parametrize("field", [{"blocks": 4}, {"idle_duration": 60}])
