@@ -154,7 +154,7 @@ class Pull:
             seen[1] = seen[2] if status == "Pull complete" else seen[1]
 
     def progress(self) -> Dict[str, Any]:
-        sums = [sum(values) for values in zip(*self._layers.values())] or [0, 0, 0]
+        sums = [sum(layer[column] for layer in self._layers.values()) for column in range(3)]
         final = all(layer[2] for layer in self._layers.values()) and bool(self._layers)
         return {
             "downloaded_bytes": sums[0],
@@ -184,6 +184,7 @@ def container_body(spec: Dict[str, Any], where: str, gpus: List[str], labels: Di
     host: Dict[str, Any] = {
         "Privileged": bool(spec.get("privileged")),
         "LogConfig": {"Type": "local", "Config": LOG_OPTIONS},
+        "ConsoleSize": [ROWS, COLUMNS],  # newer engines; older ones are told after the start
         "NetworkMode": spec.get("network") or "bridge",
         "Init": True,  # reaps zombies, and lets a signal end a first process that doesn't listen to it
     }

@@ -49,13 +49,13 @@ def rows(text: str, columns: int) -> List[List[str]]:
 
 
 def nvidia(text: str) -> List[Gpu]:
-    found = []
+    found: List[Gpu] = []
     for uuid, name, memory, driver in rows(text, 4):
         size = mib(memory)
         if not uuid.startswith("GPU-") or not known(name) or size is None:
             continue  # a header, or a card that doesn't answer: not one to place a job on
-        name = re.sub(r"^(NVIDIA|Tesla)\s+", "", re.sub(r"^NVIDIA\s+", "", name))
-        found.append({"name": name, "memory_mib": size, "vendor": "nvidia", "driver": known(driver), "id": uuid})
+        short = re.sub(r"^(NVIDIA|Tesla)\s+", "", re.sub(r"^NVIDIA\s+", "", name))
+        found.append({"name": short, "memory_mib": size, "vendor": "nvidia", "driver": known(driver), "id": uuid})
     return found
 
 
@@ -63,7 +63,7 @@ def amd(text: str) -> List[Gpu]:
     cards = load(text)
     if isinstance(cards, dict):
         cards = cards.get("gpu_data")
-    found = []
+    found: List[Gpu] = []
     for card in cards if isinstance(cards, list) else ():
         if not isinstance(card, dict):
             continue
@@ -88,7 +88,7 @@ def amd(text: str) -> List[Gpu]:
 
 
 def intel(text: str) -> List[Gpu]:
-    found = []
+    found: List[Gpu] = []
     for name, memory, driver, bus in rows(text, 4):
         size = mib(memory)
         if not known(name) or size is None:
@@ -109,7 +109,7 @@ def intel(text: str) -> List[Gpu]:
 def tenstorrent(text: str) -> List[Gpu]:
     """One entry a chip; a chip that hangs has no board type and isn't counted."""
     snapshot = load(text)
-    found = []
+    found: List[Gpu] = []
     for number, chip in enumerate(snapshot.get("device_info") or () if isinstance(snapshot, dict) else ()):
         board = chip.get("board_info") if isinstance(chip, dict) else None
         kind = known(board.get("board_type")) if isinstance(board, dict) else ""
@@ -124,7 +124,7 @@ def tenstorrent(text: str) -> List[Gpu]:
 
 def nvidia_use(text: str) -> Dict[str, Usage]:
     """Memory and load by GPU id; a value the card doesn't tell (MIG: the load) is 0."""
-    found = {}
+    found: Dict[str, Usage] = {}
     for uuid, memory, load_percent in rows(text, 3):
         if uuid.startswith("GPU-"):
             percent = load_percent.rstrip(" %")

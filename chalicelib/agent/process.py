@@ -15,6 +15,7 @@ import resource
 import select
 import signal
 import struct
+import tempfile
 import termios
 import time
 from typing import Any, Dict, List, Optional, Set
@@ -22,7 +23,7 @@ from typing import Any, Dict, List, Optional, Set
 from . import files, processes
 from .cgroups import Limits
 from .runtime import Began, TaskError, Usage
-from .tasks import TaskFolder, read_text
+from .tasks import TaskFolder, delete_tree, read_text
 
 COLUMNS, ROWS = 120, 40
 READ_BYTES = 65536
@@ -112,9 +113,9 @@ class ProcessRuntime:
         account = Account(spec.get("user"))
         home = str(spec.get("home_dir") or "")
         if not os.path.isdir(home):  # the spec's home belongs to the default image; here the task's own folder is home
-            home = folder.home
+            home = folder.home if reachable(folder.home, account) else outside_home(folder.task)
         where = files.resolve(spec.get("working_dir") or "", home, home)
-        own_folder(folder.home, account)
+        own_folder(home, account)
         own_folder(where, account)
         for number, mapping in enumerate(spec.get("files") or ()):
             target = files.resolve(mapping["path"], where, home)
@@ -136,9 +137,27 @@ class ProcessRuntime:
 
     def remove(self, folder: TaskFolder) -> None:
         processes.send(processes.marked(folder.task), signal.SIGKILL)
+        delete_tree(outside_home(folder.task))
 
     def sweep(self, known: Set[str]) -> None:
         """Nothing of a process task outlives its folder but processes, and `remove` ended those."""
+
+
+def reachable(path: str, account: Account) -> bool:
+    """May this account walk to `path`? The agent's data folder may be private to the agent."""
+    parent = os.path.dirname(path)
+    while account.uid != 0 and parent != os.path.dirname(parent):
+        found = os.stat(parent)
+        shift = 6 if found.st_uid == account.uid else 3 if found.st_gid == account.gid else 0
+        if not found.st_mode >> shift & 1:
+            return False
+        parent = os.path.dirname(parent)
+    return True
+
+
+def outside_home(task: str) -> str:
+    """The home of a task whose user can't walk to the task's folder."""
+    return os.path.join(tempfile.gettempdir(), "dstack-task-" + task)
 
 
 def own_folder(path: str, account: Account) -> None:
@@ -173,7 +192,7 @@ class ProcessWork:
     def __init__(
         self, argv: List[str], environment: Dict[str, str], where: str, account: Account, limits: Limits
     ) -> None:
-        self._limits = limits
+        self._limits, self._out_of_memory = limits, False
         # The supervisor keeps the terminal's other end open too: it must not read as ended while the task merely closed
         # its output for a while.
         self._master, self._slave = os.openpty()
@@ -260,7 +279,7 @@ class ProcessWork:
         processes.send(processes.descendants(os.getpid()), signal.SIGKILL)
 
     def out_of_memory(self) -> bool:
-        return self._limits.out_of_memory()
+        return self._out_of_memory
 
     def finish(self) -> bytes:
         """The first process is gone; end those that it left, then read the terminal to its very end."""
@@ -277,6 +296,7 @@ class ProcessWork:
         os.close(self._slave)
         last.append(self._read_to_end(until))
         os.close(self._master)
+        self._out_of_memory = self._limits.out_of_memory()
         self._limits.delete()
         return b"".join(last)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .runtime import Runtime, TaskError, micros
 from .spool import SpoolReader
@@ -44,7 +44,8 @@ class Roster:
         if "/" in task or task in ("", ".", ".."):
             raise TaskError("executor_error", "a task's id can't be %r" % task)
         runtime = spec.get("runtime") or self._default
-        chosen, vendor, trouble = [], "nvidia", ""
+        chosen: List[str] = []
+        vendor, trouble = "nvidia", ""
         try:
             chosen, vendor = self._choose_gpus(spec, gpus)
         except TaskError as problem:
@@ -68,7 +69,7 @@ class Roster:
             return [str(name) for name in spec["gpu_devices"]], vendor
         if wanted == -1:
             return [gpu["id"] for gpu in gpus], vendor
-        taken = set()
+        taken: Set[str] = set()
         for task in list_tasks(self._data) if wanted else ():
             if self.folder(task).state().get("state") != FINAL:
                 taken.update(self.folder(task).launch().get("gpus") or ())
@@ -113,7 +114,7 @@ class Roster:
         self.folder(task).write_request({"abort": True})
 
     def over(self, task: str) -> bool:
-        return self.folder(task).state().get("state", FINAL) == FINAL and not self.folder(task).supervised()
+        return self.folder(task).state().get("state") == FINAL
 
     def remove(self, task: str) -> None:
         """Delete all traces of a task that is over."""

@@ -257,7 +257,7 @@ class Session:
             commands.append(Keep(self.credential))
         if answer.get("error") == "gone":
             self.ended = True
-            return commands + [End()]
+            return [*commands, End()]
         for cursor in answer.get("logs") or ():
             commands += self._log_held(message, cursor["task"], int(cursor["offset"]), now)
         for wanted in answer.get("tasks") or ():

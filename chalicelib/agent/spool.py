@@ -103,7 +103,7 @@ class SpoolReader:
         return self._end
 
     def read(self, offset: int, limit: int) -> Tuple[int, List[Tuple[int, bytes]]]:
-        """At most `limit` bytes from `offset` on, or from where the log begins if that is later: the first value says."""
+        """At most `limit` bytes from `offset` on, or from where the log begins if later: the first value says."""
         records: List[Tuple[int, bytes]] = []
         starts = segments(self._folder)
         if not starts:
@@ -147,6 +147,6 @@ class SpoolReader:
     def trim(self, offset: int) -> None:
         """Delete the segments that lie wholly before `offset`; the last one always stays."""
         starts = segments(self._folder)
-        for start, following in zip(starts[:-1], starts[1:]):
-            if following <= offset:
+        for place, start in enumerate(starts[:-1]):
+            if starts[place + 1] <= offset:
                 os.unlink(segment_path(self._folder, start))

@@ -29,6 +29,8 @@ KILL_AGAIN = 2.0
 
 def run(folder: TaskFolder, runtime: Runtime) -> None:
     """The whole life of a supervisor; returns when the task is over."""
+    if not folder.launch():
+        return  # removed meanwhile
     lock = folder.take_lock()
     if lock is None:
         return  # another one looks after this task

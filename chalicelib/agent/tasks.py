@@ -40,10 +40,8 @@ def write_atomic(path: str, text: str, mode: int = 0o600, durable: bool = False)
             os.close(fd)
         os.rename(partial, path)
     except OSError:
-        try:
+        if os.path.exists(partial):
             os.unlink(partial)
-        except FileNotFoundError:
-            pass  # renamed already, or never made: nothing is left either way
         raise
 
 
@@ -187,7 +185,8 @@ def delete_tree(path: str) -> None:
             elif os.path.exists(name):
                 os.unlink(name)
 
-    shutil.rmtree(path, onerror=again)
+    if os.path.lexists(path):
+        shutil.rmtree(path, onerror=again)
 
 
 def list_tasks(data: str) -> List[str]:

@@ -1,0 +1,263 @@
+"""What every runtime keeps. A runtime joins with a subclass that gives `workshop`; nobody opts out.
+
+The tests go the real way: a task's folder, a supervisor process, the spool. Only the agent's loop and the server are missing.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import tarfile
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent import build
+from chalicelib.agent.processes import living
+from chalicelib.agent.roster import Roster
+from chalicelib.agent.runtime import Runtime
+
+PATIENCE = 20.0
+
+
+@dataclass
+class Workshop:
+    """A roster with one runtime, and the words to write a test in."""
+
+    data: Path
+    runtime: Runtime
+    socket: str = ""
+    base: dict[str, Any] = field(default_factory=dict)  # what each spec needs here: an image
+    shell: str = "/bin/sh"
+    started: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.roster = self.new_roster()
+
+    def new_roster(self) -> Roster:
+        """As a restarted agent would make it."""
+        program = build.lay_out(str(self.data))
+        return Roster(str(self.data), {self.runtime.name: self.runtime}, self.runtime.name, program, self.socket)
+
+    def start(self, script: str, **spec: Any) -> str:
+        task = str(uuid.uuid4())
+        wanted = {**self.base, "commands": [self.shell, "-c", script], "env": {}, **spec, "id": task}
+        self.started.append(task)
+        self.roster.create(task, wanted, [])
+        self.roster.launch(task, self.fetch)
+        return task
+
+    def fetch(self, url: str, place: str) -> None:
+        Path(place).write_bytes(Path(url).read_bytes())
+
+    def state(self, task: str) -> dict[str, Any]:
+        return self.roster.report(task)
+
+    def log(self, task: str) -> bytes:
+        reader = self.new_roster().log(task)
+        return b"".join(data for _, data in reader.read(0, 1 << 30)[1])
+
+    def until(self, truth: Callable[[], Any], task: str, seconds: float = PATIENCE) -> Any:
+        deadline = time.monotonic() + seconds
+        while not (value := truth()):
+            if time.monotonic() > deadline:
+                said = (self.data / "tasks" / task / "supervisor.log").read_text()
+                raise AssertionError(f"waited in vain: {self.state(task)}, log {self.log(task)[-300:]!r}, {said}")
+            time.sleep(0.01)
+        return value
+
+    def running(self, task: str) -> None:
+        self.until(lambda: self.state(task)["state"] == "running", task)
+
+    def says(self, task: str, text: bytes) -> None:
+        self.until(lambda: text in self.log(task), task)
+
+    def exited(self, task: str, seconds: float = PATIENCE) -> dict[str, Any]:
+        self.until(lambda: self.state(task)["state"] == "exited", task, seconds)
+        return self.state(task)
+
+    def supervisor(self, task: str) -> int:
+        return int((self.data / "tasks" / task / "pid").read_text())
+
+    def end(self) -> None:
+        for task in self.started:
+            if os.path.isdir(self.roster.folder(task).path):
+                if self.roster.orphaned(task):
+                    self.roster.launch(task, self.fetch)
+                self.roster.abort(task)
+        for task in self.started:
+            if os.path.isdir(self.roster.folder(task).path):
+                self.exited(task)
+                self.roster.remove(task)
+
+
+def archive(entries: dict[str, bytes]) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as tar:
+        for name, data in entries.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+class RuntimeConformance:
+    @pytest.fixture
+    def workshop(self) -> Workshop:
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("status", [0, 1, 42])
+    def test_exit_status_and_reason(self, workshop: Workshop, status: int) -> None:
+        state = workshop.exited(workshop.start(f"exit {status}"))
+        assert state["exit_status"] == status
+        assert state["reason"] == ("done_by_runner" if status == 0 else "container_exited_with_error")
+
+    def test_death_by_signal_is_128_and_the_signal(self, workshop: Workshop) -> None:
+        state = workshop.exited(workshop.start("sh -c 'kill -9 $$'; exit $?"))
+        assert state["exit_status"] == 137
+        assert state["reason"] == "container_exited_with_error"
+
+    def test_environment_is_what_the_spec_says(self, workshop: Workshop) -> None:
+        task = workshop.start('echo "<$FOO|$EMPTY|$ODD|$SECRET_OF_THE_AGENT>"', env={"FOO": "a b", "EMPTY": "", "ODD": "x=y$z"})
+        workshop.exited(task)
+        assert b"<a b||x=y$z|>" in workshop.log(task)
+
+    def test_output_and_errors_keep_their_order(self, workshop: Workshop) -> None:
+        task = workshop.start("for i in $(seq 1 200); do echo out$i; echo err$i >&2; done")
+        workshop.exited(task)
+        expected = b"".join(b"out%d\r\nerr%d\r\n" % (i, i) for i in range(1, 201))
+        assert workshop.log(task) == expected
+
+    def test_five_megabytes_arrive_whole(self, workshop: Workshop) -> None:
+        task = workshop.start("head -c 5000000 /dev/zero | tr '\\0' x; echo; echo end")
+        state = workshop.exited(task, 60)
+        log = workshop.log(task)
+        assert log == b"x" * 5_000_000 + b"\r\nend\r\n"
+        assert state["state"] == "exited" and workshop.roster.log(task).end() == len(log)
+
+    def test_bytes_that_are_no_text_arrive_as_they_are(self, workshop: Workshop) -> None:
+        task = workshop.start("stty -opost; printf '\\377\\000\\200\\001no newline'")
+        workshop.exited(task)
+        assert workshop.log(task) == b"\xff\x00\x80\x01no newline"
+
+    def test_output_is_a_terminal(self, workshop: Workshop) -> None:
+        task = workshop.start(
+            "[ -t 0 ] && [ -t 1 ] && [ -t 2 ] || exit 9; "
+            "i=0; while [ $i -lt 100 ] && [ \"$(stty size 2>/dev/null)\" != '40 120' ]; do i=$((i+1)); sleep 0.05; done; stty size"
+        )
+        assert workshop.exited(task)["exit_status"] == 0
+        assert workshop.log(task).split() == [b"40", b"120"]
+
+    def test_stop_lets_a_listener_finish(self, workshop: Workshop) -> None:
+        task = workshop.start("trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done")
+        workshop.says(task, b"ready")
+        workshop.roster.stop(task, 10)
+        state = workshop.exited(task)
+        assert (state["reason"], state["exit_status"]) == ("terminated_by_user", 3)
+        assert b"bye" in workshop.log(task)
+
+    def test_stop_kills_after_the_grace(self, workshop: Workshop) -> None:
+        task = workshop.start("trap '' TERM INT; echo ready; while :; do sleep 0.05; done")
+        workshop.says(task, b"ready")
+        began = time.monotonic()
+        workshop.roster.stop(task, 1)
+        state = workshop.exited(task)
+        assert (state["reason"], state["exit_status"]) == ("terminated_by_user", 137)
+        assert time.monotonic() - began >= 1
+
+    def test_abort_kills_at_once_and_everybody(self, workshop: Workshop) -> None:
+        task = workshop.start("trap '' TERM INT; (trap '' TERM INT HUP; sleep 3210) & (sleep 3210 &) ; echo ready; sleep 3210")
+        workshop.says(task, b"ready")
+        workshop.roster.abort(task)
+        assert workshop.exited(task, 5)["reason"] == "aborted_by_user"
+        assert not sleepers("3210")
+
+    def test_nobody_outlives_the_first_process(self, workshop: Workshop) -> None:
+        task = workshop.start("(trap '' HUP; sleep 4321 </dev/null >/dev/null 2>&1 &) ; sleep 4321 & exit 5")
+        assert workshop.exited(task)["exit_status"] == 5
+        assert not sleepers("4321")
+
+    def test_max_duration_ends_a_task(self, workshop: Workshop) -> None:
+        state = workshop.exited(workshop.start("while :; do sleep 0.05; done", max_duration=1, stop_duration=1))
+        assert state["reason"] == "max_duration_exceeded"
+
+    def test_a_missing_program_is_named(self, workshop: Workshop) -> None:
+        task = workshop.start("", commands=["/no/such/program"])
+        state = workshop.exited(task)
+        assert state["reason"] in ("executor_error", "container_exited_with_error")
+        assert "/no/such/program" in state["message"] + workshop.log(task).decode()
+
+    def test_working_directory(self, workshop: Workshop) -> None:
+        task = workshop.start("pwd", working_dir="deep/er")
+        state = workshop.exited(task)
+        assert state["working_dir"].endswith("/deep/er")
+        assert workshop.log(task).decode().strip() == state["working_dir"]
+
+    def test_files_are_there_before_the_start(self, workshop: Workshop, tmp_path: Path) -> None:
+        (tmp_path / "one.tar").write_bytes(archive({"data/a.txt": b"A", "data/sub/b.txt": b"B"}))
+        (tmp_path / "two.tar").write_bytes(archive({"local.cfg": b"C"}))
+        files = [
+            {"id": "1", "path": "given", "url": str(tmp_path / "one.tar")},
+            {"id": "2", "path": "~/renamed.cfg", "url": str(tmp_path / "two.tar")},
+        ]
+        task = workshop.start("cat given/a.txt given/sub/b.txt ~/renamed.cfg", files=files, working_dir="w")
+        assert workshop.exited(task)["exit_status"] == 0, workshop.log(task)
+        assert workshop.log(task) == b"ABC"
+
+    def test_two_supervisors_are_one(self, workshop: Workshop) -> None:
+        task = workshop.start("echo once; sleep 0.5")
+        workshop.running(task)
+        workshop.roster.launch(task, workshop.fetch)
+        workshop.exited(task)
+        assert workshop.log(task) == b"once\r\n"
+
+    def test_remove_leaves_nothing(self, workshop: Workshop) -> None:
+        task = workshop.start("echo hello")
+        workshop.exited(task)
+        workshop.roster.remove(task)
+        assert not os.path.exists(workshop.roster.folder(task).path)
+        workshop.roster.remove(task)
+
+    def test_usage_of_a_running_task(self, workshop: Workshop) -> None:
+        task = workshop.start("i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo worked; sleep 60")
+        workshop.says(task, b"worked")
+        usage = workshop.runtime.usage(workshop.roster.folder(task))
+        assert usage is not None
+        assert usage.cpu_usage_micro > 10_000
+        assert 0 < usage.memory_working_set_bytes <= usage.memory_usage_bytes
+
+    def test_stop_before_the_start(self, workshop: Workshop) -> None:
+        task = str(uuid.uuid4())
+        workshop.started.append(task)
+        workshop.roster.create(task, {**workshop.base, "commands": [workshop.shell, "-c", "echo no"], "id": task}, [])
+        workshop.roster.stop(task, 1)
+        workshop.roster.launch(task, workshop.fetch)
+        assert workshop.exited(task)["reason"] == "terminated_by_user"
+        assert workshop.log(task) == b""
+
+
+def sleepers(seconds: str) -> list[int]:
+    """Processes anywhere on this machine that sleep for just that long."""
+    found = []
+    for pid in living():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[-2:] == [seconds.encode(), b""]:
+            found.append(pid)
+    return found
+
+
+def kill_supervisor(workshop: Workshop, task: str) -> None:
+    """As the kernel does when memory runs out: no last word."""
+    os.kill(workshop.supervisor(task), signal.SIGKILL)
+    workshop.until(lambda: not workshop.roster.folder(task).supervised(), task)
+
+

@@ -1,0 +1,163 @@
+"""A server that speaks the agent protocol and remembers: just enough of the plane to hold a real agent to its contract."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+
+class Plane:
+    """What a server knows of one instance's tasks. Everything under one condition; waiters are woken by every change."""
+
+    def __init__(self) -> None:
+        self.news = threading.Condition()
+        self.wants: dict[str, dict[str, Any]] = {}
+        self.reports: dict[str, dict[str, Any]] = {}
+        self.history: dict[str, list[str]] = {}
+        self.logs: dict[str, bytes] = {}
+        self.metrics: list[dict[str, Any]] = []
+        self.facts: dict[str, Any] = {}
+        self.seen: dict[str, int] = {}  # boot -> last seq
+        self.messages = 0
+        self.archives: dict[str, bytes] = {}
+        self.token, self.credential = "token", "credential"
+        self.refuse = False  # answer 401 to everybody
+        self.gone = False
+
+    def want(self, task: str, want: str, **more: Any) -> None:
+        with self.news:
+            self.wants[task] = dict(more, id=task, want=want)
+            self.news.notify_all()
+
+    def until(self, truth: Any, seconds: float = 15.0) -> Any:
+        """Wait until `truth()` is true; the state of the world is the message of the failure."""
+        deadline = time.monotonic() + seconds
+        with self.news:
+            while not (value := truth()):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise AssertionError(f"waited in vain; reports: {self.reports}, wants: {self.wants}")
+                self.news.wait(min(left, 0.5))
+            return value
+
+    def exited(self, task: str, seconds: float = 15.0) -> dict[str, Any]:
+        """The task's last report once it is over and its log is whole."""
+
+        def whole() -> Any:
+            report = self.reports.get(task, {})
+            return report.get("state") == "exited" and len(self.logs.get(task, b"")) >= report["log_end"] and report
+
+        return self.until(whole, seconds)
+
+    def sync(self, body: dict[str, Any], bearer: str) -> tuple[int, dict[str, Any]]:
+        with self.news:
+            self.messages += 1
+            if self.refuse or bearer not in (self.token, self.credential):
+                return 401, {"detail": "who are you?"}
+            if body["seq"] > self.seen.get(body["boot"], 0):
+                self.seen[body["boot"]] = body["seq"]
+                self._take(body)
+                self.news.notify_all()
+            before = json.dumps(self._answer(body))
+            deadline = time.monotonic() + body["wait"]
+            while json.dumps(self._answer(body)) == before and not self._pressing(body):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    break
+                self.news.wait(left)
+            answer = self._answer(body)
+            if bearer == self.token:
+                answer["credential"] = self.credential
+            return 200, answer
+
+    def _take(self, body: dict[str, Any]) -> None:
+        self.facts = body.get("facts") or self.facts
+        for report in body["tasks"]:
+            self.reports[report["id"]] = report
+            history = self.history.setdefault(report["id"], [])
+            if not history or history[-1] != report["state"]:
+                history.append(report["state"])
+        for gone in set(self.reports) - {report["id"] for report in body["tasks"]}:
+            self.wants.pop(gone, None) if self.wants.get(gone, {}).get("want") == "remove" else None
+        for chunk in body["logs"]:
+            held = self.logs.setdefault(chunk["task"], b"")
+            data = b"".join(base64.b64decode(text) for _, text in chunk["records"])
+            if chunk["offset"] <= len(held):
+                self.logs[chunk["task"]] = held + data[len(held) - chunk["offset"] :]
+        self.metrics += body["metrics"]
+
+    def _pressing(self, body: dict[str, Any]) -> bool:
+        listed = {report["id"]: report for report in body["tasks"]}
+        return self.gone or any(
+            want["want"] != "run" if task in listed else want["want"] == "run" for task, want in self.wants.items()
+        )
+
+    def _answer(self, body: dict[str, Any]) -> dict[str, Any]:
+        listed = {report["id"] for report in body["tasks"]}
+        tasks = [
+            {key: value for key, value in want.items() if key != "spec" or task not in listed}
+            for task, want in self.wants.items()
+        ]
+        answer: dict[str, Any] = {"tasks": tasks, "next_sync_in": 0, "seq": body["seq"]}
+        answer["logs"] = [{"task": task, "offset": len(self.logs.get(task, b""))} for task in listed]
+        return dict(answer, error="gone") if self.gone else answer
+
+
+class Handler(BaseHTTPRequestHandler):
+    plane: ClassVar[Plane]
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status, answer = self.plane.sync(body, self.headers["Authorization"].removeprefix("Bearer "))
+        self._send(status, json.dumps(answer).encode(), "application/json")
+
+    def do_GET(self) -> None:
+        bearer = self.headers["Authorization"].removeprefix("Bearer ")
+        data = self.plane.archives.get(self.path) if bearer == self.plane.credential else None
+        self._send(200 if data is not None else 404, data or b"no such archive", "application/x-tar")
+
+    def _send(self, status: int, data: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+class Server(ThreadingHTTPServer):
+    """A Plane on a port. `stop` forgets every open connection, as a killed process does."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, plane: Plane, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), type("PlaneHandler", (Handler,), {"plane": plane}))
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self._sockets: list[Any] = []
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def get_request(self) -> Any:
+        request = super().get_request()
+        self._sockets.append(request[0])
+        return request
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """The agent was killed in the middle of a request: that is what these tests do."""
+
+    def stop(self) -> None:
+        self.shutdown()
+        self.server_close()
+        for sock in self._sockets:
+            try:
+                sock.shutdown(2)
+            except OSError:
+                continue  # closed already

@@ -1,0 +1,98 @@
+"""Containers keep the runtimes' contract, on a real engine."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chalicelib.agent.docker import DockerRuntime, container_name
+from tests.agent.runtime_conformance import RuntimeConformance, Workshop, kill_supervisor
+from tests.engines.docker import BUSYBOX, PYTHON, DockerEngine
+
+
+class TestDockerRuntime(RuntimeConformance):
+    @pytest.fixture
+    def workshop(self, tmp_path: Path, docker_engine: DockerEngine) -> Iterator[Workshop]:
+        runtime = DockerRuntime(str(tmp_path), docker_engine.socket)
+        workshop = Workshop(tmp_path, runtime, docker_engine.socket, {"image": BUSYBOX})
+        yield workshop
+        workshop.end()
+
+    def test_an_unknown_image_is_named(self, workshop: Workshop) -> None:
+        state = workshop.exited(workshop.start("true", image="registry.invalid/no/such:1"))
+        assert state["reason"] == "creating_container_error"
+        assert "registry.invalid/no/such:1" in state["message"]
+
+    def test_user(self, workshop: Workshop) -> None:
+        task = workshop.start("id -u; id -g", user={"username": "somebody"})
+        assert workshop.exited(task)["username"] == "somebody"
+        assert workshop.log(task).split() == [b"1234", b"1234"]
+
+    def test_limits_reach_the_container(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
+        task = workshop.start("sleep 60", memory_bytes=64 << 20, cpu=0.5, shm_bytes=8 << 20)
+        workshop.running(task)
+        host = docker_engine.api.container(container_name(task))["HostConfig"]
+        assert (host["Memory"], host["NanoCpus"], host["ShmSize"]) == (64 << 20, 500_000_000, 8 << 20)
+
+    def test_out_of_memory_is_said(self, workshop: Workshop) -> None:
+        task = workshop.start("exec python3 -c 'x = bytearray(200 << 20)'", image=PYTHON, memory_bytes=32 << 20)
+        state = workshop.exited(task)
+        assert (state["exit_status"], "memory" in state["message"]) == (137, True)
+
+    def test_privileged(self, workshop: Workshop) -> None:
+        task = workshop.start("[ -e /dev/kmsg ] && [ -e /dev/loop-control -o -e /dev/vda -o -e /dev/sda ]", privileged=True)
+        privileged = workshop.exited(task)["exit_status"]
+        task = workshop.start("[ -e /dev/kmsg ]")
+        assert (privileged, workshop.exited(task)["exit_status"]) == (0, 1)
+
+    def test_an_interactive_shell_is_at_home_on_the_terminal(self, workshop: Workshop) -> None:
+        task = workshop.start("", image=PYTHON, commands=["/bin/bash", "-i", "-c", "python3 -c 'import json; print(json.dumps([1]))'"])
+        workshop.exited(task)
+        assert workshop.log(task) == b"[1]\r\n"
+
+    def test_a_killed_supervisor_loses_no_byte(self, workshop: Workshop) -> None:
+        script = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; [ $i = 1000 ] && sleep 1; done; echo end; exit 6"
+        task = workshop.start(script)
+        workshop.says(task, b"line 500\r\n")
+        kill_supervisor(workshop, task)
+        restarted = workshop.new_roster()
+        assert restarted.orphaned(task)
+        restarted.launch(task, workshop.fetch)
+        state = workshop.exited(task)
+        assert (state["exit_status"], state["reason"]) == (6, "container_exited_with_error")
+        assert workshop.log(task) == b"".join(b"line %d\r\n" % i for i in range(1, 3001)) + b"end\r\n"
+
+    def test_a_container_that_ended_meanwhile_is_read_to_its_end(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
+        task = workshop.start("echo first; sleep 0.3; echo last; exit 4")
+        workshop.says(task, b"first")
+        kill_supervisor(workshop, task)
+        docker_engine.api.call("POST", f"/containers/{container_name(task)}/wait")
+        workshop.new_roster().launch(task, workshop.fetch)
+        assert workshop.exited(task)["exit_status"] == 4
+        assert workshop.log(task) == b"first\r\nlast\r\n"
+
+    def test_containers_without_a_task_are_swept(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
+        kept, lost = workshop.start("sleep 60"), workshop.start("sleep 60")
+        workshop.running(kept)
+        workshop.running(lost)
+        workshop.runtime.sweep({kept})
+        assert docker_engine.api.container(container_name(kept)) is not None
+        workshop.until(lambda: docker_engine.api.container(container_name(lost)) is None, lost)
+        assert workshop.exited(lost)["state"] == "exited"
+
+    def test_stop_ends_a_command_that_doesnt_listen(self, workshop: Workshop) -> None:
+        task = workshop.start("", commands=["/bin/sleep", "100"])
+        workshop.running(task)
+        workshop.roster.stop(task, 30)
+        assert workshop.exited(task, 10)["reason"] == "terminated_by_user"
+
+
+def test_credentials_go_to_the_registry_and_nowhere_else() -> None:
+    from chalicelib.agent.engine import registry_header
+
+    header = registry_header({"username": "puller", "password": "pä/ss"})["X-Registry-Auth"]
+    assert base64.urlsafe_b64decode(header).decode() == '{"username": "puller", "password": "p\\u00e4/ss"}'
+    assert registry_header(None) == {}

@@ -1,0 +1,79 @@
+"""Plain processes keep the runtimes' contract, and a few things of their own."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chalicelib.agent.process import ProcessRuntime
+from chalicelib.agent.processes import marked
+from tests.agent.runtime_conformance import RuntimeConformance, Workshop, kill_supervisor
+
+root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root may run a task as somebody else")
+
+
+class TestProcessRuntime(RuntimeConformance):
+    @pytest.fixture
+    def workshop(self, tmp_path: Path) -> Iterator[Workshop]:
+        workshop = Workshop(tmp_path, ProcessRuntime())
+        yield workshop
+        workshop.end()
+
+    def test_home_and_working_directory_are_the_tasks_own(self, workshop: Workshop) -> None:
+        task = workshop.start('echo "$HOME"; pwd')
+        workshop.exited(task)
+        assert workshop.log(task).decode().split() == [workshop.roster.folder(task).home] * 2
+
+    def test_an_interactive_shell_is_at_home_on_the_terminal(self, workshop: Workshop) -> None:
+        task = workshop.start("", commands=["/bin/bash", "-i", "-c", "echo one && echo two"])
+        workshop.exited(task)
+        assert workshop.log(task) == b"one\r\ntwo\r\n"
+
+    def test_stop_ends_an_interactive_shells_command_and_its_list(self, workshop: Workshop) -> None:
+        task = workshop.start("", commands=["/bin/bash", "-i", "-c", "echo ready; sleep 100; echo never"])
+        workshop.says(task, b"ready")
+        workshop.until(lambda: len(marked(task)) >= 2, task)
+        workshop.roster.stop(task, 10)
+        assert workshop.exited(task, 8)["reason"] == "terminated_by_user"
+        assert b"never" not in workshop.log(task)
+
+    @root_only
+    def test_user(self, workshop: Workshop) -> None:
+        task = workshop.start("id -un; touch mine && echo wrote; cat /etc/shadow", user="nobody")
+        assert workshop.exited(task)["username"] == "nobody"
+        log = workshop.log(task).decode()
+        assert log.startswith("nobody\r\nwrote\r\n") and "denied" in log
+
+    def test_an_unknown_user_is_named(self, workshop: Workshop) -> None:
+        state = workshop.exited(workshop.start("true", user="nosuchuser"))
+        assert (state["reason"], "nosuchuser" in state["message"]) == ("executor_error", True)
+
+    def test_a_killed_supervisor_ends_its_task_and_says_so(self, workshop: Workshop) -> None:
+        task = workshop.start("trap '' HUP; echo before; sleep 2222")
+        workshop.says(task, b"before")
+        kill_supervisor(workshop, task)
+        assert workshop.new_roster().orphaned(task)
+        workshop.new_roster().launch(task, workshop.fetch)
+        state = workshop.exited(task)
+        assert (state["reason"], "supervisor" in state["message"]) == ("executor_error", True)
+        assert workshop.log(task) == b"before\r\n"
+        assert not marked(task)
+
+    def test_no_core_files(self, workshop: Workshop) -> None:
+        task = workshop.start("ulimit -c")
+        workshop.exited(task)
+        assert workshop.log(task).strip() == b"0"
+        assert resource.getrlimit(resource.RLIMIT_CORE)[1] != 0
+
+    @pytest.mark.skipif(not os.access("/sys/fs/cgroup/memory", os.W_OK), reason="no cgroup v1 memory controller to write to")
+    def test_memory_limit(self, workshop: Workshop) -> None:
+        argv = [sys.executable, "-S", "-c", "x = bytearray(300 << 20)"]
+        task = workshop.start("", commands=argv, memory_bytes=48 << 20)
+        state = workshop.exited(task)
+        assert (state["exit_status"], "memory" in state["message"]) == (137, True)
+        assert not os.path.exists(f"/sys/fs/cgroup/memory/dstack-{task}")
