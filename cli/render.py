@@ -1,20 +1,22 @@
 """Tables as text: a pure function of cells and a width.
 
-A table that is too wide for its screen wraps its cells at spaces, the widest column first, and cuts nothing; a word is
-folded only if the words alone don't fit. Without a width (output that is piped) every cell is on one line.
-Colour says nothing that the words don't say too.
+A table that is too wide for its screen gives way step by step, and cuts nothing: its cells wrap at spaces, the widest
+column first; then its lesser columns (`below`) move to lines of their own under each row; then words break, after a
+hyphen or colon where there is one. Without a width (output that is piped) every cell is on one line. Colour says
+nothing that the words don't say too.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-GAP = "  "
 NARROWEST = 6
+BREAKS = re.compile(r"[^-:,/]*[-:,/]+|[^-:,/]+")  # where a word may break
 STYLES = {"good": "32", "warn": "33", "bad": "31", "dim": "2", "bold": "1", "": ""}
 
 
@@ -28,6 +30,7 @@ class Table:
     titles: Sequence[str]
     rows: list[list[str | Cell]] = field(default_factory=list)
     right: frozenset[int] = frozenset()  # columns of numbers
+    below: tuple[str, ...] = ()  # titles of columns that may move under the row
 
     def add(self, *cells: str | Cell) -> None:
         self.rows.append(list(cells))
@@ -37,24 +40,44 @@ def render(table: Table, width: int | None = None, colour: bool = False) -> str:
     """The table as lines without trailing spaces; headings alone if there are no rows."""
     rows = [[Cell(title, "bold") for title in table.titles]]
     rows += [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in table.rows]
-    widths = _widths([[cell.text for cell in row] for row in rows], width)
+    layout = _layout(table, [[cell.text for cell in row] for row in rows], width)
     lines: list[str] = []
-    for row in rows:
-        wrapped = [wrap(cell.text, room) for cell, room in zip(row, widths, strict=True)]
-        for number in range(max(len(cell) for cell in wrapped)):
-            parts = []
-            for index, (cell, pieces) in enumerate(zip(row, wrapped, strict=True)):
-                text = pieces[number] if number < len(pieces) else ""
-                padding = " " * (widths[index] - cell_width(text))
-                shown = paint(text, cell.style, colour)
-                parts.append(padding + shown if index in table.right else shown + padding)
-            lines.append(GAP.join(parts).rstrip())
+    for at, row in enumerate(rows):
+        lines += _row_lines(row, layout, table.right, colour)
+        for index in layout.moved if at else ():
+            if row[index].text not in ("", "-"):
+                label = f"    {table.titles[index].lower()}  "
+                pieces = wrap(row[index].text, max((width or 10**6) - len(label), NARROWEST))
+                lines += [
+                    (label if not n else " " * len(label)) + paint(p, row[index].style, colour)
+                    for n, p in enumerate(pieces)
+                ]
     return "\n".join(lines)
+
+
+class Layout(NamedTuple):
+    widths: dict[int, int]  # of the columns that stay in the row
+    moved: list[int]
+    gap: str
+
+
+def _row_lines(row: list[Cell], layout: Layout, right: frozenset[int], colour: bool) -> list[str]:
+    wrapped = {index: wrap(row[index].text, width) for index, width in layout.widths.items()}
+    lines = []
+    for number in range(max(len(pieces) for pieces in wrapped.values())):
+        parts = []
+        for index, pieces in wrapped.items():
+            text = pieces[number] if number < len(pieces) else ""
+            padding = " " * (layout.widths[index] - cell_width(text))
+            shown = paint(text, row[index].style, colour)
+            parts.append(padding + shown if index in right else shown + padding)
+        lines.append(layout.gap.join(parts).rstrip())
+    return lines
 
 
 def facts(pairs: Sequence[tuple[str, str]], width: int | None = None, colour: bool = False) -> str:
     """Names and values, one a line, the values in one column."""
-    side = max((len(name) for name, _ in pairs), default=0) + len(GAP)
+    side = max((len(name) for name, _ in pairs), default=0) + 2
     room = max((width or 10**6) - side, NARROWEST)
     lines = []
     for name, value in pairs:
@@ -77,21 +100,37 @@ def wrap(text: str, width: int) -> list[str]:
     """`text` in lines of at most `width` columns, broken at spaces, in a word only where it is longer than a line."""
     lines = []
     for paragraph in text.split("\n"):
-        line = ""
-        for part in paragraph.split(" "):
-            word = part
-            joined = f"{line} {word}" if line else word
+        indent = len(paragraph) - len(paragraph.lstrip(" ")) if paragraph.strip() else 0
+        line = " " * min(indent, width // 2)  # an indent stays
+        for word in paragraph.split():
+            joined = f"{line} {word}" if line.strip() else line + word
             if cell_width(joined) <= width:
                 line = joined
                 continue
-            if line:
+            if line.strip():
                 lines.append(line)
-            while cell_width(word) > width:
-                head = _head(word, width)
-                lines.append(head)
-                word = word[len(head) :]
-            line = word
+            *full, line = _break(word, width)
+            lines += full
         lines.append(line)
+    return lines
+
+
+def _break(word: str, width: int) -> list[str]:
+    """A word in lines, broken after its punctuation, anywhere only where a piece is longer than a line."""
+    lines = [""]
+    for found in BREAKS.findall(word):
+        piece = found
+        if cell_width(lines[-1] + piece) <= width:
+            lines[-1] += piece
+            continue
+        if lines[-1]:
+            lines.append("")
+        while cell_width(piece) > width:
+            head = _head(piece, width)
+            lines[-1] = head
+            lines.append("")
+            piece = piece[len(head) :]
+        lines[-1] = piece
     return lines
 
 
@@ -111,21 +150,49 @@ def _head(word: str, width: int) -> str:
     return word
 
 
-def _widths(rows: list[list[str]], limit: int | None) -> list[int]:
-    columns = list(zip(*rows, strict=True))
-    widths = [max(cell_width(line) for text in column for line in text.split("\n")) for column in columns]
-    if limit is None:
-        return widths
-    words = [
-        max(cell_width(word) for text in column for word in text.split()) if any(column) else 0 for column in columns
-    ]
-    excess = sum(widths) + len(GAP) * (len(widths) - 1) - limit
-    for floors in (words, [min(NARROWEST, word) for word in words]):
-        while excess > 0:
-            spare = [index for index, width in enumerate(widths) if width > floors[index]]
-            if not spare:
-                break
-            widest = max(spare, key=lambda index: widths[index])
-            widths[widest] -= 1
-            excess -= 1
-    return widths
+def _layout(table: Table, rows: list[list[str]], limit: int | None) -> Layout:
+    """The first way to lay the columns out that fits, else the tightest."""
+    columns = dict(enumerate(zip(*rows, strict=True)))
+    everything, moved = list(columns), [i for i, title in enumerate(table.titles) if title in table.below]
+    inner = [index for index in everything if index not in moved]
+    for staying, gap, pieces_of in (
+        (everything, 2, _words),
+        (inner, 2, _words),
+        (inner, 2, _pieces),
+        (inner, 1, _pieces),
+        (inner, 1, _crumbs),
+    ):
+        widths = {i: max(cell_width(line) for text in columns[i] for line in text.split("\n")) for i in staying}
+        if limit is not None:
+            floors = {
+                i: max((cell_width(p) for text in columns[i] for p in pieces_of(text)), default=0) for i in staying
+            }
+            _shrink(widths, floors, limit - gap * (len(staying) - 1))
+        if limit is None or sum(widths.values()) + gap * (len(staying) - 1) <= limit:
+            break
+    return Layout(widths, [index for index in everything if index not in widths], " " * gap)
+
+
+def _shrink(widths: dict[int, int], floors: dict[int, int], room: int) -> None:
+    """Takes from the widest columns, but none below its floor, until all fit into the room."""
+    excess = sum(widths.values()) - room
+    while excess > 0:
+        spare = [index for index, width in widths.items() if width > floors[index]]
+        if not spare:
+            return
+        widths[max(spare, key=lambda index: widths[index])] -= 1
+        excess -= 1
+
+
+def _words(text: str) -> list[str]:
+    """The words, the first with its indent."""
+    first, *others = text.split() or [""]
+    return [text[: len(text) - len(text.lstrip(" "))] + first, *others]
+
+
+def _pieces(text: str) -> list[str]:
+    return [piece for word in _words(text) for piece in BREAKS.findall(word)]
+
+
+def _crumbs(text: str) -> list[str]:
+    return [piece[:NARROWEST] for piece in _pieces(text)]

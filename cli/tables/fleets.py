@@ -13,7 +13,7 @@ VERBOSE = ("NAME", "NODES", "RESOURCES", "SPOT", "BACKEND", "PRICE", "STATUS", "
 
 def fleets_table(fleets: list[Json], now: float, project: str, verbose: bool = False) -> Table:
     titles = VERBOSE if verbose else PLAIN
-    table = Table(titles)
+    table = Table(titles, below=("GPU", "RESOURCES", "ERROR"))
     for fleet in sorted(fleets, key=lambda found: str(found.get("created_at") or ""), reverse=True):
         for row in [_fleet_row(fleet, now, project), *(_instance_row(one, now, verbose) for one in _instances(fleet))]:
             table.add(*(row.get(title, "") for title in titles))

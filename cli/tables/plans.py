@@ -102,7 +102,7 @@ def offers_summary(shown: int, total: int, highest: float | None) -> str:
 
 
 def cost_line(plan: Json) -> str:
-    """What the run would cost on the first offers, for an hour and at most; empty if nothing could be had."""
+    """What the run would cost on the first offers, for an hour and at most; empty if nothing is to pay."""
     hourly = 0.0
     ceilings = []
     for job in plan["job_plans"]:
@@ -111,6 +111,8 @@ def cost_line(plan: Json) -> str:
             return ""
         hourly += usable[0]["price"]
         ceilings.append(job["job_spec"].get("max_duration"))
+    if not hourly:
+        return ""  # machines of one's own
     text = f"Cost: {money(hourly)} an hour on the first offer"
     if ceilings and all(isinstance(limit, int) for limit in ceilings):
         text += f", at most {money(hourly * max(ceilings) / 3600)} in {duration(max(ceilings))}"

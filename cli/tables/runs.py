@@ -18,7 +18,7 @@ def runs_table(runs: list[Json], now: float, verbose: bool = False) -> Table:
     titles = list(VERBOSE if verbose else PLAIN)
     if probes:
         titles.insert(titles.index("SUBMITTED"), "PROBES")
-    table = Table(titles)
+    table = Table(titles, below=("RESOURCES", "INSTANCE TYPE", "ERROR"))
     for run in runs:
         for row in _rows(run, now):
             table.add(*(row.get(title, "") for title in titles))

@@ -31,8 +31,8 @@ class Asked:
 
 @dataclass
 class Plane:
-    """`answers` maps a path to a value, a (status, value) pair, a function of the body, or `steps(...)`: one after the other,
-    the last one for ever."""
+    """`answers` maps a path to a value, a (status, value) pair, a function of the body, or `steps(...)`: one after
+    the other, the last one for ever."""
 
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)

@@ -1,0 +1,266 @@
+"""Every table at three widths and piped, compared with what a person approved.
+
+`GOLDEN=write python -m pytest tests/cli/test_tables.py` writes them anew; look at the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.render import Table, facts, render
+from cli.tables import cells
+from cli.tables.events import event_line
+from cli.tables.fleets import fleets_table
+from cli.tables.metrics import course, metrics_table
+from cli.tables.offers import gpus_table
+from cli.tables.plans import changes, changes_table, cost_line, fleet_facts, offers_summary, offers_table, run_facts
+from cli.tables.runs import runs_table
+from tests.cli.conftest import NOW
+from tests.cli.plane import finished, fleet, instance, machine, offer, run, submission
+
+GOLDEN = Path(__file__).parent / "golden"
+H100 = machine(cpus=192, memory=2097152, gpus=(("H100", 81920),) * 8, spot=True)
+
+
+def placed(resources: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    one = offer("p5.48xlarge", 29.3218, resources=resources, **changes)
+    data = {"backend": "kubernetes", "region": "eu-central-1", "instance_type": one["instance"], "price": one["price"]}
+    return {"job_provisioning_data": data, "job_runtime_data": {"offer": one}}
+
+
+def many_runs() -> list[Any]:
+    cluster = run("finetune-llama-70b", "running")
+    cluster["jobs"] = [
+        {
+            "job_spec": {"replica_num": 0, "job_num": number, "job_name": f"c-{number}-0"},
+            "job_submissions": [submission("running", **placed(H100))],
+        }
+        for number in range(2)
+    ]
+    service = run("chat", "running", latest=submission("running", **placed(H100, blocks=4, total_blocks=8)))
+    service["jobs"][0]["job_spec"]["probes"] = [{"ready_after": 2}, {"ready_after": 1}, {"ready_after": 1}]
+    service["jobs"][0]["job_submissions"][0]["probes"] = [
+        {"success_streak": 3},
+        {"success_streak": 1},
+        {"success_streak": 0},
+    ]
+    failed = finished("broken", "failed", 2, error="The command exited with 2; its last line was: no such file")
+    waiting = run("waiting", "submitted", submitted_at="2026-11-20T05:00:00Z", status_message="retrying")
+    return [run("train"), cluster, service, finished("hello-1"), failed, waiting]
+
+
+def many_fleets() -> list[Any]:
+    asked = {
+        "cpu": {"arch": None, "count": {"min": 2, "max": None}},
+        "memory": {"min": 8.0, "max": None},
+        "gpu": {"name": ["A100", "H100"], "memory": {"min": 40.0, "max": None}, "count": {"min": 1, "max": 8}},
+        "disk": {"size": {"min": 100.0, "max": None}},
+    }
+    cloud = fleet(
+        "gpu-cluster",
+        [
+            instance(0, "busy", total_blocks=8, busy_blocks=3, instance_type={"name": "p5", "resources": H100}),
+            instance(1, "idle", unreachable=True),
+            instance(2, "terminated", termination_reason_message="the cloud took it back"),
+        ],
+        resources=asked,
+        placement="cluster",
+        spot_policy="auto",
+        max_price=35.5,
+        backends=["aws", "gcp", "kubernetes"],
+    )
+    local = fleet("local", [instance(0, "idle", backend="remote", region="remote", price=0.0)], nodes=None)
+    local["spec"]["configuration"]["ssh_config"] = {"hosts": ["10.0.0.7"]}
+    return [cloud, local, {**fleet("shared"), "project_name": "other"}]
+
+
+def run_plan() -> dict[str, Any]:
+    configuration = {"type": "task", "nodes": 2, "idle_duration": 300, "resources": {}}
+    needs = {
+        "resources": {
+            "cpu": {"arch": "x86", "count": {"min": 2, "max": None}},
+            "memory": {"min": 8.0, "max": 16.0},
+            "gpu": {"name": ["H100"], "count": {"min": 8, "max": 8}, "compute_capability": [7, 5]},
+            "disk": {"size": {"min": 100.0, "max": 100.0}},
+            "shm_size": 4.0,
+        },
+        "spot": None,
+        "max_price": 30.0,
+        "reservation": None,
+    }
+    spec = {"requirements": needs, "retry": {"on_events": ["no-capacity"], "duration": 3600}, "max_duration": 7200}
+    offers = [offer("p5.48xlarge", 29.3218, resources=H100), offer("small", 0.05, availability="no_quota")]
+    job = {"job_spec": spec, "offers": offers, "total_offers": 25, "max_price": 29.9}
+    return {
+        "project_name": "main",
+        "user": "admin",
+        "run_spec": {"configuration": configuration, "profile": {}},
+        "job_plans": [job, job],
+    }
+
+
+def metrics() -> list[Any]:
+    values = {
+        "cpu_usage_percent": [50, 100, 200, 10],
+        "cpus_detected_num": [2],
+        "memory_working_set_bytes": [2**30, 2**31],
+        "memory_total_bytes": [2**32],
+        "gpus_detected_num": [1],
+        "gpu_util_percent_gpu0": [97, 50, 0],
+        "gpu_memory_usage_bytes_gpu0": [40 * 2**30, 2**30],
+    }
+    job = {"job_spec": {"job_name": "train-0-0"}, "job_submissions": [submission("running", **placed(H100))]}
+    named = [{"name": name, "timestamps": [], "values": value} for name, value in values.items()]
+    return [(job, named), ({"job_spec": {"job_name": "train-1-0"}, "job_submissions": []}, [])]
+
+
+GROUPS = [
+    {
+        "name": "H100",
+        "memory_mib": 81920,
+        "vendor": "nvidia",
+        "availability": ["no_quota"],
+        "spot": ["on-demand", "spot"],
+        "count": {"min": 1, "max": 8},
+        "price": {"min": 1.9, "max": 3.25},
+        "backend": "aws",
+        "regions": ["eu-central-1", "eu-west-1", "us-east-1", "us-west-2"],
+    },
+    {
+        "name": "T4",
+        "memory_mib": 16384,
+        "vendor": "nvidia",
+        "availability": ["available"],
+        "spot": ["spot"],
+        "count": {"min": 1, "max": 1},
+        "price": {"min": 0.2, "max": 0.2},
+        "backend": "gcp",
+        "regions": ["us-central1"],
+    },
+]
+
+OLD = {"configuration": {"commands": ["a"], "env": {"X": "1"}, "resources": {"memory": {"min": 8, "max": None}}}}
+NEW = {
+    "configuration": {"commands": ["a", "b"], "env": {}, "resources": {"memory": {"min": 16, "max": None}}, "files": []}
+}
+
+TABLES: dict[str, Callable[[], Table]] = {
+    "ps": lambda: runs_table(many_runs(), NOW),
+    "ps-verbose": lambda: runs_table(many_runs(), NOW, verbose=True),
+    "ps-empty": lambda: runs_table([], NOW),
+    "fleet": lambda: fleets_table(many_fleets(), NOW, "main"),
+    "fleet-verbose": lambda: fleets_table(many_fleets(), NOW, "main", verbose=True),
+    "offers": lambda: offers_table(run_plan()["job_plans"][0]["offers"]),
+    "gpus": lambda: gpus_table(GROUPS, ["gpu", "backend"]),
+    "changes": lambda: changes_table(changes(OLD, NEW)),
+    "metrics": lambda: metrics_table(metrics()),
+}
+
+
+@pytest.mark.parametrize("width", [80, 120, 200, None], ids=["80", "120", "200", "piped"])
+@pytest.mark.parametrize("name", TABLES)
+def test_reads_as_approved(name: str, width: int | None) -> None:
+    text = render(TABLES[name](), width) + "\n"
+    if width:
+        assert all(len(line) <= width for line in text.splitlines())
+    path = GOLDEN / f"{name}-{width or 'piped'}.txt"
+    if os.environ.get("GOLDEN") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_colour_changes_no_word(name: str) -> None:
+    import re
+
+    plain, coloured = render(TABLES[name](), 120), render(TABLES[name](), 120, colour=True)
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
+
+
+def test_facts_of_a_run_and_of_a_fleet() -> None:
+    pairs = dict(run_facts(run_plan(), verbose=True))
+    assert pairs["Type"] == "task (nodes=2)"
+    assert pairs["Resources"] == "cpu=x86:2.. mem=8GB..16GB disk=100GB shm=4GB gpu=H100:8:cc 7.5"
+    assert pairs["Retry policy"] == "1h [no-capacity]" and pairs["Max duration"] == "2h"
+    assert pairs["Spot policy"] == "auto" and pairs["Max price"] == "$30" and pairs["Idle duration"] == "5m"
+    assert pairs["Creation policy"] == "reuse-or-create"
+    assert "Creation policy" not in dict(run_facts(run_plan()))
+    plan = {"project_name": "main", "user": "admin", "spec": many_fleets()[0]["spec"]}
+    assert dict(fleet_facts(plan))["Nodes"] == "0..2"
+    assert all(len(line) <= 80 for line in facts(run_facts(run_plan()), 80).splitlines())
+
+
+def test_the_cost_is_of_all_jobs_and_at_most() -> None:
+    assert cost_line(run_plan()) == "Cost: $58.6436 an hour on the first offer, at most $117.2872 in 2h."
+    free = run_plan()
+    for job in free["job_plans"]:
+        job["offers"] = [offer(price=0.0)]
+    assert cost_line(free) == ""
+
+
+def test_what_the_offers_left_out() -> None:
+    assert offers_summary(2, 25, 29.9) == "Shown 2 of 25 offers, up to $29.9 an hour."
+    assert offers_summary(2, 2, 29.9) == ""
+
+
+def test_absent_null_and_empty_are_no_change() -> None:
+    assert changes({"a": None, "b": []}, {"b": None, "c": {}}) == []
+    assert changes({"configuration_path": "a"}, {"configuration_path": "b"}) == []
+    assert changes({"configuration": {"x": 1}}, {"configuration": {"x": 2}}) == [("configuration.x", 1, 2)]
+
+
+def test_an_event_is_a_line() -> None:
+    event = {
+        "recorded_at": "2026-11-21T05:00:00Z",
+        "actor_user": "admin",
+        "targets": [{"type": "run", "name": "train"}, {"type": "job", "name": "train-0-0"}],
+        "message": "submitted",
+    }
+    assert event_line(event).endswith("][admin][run train, job train-0-0] submitted")
+
+
+@pytest.mark.parametrize(
+    ("ago", "words"),
+    [
+        (0, "now"),
+        (30, "30 sec ago"),
+        (60, "1 min ago"),
+        (300, "5 mins ago"),
+        (3600, "1 hour ago"),
+        (86_400, "yesterday"),
+        (172_800, "2 days ago"),
+        (1_209_600, "2 weeks ago"),
+        (5_184_000, "2 months ago"),
+        (63_072_000, "2 years ago"),
+    ],
+)
+def test_ages(ago: int, words: str) -> None:
+    from datetime import UTC, datetime
+
+    assert cells.age(datetime.fromtimestamp(NOW - ago, UTC).isoformat(), NOW) == words
+
+
+@pytest.mark.parametrize(
+    ("amount", "words"), [(0, "$0"), (0.05, "$0.05"), (2.0, "$2"), (0.00213, "$0.0021"), (20, "$20"), (None, "")]
+)
+def test_money(amount: float | None, words: str) -> None:
+    assert cells.money(amount) == words
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(None, "-"), ("off", "off"), (-1, "off"), (300, "5m"), (90, "90s"), (259_200, "3d")]
+)
+def test_durations(seconds: Any, words: str) -> None:
+    assert cells.duration(seconds) == words
+
+
+def test_a_course_is_bars() -> None:
+    assert course([0, 50, 100], 100) == "▁▅█"
+    assert len(course(list(range(360)), 360)) == 20
+    assert course([], 100) == ""
