@@ -1,0 +1,376 @@
+"""Wait for the agent, let it idle, notice that it is gone, give it back until that is certain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.fleets import Fleet, FleetStatus
+from chalicelib.domain.instances import GpuSeen, Handle, HostFacts, Instance, InstanceStatus
+from chalicelib.domain.jobs import Assignment, Job, JobStatus
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.reasons import InstanceReason
+from chalicelib.planning.instance import decide_instance, decide_outcome
+from chalicelib.planning.lint import lint
+from chalicelib.planning.plan import (
+    Create,
+    Created,
+    CreateFailed,
+    Describe,
+    Described,
+    Ended,
+    EndFailed,
+    Outcome,
+    Plan,
+    Terminate,
+)
+from chalicelib.planning.snapshots import FleetView, InstanceSnapshot
+from tests.planning import building as b
+
+SEEN = HostFacts(
+    cpus=8,
+    memory_mib=32768,
+    disk_mib=100_000,
+    arch="x86",
+    hostname="h1",
+    addresses=("10.0.0.5",),
+    runtimes=("process",),
+)
+
+OPEN = (
+    b.NOW + b.FACTS["aws"].create_timeout + b.FACTS["aws"].visibility_lag
+)  # until then the first purchase is under way
+
+
+class World:
+    def __init__(
+        self,
+        status: str = "pending",
+        /,
+        *,
+        nodes: Any = "0..2",
+        blocks: Any = 1,
+        facts: BackendFacts | None = None,
+        **rest: Any,
+    ) -> None:
+        self.fleet: Fleet = b.fleet("cloud")
+        fresh = {"started_at": None, "idle_since": None} if status in ("pending", "provisioning") else {}
+        limits = {"act_until": OPEN, "deadline": b.NOW + 10 * b.MINUTE} if fresh else {}
+        self.instance: Instance = b.machine(0, self.fleet, status=InstanceStatus(status), **{**fresh, **limits, **rest})
+        self.spec = b.fleet_spec(nodes=nodes, blocks=blocks)
+        self.others: tuple[Instance, ...] = ()
+        self.jobs: tuple[Job, ...] = ()
+        self.presence: Any = None
+        self.facts = facts or b.FACTS["aws"]
+        self.now = b.NOW + b.SECOND
+
+    def with_job(self, status: str = "provisioning") -> World:
+        job = b.job(b.run(), due_at=None)
+        i = self.instance
+        where = Assignment(
+            instance_id=i.id,
+            instance_name=i.name,
+            fleet_id=i.fleet_id,
+            fleet_name=i.fleet_name,
+            offer=i.offer,
+            assigned_at=b.NOW,
+        )
+        self.jobs = (job.with_(status=JobStatus(status), assignment=where, provisioned_at=b.NOW),)
+        self.instance = b.holding(i, job)
+        return self
+
+    def heard(self, facts: HostFacts = SEEN, **rest: Any) -> World:
+        self.presence = b.heard(self.instance, last=self.now, facts=facts, **rest)
+        return self
+
+    @property
+    def snapshot(self) -> InstanceSnapshot:
+        view = FleetView(self.fleet, self.spec, (self.instance, *self.others))
+        return InstanceSnapshot(self.now, self.instance, self.presence, view, self.jobs, self.facts)
+
+    def take(self, plan: Plan) -> Plan:
+        assert lint(self.snapshot, plan) == []
+        for step in plan.steps:
+            for noun in step.saves:
+                if isinstance(noun, Instance):
+                    self.instance = noun
+                elif isinstance(noun, Job):
+                    self.jobs = (noun,)
+                elif isinstance(noun, Fleet):
+                    self.fleet = noun
+        return plan
+
+    def decide(self) -> Plan:
+        return self.take(decide_instance(self.snapshot))
+
+    def outcome(self, outcome: Outcome) -> Plan:
+        return self.take(decide_outcome(self.snapshot, outcome))
+
+
+def effects(plan: Plan) -> list[Any]:
+    return [effect for step in plan.steps for effect in step.effects]
+
+
+# --- buying -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_purchase_is_repeated_only_when_its_committer_may_act_no_more() -> None:
+    world = World(due_at=OPEN)
+    world.now = OPEN - 1
+    assert effects(world.decide()) == []
+    world.now = OPEN
+    assert effects(world.decide()) == [Create(world.instance.id)]
+    assert world.instance.act_until == world.now + world.facts.create_timeout + world.facts.visibility_lag
+
+
+def test_a_machine_that_was_made_is_waited_for_and_looked_at() -> None:
+    world = World()
+    world.outcome(Created(world.instance.id))
+    assert (world.instance.status, world.instance.act_until) == (InstanceStatus.provisioning, None)
+    assert effects(world.decide()) == []
+    world.now += 15 * b.SECOND
+    assert effects(world.decide()) == [Describe(world.instance.id)]
+
+
+@pytest.mark.parametrize(
+    "error", ["InsufficientCapacity", "QuotaExceeded", "InvalidCredentials", "MissingPermission", "BackendError"]
+)
+def test_an_offer_that_is_refused_sends_the_job_back_and_is_remembered(error: str) -> None:
+    world = World().with_job()
+    plan = world.outcome(CreateFailed(world.instance.id, error, "none left in eu"))
+    (job,) = world.jobs
+    assert (job.status, job.assignment) == (JobStatus.submitted, None)
+    assert [(a.offer_key, a.error) for a in job.attempts] == [(world.instance.offer.key, "none left in eu")]
+    assert (world.instance.status, world.instance.claims) == (InstanceStatus.terminated, ())
+    assert f"queue/{b.PROJECT}" in plan.steps[0].wake
+
+
+def test_a_refusal_after_a_lost_answer_looks_for_what_that_one_made() -> None:
+    world = World().with_job()
+    world.outcome(CreateFailed(world.instance.id, "Transient", "reset"))
+    world.now = world.instance.due_at or 0
+    world.decide()
+    world.outcome(CreateFailed(world.instance.id, "InsufficientCapacity", "no"))
+    assert (world.instance.status, world.jobs[0].status) == (InstanceStatus.terminating, JobStatus.submitted)
+
+
+def test_what_a_failed_purchase_left_behind_is_given_back() -> None:
+    world = World(handles=(Handle(kind="disk", id="d1"),)).with_job()
+    world.outcome(CreateFailed(world.instance.id, "InsufficientCapacity", "no"))
+    assert world.instance.status == InstanceStatus.terminating
+    assert effects(world.decide()) == [Terminate(world.instance.id)]
+
+
+@pytest.mark.parametrize("error", ["Transient", "Throttled"])
+def test_an_unknown_outcome_is_repeated_not_replaced(error: str) -> None:
+    world = World().with_job()
+    world.outcome(CreateFailed(world.instance.id, error, "reset", retry_after=7))
+    assert (world.instance.status, world.jobs[0].status) == (InstanceStatus.pending, JobStatus.provisioning)
+    assert world.instance.due_at is not None
+    assert world.instance.due_at >= world.now + 7 * b.SECOND
+    world.now = world.instance.due_at
+    assert effects(world.decide()) == [Create(world.instance.id)]
+
+
+def test_an_unknown_outcome_at_the_deadline_is_cleaned_up() -> None:
+    world = World(deadline=b.NOW + 5 * b.SECOND).with_job()
+    world.outcome(CreateFailed(world.instance.id, "Transient", "reset", retry_after=7))
+    assert world.instance.status == InstanceStatus.terminating
+    assert world.jobs[0].status == JobStatus.submitted
+
+
+def test_a_job_that_was_stopped_meanwhile_ends_with_the_failed_purchase() -> None:
+    world = World().with_job()
+    world.jobs = (world.jobs[0].with_(status=JobStatus.terminating, reason="terminated_by_user"),)
+    world.outcome(CreateFailed(world.instance.id, "InsufficientCapacity", "no"))
+    assert world.jobs[0].status == JobStatus.terminated
+
+
+def test_a_fleet_remembers_what_failed_for_no_job() -> None:
+    world = World()
+    world.outcome(CreateFailed(world.instance.id, "InsufficientCapacity", "no"))
+    assert world.fleet.tried == (world.instance.offer.key,)
+    assert world.fleet.to_create == 1
+
+
+@pytest.mark.parametrize("status", ["pending", "provisioning"])
+def test_patience_ends_at_the_deadline(status: str) -> None:
+    world = World(status, due_at=b.NOW + 10 * b.MINUTE).with_job()
+    world.now = b.NOW + 10 * b.MINUTE
+    plan = world.decide()
+    assert (world.instance.status, world.instance.reason) == (
+        InstanceStatus.terminating,
+        InstanceReason.provisioning_timeout,
+    )
+    assert effects(plan) == [Terminate(world.instance.id)]
+    assert f"run/{world.jobs[0].run_id}" in plan.steps[0].wake
+
+
+# --- joining ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", ["pending", "provisioning"])
+def test_the_agents_first_word_makes_it_idle_or_busy(status: str) -> None:
+    alone, taken = World(status).heard(), World(status).with_job().heard()
+    alone.decide()
+    taken.decide()
+    assert (alone.instance.status, taken.instance.status) == (InstanceStatus.idle, InstanceStatus.busy)
+    assert (alone.instance.started_at, alone.instance.deadline, alone.instance.hostname) == (alone.now, None, "h1")
+
+
+@pytest.mark.parametrize(("blocks", "gpus", "total"), [(4, 0, 4), ("auto", 0, 8), ("auto", 2, 2), (3, 0, 1)])
+def test_a_host_is_what_its_agent_found_and_is_cut_as_its_fleet_says(blocks: Any, gpus: int, total: int) -> None:
+    unknown: Offer = b.offer("host", 0.0, backend="remote", region="", has=b.resources(cpus=1, gb=1))
+    world = World(nodes=None, blocks=blocks, offer=unknown)
+    cards = (GpuSeen(name="T4", memory_mib=15_360, vendor="nvidia", driver="550"),) * gpus
+    world.heard(SEEN.with_(gpus=cards)).decide()
+    assert world.instance.total_blocks == total
+    assert world.instance.offer.instance.resources.cpus == 8
+    assert world.instance.gpu_driver == ("550" if gpus else None)
+
+
+def test_a_bought_machine_is_what_was_bought() -> None:
+    world = World().heard()
+    bought = world.instance.offer
+    world.decide()
+    assert world.instance.offer == bought
+
+
+# --- silence ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_silent_machine_is_flagged_checked_and_given_up_after_twenty_minutes() -> None:
+    world = World("idle", idle_seconds=None).heard()
+    world.now += b.MINUTE + 1
+    assert effects(world.decide()) == [Describe(world.instance.id)]
+    assert world.instance.unreachable
+    world.now += 19 * b.MINUTE
+    assert Terminate(world.instance.id) not in effects(world.decide())
+    world.now += b.MINUTE
+    assert Terminate(world.instance.id) in effects(world.decide())
+    assert world.instance.reason == InstanceReason.unreachable
+
+
+def test_a_host_that_is_not_ours_stays_however_long_it_is_silent() -> None:
+    world = World("idle", nodes=None, offer=b.host().offer, idle_seconds=None).heard()
+    world.decide()
+    world.now += b.DAY
+    world.decide()
+    assert (world.instance.status, world.instance.unreachable) == (InstanceStatus.idle, True)
+    world.heard().decide()
+    assert not world.instance.unreachable
+
+
+def test_a_plane_that_was_away_does_not_give_up_its_machines() -> None:
+    world = World("idle", idle_seconds=None).heard()
+    world.now += b.DAY
+    world.decide()
+    assert world.instance.status == InstanceStatus.idle
+
+
+@pytest.mark.parametrize("status", ["provisioning", "idle", "busy"])
+def test_a_machine_that_the_cloud_took_back_ends(status: str) -> None:
+    world = World(status)
+    plan = world.outcome(Described(world.instance.id, "gone"))
+    assert world.instance.status == InstanceStatus.terminating
+    assert effects(plan) == [Terminate(world.instance.id)]
+
+
+def test_what_the_cloud_says_of_a_machine_is_kept() -> None:
+    world = World("provisioning")
+    world.outcome(Described(world.instance.id, "running", "host.example", "10.0.0.9"))
+    assert (world.instance.hostname, world.instance.internal_ip) == ("host.example", "10.0.0.9")
+
+
+# --- idling -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_machine_ends_when_its_time_is_up() -> None:
+    world = World("idle", idle_seconds=300)
+    plan = world.decide()
+    assert (effects(plan), world.instance.due_at) == ([], b.NOW + 300 * b.SECOND)
+    world.now = b.NOW + 300 * b.SECOND
+    assert effects(world.decide()) == [Terminate(world.instance.id)]
+    assert world.instance.reason == InstanceReason.idle_timeout
+
+
+@pytest.mark.parametrize("rest", [{"idle_seconds": None}, {"nodes": "1..2"}])
+def test_an_idle_machine_stays_where_it_must(rest: dict[str, Any]) -> None:
+    world = World("idle", **rest)
+    world.now = b.NOW + b.DAY
+    world.decide()
+    assert world.instance.status == InstanceStatus.idle
+
+
+def test_above_the_minimum_an_idle_machine_ends_and_guards_the_fleet() -> None:
+    world = World("idle", nodes="1..2")
+    world.others = (b.machine(1, world.fleet),)
+    world.now = b.NOW + b.DAY
+    plan = world.decide()
+    assert world.instance.status == InstanceStatus.terminating
+    assert any(isinstance(noun, Fleet) for noun in plan.steps[0].saves)
+
+
+def test_a_machine_good_for_one_job_ends_with_it() -> None:
+    world = World("busy", facts=b.FACTS["runpod"], idle_seconds=0)
+    world.decide()
+    assert (world.instance.status, world.instance.reason) == (InstanceStatus.terminating, InstanceReason.job_finished)
+
+
+# --- the way out ------------------------------------------------------------------------------------------------------
+
+
+def test_termination_is_asked_for_again_and_again() -> None:
+    world = World("terminating", due_at=b.NOW)
+    pauses = []
+    for _ in range(6):
+        assert effects(world.decide()) == [Terminate(world.instance.id)]
+        assert world.instance.due_at is not None
+        pauses.append((world.instance.due_at - world.now) // b.SECOND)
+        assert effects(world.decide()) == []
+        world.outcome(EndFailed(world.instance.id, "Transient", "reset"))
+        world.now = world.instance.due_at or 0
+    assert pauses == [30, 60, 120, 240, 300, 300]
+
+
+def test_only_the_cloud_says_that_it_is_over() -> None:
+    world = World("terminating", due_at=b.NOW)
+    world.decide()
+    plan = world.outcome(Ended(world.instance.id))
+    assert (world.instance.status, world.instance.due_at) == (InstanceStatus.terminated, None)
+    assert f"fleet/{world.fleet.id}" in plan.steps[0].wake
+
+
+def test_the_time_in_which_a_purchase_may_still_be_under_way_is_kept() -> None:
+    world = World(due_at=b.NOW)
+    world.fleet = world.fleet.with_(status=FleetStatus.terminating)
+    world.decide()
+    assert world.instance.status == InstanceStatus.terminating
+    assert world.instance.act_until == OPEN
+
+
+def test_a_host_that_is_not_ours_leaves_when_its_last_job_has() -> None:
+    world = World("busy", nodes=None, offer=b.host().offer).with_job("running")
+    world.fleet = world.fleet.with_(status=FleetStatus.terminating)
+    world.decide()
+    assert world.instance.status == InstanceStatus.terminating
+    world.instance, world.jobs = world.instance.with_(claims=()), ()
+    assert effects(world.decide()) == []
+    assert world.instance.status == InstanceStatus.terminated
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Created("x"),
+        CreateFailed("x", "InsufficientCapacity", ""),
+        Described("x", "gone"),
+        Ended("x"),
+        EndFailed("x", "T", "m"),
+    ],
+)
+def test_an_outcome_that_comes_too_late_changes_nothing(outcome: Outcome) -> None:
+    world = World("terminated")
+    assert world.outcome(outcome).steps == ()
