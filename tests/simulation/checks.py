@@ -29,6 +29,7 @@ class Watch:
         self.runs: dict[str, Run] = {}
         self.jobs: dict[str, Job] = {}
         self.instances: dict[str, Instance] = {}
+        self.most: dict[str, int | None] = {}  # instances that a fleet may have
         site.store.after = self.committed
 
     def committed(self, changes: Sequence[Change]) -> None:
@@ -93,7 +94,14 @@ class Watch:
             if dropped:
                 raise Violation(f"instance {instance.name} forgets its handles {dropped}")
         self.instances[instance.id] = instance
+        self._limit(instance.fleet_id)
         return instance
+
+    def _limit(self, fleet_id: str) -> None:
+        most = self.most.get(fleet_id)
+        live = [i for i in self.instances.values() if i.fleet_id == fleet_id and i.status is not InstanceStatus.terminated]
+        if most is not None and len(live) > most:
+            raise Violation(f"the fleet may have {most} instances and has {[i.name for i in live]}")
 
     def _resources_of(self, instance_id: str) -> list[str]:
         return [body["id"] for body in self.site.cloud.resources() if dict(body["tags"])["dstack-instance"] == instance_id]

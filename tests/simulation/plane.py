@@ -253,9 +253,9 @@ class Site:
         self.world, self.parts = world, parts
         rng = world.rng
         self.store = MemoryStore(
-            clock=world.now, rng=random.Random(rng.random()), max_lag=rng.choice((0, SECOND, 5 * SECOND))
+            clock=world.now, rng=random.Random(rng.random()), max_lag=rng.choice((0, 2 * SECOND, 10 * SECOND))
         )
-        lag = rng.choice((0, 3 * SECOND))
+        lag = rng.choice((0, 5 * SECOND, 10 * SECOND))
         script = ShakyScript(boot=round(world.some(1, 20) * SECOND), end=rng.choice((0, 5 * SECOND)), lag=lag)
         script.world = world
         facts = FACTS.with_(idempotent_create=rng.random() < 0.4, visibility_lag=lag)

@@ -7,7 +7,7 @@ from typing import Any
 
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instances import Instance, instance_id
+from chalicelib.domain.instances import Instance, InstanceStatus, instance_id
 from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.offers import InstanceType, Offer, Resources
 from chalicelib.domain.specs.fleets import FleetSpec
@@ -85,18 +85,20 @@ class Story:
             raise Violation("there is no admin after the first start")
         self.user = found
         rng = self.world.rng
-        self._add_hosts(rng.randint(0, 2), blocks=rng.choice((1, 2)))
+        self._add_hosts(rng.choice((0, 0, 1, 2)), blocks=rng.choice((1, 2)))
         configuration: dict[str, Any] = {
             "type": "fleet",
             "name": "cloud",
-            "nodes": rng.choice(("0..1", "0..3", "1..2", "0..")),
+            "nodes": rng.choice(("0..1", "0..3", "1..2", "0..2", "0..")),
             "idle_duration": rng.choice((0, 20, 300)),
             "blocks": rng.choice((1, 1, 2)),
             "spot_policy": rng.choice(("on-demand", "spot", "auto")),
             "resources": {"cpu": "2..", "memory": "4GB.."},
         }
         raw = {"configuration": configuration}
-        fleet_plans.apply_plan(self.site.plane, self.user, self.project, raw, None, force=False)
+        row = fleet_plans.apply_plan(self.site.plane, self.user, self.project, raw, None, force=False)
+        high = configuration["nodes"].partition("..")[2]
+        self.watch.most[row.fleet.id] = int(high) if high else None
         self.world.calm_at = calm
 
     def _add_hosts(self, count: int, blocks: int) -> None:
@@ -142,7 +144,8 @@ class Story:
 
     def _plan(self) -> None:
         world, rng = self.world, self.world.rng
-        for number in range(rng.randint(2, 6)):
+        self._noise()
+        for number in range(rng.randint(3, 8)):
             name = f"run-{number}"
             at = world.some(0, FAULTY_FOR * 0.75)
             world.after(at, lambda name=name: self._submit(name))  # type: ignore[misc]
@@ -152,6 +155,16 @@ class Story:
         for _ in range(rng.randint(0, 3)):
             what = rng.choice((self._restart, self._cut_off, self._interrupt, self._lose))
             world.after(world.some(5, FAULTY_FOR), what)
+
+    def _noise(self) -> None:
+        """Wake-ups about nothing: a hint is never more than a hint."""
+        watch, rng = self.watch, self.world.rng
+        units = [f"instance/{i.id}" for i in watch.instances.values() if i.status is not InstanceStatus.terminated]
+        units += [f"run/{run.id}" for run in watch.runs.values() if not run.finished]
+        if units:
+            self.site.wake(rng.sample(units, min(len(units), 2)))
+        if self.world.now() < self.world.calm_at:
+            self.world.after(rng.expovariate(1 / 3), self._noise)
 
     def _submit(self, name: str) -> None:
         rng = self.world.rng

@@ -68,10 +68,10 @@ class World:
 
     def moment(self, where: str) -> None:
         """A point between two effects: the process may die here, or stand still while others go on."""
-        if self.chance(0.006):
+        if self.chance(0.01):
             self.note(f"crash {where}")
             raise Crash(where)
-        if self._depth < DEEPEST and self.chance(0.03):
+        if self._depth < DEEPEST and self.chance(0.04):
             self.note("stall")
             self._depth += 1
             try:
