@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import orjson
@@ -36,23 +35,12 @@ class RunRow:
     job_specs: tuple[str, ...]
     jobs: tuple[Job, ...]
 
-    @cached_property
-    def _slots(self) -> tuple[tuple[int, int], ...]:
-        return tuple(dict.fromkeys(job.slot for job in self.jobs))
-
-    def submissions_of(self, index: int) -> list[Job]:
-        """The submissions of the job that `job_specs[index]` describes, oldest first."""
-        return [job for job in self.jobs if job.slot == self._slots[index]] if index < len(self._slots) else []
-
-    @cached_property
-    def latest(self) -> tuple[Job, ...]:
-        """The newest submission of each job."""
-        return tuple({job.slot: job for job in self.jobs}.values())
-
-    @property
-    def last_job(self) -> Job | None:
-        """The newest submission of all."""
-        return max(self.latest, key=lambda job: (job.submitted_at, job.submission_num), default=None)
+    def histories(self) -> list[list[Job]]:
+        """The submissions of each job, oldest first, in the order of `job_specs`; none while nothing was submitted."""
+        found: dict[tuple[int, int], list[Job]] = {}
+        for job in self.jobs:
+            found.setdefault(job.slot, []).append(job)
+        return list(found.values())
 
 
 @dataclass(frozen=True)

@@ -25,16 +25,11 @@ def run_json(
     row: RunRow, project_name: str, now: Micros, *, jobs: bool = True, submissions: int | None = None
 ) -> dict[str, Any]:
     """`jobs` off leaves them out, `submissions` keeps the latest so many of each job."""
-    run = row.run
-    latest: dict[str, orjson.Fragment] = {
-        job.id: orjson.Fragment(orjson.dumps(submission_json(job))) for job in row.latest
-    }
-    last = row.last_job
-    shown = (
-        [_job_json(row, index, latest, submissions) for index in range(len(row.job_specs))]
-        if jobs and submissions != 0
-        else []
-    )
+    run, histories = row.run, row.histories()
+    latest = [history[-1] for history in histories]
+    texts = {job.id: orjson.Fragment(orjson.dumps(submission_json(job))) for job in latest}
+    last = max(latest, key=lambda job: (job.submitted_at, job.submission_num), default=None)
+    shown = zip(row.job_specs, histories, strict=False) if jobs and submissions != 0 else ()
     return {
         "id": run.id,
         "project_name": project_name,
@@ -43,11 +38,11 @@ def run_json(
         "submitted_at": iso(run.submitted_at),
         "last_processed_at": iso(run.last_processed_at),
         "status": run.status,
-        "status_message": _status_message(row),
+        "status_message": _status_message(run, latest),
         "termination_reason": run.reason,
         "run_spec": orjson.Fragment(row.run_spec),
-        "jobs": [job for job in shown if job is not None],
-        "latest_job_submission": None if last is None else latest[last.id],
+        "jobs": [_job_json(spec, history, texts, submissions) for spec, history in shown],
+        "latest_job_submission": None if last is None else texts[last.id],
         "cost": cost(row.jobs, now),
         "service": None,
         "deployment_num": run.deployment_num,
@@ -58,9 +53,8 @@ def run_json(
     }
 
 
-def _status_message(row: RunRow) -> str:
-    run, last = row.run, row.last_job
-    if last is not None and row.latest and all(job.status is JobStatus.pulling for job in row.latest):
+def _status_message(run: Run, latest: list[Job]) -> str:
+    if latest and not run.finished and all(job.status is JobStatus.pulling for job in latest):
         return "pulling"
     if run.status in _WAITING and run.resubmission_attempt > 0:
         return "retrying"
@@ -74,14 +68,12 @@ def _run_error(run: Run) -> str | None:
 
 
 def _job_json(
-    row: RunRow, index: int, latest: dict[str, orjson.Fragment], submissions: int | None
-) -> dict[str, Any] | None:
-    history = row.submissions_of(index)
-    if not history:
-        return None  # a client can't show a job without a submission
+    spec: str, history: list[Job], latest: dict[str, orjson.Fragment], submissions: int | None
+) -> dict[str, Any]:
+    """A job has a submission at least: clients can't show one without."""
     kept = history if submissions is None else history[-submissions:]
     return {
-        "job_spec": orjson.Fragment(row.job_specs[index]),
+        "job_spec": orjson.Fragment(spec),
         "job_submissions": [latest.get(job.id) or submission_json(job) for job in kept],
         "job_connection_info": None,
     }
