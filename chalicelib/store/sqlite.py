@@ -27,7 +27,7 @@ from chalicelib.store.port import Change, Check, Delete, Due, Index, Key, Page, 
 SCHEMA = 1
 _APPLICATION = 0x64737461  # tells our files from other people's
 _BUSY_SECONDS = 30.0
-_SWEEP_EVERY = 500  # commits between two looks for expired records
+_SWEEP_EVERY, _SWEPT = 50, 250  # commits between two looks for expired records, and how many go at each
 
 _TABLE = """
 CREATE TABLE records (
@@ -58,7 +58,7 @@ _DROP_AT = f"{_DROP} AND version = ?"
 _DUE = """SELECT due_kind, due_unit, due_at FROM records
  WHERE due_at <= ? AND due_shard = ? AND due_kind = ? ORDER BY due_at, due_unit LIMIT ?"""
 _NEXT_DUE = "SELECT min(due_at) FROM records WHERE due_at IS NOT NULL"
-_SWEEP = "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE expires_at < ? LIMIT 200)"
+_SWEEP = "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE expires_at < ? LIMIT ?)"
 
 
 def _listing(partition: str, sort: str) -> dict[bool, str]:
@@ -236,7 +236,7 @@ class SqliteStore:
     def _sweep(self, writer: sqlite3.Connection) -> None:
         self._commits += 1
         if self._commits % _SWEEP_EVERY == 0:
-            writer.execute(_SWEEP, (int(self._now()),))
+            writer.execute(_SWEEP, (int(self._now()), _SWEPT))
 
     def _translated(self, error: sqlite3.Error) -> DstackError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF

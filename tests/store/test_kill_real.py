@@ -106,4 +106,4 @@ def test_sqlite_recovers_when_nobody_else_had_the_file_open(tmp_path: Path) -> N
 
 
 def test_dynamo_keeps_what_a_killed_client_had_acknowledged(emulator: Emulator, table: str) -> None:
-    run("dynamo", table, DynamoStore(table), 240, 3)
+    run("dynamo", table, DynamoStore(table), 200, 3)

@@ -60,6 +60,7 @@ def test_a_tail_of_garbage_is_cut(tmp_path: Path, file: Path) -> None:
         assert end in (6, 13)
         assert text(read_all(logs)) == b"first\nsecond\n"[:end]
         assert logs.append(P, J, end, [(2, b"more")]) == end + 4
+        assert file.stat().st_size <= len(whole) + 60, "what the crash left is still there"
         assert text(read_all(logs)) == b"first\nsecond\n"[:end] + b"more"
 
 
