@@ -133,7 +133,7 @@ def test_what_is_missing_is_said_without_a_traceback(peer: Peer) -> None:
     peer.run("stop", "-y", "nothing", expect=1)
     peer.run("logs", "nothing", expect=1)
     for noun in ("volume", "gateway"):
-        peer.run(noun, "list")
+        assert noun in peer.run(noun, "list", expect=1).text
 
 
 def test_the_fleet_is_deleted_when_nothing_uses_it(peer: Peer, server: Server) -> None:
