@@ -26,9 +26,7 @@ Ids = frozenset[str]
 class Filter:
     """None: not filtered by this. `actors` may hold None, which is the control plane itself."""
 
-    targets: Ids | None = None  # events about one of these things
-    target_runs: Ids = frozenset()  # those of them that are runs, or fleets: they have streams of their own
-    target_fleets: Ids = frozenset()
+    targets: frozenset[tuple[str, str]] | None = None  # events about one of these things, by type and id
     within_projects: Ids | None = None
     within_runs: Ids | None = None
     within_fleets: Ids | None = None
@@ -53,10 +51,9 @@ def _sources(actor: User, projects: Mapping[str, Project], wanted: Filter) -> li
     """The narrowest streams that hold every event asked for."""
     runs, fleets = wanted.within_runs, wanted.within_fleets
     if runs is None and fleets is None and wanted.targets is not None:
-        if wanted.targets == wanted.target_runs:
-            runs = wanted.targets
-        elif wanted.targets == wanted.target_fleets:
-            fleets = wanted.targets
+        kinds = {kind for kind, _ in wanted.targets}
+        ids = frozenset(id_ for _, id_ in wanted.targets)
+        runs, fleets = (ids if kinds == {"run"} else None), (ids if kinds == {"fleet"} else None)
     if runs is not None:
         return [("gsi1", keys.run_events(run)) for run in sorted(runs)]
     if fleets is not None:
@@ -95,9 +92,10 @@ def _first(event: Event, seen: set[str]) -> bool:
 
 
 def _fits(event: Event, actor: User, projects: Mapping[str, Project], wanted: Filter) -> bool:
-    targets = {target.id for target in event.targets}
+    targets = {(target.type, target.id) for target in event.targets}
     if event.project_id == EVERYWHERE:
-        if actor.role is not GlobalRole.admin and actor.id not in (event.actor_id, *targets):
+        own = event.actor_id == actor.id or ("user", actor.id) in targets
+        if actor.role is not GlobalRole.admin and not own:
             return False
     elif event.project_id not in projects:
         return False

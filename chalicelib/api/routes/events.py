@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
@@ -16,6 +16,9 @@ Ids = Annotated[list[Id], Field(min_length=1, max_length=16)] | None
 TargetType = Literal[
     "project", "user", "fleet", "instance", "run", "job", "volume", "gateway", "gateway-replica", "secret", "preset"
 ]
+
+
+_TARGETS = {kind: f"target_{kind.replace('-', '_')}s" for kind in get_args(TargetType)}
 
 
 class List(Request):
@@ -42,12 +45,10 @@ class List(Request):
     ascending: bool = False
 
     def filter(self) -> events.Filter:
-        named = [getattr(self, name) for name in type(self).model_fields if name.startswith("target_")]
-        targets = None if all(ids is None for ids in named) else frozenset(id_ for ids in named for id_ in ids or ())
+        named = {kind: ids for kind, field in _TARGETS.items() if (ids := getattr(self, field)) is not None}
+        targets = frozenset((kind, id_) for kind, ids in named.items() for id_ in ids) if named else None
         return events.Filter(
             targets=targets,
-            target_runs=frozenset(self.target_runs or ()),
-            target_fleets=frozenset(self.target_fleets or ()),
             within_projects=_set(self.within_projects),
             within_runs=_set(self.within_runs),
             within_fleets=_set(self.within_fleets),

@@ -1,0 +1,263 @@
+"""Logs, metrics and history over HTTP."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instants import MINUTE, SECOND, iso
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.tenants import ProjectRole
+from chalicelib.store import keys, nouns
+from chalicelib.usecases.agent_message import MetricPoint
+from chalicelib.usecases.metrics import metric_puts
+from tests.api.rig import ADMIN, Rig, fleet, submit, task
+from tests.api.uploads import message, send
+from tests.usecases.planes import NOW
+
+
+@pytest.fixture
+def job(rig: Rig) -> Job:
+    rig.ok("P/fleets/apply", {"plan": {"spec": fleet()}, "force": False})
+    run = submit(rig, task())
+    found = nouns.find(rig.world.plane.store, Job, keys.job(run["id"], 0, 0, 0))
+    assert found is not None
+    return found
+
+
+def poll(rig: Rig, job: Job, **fields: Any) -> tuple[list[bytes], str | None]:
+    answer = rig.ok("P/logs/poll", {"run_name": "hello", "job_submission_id": job.id, **fields})
+    assert answer.keys() == {"logs", "external_url", "next_token"}
+    return [base64.b64decode(entry["message"]) for entry in answer["logs"]], answer["next_token"]
+
+
+def write(rig: Rig, job: Job, count: int) -> list[bytes]:
+    lines = [f"line {number}\n".encode() for number in range(count)]
+    records = [(NOW + number * SECOND, line) for number, line in enumerate(lines)]
+    rig.world.plane.logs.append(job.project_id, job.id, 0, records)
+    return lines
+
+
+def test_a_log_comes_in_pages_that_end_without_a_token(rig: Rig, job: Job) -> None:
+    lines = write(rig, job, 25)
+    first, token = poll(rig, job, limit=10)
+    second, token = poll(rig, job, limit=10, next_token=token)
+    third, end = poll(rig, job, limit=10, next_token=token)
+    assert first + second + third == lines and end is None
+    assert poll(rig, job, limit=1000) == (lines, None)
+
+
+def test_a_log_can_be_read_from_a_moment_on_and_backwards(rig: Rig, job: Job) -> None:
+    lines = write(rig, job, 10)
+    assert poll(rig, job, start_time=iso(NOW + 7 * SECOND))[0] == lines[7:]
+    assert poll(rig, job, end_time=iso(NOW + 2 * SECOND))[0] == lines[:2]
+    assert poll(rig, job, descending=True)[0] == lines[::-1]
+
+
+def test_any_bytes_travel(rig: Rig, job: Job) -> None:
+    raw = bytes(range(256)) * 10
+    rig.world.plane.logs.append(job.project_id, job.id, 0, [(NOW, raw)])
+    assert b"".join(poll(rig, job)[0]) == raw
+
+
+def test_no_log_yet_is_an_empty_page(rig: Rig, job: Job) -> None:
+    assert poll(rig, job) == ([], None) and poll(rig, job, limit=0) == ([], None)
+
+
+def test_diagnose_tells_the_story_of_the_job(rig: Rig, job: Job) -> None:
+    lines, token = poll(rig, job, diagnose=True)
+    assert lines and token is None
+    assert any(line.startswith(b"run hello: ") for line in lines)
+
+
+def test_bad_polls_are_refused(rig: Rig, job: Job) -> None:
+    body = {"run_name": "hello", "job_submission_id": job.id}
+    assert "'nope'" in rig.refused("P/logs/poll", {**body, "run_name": "nope"})
+    assert "token" in rig.refused("P/logs/poll", {**body, "next_token": "nonsense"})
+    assert "job_submission_id" in rig.refused("P/logs/poll", {**body, "job_submission_id": "../../x"})
+    assert "limit" in rig.refused("P/logs/poll", {**body, "limit": 5000})
+    assert "start_time" in rig.refused("P/logs/poll", {**body, "start_time": "yesterday"})
+
+
+def test_another_projects_log_is_out_of_reach(rig: Rig, job: Job) -> None:
+    write(rig, job, 3)
+    other = rig.another_project("other")
+    token = rig.user("ann", ProjectRole.user, other)
+    body = {"run_name": "hello", "job_submission_id": job.id}
+    assert rig.call("/api/project/main/logs/poll", body, token=token).status == 403
+    assert rig.call("/api/project/other/logs/poll", body, token=token).status == 400
+    rig.world.plane.store.commit([nouns.pointer(keys.run_name(other.id, "hello"), job.run_id)])
+    assert rig.call("/api/project/other/logs/poll", body, token=token).json["logs"] == []
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def measured(rig: Rig, job: Job, *points: tuple[int, int]) -> None:
+    """Points of (seconds, CPU seconds used so far)."""
+    made = [
+        MetricPoint.model_validate(
+            {
+                "task": job.id,
+                "at": NOW + at * SECOND,
+                "cpu_usage_micro": used * SECOND,
+                "memory_usage_bytes": 100 + at,
+                "memory_working_set_bytes": 50,
+                "gpus": [{"memory_usage_bytes": 7, "util_percent": 42}],
+            }
+        )
+        for at, used in points
+    ]
+    rig.world.plane.store.commit(metric_puts(made, {job.id: job}, rig.world.clock.at + MINUTE))
+
+
+def metrics(rig: Rig, **query: Any) -> dict[str, list[Any]]:
+    asked = {name: str(value) for name, value in query.items()}
+    reply = send(rig, "GET", "P/metrics/job/hello", query=asked)
+    assert reply.status == 200, reply.body
+    return {series["name"]: series["values"] for series in reply.json["metrics"]}
+
+
+def test_cpu_is_what_was_used_between_two_points(rig: Rig, job: Job) -> None:
+    measured(rig, job, (0, 0), (10, 5), (20, 25))
+    found = metrics(rig, limit=1000)
+    assert found["cpu_usage_percent"] == [200, 50]
+    assert found["memory_usage_bytes"] == [120, 110]
+    assert (found["gpu_util_percent_gpu0"], found["gpu_memory_usage_bytes_gpu0"]) == ([42, 42], [7, 7])
+    assert metrics(rig)["cpu_usage_percent"] == [200]
+    assert metrics(rig, before=iso(NOW + 15 * SECOND), limit=9)["cpu_usage_percent"] == [50]
+
+
+def test_one_point_says_nothing_yet(rig: Rig, job: Job) -> None:
+    measured(rig, job, (0, 0))
+    assert metrics(rig, limit=10)["cpu_usage_percent"] == []
+
+
+def test_a_restarted_counter_is_not_a_negative_load(rig: Rig, job: Job) -> None:
+    measured(rig, job, (0, 100), (10, 3))
+    assert metrics(rig)["cpu_usage_percent"] == [0]
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ({"limit": "0"}, "limit"),
+        ({"job_num": "x"}, "job_num"),
+        ({"after": "now"}, "after"),
+        ({"job_num": "3"}, "job 3"),
+    ],
+)
+def test_bad_questions_are_refused(rig: Rig, job: Job, query: dict[str, str], told: str) -> None:
+    assert told in message(send(rig, "GET", "P/metrics/job/hello", query=query))
+
+
+def test_metrics_of_another_projects_run_are_out_of_reach(rig: Rig, job: Job) -> None:
+    measured(rig, job, (0, 0), (10, 5))
+    rig.another_project("other")
+    reply = send(rig, "GET", "/api/project/other/metrics/job/hello", query={"run_id": job.run_id})
+    assert "no run" in message(reply)
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def listed(rig: Rig, token: str = ADMIN, **fields: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = rig.ok("/api/events/list", fields, token=token)
+    return found
+
+
+def test_history_is_newest_first_and_pages(rig: Rig) -> None:
+    for number in range(7):
+        rig.world.clock.pass_(1)
+        rig.ok("P/secrets/create_or_update", {"name": f"s{number}", "value": "v"})
+    every = listed(rig, within_projects=[rig.project.id])
+    assert [event["targets"][0]["name"] for event in every] == ["s6", "s5", "s4", "s3", "s2", "s1", "s0", "main"]
+    paged: list[dict[str, Any]] = []
+    while page := listed(
+        rig,
+        within_projects=[rig.project.id],
+        limit=3,
+        **({"prev_recorded_at": paged[-1]["recorded_at"], "prev_id": paged[-1]["id"]} if paged else {}),
+    ):
+        paged += page
+    assert paged == every
+    assert listed(rig, within_projects=[rig.project.id], ascending=True) == every[::-1]
+    oldest = listed(rig, within_projects=[rig.project.id], ascending=True, limit=2)
+    last = {"prev_recorded_at": oldest[-1]["recorded_at"], "prev_id": oldest[-1]["id"]}
+    assert listed(rig, within_projects=[rig.project.id], ascending=True, limit=1, **last) == [every[-3]]
+
+
+def test_events_of_one_moment_are_all_paged(rig: Rig) -> None:
+    for number in range(5):
+        rig.ok("P/secrets/create_or_update", {"name": f"s{number}", "value": "v"})
+    seen: list[str] = []
+    last: dict[str, Any] = {}
+    while page := listed(rig, limit=2, include_target_types=["secret"], **last):
+        seen += [event["targets"][0]["name"] for event in page]
+        last = {"prev_recorded_at": page[-1]["recorded_at"], "prev_id": page[-1]["id"]}
+    assert sorted(seen) == ["s0", "s1", "s2", "s3", "s4"]
+
+
+def test_filters(rig: Rig, job: Job) -> None:
+    within = listed(rig, within_runs=[job.run_id])
+    assert within and all({"run", "job"} & {t["type"] for t in event["targets"]} for event in within)
+    assert {t["id"] for event in listed(rig, target_runs=[job.run_id]) for t in event["targets"]} >= {job.run_id}
+    assert listed(rig, target_jobs=[job.id]) == [e for e in within if job.id in {t["id"] for t in e["targets"]}]
+    fleets = listed(rig, include_target_types=["fleet"])
+    (pool,) = {t["id"] for event in fleets for t in event["targets"] if t["type"] == "fleet"}
+    assert listed(rig, within_fleets=[pool]) and listed(rig, target_fleets=[pool])
+    assert listed(rig, target_volumes=[pool]) == [] and listed(rig, target_runs=[pool]) == []
+    nobody = derive("test", "nobody")
+    assert listed(rig, actors=[nobody]) == [] and listed(rig, target_jobs=[nobody]) == []
+    me = rig.ok("/api/users/get_my_user")["id"]
+    by = listed(rig, actors=[me, None])
+    assert {event["actor_user"] for event in by} <= {"admin", None} and by
+    assert listed(rig, within_gateways=[nobody]) == []
+
+
+def test_the_fields_of_an_event(rig: Rig) -> None:
+    rig.ok("P/secrets/create_or_update", {"name": "tok", "value": "v"})
+    (event,) = listed(rig, include_target_types=["secret"])
+    assert event.keys() == {
+        "id",
+        "message",
+        "recorded_at",
+        "actor_user_id",
+        "actor_user",
+        "is_actor_user_deleted",
+        "targets",
+    }
+    (target,) = event["targets"]
+    assert (target["type"], target["name"], target["project_name"]) == ("secret", "tok", "main")
+    assert event["recorded_at"].endswith("+00:00")
+
+
+def test_nobody_sees_the_history_of_a_project_that_isnt_theirs(rig: Rig, job: Job) -> None:
+    token = rig.user("ann")
+    everything = [{}, {"within_runs": [job.run_id]}, {"within_projects": [rig.project.id]}, {"target_jobs": [job.id]}]
+    assert all(listed(rig, token, **fields) == [] for fields in everything)
+
+
+def test_a_lost_membership_takes_the_history_away(rig: Rig) -> None:
+    token = rig.user("ann", ProjectRole.user)
+    assert listed(rig, token)
+    rig.ok("/api/projects/main/remove_members", {"usernames": ["ann"]})
+    assert listed(rig, token) == []
+
+
+@pytest.mark.parametrize(
+    "fields", [{"limit": 0}, {"limit": 101}, {"target_runs": []}, {"actors": ["x"]}, {"include_target_types": ["moon"]}]
+)
+def test_bad_filters_are_refused(rig: Rig, fields: dict[str, Any]) -> None:
+    assert next(iter(fields)) in rig.refused("/api/events/list", fields)
+
+
+# --- who is there -----------------------------------------------------------------------------------------------------
+
+
+def test_the_server_says_who_it_is_without_a_token(rig: Rig) -> None:
+    assert rig.call("/api/server/get_info", token=None).json == {"server_version": "0.22.5"}
+    assert rig.call("/healthcheck", token=None, method="GET").json == {"status": "running"}

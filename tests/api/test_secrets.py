@@ -1,0 +1,72 @@
+"""Secrets: set, read, listed without values, deleted; sealed where they lie, and told in no refusal or event."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.domain.tenants import ProjectRole
+from tests.api.rig import Rig
+
+VALUE = "correct-horse-battery"
+
+
+def set_(rig: Rig, name: str = "tok", value: str = VALUE) -> dict:
+    return rig.ok("P/secrets/create_or_update", {"name": name, "value": value})
+
+
+def test_a_secrets_life(rig: Rig) -> None:
+    made = set_(rig)
+    assert rig.ok("P/secrets/list") == [{"id": made["id"], "name": "tok", "value": None}]
+    assert rig.ok("P/secrets/get", {"name": "tok"}) == {"id": made["id"], "name": "tok", "value": VALUE}
+    assert set_(rig, value="other")["id"] == made["id"]
+    assert rig.ok("P/secrets/get", {"name": "tok"})["value"] == "other"
+    assert rig.ok("P/secrets/delete", {"secrets_names": ["tok"]}) is None
+    assert rig.ok("P/secrets/list") == []
+
+
+def test_what_isnt_there_is_said_and_nothing_is_deleted(rig: Rig) -> None:
+    set_(rig)
+    reply = rig.call("/api/project/main/secrets/get", {"name": "nope"})
+    assert reply.json["detail"][0]["code"] == "resource_not_exists"
+    assert "'nope'" in rig.refused("P/secrets/delete", {"secrets_names": ["tok", "nope"]})
+    assert len(rig.ok("P/secrets/list")) == 1
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x/y", "é", "x" * 201, "../up"])
+def test_a_bad_name_is_refused(rig: Rig, name: str) -> None:
+    assert "name:" in rig.refused("P/secrets/create_or_update", {"name": name, "value": "v"})
+
+
+def test_a_value_that_is_too_long_is_refused_and_not_repeated(rig: Rig) -> None:
+    text = rig.refused("P/secrets/create_or_update", {"name": "tok", "value": VALUE * 300})
+    assert "5000" in text and VALUE not in text
+
+
+def test_a_value_of_another_type_is_refused_without_showing_it(rig: Rig) -> None:
+    assert VALUE not in rig.refused("P/secrets/create_or_update", {"name": "tok", "value": [VALUE]})
+
+
+@pytest.mark.parametrize("role", [None, ProjectRole.user, ProjectRole.manager])
+@pytest.mark.parametrize("verb", ["list", "get", "create_or_update", "delete"])
+def test_only_admins_of_the_project_manage_secrets(rig: Rig, role: ProjectRole | None, verb: str) -> None:
+    token = rig.user("ann", role)
+    body = {"name": "tok", "value": "v", "secrets_names": ["tok"]}
+    assert rig.call(f"/api/project/main/secrets/{verb}", body, token=token).status == 403
+
+
+def test_another_projects_secret_is_out_of_reach(rig: Rig) -> None:
+    set_(rig)
+    rig.another_project("other")
+    assert rig.ok("/api/project/other/secrets/list") == []
+    assert "'tok'" in rig.refused("/api/project/other/secrets/get", {"name": "tok"})
+
+
+def test_the_value_is_nowhere_at_rest_and_in_no_event(rig: Rig) -> None:
+    set_(rig)
+    rig.world.clock.pass_(1)
+    set_(rig, value=VALUE + "2")
+    stored = b"".join(path.read_bytes() for path in rig.world.folder.rglob("*") if path.is_file())
+    assert VALUE.encode() not in stored
+    events = rig.ok("/api/events/list", {"include_target_types": ["secret"]})
+    assert [event["message"] for event in events] == ["Secret changed", "Secret set"]
+    assert events[0]["actor_user"] == "admin" and VALUE not in repr(events)
