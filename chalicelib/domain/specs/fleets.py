@@ -11,6 +11,7 @@ from pydantic import (
     Field,
     SerializerFunctionWrapHandler,
     Tag,
+    ValidationInfo,
     model_serializer,
     model_validator,
 )
@@ -18,7 +19,7 @@ from pydantic import (
 from chalicelib.domain.specs.env import Env
 from chalicelib.domain.specs.profiles import BackendName, BackendOptions, Profile, Retrying, SpotPolicy, Tags
 from chalicelib.domain.specs.quantities import IdleDuration
-from chalicelib.domain.specs.reading import TAG, JsonSchema, Number, Reads, Spec, Whole, fault
+from chalicelib.domain.specs.reading import FROM_FILE, TAG, JsonSchema, Number, Reads, Spec, Whole, fault, faults
 from chalicelib.domain.specs.resources import ResourcesSpec
 
 Placement = Literal["any", "cluster"]
@@ -223,6 +224,43 @@ class FleetConfiguration(Spec):
     backend_options: BackendOptions | None = Field(default=None, description="Options of single backends.")
     ssh_config: SSHParams | None = Field(default=None, description="Hosts that are there already.")
     env: Env = Field(default={}, description="Environment variables of every job here; for SSH fleets.")
+
+    @model_validator(mode="after")
+    def _one_kind(self, info: ValidationInfo) -> FleetConfiguration:
+        found = []
+        if self.ssh_config is not None:
+            found = [
+                (
+                    "exclusive",
+                    f"`{field}` is for machines of clouds, not for hosts that are there",
+                    f"remove `{field}`",
+                    field,
+                )
+                for field in _OF_CLOUDS
+                if getattr(self, field) is not None
+            ]
+        elif info.context == FROM_FILE and self.nodes is None:
+            found.append(("missing", "a fleet needs `nodes` or `ssh_config`", "for example `nodes: 0..2`", ""))
+        elif info.context == FROM_FILE and self.env:
+            found.append(("exclusive", "`env` is for SSH fleets", "put it into the configurations of runs", "env"))
+        if found:
+            raise faults(found)
+        return self
+
+
+_OF_CLOUDS = (
+    *(
+        "nodes",
+        "reservation",
+        "resources",
+        "backends",
+        "regions",
+        "availability_zones",
+        "instance_types",
+        "spot_policy",
+    ),
+    *("retry", "max_price", "idle_duration", "tags", "backend_options"),
+)
 
 
 class FleetSpec(Spec):

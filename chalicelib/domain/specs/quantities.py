@@ -20,10 +20,26 @@ _MEMORY = re.compile(r"(\d+(?:\.\d+)?)(mb|gb|tb)?", re.IGNORECASE)
 _GB = {"mb": 1 / 1024, "gb": 1.0, "tb": 1024.0}
 _MOST_GB = 1e9
 
-_TEXT_DURATION = {"type": "string", "pattern": "^(-?[0-9]+|[0-9]+ *[smhdw])$", "examples": ["30s", "5m", "2h", "3d"]}
-_TEXT_OFF = {"type": "string", "pattern": "^(off|-?[0-9]+|[0-9]+ *[smhdw])$", "examples": ["off", "5m", "2h", "3d"]}
-_TEXT_MEMORY = {"type": "string", "pattern": r"^ *[0-9]+(\.[0-9]+)? *([mMgGtT][bB])? *$", "examples": ["16GB", "512MB"]}
+_TEXT_DURATION = {
+    "$comment": "duration",
+    "type": "string",
+    "pattern": "^(-?[0-9]+|[0-9]+ *[smhdw])$",
+    "examples": ["30s", "5m", "2h", "3d"],
+}
+_TEXT_OFF = {
+    "$comment": "duration or `off`",
+    "type": "string",
+    "pattern": "^(off|-?[0-9]+|[0-9]+ *[smhdw])$",
+    "examples": ["off", "5m", "2h", "3d"],
+}
+_TEXT_MEMORY = {
+    "$comment": "memory",
+    "type": "string",
+    "pattern": r"^ *[0-9]+(\.[0-9]+)? *([mMgGtT][bB])? *$",
+    "examples": ["16GB", "512MB"],
+}
 _TEXT_MEMORIES = {
+    "$comment": "memory or range",
     "type": "string",
     "pattern": r"^[ 0-9.mMgGtTbB]*[0-9][ 0-9.mMgGtTbB]*$",
     "examples": ["16GB", "24GB..", "40GB..80GB", "..1TB"],

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from chalicelib.domain.specs.env import Env
 from chalicelib.domain.specs.mounts import FilePathMapping, MountPoint, RepoSpec
 from chalicelib.domain.specs.profiles import ProfileParams
-from chalicelib.domain.specs.reading import Reads, Spec, Whole, fault, faults
+from chalicelib.domain.specs.reading import FROM_FILE, Reads, Spec, Whole, fault, faults
 from chalicelib.domain.specs.resources import ResourcesSpec
 
 PythonVersion = Literal["3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"]
@@ -35,6 +35,15 @@ def _user(user: str) -> str:
     if len(parts) > 2 or not all(parts) or any(part.startswith("-") for part in parts):
         raise fault("invalid-value", f"`{user[:60]}` isn't a user", "for example `ubuntu`, `1000` or `1000:1000`")
     return user
+
+
+def _working_dir(path: str, info: ValidationInfo) -> str:
+    """Older clients send relative ones, which are under the old place of repos; nobody writes them any more."""
+    if info.context == FROM_FILE and not path.startswith(("/", "~")):
+        raise fault(
+            "invalid-path", f"`{path[:80]}` isn't an absolute path", f"for example `/{path[:60]}` or `~/{path[:60]}`"
+        )
+    return path
 
 
 def _repos(repos: tuple[RepoSpec, ...]) -> tuple[RepoSpec, ...]:
@@ -69,7 +78,9 @@ class RunConfiguration(ProfileParams):
     entrypoint: str | None = Field(
         default=None, description="Replaces the image's entrypoint; `commands` become its arguments."
     )
-    working_dir: str | None = Field(default=None, description="An absolute path, or one that begins with `~`.")
+    working_dir: Annotated[str, AfterValidator(_working_dir)] | None = Field(
+        default=None, description="An absolute path, or one that begins with `~`."
+    )
     home_dir: str = Field(default="/root", description="Kept for older files; has no effect.")
     registry_auth: RegistryAuth | None = Field(default=None, description="Credentials for a private image.")
     python: Python | None = Field(

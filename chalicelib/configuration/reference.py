@@ -1,0 +1,139 @@
+"""The pages of the docs that are made from the code: `python -m chalicelib.configuration.reference docs/reference`.
+
+Fields, types, defaults and their descriptions come from the models by way of the JSON Schema; the messages in the error
+catalogue are what the reader says to the wrong file. What a person wrote around the marks in a page is left alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from chalicelib.configuration.catalogue import ENTRIES, Entry
+from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, parse
+from chalicelib.configuration.schema import configuration_schema, profiles_schema
+from chalicelib.errors import Invalid
+
+BEGIN, END = "<!-- made from the code: begin -->", "<!-- made from the code: end -->"
+Schema = dict[str, Any]
+
+
+def fields() -> str:
+    """Every type and value type with its fields."""
+    schema = configuration_schema()
+    definitions: dict[str, Schema] = {**schema["$defs"], **profiles_schema()["$defs"]}
+    titles = {model.__name__: f"`type: {kind}`" for kind, model in TYPES.items() if kind != "volume"}
+    titles |= {model.__name__: f"`type: volume`, `backend: {kind}`" for kind, model in VOLUME_TYPES.items()}
+    first = [*titles, "ProfilesConfig"]
+    rest = [name for name in sorted(definitions) if name not in first and not name.startswith("Range_")]
+    return "\n\n".join(_section(name, titles.get(name, name), definitions[name]) for name in [*first, *rest])
+
+
+def _section(name: str, title: str, definition: Schema) -> str:
+    whole = next((arm for arm in definition.get("anyOf", [definition]) if "properties" in arm), definition)
+    shorts = [arm for arm in definition.get("anyOf", []) if arm is not whole]
+    lines = [f'### <a id="{name.lower()}"></a>{title}', "", str(whole.get("description", "")).strip(), ""]
+    if examples := [f"`{example}`" for short in shorts for example in short.get("examples", [])]:
+        lines += [f"Short form: {', '.join(examples)}.", ""]
+    lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+    needed = whole.get("required", [])
+    for key, field in whole.get("properties", {}).items():
+        default = "needed" if key in needed else _default(field)
+        meaning = str(field.get("description", "")).replace("|", "\\|")
+        lines.append(f"| `{key}` | {_kind(field)} | {default} | {meaning} |")
+    return "\n".join(lines)
+
+
+def _default(field: Schema) -> str:
+    value = field.get("default")
+    return "" if value is None or isinstance(value, dict | list) else f"`{json.dumps(value)}`"
+
+
+def _kind(field: Schema) -> str:
+    """A type in a few words."""
+    if "$ref" in field:
+        return _named(field["$ref"].rpartition("/")[2])
+    if "const" in field:
+        return f"`{field['const']}`"
+    if "enum" in field:
+        return "a backend" if len(field["enum"]) > 12 else ", ".join(f"`{value}`" for value in field["enum"])
+    arms = field.get("anyOf") or field.get("oneOf")
+    if arms:
+        if said := [str(arm["$comment"]) for arm in arms if "$comment" in arm]:
+            return said[0]
+        kinds = dict.fromkeys(_kind(arm) for arm in arms if arm.get("type") != "null")
+        return " or ".join(kinds)
+    kind = field.get("type")
+    if kind == "array":
+        return f"list of {_kind(field['items'])}" if isinstance(field.get("items"), dict) else "list"
+    if kind == "object":
+        return "mapping"
+    if kind in (["string", "number"], "string"):
+        return (
+            f"text like `{field['examples'][0]}`" if isinstance((field.get("examples") or [None])[0], str) else "text"
+        )
+    return {"integer": "number", "number": "number", "boolean": "true or false"}.get(str(kind), "any")
+
+
+def _named(model: str) -> str:
+    return "number or range" if model.startswith("Range_") else f"[{model}](#{model.lower()})"
+
+
+def errors() -> str:
+    """The error catalogue."""
+    return "\n\n".join("\n".join(_entry(code, entry)) for code, entry in sorted(ENTRIES.items()))
+
+
+def _entry(code: str, entry: Entry) -> Iterator[str]:
+    yield f'### <a id="{code}"></a>{code}'
+    yield ""
+    yield entry.meaning
+    if not entry.wrong:
+        return
+    yield ""
+    yield "```yaml"
+    yield entry.wrong.rstrip("\n")
+    yield "```"
+    yield ""
+    yield "```text"
+    yield from said(entry.wrong)
+    yield "```"
+    yield ""
+    yield "Right:"
+    yield ""
+    yield "```yaml"
+    yield entry.right.rstrip("\n")
+    yield "```"
+
+
+def said(text: str) -> list[str]:
+    """What is said to a file."""
+    try:
+        parse(text, filename=".dstack.yml")
+    except Invalid as error:
+        return [problem.render() for problem in error.problems]
+    return []
+
+
+def renewed(page: str, made: str) -> str:
+    """The page with what is between the marks made again."""
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
+
+
+PAGES = {"configuration.md": fields, "errors.md": errors}
+
+
+def main(arguments: list[str]) -> None:
+    folder = Path(arguments[0] if arguments else "docs/reference")
+    for name, make in PAGES.items():
+        page = folder / name
+        page.write_text(renewed(page.read_text(encoding="utf-8"), make()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
