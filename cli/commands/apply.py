@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,9 @@ from cli.fleets import apply_fleet
 from cli.parameters import ProjectOption, YesOption, command, new_group
 from cli.runs import ApplyOptions, Submission
 from cli.session import completer, open_session
+
+if TYPE_CHECKING:
+    from chalicelib.configuration.overrides import Overrides
 
 app = new_group("Create or change what a configuration file describes.")
 
@@ -112,16 +115,18 @@ def apply(
     if as_json and not yes:
         raise typer.BadParameter("--json needs -y: a question would stand amidst the JSON.", ctx=ctx)
     session = open_session(ctx, project)
-    chosen = overrides(flags)
     definition = load_definition(
-        session.terminal, file, chosen, run_args=args or [], profile=profile, no_profile=no_profile
+        session.terminal, file, overrides(flags), arguments=args or [], profile=profile, no_profile=no_profile
     )
+    if no_repo:
+        definition.configuration["repos"] = []
     if definition.kind in RUN_TYPES:
         options = ApplyOptions(yes, force, detach, verbose, as_json, max_offers, full_offers, unallocated)
         raise typer.Exit(Submission(session, definition, options).apply())
-    _refuse_run_flags(chosen, args or [], definition.kind)
     if definition.kind != "fleet":
         raise NotSupported(f"type: {definition.kind} isn't available yet.", hint="Runs and fleets are.")
+    if profile:
+        raise typer.BadParameter("A fleet takes no --profile; only the default one counts for it.", ctx=ctx)
     raise typer.Exit(apply_fleet(session, definition, ApplyOptions(yes, force, detach, verbose, as_json)))
 
 
@@ -141,7 +146,6 @@ UNBUILT = {  # parameter: flag, and why
     "token": ("--token", "sending a Git repository along isn't available yet"),
     "git_identity": ("--git-identity", "sending a Git repository along isn't available yet"),
 }
-OF_FLEETS_TOO = ("name", "env")
 
 
 def _refuse_unbuilt(flags: Mapping[str, Any]) -> None:
@@ -150,40 +154,32 @@ def _refuse_unbuilt(flags: Mapping[str, Any]) -> None:
             raise NotSupported(f"{flag}: {why}.", hint="Leave the flag out.")
 
 
-def _refuse_run_flags(chosen: Mapping[str, Any], args: list[str], kind: str) -> None:
-    given = [key for key in chosen if key not in OF_FLEETS_TOO]
-    if args:
-        given.append("arguments after --")
-    if given:
-        raise typer.BadParameter(f"A {kind} takes no flags for {', '.join(given)}; write them into its file.")
+def overrides(flags: Mapping[str, Any]) -> Overrides:
+    """The flags as the configuration language takes them; those that a command doesn't have are left open."""
+    from chalicelib.configuration.overrides import Overrides
 
-
-def overrides(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags as fields of a configuration, with the words a person would write there; only those that were given."""
+    if flags.get("retry") is False and flags.get("retry_duration"):
+        raise typer.BadParameter("--no-retry and --retry-duration contradict each other.")
     policy = next((word for flag, word in SPOT_FLAGS.items() if flags.get(flag)), flags.get("spot_policy"))
-    retry: Any = flags.get("retry")
-    if flags.get("retry_duration"):
-        if retry is False:
-            raise typer.BadParameter("--no-retry and --retry-duration contradict each other.")
-        retry = {"duration": flags["retry_duration"]}
-    resources = {key: flags[key] for key in ("cpu", "memory", "gpu", "disk") if flags.get(key)}
-    found = {
-        "name": flags.get("name"),
-        "env": flags.get("env") or None,
-        "resources": resources or None,
-        "max_price": flags.get("max_price"),
-        "max_duration": flags.get("max_duration"),
-        "backends": flags.get("backend") or None,
-        "regions": flags.get("region") or None,
-        "instance_types": flags.get("instance_type") or None,
-        "fleets": flags.get("fleet") or None,
-        "creation_policy": "reuse" if flags.get("reuse") else None,
-        "idle_duration": "off" if flags.get("dont_destroy") else flags.get("idle_duration"),
-        "spot_policy": policy,
-        "retry": retry,
-        "repos": [] if flags.get("no_repo") else None,
-    }
-    return {key: value for key, value in found.items() if value is not None}
+    return Overrides(
+        name=flags.get("name"),
+        env=tuple(flags.get("env") or ()),
+        cpu=flags.get("cpu"),
+        gpu=flags.get("gpu"),
+        memory=flags.get("memory"),
+        disk=flags.get("disk"),
+        backends=tuple(flags.get("backend") or ()),
+        regions=tuple(flags.get("region") or ()),
+        instance_types=tuple(flags.get("instance_type") or ()),
+        fleets=tuple(flags.get("fleet") or ()),
+        spot_policy=policy,
+        retry=flags.get("retry"),
+        retry_duration=flags.get("retry_duration"),
+        max_price=flags.get("max_price"),
+        max_duration=flags.get("max_duration"),
+        idle_duration="off" if flags.get("dont_destroy") else flags.get("idle_duration"),
+        creation_policy="reuse" if flags.get("reuse") else None,
+    )
 
 
 SPOT_FLAGS = {"spot": "spot", "on_demand": "on-demand", "spot_auto": "auto"}

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from chalicelib.errors import NotSupported, Refused
-from cli.definition import RUN_TYPES, load_definition
+from cli.definition import RUN_TYPES, described
 from cli.fleets import delete_fleet
 from cli.parameters import ProjectOption, YesOption, command, new_group
 from cli.session import open_session
@@ -33,7 +33,7 @@ def delete(
         raise typer.BadParameter("Reading from standard input needs -y: nobody could answer there.", ctx=ctx)
     session = open_session(ctx, project)
     terminal = session.terminal
-    definition = load_definition(terminal, file, {}, for_deletion=True)
+    definition = described(terminal, file)
     name, kind = definition.name, definition.kind
     if not name:
         raise Refused(f"{definition.path} has no `name`, so it doesn't say what to delete.", hint="Add its name.")

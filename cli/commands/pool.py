@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -64,8 +63,7 @@ def add(
 ) -> None:
     """Add one machine: applies a fleet of one node. No --json: it shows the fleet's table."""
     _hint(ctx, "dstack apply -f FILE, with `type: fleet` and `nodes: 1`")
-    chosen: dict[str, Any] = {key: value for key, value in overrides(ctx.params).items() if key != "name"}
-    _apply(ctx, project, {"type": "fleet", "name": pool_name, "nodes": 1, **chosen}, yes=yes)
+    _apply(ctx, project, {"type": "fleet", "name": pool_name, "nodes": 1}, yes=yes)
 
 
 @command(
@@ -112,7 +110,7 @@ def remove(
 
 def _apply(ctx: typer.Context, project: str | None, document: dict[str, Any], *, yes: bool) -> None:
     session = open_session(ctx, project)
-    definition = fleet_definition(document, Path(session.terminal.cwd))
+    definition = fleet_definition(session.terminal, document, overrides(ctx.params))
     raise typer.Exit(apply_fleet(session, definition, ApplyOptions(yes=yes)))
 
 
