@@ -14,6 +14,7 @@ from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import AlreadyExists, Conflict, Invalid, Refused
 from chalicelib.planning import placement, support
+from chalicelib.planning.combine import fleet_query, merged_fleet
 from chalicelib.store import keys, nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases import plans, specs
@@ -45,12 +46,13 @@ def get_plan(plane: Plane, project: Project, raw: dict[str, Any]) -> FleetPlan:
     name = spec.configuration.name
     fleet = None if name is None else named(plane.store, project, name)
     current = None if fleet is None else read_row(plane.store, fleet)
-    offers, total = placement.fleet_offers(spec, plane.catalog.book(project.id), plane.facts)
+    book = plane.catalog.book(project.id)
+    offers, total = placement.fleet_offers(spec, book, plane.facts, plans.DEFAULT_OFFERS)
     return FleetPlan(
         spec=specs.text_of(_complete(raw, name)),
-        offers=tuple(offers[: plans.DEFAULT_OFFERS]),
+        offers=tuple(offers),
         total_offers=total,
-        max_price=plans.highest_price(offers),
+        max_price=book.dearest([fleet_query(merged_fleet(spec))]) if offers else None,
         current=current,
         action="update" if current is not None and not _obstacles(current, spec) else "create",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from chalicelib.domain.fleets import Fleet, FleetBody
@@ -20,7 +20,7 @@ from chalicelib.usecases.context import Plane
 N = TypeVar("N", bound=Noun)
 
 DEFAULT_OFFERS = 50
-MANY_OFFERS = 10_000
+MANY_OFFERS = 200_000  # all of them, for answers that need the dearest first or every group
 
 
 def fleet_views(store: Store, project_id: str) -> tuple[FleetView, ...]:
@@ -57,11 +57,6 @@ def every(store: Store, index: Index, partition: str, *, low: str = "", high: st
 
 def highest_price(offers: Sequence[Offer]) -> float | None:
     return max((offer.price for offer in offers), default=None)
-
-
-def ordered(offers: Iterable[Offer], *, reverse: bool) -> list[Offer]:
-    """As planned, or the dearest first."""
-    return sorted(offers, key=lambda offer: -offer.price) if reverse else list(offers)
 
 
 def delays(plane: Plane) -> str:

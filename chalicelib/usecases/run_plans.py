@@ -6,10 +6,11 @@ client sends of a plan is believed; apply works everything out again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
@@ -20,9 +21,10 @@ from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import AlreadyExists, Conflict, Invalid, Refused
 from chalicelib.planning import jobs as planned_jobs
 from chalicelib.planning import placement, support
-from chalicelib.planning.combine import wants_of
+from chalicelib.planning.combine import combined, wants_of
 from chalicelib.planning.offers import OfferBook, Query
 from chalicelib.planning.plan import Note
+from chalicelib.planning.snapshots import FleetView
 from chalicelib.store import keys, nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases import plans, specs
@@ -85,12 +87,9 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any], lo
     planned: list[JobPlan] = []
     notes: dict[Note, None] = {}
     for job_spec in draft.job_specs:
-        offers, total, found = placement.plan_offers(draft.spec, job_spec, views, book, plane.facts)
-        if look.beyond_fleets:
-            offers, total = _with_all(offers, book, wants_of(draft.spec, job_spec).query)
+        job, found = _job_plan(draft.spec, job_spec, views, book, plane.facts, look)
+        planned.append(job)
         notes.update(dict.fromkeys(found))
-        shown = tuple(plans.ordered(offers, reverse=look.reverse)[: look.limit])
-        planned.append(JobPlan(job_spec.model_dump_json(), shown, total, plans.highest_price(offers)))
     row = None if current is None else read_row(plane.store, current)
     return RunPlan(
         run_spec=specs.text_of(draft.raw),
@@ -103,11 +102,28 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any], lo
     )
 
 
-def _with_all(offers: Sequence[Offer], book: OfferBook, query: Query) -> tuple[list[Offer], int]:
-    """The instances that are there already, then whatever could be bought."""
-    there = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
-    to_buy, count = book.match(query, plans.MANY_OFFERS)
-    return [*there, *to_buy], len(there) + count
+def _job_plan(
+    spec: RunSpec,
+    job_spec: JobSpec,
+    views: Sequence[FleetView],
+    book: OfferBook,
+    facts: Mapping[str, BackendFacts],
+    look: Look,
+) -> tuple[JobPlan, Sequence[Note]]:
+    """The best offers of one job, how many there are, and the highest price among all of them."""
+    limit = plans.MANY_OFFERS if look.reverse else look.limit
+    wants = wants_of(spec, job_spec)
+    offers, total, notes = placement.plan_offers(spec, job_spec, views, book, facts, limit)
+    queries: list[Query] = [query for view in views if isinstance(query := combined(wants, view), Query)]
+    if look.beyond_fleets:
+        there = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
+        to_buy, count = book.match(wants.query, limit)
+        offers, total, queries = [*there, *to_buy], len(there) + count, [wants.query]
+    highest = plans.highest_price(offers)
+    if total > len(offers):
+        highest = max(highest or 0.0, book.dearest(queries) or 0.0)
+    shown = sorted(offers, key=lambda offer: -offer.price) if look.reverse else offers
+    return JobPlan(job_spec.model_dump_json(), tuple(shown[: look.limit]), total, highest), notes
 
 
 def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> _Draft:

@@ -71,6 +71,20 @@ def test_offers_can_be_seen_without_a_fleet_limited_and_reversed(rig: Rig) -> No
     assert prices == sorted(prices) and job["total_offers"] == len(OFFERS) and job["max_price"] == 20.0
     (job,) = rig.ok("P/runs/get_plan", {**body, "max_offers": 2, "reverse_offers": True})["job_plans"]
     assert [offer["price"] for offer in job["offers"]] == [20.0, 1.5] and job["total_offers"] == len(OFFERS)
+    (job,) = rig.ok("P/runs/get_plan", {**body, "max_offers": 1})["job_plans"]
+    assert [offer["price"] for offer in job["offers"]] == [0.05] and job["max_price"] == 20.0
+
+
+def test_a_fleet_lets_a_plan_offer_what_both_allow(rig: Rig) -> None:
+    configuration = {"type": "fleet", "name": "pool", "nodes": "0..2", "max_price": 1.5}
+    rig.ok("P/fleets/apply", {"plan": {"spec": {"configuration": configuration}}, "force": False})
+    (job,) = rig.ok("P/runs/get_plan", {"run_spec": task(), "max_offers": 1})["job_plans"]
+    assert (job["total_offers"], len(job["offers"]), job["max_price"]) == (3, 1, 1.5)
+
+
+def test_a_plan_without_a_fleet_says_what_to_do(rig: Rig) -> None:
+    plan = rig.ok("P/runs/get_plan", {"run_spec": task()})
+    assert plan["job_plans"][0]["offers"] == [] and any("type: fleet" in note["hint"] for note in plan["notes"])
 
 
 def test_looks_we_do_not_have_are_refused_by_name(rig: Rig) -> None:
