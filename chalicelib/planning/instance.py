@@ -37,7 +37,7 @@ CHECK_EVERY: Micros = MINUTE  # while a machine that was heard is silent
 TERMINATE_EVERY: Micros = 30 * SECOND  # doubled with every attempt up to
 TERMINATE_SELDOM: Micros = 5 * MINUTE
 UNREACHABLE_LIMIT: Micros = 20 * MINUTE
-AT_MINIMUM: Micros = 10 * MINUTE  # an idle instance that the fleet's minimum keeps is looked at again this soon
+AT_MINIMUM: Micros = 10 * MINUTE  # what nothing is expected of, as an idle instance that its fleet keeps
 
 # What a failed purchase is worth repeating for: nothing is known to be wrong with the offer. All others are refusals.
 REPEATABLE = frozenset({"Transient", "Throttled"})
@@ -117,9 +117,11 @@ class _Look:
             return
         if self._overdue():
             return
-        if self.instance.act_until is None or self.instance.act_until > self.now:
+        if not self.instance.bought:  # its agent's first word wakes this; should that be lost, look again
+            self._look_again(self.now + (CHECK_EVERY if self.instance.claims else AT_MINIMUM))
+        elif self.instance.act_until is None or self.instance.act_until > self.now:
             self._look_again(self.instance.act_until or self.instance.deadline)
-        elif self.instance.bought:
+        else:
             until = self.now + self.facts.create_timeout + self.facts.visibility_lag
             self._keep(act_until=until, due_at=until)
             self.draft.act(Create(self.instance.id))

@@ -1,0 +1,134 @@
+"""SAFETY: whatever happens in whatever order, no promise is broken. LIVENESS: when faults stop, everything ends.
+
+Safety is checked by the world after every commit; liveness by letting deadlines alone, every wake-up lost, carry it to
+its end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from chalicelib.domain.runs import RunStatus
+from tests.planning import building as b
+from tests.planning.worlds import World
+
+SPECS: tuple[dict[str, Any], ...] = (
+    {},
+    {"resources": {"cpu": "1..", "memory": "1GB.."}},
+    {"retry": {"on_events": ["error", "no-capacity", "interruption"], "duration": "30m"}},
+    {"max_duration": "5m", "priority": 3},
+    {"resources": {"gpu": 8}},
+    {"creation_policy": "reuse"},
+    {"stop_duration": "off"},
+)
+OPS = ("submit", "queue", "runs", "instances", "fleets", "execute", "sync", "exit", "stop", "abort", "silent", "wait", "due")
+step = st.tuples(st.sampled_from(OPS), st.integers(min_value=0, max_value=11))
+
+
+def build(hosts: int, blocks: int, most: int, least: int, offers: int) -> World:
+    world = World(offers=tuple(b.offer(f"m{n}", 1.0 + n, has=b.resources(cpus=4, gb=16)) for n in range(offers)))
+    world.add_fleet("local", hosts=hosts, blocks=blocks)
+    if most:
+        world.add_fleet("cloud", nodes={"min": min(least, most), "max": most}, blocks=blocks, idle_duration="5m")
+    return world
+
+
+def apply(world: World, op: str, n: int) -> None:
+    runs, instances = list(world.runs.values()), list(world.instances)
+    if op == "submit" and len(runs) < 6:
+        world.submit(**SPECS[n % len(SPECS)])
+    elif op == "queue":
+        world.pass_queue()
+    elif op == "runs":
+        for run in runs:
+            world.pass_run(world.runs[run.id])
+    elif op == "instances":
+        for instance_id in instances:
+            world.pass_instance(instance_id)
+    elif op == "fleets":
+        for fleet_id in world.fleets:
+            world.pass_fleet(fleet_id)
+    elif op == "execute":
+        world.execute(fault=n % 5)
+    elif op in ("sync", "exit"):
+        for instance_id in world.alive()[n % 3 :]:
+            world.sync(instance_id, exits=None if op == "sync" else n % 2)
+    elif op in ("stop", "abort") and runs:
+        world.stop(runs[n % len(runs)], abort=op == "abort")
+    elif op == "silent" and instances:
+        world.silent ^= {instances[n % len(instances)]}
+    elif op == "wait":
+        world.now += (1, 10, 60, 300, 1500, 7200)[n % 6] * b.SECOND
+    elif op == "due":
+        for (kind, unit), at in sorted(world.due().items()):
+            if at <= world.now:
+                world.pass_over(kind, unit)
+
+
+worlds = st.builds(
+    build,
+    hosts=st.integers(0, 2),
+    blocks=st.sampled_from([1, 2, 4]),
+    most=st.integers(0, 2),
+    least=st.integers(0, 1),
+    offers=st.integers(0, 2),
+)
+calm = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@calm
+@given(worlds, st.lists(step, max_size=40))
+def test_safety_and_liveness(world: World, steps: list[tuple[str, int]]) -> None:
+    for op, n in steps:
+        apply(world, op, n)
+    for fleet_id, (fleet, spec) in world.fleets.items():  # in the end everything may go
+        nodes = spec.configuration.nodes
+        if nodes is not None:
+            spec = spec.with_(configuration=spec.configuration.with_(nodes=nodes.with_(min=0, target=0)))
+        world.fleets[fleet_id] = (fleet.with_(to_create=0), spec)
+    world.settle()
+    assert all(run.reason is not None for run in world.runs.values())
+    assert not any(instance.claims for instance in world.instances.values())
+
+
+@calm
+@given(worlds, st.lists(step, max_size=25))
+def test_a_repeated_look_decides_nothing_new(world: World, steps: list[tuple[str, int]]) -> None:
+    """A pass that runs twice at one moment, as two reconcilers do, adds nothing the second time."""
+    for op, n in steps:
+        apply(world, op, n)
+    passes = [("queue", ""), *(("fleet", f) for f in world.fleets), *(("instance", i) for i in world.instances)]
+    for kind, unit in [*passes, *(("run", r) for r in world.runs)]:
+        for _ in range(3):  # a decision may take a second look to follow from the first; then there is rest
+            world.pass_over(kind, unit)
+        effects, events = len(world.effects), len(world.events)
+        world.pass_over(kind, unit)
+        assert (len(world.effects), len(world.events)) == (effects, events)
+
+
+@pytest.mark.parametrize("jobs", [1, 7])
+def test_a_plain_history_ends_well(jobs: int) -> None:
+    world = build(hosts=2, blocks=1, most=2, least=0, offers=1)
+    for _ in range(jobs):
+        world.submit()
+    world.settle()
+    assert {run.status for run in world.runs.values()} == {RunStatus.done}
+
+
+def test_events_tell_the_whole_story_in_order() -> None:
+    world = build(hosts=1, blocks=1, most=0, least=0, offers=0)
+    run = world.submit()
+    world.settle()
+    job = next(job for job in world.jobs.values() if job.run_id == run.id)
+    told = [event.message.split(":")[0] for event in sorted(world.events, key=lambda e: e.at) if event.targets[0].id == job.id]
+    assert told == [
+        "submitted → provisioning",
+        "provisioning → pulling",
+        "pulling → running",
+        "running → terminating",
+        "terminating → done",
+    ]
