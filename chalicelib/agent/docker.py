@@ -26,6 +26,7 @@ from .tasks import TaskFolder
 LABEL = "dstack.task"
 OWNER = "dstack.agent"
 AGAIN_EVERY = 1.0
+ENGINE_SECONDS = 120.0  # how long a new task waits for an engine that is away
 REPORT_EVERY = 1.0
 LOG_OPTIONS = {"max-size": "1g", "max-file": "2"}
 GPU_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
@@ -46,16 +47,25 @@ class DockerRuntime:
         return self._engine.ping()
 
     def begin(self, began: Began) -> "DockerWork":
+        """An engine that is being restarted is waited for: a while for a new task, always for one that runs."""
         name = container_name(began.folder.task)
-        try:
-            found = self._engine.container(name)
-            if found is None or found["State"]["Status"] == "created":
-                if began.state.get("state") == "running":
+        ran = began.state.get("state") == "running"
+        patience = time.monotonic() + ENGINE_SECONDS
+        while True:
+            try:
+                found = self._engine.container(name)
+                if found is not None and found["State"]["Status"] != "created":
+                    return DockerWork(self._engine, name, began.spooled)
+                if ran:
                     raise TaskError("executor_error", "the task's container was removed by somebody else")
                 return self._fresh(began, name)
-            return DockerWork(self._engine, name, began.spooled)
-        except EngineError as problem:
-            raise TaskError("creating_container_error", "Docker: %s" % problem.message) from None
+            except EngineError as problem:
+                if not isinstance(problem, EngineAway) or (not ran and time.monotonic() > patience):
+                    raise TaskError("creating_container_error", "Docker: %s" % problem.message) from None
+            if ran:
+                time.sleep(AGAIN_EVERY)
+            else:
+                began.pause(AGAIN_EVERY)
 
     def _fresh(self, began: Began, name: str) -> "DockerWork":
         image = began.spec.get("image")
@@ -69,10 +79,7 @@ class DockerRuntime:
         self._engine.call("POST", "/containers/create", {"name": name}, body)
         self._bring_files(began, name, where)
         work = DockerWork(self._engine, name, began.spooled, attach=True)
-        try:
-            self._engine.call("POST", "/containers/%s/start" % name)
-        except EngineError as problem:
-            raise TaskError("creating_container_error", "Docker: %s" % problem.message) from None
+        self._engine.call("POST", "/containers/%s/start" % name)
         work.resize()
         user = began.spec.get("user") or (details.get("Config") or {}).get("User") or "root"
         began.report("running", username=user_text(user), working_dir=where)
@@ -88,7 +95,9 @@ class DockerRuntime:
         try:
             self._pull(began, name, tag)
         except EngineError as problem:
-            if isinstance(problem, EngineAway) or not local:
+            if isinstance(problem, EngineAway):
+                raise
+            if not local:
                 raise TaskError(
                     "creating_container_error", "image %s can't be pulled: %s" % (image, problem.message)
                 ) from None

@@ -79,7 +79,8 @@ class Supervisor:
         status: Optional[int] = None
         reason, message = "", ""
         try:
-            self._pause(0)
+            if self._state.get("state") != "running":  # what runs already must be ended, not given up
+                self._pause(0)
             work = self._runtime.begin(self._began())
             status = self._watch(work)
             self._store(work.finish())

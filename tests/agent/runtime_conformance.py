@@ -1,6 +1,7 @@
 """What every runtime keeps. A runtime joins with a subclass that gives `workshop`; nobody opts out.
 
-The tests go the real way: a task's folder, a supervisor process, the spool. Only the agent's loop and the server are missing.
+The tests go the real way: a task's folder, a supervisor process, the spool. Only the agent's loop and the server are
+missing.
 """
 
 from __future__ import annotations
@@ -87,12 +88,12 @@ class Workshop:
 
     def end(self) -> None:
         for task in self.started:
-            if os.path.isdir(self.roster.folder(task).path):
+            if Path(self.roster.folder(task).path).is_dir():
                 if self.roster.orphaned(task):
                     self.roster.launch(task, self.fetch)
                 self.roster.abort(task)
         for task in self.started:
-            if os.path.isdir(self.roster.folder(task).path):
+            if Path(self.roster.folder(task).path).is_dir():
                 self.exited(task)
                 self.roster.remove(task)
 
@@ -124,7 +125,9 @@ class RuntimeConformance:
         assert state["reason"] == "container_exited_with_error"
 
     def test_environment_is_what_the_spec_says(self, workshop: Workshop) -> None:
-        task = workshop.start('echo "<$FOO|$EMPTY|$ODD|$SECRET_OF_THE_AGENT>"', env={"FOO": "a b", "EMPTY": "", "ODD": "x=y$z"})
+        task = workshop.start(
+            'echo "<$FOO|$EMPTY|$ODD|$SECRET_OF_THE_AGENT>"', env={"FOO": "a b", "EMPTY": "", "ODD": "x=y$z"}
+        )
         workshop.exited(task)
         assert b"<a b||x=y$z|>" in workshop.log(task)
 
@@ -149,7 +152,8 @@ class RuntimeConformance:
     def test_output_is_a_terminal(self, workshop: Workshop) -> None:
         task = workshop.start(
             "[ -t 0 ] && [ -t 1 ] && [ -t 2 ] || exit 9; "
-            "i=0; while [ $i -lt 100 ] && [ \"$(stty size 2>/dev/null)\" != '40 120' ]; do i=$((i+1)); sleep 0.05; done; stty size"
+            "i=0; while [ $i -lt 100 ] && [ \"$(stty size 2>/dev/null)\" != '40 120' ]; "
+            "do i=$((i+1)); sleep 0.05; done; stty size"
         )
         assert workshop.exited(task)["exit_status"] == 0
         assert workshop.log(task).split() == [b"40", b"120"]
@@ -172,7 +176,9 @@ class RuntimeConformance:
         assert time.monotonic() - began >= 1
 
     def test_abort_kills_at_once_and_everybody(self, workshop: Workshop) -> None:
-        task = workshop.start("trap '' TERM INT; (trap '' TERM INT HUP; sleep 3210) & (sleep 3210 &) ; echo ready; sleep 3210")
+        task = workshop.start(
+            "trap '' TERM INT; (trap '' TERM INT HUP; sleep 3210) & (sleep 3210 &) ; echo ready; sleep 3210"
+        )
         workshop.says(task, b"ready")
         workshop.roster.abort(task)
         assert workshop.exited(task, 5)["reason"] == "aborted_by_user"
@@ -221,7 +227,7 @@ class RuntimeConformance:
         task = workshop.start("echo hello")
         workshop.exited(task)
         workshop.roster.remove(task)
-        assert not os.path.exists(workshop.roster.folder(task).path)
+        assert not Path(workshop.roster.folder(task).path).exists()
         workshop.roster.remove(task)
 
     def test_usage_of_a_running_task(self, workshop: Workshop) -> None:
@@ -259,5 +265,3 @@ def kill_supervisor(workshop: Workshop, task: str) -> None:
     """As the kernel does when memory runs out: no last word."""
     os.kill(workshop.supervisor(task), signal.SIGKILL)
     workshop.until(lambda: not workshop.roster.folder(task).supervised(), task)
-
-

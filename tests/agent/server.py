@@ -1,4 +1,5 @@
-"""A server that speaks the agent protocol and remembers: just enough of the plane to hold a real agent to its contract."""
+"""A server that speaks the agent protocol and remembers: just enough of the plane to hold a real agent to its
+contract."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any, ClassVar
 
 
 class Plane:
-    """What a server knows of one instance's tasks. Everything under one condition; waiters are woken by every change."""
+    """What a server knows of one instance's tasks. One condition guards it; every change wakes the waiters."""
 
     def __init__(self) -> None:
         self.news = threading.Condition()

@@ -43,18 +43,24 @@ class TestDockerRuntime(RuntimeConformance):
         assert (state["exit_status"], "memory" in state["message"]) == (137, True)
 
     def test_privileged(self, workshop: Workshop) -> None:
-        task = workshop.start("[ -e /dev/kmsg ] && [ -e /dev/loop-control -o -e /dev/vda -o -e /dev/sda ]", privileged=True)
+        task = workshop.start(
+            "[ -e /dev/kmsg ] && [ -e /dev/loop-control -o -e /dev/vda -o -e /dev/sda ]", privileged=True
+        )
         privileged = workshop.exited(task)["exit_status"]
         task = workshop.start("[ -e /dev/kmsg ]")
         assert (privileged, workshop.exited(task)["exit_status"]) == (0, 1)
 
     def test_an_interactive_shell_is_at_home_on_the_terminal(self, workshop: Workshop) -> None:
-        task = workshop.start("", image=PYTHON, commands=["/bin/bash", "-i", "-c", "python3 -c 'import json; print(json.dumps([1]))'"])
+        task = workshop.start(
+            "", image=PYTHON, commands=["/bin/bash", "-i", "-c", "python3 -c 'import json; print(json.dumps([1]))'"]
+        )
         workshop.exited(task)
         assert workshop.log(task) == b"[1]\r\n"
 
     def test_a_killed_supervisor_loses_no_byte(self, workshop: Workshop) -> None:
-        script = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; [ $i = 1000 ] && sleep 1; done; echo end; exit 6"
+        script = (
+            "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; [ $i = 1000 ] && sleep 1; done; echo end; exit 6"
+        )
         task = workshop.start(script)
         workshop.says(task, b"line 500\r\n")
         kill_supervisor(workshop, task)
@@ -65,7 +71,9 @@ class TestDockerRuntime(RuntimeConformance):
         assert (state["exit_status"], state["reason"]) == (6, "container_exited_with_error")
         assert workshop.log(task) == b"".join(b"line %d\r\n" % i for i in range(1, 3001)) + b"end\r\n"
 
-    def test_a_container_that_ended_meanwhile_is_read_to_its_end(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
+    def test_a_container_that_ended_meanwhile_is_read_to_its_end(
+        self, workshop: Workshop, docker_engine: DockerEngine
+    ) -> None:
         task = workshop.start("echo first; sleep 0.3; echo last; exit 4")
         workshop.says(task, b"first")
         kill_supervisor(workshop, task)
@@ -73,6 +81,13 @@ class TestDockerRuntime(RuntimeConformance):
         workshop.new_roster().launch(task, workshop.fetch)
         assert workshop.exited(task)["exit_status"] == 4
         assert workshop.log(task) == b"first\r\nlast\r\n"
+
+    def test_a_crashed_engine_costs_no_byte(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
+        task = workshop.start("i=0; while [ $i -lt 150 ]; do i=$((i+1)); echo line $i; sleep 0.02; done; exit 6")
+        workshop.says(task, b"line 5\r\n")
+        docker_engine.kill_and_restart()
+        assert workshop.exited(task, 30)["exit_status"] == 6
+        assert workshop.log(task) == b"".join(b"line %d\r\n" % i for i in range(1, 151))
 
     def test_containers_without_a_task_are_swept(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
         kept, lost = workshop.start("sleep 60"), workshop.start("sleep 60")

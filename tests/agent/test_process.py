@@ -70,10 +70,12 @@ class TestProcessRuntime(RuntimeConformance):
         assert workshop.log(task).strip() == b"0"
         assert resource.getrlimit(resource.RLIMIT_CORE)[1] != 0
 
-    @pytest.mark.skipif(not os.access("/sys/fs/cgroup/memory", os.W_OK), reason="no cgroup v1 memory controller to write to")
+    @pytest.mark.skipif(
+        not os.access("/sys/fs/cgroup/memory", os.W_OK), reason="no cgroup v1 memory controller to write to"
+    )
     def test_memory_limit(self, workshop: Workshop) -> None:
         argv = [sys.executable, "-S", "-c", "x = bytearray(300 << 20)"]
         task = workshop.start("", commands=argv, memory_bytes=48 << 20)
         state = workshop.exited(task)
         assert (state["exit_status"], "memory" in state["message"]) == (137, True)
-        assert not os.path.exists(f"/sys/fs/cgroup/memory/dstack-{task}")
+        assert not Path(f"/sys/fs/cgroup/memory/dstack-{task}").exists()

@@ -322,7 +322,7 @@ Step = st.one_of(
 
 
 class World:
-    """A server that keeps the protocol's rules over a network that loses requests, loses answers and repeats old ones."""
+def test_whatever_is_lost_or_late_everything_arrives_once(steps: list[tuple[str, Any, Any]]) -> None:
 
     def __init__(self) -> None:
         self.logs = Logs()
@@ -383,7 +383,9 @@ class World:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(Step, max_size=60))
-def test_whatever_is_lost_repeated_or_late_the_server_ends_up_with_everything(steps: list[tuple[str, Any, Any]]) -> None:
+def test_whatever_is_lost_repeated_or_late_everything_arrives(
+    steps: list[tuple[str, Any, Any]],
+) -> None:
     world = World()
     for step in steps:
         world.step(*step)

@@ -1,7 +1,8 @@
 """A Docker engine of the tests' own: Debian's package, its own network namespace, images made here, no registry.
 
-The engine's packages are installed when they are missing and we are root. Everything lives in one folder under the system's
-temporary folder and is ended when the session ends. Where an engine can't be had, `start` raises NoEngine with the reason.
+The engine's packages are installed when they are missing and we are root. Everything lives in one folder under the
+system's temporary folder and is ended when the session ends. Where an engine can't be had, `start` raises NoEngine
+with the reason.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 
@@ -28,7 +30,24 @@ from chalicelib.agent.engine import Engine, EngineError
 PACKAGES = ("docker.io", "iptables", "busybox-static", "tini")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/tmp")) / "dstack-test-engines"
 BUSYBOX, PYTHON = "test/busybox:1", "test/python:1"
-APPLETS = ("sh", "cat", "sleep", "env", "ls", "ps", "echo", "pwd", "id", "head", "dd", "seq", "stty", "kill", "wc", "tr", "sha256sum", "test")
+APPLETS = (
+    "sh",
+    "cat",
+    "sleep",
+    "env",
+    "ls",
+    "ps",
+    "echo",
+    "pwd",
+    "id",
+    "head",
+    "dd",
+    "seq",
+    "stty",
+    "kill",
+    "wc",
+    "tr",
+)
 READY_SECONDS = 30.0
 
 
@@ -40,6 +59,17 @@ class NoEngine(Exception):
 class DockerEngine:
     socket: str
     folder: Path
+    program: str
+    daemon: subprocess.Popen[bytes]
+
+    def kill_and_restart(self) -> None:
+        """As if the engine had crashed; its containers go on, because it is configured so."""
+        self.daemon.kill()
+        self.daemon.wait()
+        # The new one would take the dead containerd for a living one where nobody reaps orphans (a container's PID 1).
+        (self.folder / "exec/containerd/containerd.pid").unlink(missing_ok=True)
+        self.daemon = daemon(self.program, self.folder)
+        ready(self)
 
     @property
     def api(self) -> Engine:
@@ -106,35 +136,34 @@ def start() -> Iterator[DockerEngine]:
     program = dockerd()
     folder = Path(tempfile.mkdtemp(prefix="dk-"))
     namespace = folder.name
-    daemon: subprocess.Popen[bytes] | None = None
+    engine: DockerEngine | None = None
     try:
         run("ip", "netns", "add", namespace)
         run("ip", "-n", namespace, "link", "set", "lo", "up")
-        daemon = _daemon(program, folder, namespace)
-        engine = DockerEngine(str(folder / "d.sock"), folder)
-        _ready(engine, daemon)
+        _configure(folder)
+        engine = DockerEngine(str(folder / "d.sock"), folder, program, daemon(program, folder))
+        ready(engine)
         _import(engine, BUSYBOX, _busybox(folder), {"PATH": "/bin"}, "/bin/sh")
         _import(engine, PYTHON, _python(), {"PATH": "/usr/local/bin:/usr/bin:/bin"}, "/bin/bash")
         yield engine
     finally:
-        _end(folder, daemon)
+        _end(folder, engine.daemon if engine else None)
         subprocess.run(["ip", "netns", "del", namespace], capture_output=True)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _daemon(program: str, folder: Path, namespace: str) -> subprocess.Popen[bytes]:
+def _configure(folder: Path) -> None:
     runc = shutil.which("runc", path="/usr/sbin:/usr/bin:/sbin:/bin")
     if not runc:
         raise NoEngine("there is no runc")
     write_program(folder / "runc", RUNC.format(python=sys.executable, runc=runc))
     config = {"runtimes": {"modest": {"path": str(folder / "runc")}}, "default-runtime": "modest", "live-restore": True}
     (folder / "daemon.json").write_text(json.dumps(config))
-    return restart(program, folder, namespace)
 
 
-def restart(program: str, folder: Path, namespace: str) -> subprocess.Popen[bytes]:
+def daemon(program: str, folder: Path) -> subprocess.Popen[bytes]:
     # Not `ip netns exec`: it mounts /sys anew, and the cgroups are gone.
-    argv = ["nsenter", f"--net=/run/netns/{namespace}", program, "--data-root", f"{folder}/data"]
+    argv = ["nsenter", f"--net=/run/netns/{folder.name}", program, "--data-root", f"{folder}/data"]
     argv += ["--exec-root", f"{folder}/exec", "-H", f"unix://{folder}/d.sock", "-p", f"{folder}/d.pid"]
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     with (folder / "log").open("ab") as log:
@@ -148,10 +177,10 @@ def restart(program: str, folder: Path, namespace: str) -> subprocess.Popen[byte
         )
 
 
-def _ready(engine: DockerEngine, daemon: subprocess.Popen[bytes]) -> None:
+def ready(engine: DockerEngine) -> None:
     deadline = time.monotonic() + READY_SECONDS
     while problem := engine.api.ping():
-        if daemon.poll() is not None or time.monotonic() > deadline:
+        if engine.daemon.poll() is not None or time.monotonic() > deadline:
             said = (engine.folder / "log").read_text(errors="replace").strip().splitlines()[-3:]
             raise NoEngine(f"dockerd doesn't start ({problem}): {' | '.join(said)}")
         time.sleep(0.05)
@@ -193,7 +222,7 @@ def _mentioning(text: str) -> list[int]:
 def _import(engine: DockerEngine, name: str, archive: Path, env: dict[str, str], shell: str) -> None:
     repo, _, tag = name.partition(":")
     changes = [("changes", f"ENV {key}={value}") for key, value in env.items()] + [("changes", f'CMD ["{shell}"]')]
-    query = "&".join(f"{key}={value.replace(' ', '%20')}" for key, value in [("fromSrc", "-"), ("repo", repo), ("tag", tag), *changes])
+    query = urlencode([("fromSrc", "-"), ("repo", repo), ("tag", tag), *changes])
     with archive.open("rb") as body:
         headers = {"Content-Type": "application/x-tar", "Content-Length": str(archive.stat().st_size)}
         engine.api.call("POST", f"/images/create?{query}", body=body, headers=headers, timeout=120.0)
@@ -227,7 +256,7 @@ def _python() -> Path:
             with tempfile.TemporaryDirectory(dir=CACHE) as work:
                 root = Path(work) / "root"
                 _copy_python(root, version)
-                os.rename(_tar(root, Path(work) / "python.tar"), archive)
+                _tar(root, Path(work) / "python.tar").rename(archive)
     return archive
 
 
@@ -239,12 +268,16 @@ def _copy_python(root: Path, version: str) -> None:
     shutil.copytree(
         base / f"lib/python{version}",
         home / f"lib/python{version}",
-        ignore=shutil.ignore_patterns("test", "site-packages", "__pycache__", "idlelib", "ensurepip", "tkinter", "config-*"),
+        ignore=shutil.ignore_patterns(
+            "test", "site-packages", "__pycache__", "idlelib", "ensurepip", "tkinter", "config-*"
+        ),
     )
     real = (base / f"bin/python{version}").resolve()
     (home / "bin").mkdir(parents=True, exist_ok=True)
     shutil.copy(real, home / f"bin/python{version}")
-    tools = [Path(shutil.which(name) or f"/bin/{name}").resolve() for name in ("bash", "env", "cat", "ls", "sleep", "id")]
+    tools = [
+        Path(shutil.which(name) or f"/bin/{name}").resolve() for name in ("bash", "env", "cat", "ls", "sleep", "id")
+    ]
     for tool in tools:
         shutil.copy(tool, root / "bin" / tool.name)
     for name in ("python3", "python"):
