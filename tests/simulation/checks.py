@@ -1,5 +1,5 @@
-"""What must hold at every moment (SAFETY) and in the end (LIVENESS), checked against what really is: the table, the cloud,
-and the tasks on the hosts."""
+"""What must hold at every moment (SAFETY) and in the end (LIVENESS), checked against what really is: the table, the
+cloud, and the tasks on the hosts."""
 
 from __future__ import annotations
 
@@ -99,12 +99,16 @@ class Watch:
 
     def _limit(self, fleet_id: str) -> None:
         most = self.most.get(fleet_id)
-        live = [i for i in self.instances.values() if i.fleet_id == fleet_id and i.status is not InstanceStatus.terminated]
+        live = [
+            i for i in self.instances.values() if i.fleet_id == fleet_id and i.status is not InstanceStatus.terminated
+        ]
         if most is not None and len(live) > most:
             raise Violation(f"the fleet may have {most} instances and has {[i.name for i in live]}")
 
     def _resources_of(self, instance_id: str) -> list[str]:
-        return [body["id"] for body in self.site.cloud.resources() if dict(body["tags"])["dstack-instance"] == instance_id]
+        return [
+            body["id"] for body in self.site.cloud.resources() if dict(body["tags"])["dstack-instance"] == instance_id
+        ]
 
     def _moved(self, machine: Machine, old: Run | Job | Instance | None, new: Run | Job | Instance) -> None:
         if old is None or old.status == new.status:

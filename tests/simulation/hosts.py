@@ -252,7 +252,7 @@ class Host:
 
     def _write(self, task: Task, size: int) -> None:
         if task.state == "running":
-            task.log += bytes(self.world.rng.randrange(256) for _ in range(size))
+            task.log += self.world.rng.randbytes(size)
             self.session.log_grew(task.id, len(task.log), self.world.seconds())
             self.pump()
 

@@ -83,9 +83,7 @@ class ShakyStore:
         cursor: str | None = None,
         reverse: bool = False,
     ) -> Page:
-        return self._store.query(
-            index, partition, low=low, high=high, limit=limit, cursor=cursor, reverse=reverse
-        )
+        return self._store.query(index, partition, low=low, high=high, limit=limit, cursor=cursor, reverse=reverse)
 
     def commit(self, changes: Sequence[Change]) -> None:
         self._world.moment("before a commit")

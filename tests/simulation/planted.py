@@ -24,6 +24,8 @@ from chalicelib.planning.snapshots import InstanceSnapshot, RunSnapshot
 from chalicelib.store import keys, nouns
 from chalicelib.usecases import agent
 from tests.simulation.plane import Parts
+from tests.simulation.story import play
+from tests.simulation.world import Violation
 
 
 def _no_lint(snapshot: Any, plan: Plan) -> list[str]:
@@ -31,7 +33,7 @@ def _no_lint(snapshot: Any, plan: Plan) -> list[str]:
     return []
 
 
-# 1. --- forgets that somebody else may still be buying -------------------------------------------------------------------
+# 1. --- forgets that somebody else may still be buying --------------------------------------------------------------
 
 
 def _impatient(snapshot: InstanceSnapshot) -> Plan:
@@ -46,7 +48,7 @@ class _Impatient(Executor):
         return instance.status is InstanceStatus.pending
 
 
-# 2. --- gives a place back when the job is asked to end, not when it has ended -------------------------------------------
+# 2. --- gives a place back when the job is asked to end, not when it has ended --------------------------------------
 
 
 def _hasty(snapshot: RunSnapshot) -> Plan:
@@ -64,7 +66,7 @@ def _hasty(snapshot: RunSnapshot) -> Plan:
     return replace(plan, steps=tuple(steps))
 
 
-# 3. --- keeps the last handle only, and asks nobody what else there is ---------------------------------------------------
+# 3. --- keeps the last handle only, and asks nobody what else there is ----------------------------------------------
 
 
 class _Forgetful(Executor):
@@ -80,7 +82,7 @@ class _Forgetful(Executor):
         return saved.with_(version=current.version + 1)
 
 
-# 4. --- takes what an index doesn't show for what isn't there ------------------------------------------------------------
+# 4. --- takes what an index doesn't show for what isn't there -------------------------------------------------------
 
 
 class _Trusting(Loader):
@@ -88,7 +90,7 @@ class _Trusting(Loader):
         return {i.id: i for r in self._all("gsi1", keys.instances_of(fleet.id)) for i in [self._parse(Instance, r)]}
 
 
-# 5. --- applies a message that was applied already -----------------------------------------------------------------------
+# 5. --- applies a message that was applied already ------------------------------------------------------------------
 
 _FOR_EVER = itertools.count(1_000_000)
 
@@ -99,7 +101,7 @@ def _credulous(plane: Any, instance_id: str, credential: str, body: bytes) -> di
     return agent.sync(plane, instance_id, credential, orjson.dumps(message))
 
 
-# 6. --- relies on being woken --------------------------------------------------------------------------------------------
+# 6. --- relies on being woken ---------------------------------------------------------------------------------------
 
 
 def _sleepy(snapshot: RunSnapshot) -> Plan:
@@ -130,3 +132,13 @@ PLANTED: dict[str, Planted] = {
     "applies replayed messages": Planted(Parts(sync=_credulous), "called lost|its task is|second time"),
     "relies on being woken": Planted(Parts(decisions=Decisions(run=_sleepy, lint=_no_lint)), "never end"),
 }
+
+
+def found_by(bug: Planted) -> tuple[int, str] | None:
+    """The first seed that shows it, and what it says; None where none does."""
+    for seed in range(bug.seeds):
+        try:
+            play(seed, bug.parts)
+        except Violation as violation:
+            return seed, str(violation)
+    return None

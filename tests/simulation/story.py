@@ -42,7 +42,7 @@ class Story:
         self.world = World(seed, faulty_for=FAULTY_FOR)
         self.hosts = Hosts(self.world)
         self.watch: Watch
-        self.site = Site(self.world, parts or Parts(), self.hosts, lambda: self.watch.bought_once())
+        self.site = Site(self.world, parts or Parts(), self.hosts, self._check)
         self.hosts.site = self.site
         self.watch = Watch(self.site, self.hosts)
         self.submitted: dict[str, str] = {}
@@ -56,11 +56,11 @@ class Story:
         world, watch = self.world, self.watch
         world.run(world.calm_at)
         self.hosts_come_back()
-        if not world.run(world.time + RUN_PATIENCE, lambda: watch.all_ended()) and not watch.all_ended():
+        if not world.run(world.time + RUN_PATIENCE, watch.all_ended) and not watch.all_ended():
             raise Violation(f"these runs never end: {watch.stuck()}")
         self._settle()
         fleets.delete(self.site.plane, self.user, self.project, ["cloud"])
-        if not world.run(world.time + END_PATIENCE, lambda: watch.nothing_left()) and not watch.nothing_left():
+        if not world.run(world.time + END_PATIENCE, watch.nothing_left) and not watch.nothing_left():
             raise Violation(f"something is left: {watch.stuck()}")
         watch.kept(self.submitted)
         watch.bought_once()
@@ -73,6 +73,9 @@ class Story:
     def _settle(self) -> None:
         """Commits of the last run's end are a moment old: a fleet in use can't be deleted."""
         self.world.run(self.world.time + 30 * SECOND)
+
+    def _check(self) -> None:
+        self.watch.bought_once()
 
     # --- before ------------------------------------------------------------------------------------------------------
 
@@ -177,7 +180,9 @@ class Story:
             "resources": {"cpu": rng.choice(("1..", "2..4", "4..")), "memory": "1GB..", "disk": None},
             "priority": rng.choice((0, 0, 50)),
             "spot_policy": "auto",
-            "retry": rng.choice((None, True, {"on_events": ["no-capacity", "interruption", "error"], "duration": 1800})),
+            "retry": rng.choice(
+                (None, True, {"on_events": ["no-capacity", "interruption", "error"], "duration": 1800})
+            ),
             "max_duration": rng.choice((None, 30)),
             "idle_duration": rng.choice((None, 10)),
             "creation_policy": rng.choice((None, None, "reuse")),
@@ -185,6 +190,8 @@ class Story:
         raw = {"run_name": name, "configuration": {k: v for k, v in configuration.items() if v is not None}}
 
         def go() -> None:
+            look = run_plans.Look(beyond_fleets=rng.random() < 0.3)
+            run_plans.get_plan(self.site.plane, self.user, self.project, raw, look)
             row = run_plans.apply_plan(self.site.plane, self.user, self.project, raw, None, force=True)
             self.submitted[row.run.id] = name
 
