@@ -322,7 +322,7 @@ Step = st.one_of(
 
 
 class World:
-def test_whatever_is_lost_or_late_everything_arrives_once(steps: list[tuple[str, Any, Any]]) -> None:
+    """A server that keeps the rules, over a network that loses requests, loses answers and repeats old ones."""
 
     def __init__(self) -> None:
         self.logs = Logs()
