@@ -79,7 +79,7 @@ def _folder(path: Path) -> IO[str]:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
-        lock = (path / "server.lock").open("w")
+        lock = os.fdopen(os.open(path / "server.lock", os.O_RDWR | os.O_CREAT, 0o600), "w")
     except OSError as error:
         raise Refused(
             f"Can't use the data folder {path}: {error.strerror}.", hint="Choose another with --data-dir."
@@ -186,6 +186,7 @@ def agent_program(folder: Path) -> Path:
 
     program = folder / "agent.pyz"
     write(str(program))
+    program.chmod(0o700)
     return program
 
 

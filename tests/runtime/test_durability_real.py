@@ -87,7 +87,7 @@ def test_kill_9_loses_neither_the_job_nor_a_line_of_its_log(server: Server, vict
 
 
 def test_a_job_that_ends_while_everything_is_dead_is_reported_by_the_next_server(server: Server) -> None:
-    submit(server, task("short", "echo begun; sleep 2; echo over; exit 3"))
+    submit(server, task("short", "echo begun; sleep 2; echo over; sh -c 'exit 3'"))
     until("some output", lambda: "begun" in log_of(server, "short"))
     server.kill()
     os.kill(agent_pid(server), signal.SIGKILL)
