@@ -234,7 +234,7 @@ class _Look:
             self._keep(unreachable=True, unreachable_since=self.now)
             self.draft.tell("unreachable: its agent didn't report when it should have", self.instance)
         if not self.instance.bought:
-            return None  # the agent's next word wakes it
+            return self.now + AT_MINIMUM  # its agent's next word wakes this; should that be lost, look again
         since = self.instance.unreachable_since or self.now
         if self.now >= since + UNREACHABLE_LIMIT:
             self._end(InstanceReason.unreachable, f"its agent was silent for {UNREACHABLE_LIMIT // MINUTE} minutes")
