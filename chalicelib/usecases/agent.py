@@ -136,8 +136,10 @@ class _Exchange:
         return job
 
     def _note_strangers(self, reports: Mapping[str, TaskReport]) -> None:
+        """Note what is said of tasks that have no place here, but for those that ended and wait to be removed."""
+        going = {task.id for task in reports.values() if task.state == "exited"}
         said = {*reports, *(chunk.task for chunk in self.message.logs), *(point.task for point in self.message.metrics)}
-        for task in sorted(said - self.jobs.keys()):
+        for task in sorted(said - self.jobs.keys() - going):
             log.info("instance %s speaks of task %.40r, which has no place there", self.message.instance, task)
 
     def _commit(self, entry: Entry, draft: Draft, known: Presence | None) -> None:

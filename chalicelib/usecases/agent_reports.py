@@ -35,7 +35,7 @@ class Fold:
             if job.status in (JobStatus.pulling, JobStatus.running):
                 return self.end(job, JobReason.executor_error, _LOST, stored)
             return job
-        job = self._contact(job)
+        job = self._heard(job, report)
         if report.state == "pulling":
             return self._pulling(job, report)
         if report.state == "running" or (report.state == "exited" and report.exit_status is not None):
@@ -48,11 +48,13 @@ class Fold:
             job = self.draft.end_job(job, reason, message=message[:MAX_TEXT])
         return self._finish(job, stored)
 
-    def _contact(self, job: Job) -> Job:
-        if job.disconnected_at is None:
-            return job
-        job = job.with_(disconnected_at=None)
-        self.draft.save(job)
+    def _heard(self, job: Job, report: TaskReport) -> Job:
+        """The host is back, if it was away; and what it says of a task that goes on is for the user to read."""
+        said = (report.message or "")[:MAX_TEXT] if report.state == "running" else job.message
+        message = job.message if job.status is JobStatus.terminating else said
+        if job.disconnected_at is not None or message != job.message:
+            job = job.with_(disconnected_at=None, message=message)
+            self.draft.save(job)
         return job
 
     def _pulling(self, job: Job, report: TaskReport) -> Job:

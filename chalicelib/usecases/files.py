@@ -63,7 +63,7 @@ def check_upload(plane: Plane, name: str, content: bytes) -> None:
         size = len(content) / 2**20
         raise Refused(
             f"The upload has {size:.1f} MB; at most {limit / 2**20:g} MB are taken.",
-            hint="List what isn't needed in .gitignore or .dstackignore, or keep large files on a volume or in a bucket.",
+            hint="Leave out what isn't needed, or fetch large files in `commands`.",
         )
     if not _HASH.fullmatch(name):
         raise Invalid("The file name of an upload is the SHA-256 of its content, as 64 hexadecimal digits.")

@@ -16,7 +16,7 @@ from chalicelib.store.port import MAX_CHANGES, Change, Delete, Store
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.listing import all_of, every
 from chalicelib.usecases.trail import project_target, told
-from chalicelib.usecases.users import named_user
+from chalicelib.usecases.users import memberships, named_user
 
 MAX_OWNED = 10  # projects a user who is no admin may own
 MAX_MEMBERS = MAX_CHANGES // 2 - 1  # that one request may change: each is a record and an event
@@ -46,7 +46,7 @@ def _members(store: Store, project_id: str) -> list[Member]:
 
 def visible(store: Store, user: User, *, not_joined: bool) -> list[Project]:
     """The user's projects; with `not_joined` the public ones too, and for an admin all. Newest first."""
-    joined = {nouns.read(Member, record).project_id for record in all_of(store, "gsi1", keys.member_of(user.id))}
+    joined = {member.project_id for member in memberships(store, user)}
     ids: Iterable[str] = joined
     if not_joined:
         ids = [nouns.pointed(record) for record in every(store, "projects", "name/")]

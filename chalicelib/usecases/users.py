@@ -83,14 +83,19 @@ def list_users(plane: Plane, actor: User) -> list[User]:
     if actor.role is GlobalRole.admin:
         ids = [nouns.pointed(record) for record in every(plane.store, "users", "name/")]
     else:
-        mine = all_of(plane.store, "gsi1", keys.member_of(actor.id))
-        projects = [nouns.read(Member, record).project_id for record in mine]
+        projects = [member.project_id for member in memberships(plane.store, actor)]
         shared = [every(plane.store, f"project/{project}", "member/") for project in projects]
         ids = [actor.id, *(nouns.read(Member, record).user_id for page in shared for record in page)]
     found = nouns.find_many(plane.store, User, [keys.user(user_id) for user_id in dict.fromkeys(ids)])
     return sorted(
         (user for user in found if user is not None), key=lambda user: (user.created_at, user.id), reverse=True
     )
+
+
+def memberships(store: Store, user: User) -> list[Member]:
+    """Where the user belongs. The index only names them: what was taken away a moment ago is read by key as gone."""
+    found = nouns.find_many(store, Member, [record.key for record in all_of(store, "gsi1", keys.member_of(user.id))])
+    return [member for member in found if member is not None]
 
 
 def named_user(store: Store, name: str) -> User:

@@ -239,6 +239,8 @@ def test_nobody_sees_the_history_of_a_project_that_isnt_theirs(rig: Rig, job: Jo
     token = rig.user("ann")
     everything = [{}, {"within_runs": [job.run_id]}, {"within_projects": [rig.project.id]}, {"target_jobs": [job.id]}]
     assert all(listed(rig, token, **fields) == [] for fields in everything)
+    rig.ok("/api/projects/main/update", {"is_public": True})
+    assert all(listed(rig, token, **fields) == [] for fields in everything)
 
 
 def test_a_lost_membership_takes_the_history_away(rig: Rig) -> None:

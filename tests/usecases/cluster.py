@@ -126,7 +126,7 @@ class Cluster:
         )
         body = RunBody(run_id=run_id, run_spec="{}", job_specs=(spec_of(name, env or {}),))
         taken = {block for claim in instance.claims for block in claim.blocks}
-        free = next(block for block in range(4) if block not in taken)
+        free = next(block for block in range(instance.total_blocks) if block not in taken)
         claim = Claim(job_id=job_id, run_id=run_id, blocks=(free,))
         busy = instance.with_(claims=(*instance.claims, claim), status=InstanceStatus.busy)
         name_pointer = nouns.pointer(keys.run_name(PROJECT, name), run_id)

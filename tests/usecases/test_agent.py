@@ -405,9 +405,39 @@ def test_calls_are_frequent_while_something_changes_and_rare_when_nothing_does(c
     assert cluster.agent.say(running(job))["next_sync_in"] == 60.0
 
 
-def test_many_ends_in_one_message_are_all_applied(world: World) -> None:
-    cluster = Cluster.of(world, total_blocks=4)
+def test_more_ends_in_one_message_than_a_commit_takes_are_applied_one_after_the_other(world: World) -> None:
+    cluster = Cluster.of(world, total_blocks=40)
     cluster.agent.join()
-    jobs = [cluster.place(f"task-{n}") for n in range(4)]
-    cluster.agent.say(*[exited(job, 0) for job in jobs])
+    jobs = [cluster.place(f"task-{n}") for n in range(40)]
+    reports = [exited(job, 0) for job in jobs]
+    first = cluster.agent.say(*reports)
+    assert has_news(first) and first["next_sync_in"] == 2.0
+    cluster.agent.say(*reports)
+    cluster.agent.say(*reports)
     assert all(cluster.job(job).status is JobStatus.done for job in jobs) and not cluster.instance.claims
+
+
+def test_what_the_host_says_of_a_running_task_is_kept_while_it_says_it(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.agent.say(running(job, message="the disk is full; the task's output waits for room"))
+    cluster.agent.say(running(job, message="the disk is full; the task's output waits for room"))
+    assert "disk is full" in cluster.job(job).message
+    cluster.agent.say(running(job))
+    assert cluster.job(job).message == ""
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def test_metrics_are_kept_for_an_hour_and_one_in_five_minutes_for_a_week(cluster: Cluster) -> None:
+    from chalicelib.store import keys
+
+    job = cluster.place()
+    cluster.agent.say(running(job))
+    start = cluster.world.clock.at - cluster.world.clock.at % (5 * MINUTE)
+    points = [{"task": job.id, "at": start + second * SECOND, "cpu_usage_micro": second} for second in (0, 10, 20)]
+    cluster.agent.say(running(job), metrics=points)
+    cluster.agent.say(running(job), metrics=points)
+    page = cluster.world.plane.store.query("main", keys.metric(job.id, 0).pk)
+    now = cluster.world.clock.at // SECOND
+    assert [record.expires_at - now for record in page.records if record.expires_at] == [7 * 86_400, 3_600, 3_600]

@@ -1,4 +1,4 @@
-"""The agent's conversation when something is wrong underneath: a full disk, a race, the real session core at the other end."""
+"""The agent's conversation on bad ground: a full disk, a race, and the real session core at the other end."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_a_lookup_reads_nothing_it_does_not_need(world: World) -> None:
     assert seen == [2, 1] and not has_news(answer)
 
 
-# --- with the agent's own session core at the other end ------------------------------------------------------------------
+# --- with the agent's own session core at the other end ---------------------------------------------------------------
 
 
 class Rig:

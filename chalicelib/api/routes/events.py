@@ -9,6 +9,7 @@ from pydantic import Field
 from chalicelib.api.requests import At, Id, Request
 from chalicelib.api.table import Access, Call, Route
 from chalicelib.api.wire.events import event_json
+from chalicelib.domain.tenants import GlobalRole
 from chalicelib.usecases import events
 from chalicelib.usecases.projects import visible
 
@@ -69,7 +70,9 @@ def list_events(call: Call) -> Any:
     asked = call.parse(List)
     if asked.within_gateways is not None:
         return []  # there are no gateways, so nothing happened within one
-    projects = {project.id: project for project in visible(call.plane.store, call.actor, not_joined=True)}
+    # An admin sees all; others the history of their own projects, not of any that is merely public.
+    every = call.actor.role is GlobalRole.admin
+    projects = {project.id: project for project in visible(call.plane.store, call.actor, not_joined=every)}
     found = events.list_events(call.plane.store, call.actor, projects, asked.filter())
     return [event_json(event, projects) for event in found]
 
