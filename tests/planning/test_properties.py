@@ -25,7 +25,23 @@ SPECS: tuple[dict[str, Any], ...] = (
     {"creation_policy": "reuse"},
     {"stop_duration": "off"},
 )
-OPS = ("submit", "queue", "runs", "instances", "fleets", "execute", "sync", "exit", "stop", "abort", "silent", "wait", "due")
+# What may happen; `round` is an ordinary moment of everything, so that histories get deep enough to be interesting.
+OPS = (
+    "submit",
+    "round",
+    "wait",
+    "exit",
+    "due",
+    "sync",
+    "execute",
+    "queue",
+    "runs",
+    "instances",
+    "fleets",
+    "stop",
+    "abort",
+)
+OPS += ("silent", "delete", "round", "round", "submit")
 step = st.tuples(st.sampled_from(OPS), st.integers(min_value=0, max_value=11))
 
 
@@ -39,7 +55,10 @@ def build(hosts: int, blocks: int, most: int, least: int, offers: int) -> World:
 
 def apply(world: World, op: str, n: int) -> None:
     runs, instances = list(world.runs.values()), list(world.instances)
-    if op == "submit" and len(runs) < 6:
+    if op == "round":
+        for part in ("queue", "execute", "sync", "due", "instances", "runs"):
+            apply(world, part, n if part == "execute" else 0)
+    elif op == "submit" and len(runs) < 6:
         world.submit(**SPECS[n % len(SPECS)])
     elif op == "queue":
         world.pass_queue()
@@ -59,6 +78,8 @@ def apply(world: World, op: str, n: int) -> None:
             world.sync(instance_id, exits=None if op == "sync" else n % 2)
     elif op in ("stop", "abort") and runs:
         world.stop(runs[n % len(runs)], abort=op == "abort")
+    elif op == "delete" and n % 4 == 0:
+        world.delete_fleet("cloud")
     elif op == "silent" and instances:
         world.silent ^= {instances[n % len(instances)]}
     elif op == "wait":
@@ -124,7 +145,11 @@ def test_events_tell_the_whole_story_in_order() -> None:
     run = world.submit()
     world.settle()
     job = next(job for job in world.jobs.values() if job.run_id == run.id)
-    told = [event.message.split(":")[0] for event in sorted(world.events, key=lambda e: e.at) if event.targets[0].id == job.id]
+    told = [
+        event.message.split(":")[0]
+        for event in sorted(world.events, key=lambda e: e.at)
+        if event.targets[0].id == job.id
+    ]
     assert told == [
         "submitted → provisioning",
         "provisioning → pulling",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.domain.events import Event
-from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import HostFacts, Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.jobs import Job, JobStatus
@@ -36,7 +36,14 @@ from chalicelib.planning.plan import (
 )
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
-from chalicelib.planning.snapshots import FleetSnapshot, FleetView, InstanceSnapshot, QueuedJob, QueueSnapshot, RunSnapshot
+from chalicelib.planning.snapshots import (
+    FleetSnapshot,
+    FleetView,
+    InstanceSnapshot,
+    QueuedJob,
+    QueueSnapshot,
+    RunSnapshot,
+)
 from chalicelib.planning.transitions import Draft
 from tests.planning import building as b
 
@@ -82,6 +89,14 @@ class World:
             draft.move_run(run, "end", reason=reason, due_at=self.now)
             self.commit(Plan((draft.step(),)))
 
+    def delete_fleet(self, name: str) -> None:
+        """What the use case does, though it refuses a fleet that is in use: here it may be used all the same."""
+        fleet = self.fleets.get(b.fleet(name).id, (None, None))[0]
+        if fleet is not None and fleet.status == FleetStatus.active:
+            draft = Draft(self.now)
+            draft.move_fleet(fleet, "delete", due_at=self.now)
+            self.commit(Plan((draft.step(),)))
+
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def commit(self, plan: Plan, snapshot: Any = None) -> None:
@@ -110,7 +125,8 @@ class World:
         waiting = [job for job in self.jobs.values() if job.status == JobStatus.submitted]
         waiting.sort(key=lambda job: (-job.priority, job.submitted_at, job.id))
         items = tuple(
-            QueuedJob(job, self.runs[job.run_id], b.job_spec(self.specs[job.run_id]), self.specs[job.run_id]) for job in waiting
+            QueuedJob(job, self.runs[job.run_id], b.job_spec(self.specs[job.run_id]), self.specs[job.run_id])
+            for job in waiting
         )
         views = tuple(self._view(fleet) for fleet in self.fleets)
         snapshot = QueueSnapshot(self.now, b.PROJECT, items, views, OfferBook(self.offers), b.FACTS)
@@ -183,7 +199,9 @@ class World:
             return
         self.machines.discard(instance.id)
         open_purchase = instance.act_until is not None and instance.act_until > self.now
-        self.conclude(EndFailed(instance.id, "StillGoing", "may be under way", 1) if open_purchase else Ended(instance.id))
+        self.conclude(
+            EndFailed(instance.id, "StillGoing", "may be under way", 1) if open_purchase else Ended(instance.id)
+        )
 
     # --- the agents ---------------------------------------------------------------------------------------------------
 
