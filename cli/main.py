@@ -12,10 +12,9 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from chalicelib.errors import DstackError, Invalid
-from cli.parameters import new_group
+from cli.parameters import Group, new_group
 from cli.render import paint
 from cli.terminal import Terminal
 
@@ -46,7 +45,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
 HIDDEN = {"pool": "pool", "destroy": "delete"}  # older words; they work, and say today's
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(Group):
     """The root: knows every group's name and line, imports only the one that is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:

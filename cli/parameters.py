@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,22 +71,31 @@ def _item_type(annotation: Any) -> tuple[type, bool]:
     return annotation, False
 
 
-class Command(TyperCommand):
-    """A command whose parameters are converted by `PlainValue`."""
+class _Plain:
+    """Gives every parameter, the help flag too, its `PlainValue` before it is used."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        params: list[Any] = self.params
+    def get_params(self, ctx: Any) -> list[Any]:
+        params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for param in params:
             kind = param.type_descriptor
             info = kind.parameter_info
             param._runtime_param = PlainValue(kind.annotation, kind.choices, info.min, info.max)
+        return params
 
 
-def new_group(help: str, **settings: Any) -> typer.Typer:
+class Command(_Plain, TyperCommand):
+    """A command whose values are converted plainly."""
+
+
+class Group(_Plain, TyperGroup):
+    """A group of such commands."""
+
+
+def new_group(help: str, cls: type[Group] = Group, **settings: Any) -> typer.Typer:
     """An empty group; what it prints is plain text, so that help can be piped and searched."""
     return typer.Typer(
         help=help,
+        cls=cls,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,

@@ -46,11 +46,11 @@ class Terminal:
         return self.watched and "NO_COLOR" not in self.env and self.env.get("TERM") != "dumb"
 
     def say(self, text: str = "") -> None:
-        typer.echo(text)
+        typer.echo(text, color=self.colour)
 
     def warn(self, text: str) -> None:
         """For a person, beside the output proper."""
-        typer.echo(text, err=True)
+        typer.echo(text, err=True, color=self.colour)
 
     def write(self, data: bytes) -> None:
         """Raw bytes, at once: the log of a job."""

@@ -34,9 +34,9 @@ def attach(
     host: Annotated[str | None, typer.Option("--host", metavar="ADDR", help="Not available yet.")] = None,
     ports: Annotated[list[str] | None, typer.Option("-p", "--port", metavar="MAP", help="Not available yet.")] = None,
 ) -> None:
-    """Follow a run until it ends, and exit as its job did.
+    """Follow a run until it ends.
 
-    Ctrl-C leaves the run running. No --json: `dstack run get RUN --json` has the run's state.
+    Exits as its job did. Ctrl-C leaves the run running. No --json: `dstack run get RUN --json` has the run's state.
     """
     asked = {"--ssh-identity": ssh_identity, "--host": host, "--port": ports}
     for flag, value in asked.items():

@@ -25,9 +25,10 @@ def delete(
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Delete what a configuration file describes: the fleet, or the record of the run, of that name.
+    """Delete what a configuration file describes.
 
-    Waits until a fleet is gone. No --json: it prints one line.
+    That is the fleet, or the record of the run, of that name. Waits until a fleet is gone. No --json: it prints one
+    line.
     """
     if file == "-" and not yes:
         raise typer.BadParameter("Reading from standard input needs -y: nobody could answer there.", ctx=ctx)

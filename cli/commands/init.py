@@ -42,9 +42,10 @@ def init(
         str | None, typer.Option("--git-identity", metavar="KEY", help="Not available yet.")
     ] = None,
 ) -> None:
-    """Prepare this folder: .dstack.yml with a task that runs, unless there is one.
+    """Prepare this folder: an example configuration, and the schema for your editor.
 
-    With --schema also .dstack/configuration.schema.json, and a first line in .dstack.yml that names it to editors.
+    The example is .dstack.yml, a task that runs; one that is here already is left as it is. With --schema also
+    .dstack/configuration.schema.json, and a first line in .dstack.yml that names it to editors.
     No --json: it prints what it wrote.
     """
     for flag, value in (("--repo", repo), ("--token", token), ("--git-identity", git_identity)):

@@ -30,7 +30,10 @@ def metrics(
     job: Annotated[int | None, typer.Option("--job", min=0, metavar="N", help="Only this node.")] = None,
     json_wanted: JsonOption = False,
 ) -> None:
-    """How much processor, memory and GPU each job of a run uses: now, and over the last hour."""
+    """How much processor, memory and GPU a run uses.
+
+    A row for the processor and one for each GPU of each job: now, and its course over the last hour.
+    """
     session = open_session(ctx, project)
 
     def show() -> None:

@@ -16,7 +16,7 @@ AVAILABILITY = {  # nothing to say about `available` and `unknown`
     "busy": "busy",
 }
 USABLE = ("available", "unknown", "idle", None)
-QUIET = ("configuration_path", "ssh_key_pub", "run_name")  # of a run spec: no change that a person made
+QUIET = ("configuration_path", "ssh_key_pub", "run_name", "autocreated")  # of a run spec: no change that a person made
 
 
 def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:

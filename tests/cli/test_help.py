@@ -1,0 +1,97 @@
+"""Every command's face: help with examples that parse, --json or the reason why not, and imports that stay light."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+
+from cli.main import GROUPS, HIDDEN, app
+from tests.cli.conftest import Dstack
+
+ROOT = typer.main.get_command(app)
+SHELL_WORDS = ("|", ">", "<")
+
+
+def leaves(command: Any = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    names = [*GROUPS, *HIDDEN] if command is ROOT else list(getattr(command, "commands", {}))
+    if not names:
+        yield path, command
+    for name in names:
+        yield from leaves(command.get_command(None, name), (*path, name))
+
+
+LEAVES = dict(leaves())
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_help_shows_two_examples_that_parse(path: tuple[str, ...]) -> None:
+    epilog = LEAVES[path].epilog or ""
+    examples = [line.strip() for line in epilog.splitlines() if "dstack " in line]
+    assert len(examples) >= 2, f"{path} shows {len(examples)} examples"
+    for example in examples:
+        words = shlex.split(example.removeprefix("source <(").rstrip(")"))
+        words = words[: next((at for at, word in enumerate(words) if word in SHELL_WORDS), len(words))]
+        assert words[0] == "dstack"
+        context = parse(words[1:])
+        assert context.command_path.split()[1 : 1 + len(path)] == list(path) or path[0] == "destroy"
+
+
+def parse(words: list[str]) -> typer.Context:
+    """The context of the command that the words name; raises where they are no valid command line."""
+    context: Any = ROOT.make_context("dstack", list(words))
+    while getattr(context, "_protected_args", None):
+        name, command, rest = context.command.resolve_command(context, [*context._protected_args, *context.args])
+        context = command.make_context(name, rest, parent=context)
+    return context
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_json_or_why_not(path: tuple[str, ...]) -> None:
+    command = LEAVES[path]
+    has_flag = any("--json" in param.opts for param in command.params)
+    assert has_flag or "No --json" in (command.help or ""), f"{path} neither has --json nor says why"
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_every_flag_is_explained_and_help_fits(path: tuple[str, ...], bare: Dstack) -> None:
+    for param in LEAVES[path].params:
+        assert getattr(param, "help", None), f"{path}: {param.name} has no help"
+    ended = bare(*path, "--help")
+    assert ended.code == 0 and all(len(line) <= 100 for line in ended.out.splitlines())
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_list_of_commands_says_what_they_say(name: str) -> None:
+    if GROUPS[name][0] != "unbuilt":
+        help_text = ROOT.get_command(None, name).help.splitlines()[0]  # type: ignore[attr-defined]
+        assert help_text == GROUPS[name][1]
+
+
+def modules_after(*words: str) -> set[str]:
+    code = (
+        "import sys; from cli.main import invoke; from cli.terminal import Terminal\n"
+        f"invoke({list(words)!r}, Terminal(env={{}}))\n"
+        "print('|'.join(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stderr.strip().splitlines()[-1].split("|"))
+
+
+HEAVY = ("pydantic", "chalicelib.configuration", "chalicelib.domain", "chalicelib.api", "chalice.", "boto3", "rich")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("ps",), ("ps", "--help"), ("fleet",), ("logs", "x"), ("stop", "x")])
+def test_common_commands_import_little(words: tuple[str, ...]) -> None:
+    loaded = modules_after(*words)
+    assert not [name for name in loaded if name.startswith(HEAVY)]
+    assert ("cli.commands.ps" in loaded) == (words[0] == "ps")
+
+
+def test_the_root_help_imports_no_command() -> None:
+    assert not [name for name in modules_after("--help") if name.startswith(("cli.commands", "yaml", "http.client"))]
