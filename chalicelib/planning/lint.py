@@ -128,6 +128,11 @@ def _claims(step: Step, known: Known) -> Iterator[str]:
             yield f"instance {instance.name} gives away a block it doesn't have"
         if len({claim.job_id for claim in instance.claims}) < len(instance.claims):
             yield f"instance {instance.name} holds two claims of one job"
+        yield from (
+            f"instance {instance.name} holds the claim of {job.name}, which is over"
+            for claim in instance.claims
+            if (job := jobs.get(claim.job_id)) is not None and job.finished
+        )
         if instance.status == InstanceStatus.idle and instance.claims:
             yield f"instance {instance.name} is idle and holds claims"
         old = known.get((Instance, instance.id))

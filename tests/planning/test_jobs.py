@@ -1,0 +1,169 @@
+"""From a run's spec to its job, as clients expect it, and to the task an agent is handed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.errors import NotSupported
+from chalicelib.planning.jobs import agent_task, effective, job_specs, task_env
+from tests.planning import building as b
+
+# What a client of 0.22 is told of a plain task with an image, field for field.
+EXPECTED: dict[str, Any] = {
+    "replica_num": 0,
+    "job_num": 0,
+    "job_name": "train-0-0",
+    "jobs_per_replica": 1,
+    "replica_group": "0",
+    "app_specs": [],
+    "user": None,
+    "commands": ["/bin/sh", "-i", "-c", "ls"],
+    "env": {"A": "5"},
+    "home_dir": "/home/user",
+    "image_name": "ubuntu",
+    "privileged": False,
+    "single_branch": True,
+    "max_duration": None,
+    "stop_duration": 300,
+    "utilization_policy": None,
+    "registry_auth": None,
+    "retry": None,
+    "volumes": [],
+    "ssh_key": None,
+    "working_dir": None,
+    "repo_data": {"repo_type": "virtual"},
+    "repo_code_hash": None,
+    "repo_dir": "/workflow",
+    "repo_exists_action": None,
+    "file_archives": [],
+    "service_port": None,
+    "probes": [],
+    "node_group_index": 0,
+    "node_group_name": "0",
+    "node_group_job_index": 0,
+}
+
+
+def test_the_job_of_a_plain_task_is_what_clients_expect() -> None:
+    raw = {
+        "run_name": "train",
+        "repo_data": {"repo_type": "virtual"},
+        "configuration": {
+            "type": "task",
+            "image": "ubuntu",
+            "commands": ["ls"],
+            "env": {"A": "5"},
+            "home_dir": "/home/user",
+        },
+    }
+    dumped = b.job_spec(RunSpec.model_validate(raw)).model_dump(mode="json")
+    assert {name: dumped[name] for name in EXPECTED} == EXPECTED
+    needs = dumped["requirements"]
+    assert (needs["spot"], needs["multinode"], needs["max_price"], needs["backend_options"]) == (
+        False,
+        False,
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "argv"),
+    [
+        ({"commands": ["a", "b"]}, ["/bin/bash", "-i", "-c", "a && b"]),
+        ({"commands": ["a"], "image": "x"}, ["/bin/sh", "-i", "-c", "a"]),
+        ({"commands": ["a"], "shell": "sh"}, ["/bin/sh", "-i", "-c", "a"]),
+        ({"commands": ["serve &", "wait"]}, ["/bin/bash", "-i", "-c", "{ serve & } && wait"]),
+        (
+            {"commands": ["--port", "8 0"], "image": "x", "entrypoint": "python -m 'my app'"},
+            ["python", "-m", "my app", "--port", "8 0"],
+        ),
+        ({"commands": [], "image": "x"}, []),
+    ],
+)
+def test_commands(config: dict[str, Any], argv: list[str]) -> None:
+    assert list(b.job_spec(b.run_spec(**config)).commands) == argv
+
+
+@pytest.mark.parametrize(
+    ("config", "image", "runtime"),
+    [
+        ({}, "base:3.12", None),
+        ({"python": 3.1}, "base:3.10", "docker"),
+        ({"nvcc": True}, "devel:3.12", "docker"),
+        ({"image": "ubuntu"}, "ubuntu", "docker"),
+        ({"image": "scratch"}, "scratch", None),
+    ],
+)
+def test_the_image_and_whether_it_was_asked_for(config: dict[str, Any], image: str, runtime: str | None) -> None:
+    spec = b.job_spec(b.run_spec(**config))
+    assert (spec.image_name, spec.runtime) == (image, runtime)
+
+
+@pytest.mark.parametrize(
+    ("retry", "want"),
+    [
+        (None, None),
+        (False, None),
+        (True, (("no-capacity", "interruption", "error"), 3600)),
+        ({"on_events": ["error"]}, (("error",), 3600)),
+        ({"duration": "2h"}, (("no-capacity", "interruption", "error"), 7200)),
+    ],
+)
+def test_retry_is_filled_in(retry: Any, want: Any) -> None:
+    filled = b.job_spec(b.run_spec(retry=retry)).retry
+    assert (filled and (filled.on_events, filled.duration)) == want
+
+
+def test_the_configuration_wins_over_its_profile_and_a_null_lets_it_through() -> None:
+    spec = b.run_spec({"max_price": 1, "spot_policy": "spot", "retry": True}, max_price=2, retry=False)
+    config = effective(spec).configuration
+    assert (config.max_price, config.spot_policy, config.retry) == (2, "spot", False)
+
+
+def test_what_nobody_said_is_filled_in() -> None:
+    config = effective(b.run_spec()).configuration
+    assert (config.priority, config.spot_policy) == (0, "on-demand")
+
+
+def test_gpus_without_a_name_are_nvidias_where_the_image_is_ours() -> None:
+    def vendor(**config: Any) -> Any:
+        gpu = b.job_spec(b.run_spec(**config)).requirements.resources.gpu
+        return gpu and gpu.vendor
+
+    assert vendor(resources={"gpu": 1}) == "nvidia"
+    assert vendor(resources={"gpu": 1}, image="x") is None
+    assert vendor(resources={"gpu": "MI300X"}, image="x") == "amd"
+    assert vendor(resources={"gpu": ["A100"][0] + ",Z9"}) is None
+    assert vendor() is None
+
+
+def test_what_is_no_task_on_one_node_has_no_jobs_here() -> None:
+    with pytest.raises(NotSupported):
+        job_specs(RunSpec.model_validate({"configuration": {"type": "dev-environment"}}), images=b.Images())
+    with pytest.raises(NotSupported):
+        job_specs(b.run_spec(nodes=2), images=b.Images())
+
+
+def test_a_job_is_told_where_it_is_and_its_user_has_the_last_word() -> None:
+    host = b.host(has=b.resources(gpus=2), internal_ip="10.0.0.5", env={"TEAM": "a", "DSTACK_RUN_NAME": "fleet"})
+    job, spec = b.job(b.run()), b.job_spec(b.run_spec(env={"DSTACK_NODE_RANK": "9"}))
+    env = task_env(job, spec, host)
+    assert (env["DSTACK_RUN_NAME"], env["DSTACK_JOB_ID"], env["DSTACK_RUN_ID"]) == ("train", job.id, job.run_id)
+    assert (env["DSTACK_NODES_NUM"], env["DSTACK_GPUS_PER_NODE"], env["DSTACK_GPUS_NUM"]) == ("1", "2", "2")
+    assert (env["DSTACK_NODES_IPS"], env["DSTACK_MASTER_NODE_IP"]) == ("10.0.0.5", "10.0.0.5")
+    task = agent_task(job, spec, host, "main")
+    assert (task["env"]["TEAM"], task["env"]["DSTACK_RUN_NAME"], task["env"]["DSTACK_NODE_RANK"]) == ("a", "train", "9")
+
+
+def test_a_task_has_every_field_of_the_protocol() -> None:
+    task = agent_task(b.job(b.run()), b.job_spec(b.run_spec()), b.host(), "main")
+    protocol = (
+        "id name project run_name commands env image user working_dir shell privileged registry_auth cpu memory_bytes "
+        "shm_bytes gpus gpu_devices max_duration stop_duration files volumes home_dir runtime"
+    )
+    assert set(task) == set(protocol.split())
+    assert (task["cpu"], task["memory_bytes"], task["gpus"]) == (0, 0, 0)

@@ -1,0 +1,96 @@
+"""The lint finds every broken promise: each case is a plan that is right but for one thing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.instances import Claim, InstanceStatus
+from chalicelib.domain.jobs import JobStatus
+from chalicelib.planning.lint import lint
+from chalicelib.planning.plan import Plan, Step, Terminate
+from chalicelib.planning.queue import decide_queue
+from tests.planning import building as b
+
+FLEET, CLOUD = b.fleet("local"), b.fleet("cloud")
+SPOT = b.waiting(b.queued("a"), fleets=(b.view(FLEET, b.host(0, FLEET)),))
+BUY = b.waiting(b.queued("a"), fleets=(b.view(CLOUD, nodes="0..1"),), offers=(b.offer(),))
+
+
+def saves(step: Step, **by_kind: Callable[[Any], Any]) -> Step:
+    """The step with nouns of these kinds changed; None leaves one out."""
+    changed = [by_kind.get(type(noun).__name__, lambda n: n)(noun) for noun in step.saves]
+    return replace(step, saves=tuple(noun for noun in changed if noun is not None))
+
+
+def twice(instance: Any) -> Any:
+    other = Claim(job_id="x", run_id="x", blocks=(0,))
+    return instance.with_(claims=(*instance.claims, other))
+
+
+CASES: dict[str, tuple[Any, Callable[[Step], Step], str]] = {
+    "a block twice": (SPOT, lambda s: saves(s, Instance=twice), "two jobs hold"),
+    "a block that isn't there": (
+        SPOT,
+        lambda s: saves(s, Instance=lambda i: i.with_(claims=(i.claims[0].with_(blocks=(7,)),))),
+        "a block it doesn't have",
+    ),
+    "a place without a claim": (SPOT, lambda s: saves(s, Instance=lambda i: None), "placed without a claim"),
+    "a claim without a job": (SPOT, lambda s: saves(s, Job=lambda j: None), "a claim that no job"),
+    "a silent change": (SPOT, lambda s: replace(s, events=()), "without an event"),
+    "a jump": (SPOT, lambda s: saves(s, Job=lambda j: j.with_(status=JobStatus.done)), "which is over"),
+    "an impossible change": (
+        SPOT,
+        lambda s: saves(s, Instance=lambda i: i.with_(status=InstanceStatus.pending)),
+        "can't become pending",
+    ),
+    "idle with claims": (
+        SPOT,
+        lambda s: saves(s, Instance=lambda i: i.with_(status=InstanceStatus.idle)),
+        "holds claims",
+    ),
+    "saved twice": (SPOT, lambda s: replace(s, saves=(*s.saves, s.saves[0])), "saved twice"),
+    "bought without intent": (
+        BUY,
+        lambda s: saves(s, Instance=lambda i: i.with_(act_until=None)),
+        "without a committed act_until",
+    ),
+    "a host bought": (
+        BUY,
+        lambda s: saves(s, Instance=lambda i: i.with_(offer=i.offer.with_(backend="remote"))),
+        "can't be bought",
+    ),
+    "ended without being ending": (
+        SPOT,
+        lambda s: replace(s, effects=(Terminate(s.saves[1].id),)),
+        "without being terminating",
+    ),
+    "added behind the fleet's back": (BUY, lambda s: saves(s, Fleet=lambda f: None), "without committing its fleet"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_broken_promise_is_found(case: str) -> None:
+    snapshot, broken, says = CASES[case]
+    plan = decide_queue(snapshot)
+    assert lint(snapshot, plan) == []
+    found = lint(snapshot, Plan((broken(plan.steps[0]),)))
+    assert any(says in text for text in found), found
+
+
+def test_a_fleet_beyond_its_limit_is_found() -> None:
+    plan = decide_queue(BUY)
+    tight = replace(BUY, fleets=(b.view(CLOUD, nodes="0"),))
+    assert any("of at most 0" in text for text in lint(tight, plan))
+
+
+def test_an_ended_job_is_never_changed() -> None:
+    item = b.queued("a")
+    done = item.job.with_(status=JobStatus.done)
+    snapshot = b.waiting(replace(item, job=done))
+    assert lint(snapshot, Plan((Step((done.with_(message="x"),)),))) == [
+        "job a-0-0 is done and is changed all the same"
+    ]

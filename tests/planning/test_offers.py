@@ -1,0 +1,273 @@
+"""The offer book, what fits what, how machines are cut, and what fleet and run both allow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.offers import Availability, Gpu, Offer, Resources
+from chalicelib.domain.specs.resources import ResourcesSpec
+from chalicelib.planning.combine import combined, idle_seconds, wants_of
+from chalicelib.planning.fitting import blocks_needed, misfits, share, total_blocks, vendor_of
+from chalicelib.planning.offers import OfferBook, Query
+from chalicelib.planning.placement import fleet_offers, plan_offers
+from chalicelib.planning.plan import Note
+from tests.planning import building as b
+
+ANY = ResourcesSpec.model_validate({"cpu": "1..", "memory": "0GB..", "disk": None})
+
+
+def needs(**resources: Any) -> ResourcesSpec:
+    return ResourcesSpec.model_validate({"cpu": "1..", "memory": "0GB..", "disk": None, **resources})
+
+
+# --- the book -----------------------------------------------------------------------------------------------------------
+
+
+def test_usable_offers_come_first_cheapest_first_and_ties_keep_their_order() -> None:
+    offers = [
+        b.offer("dear", 3.0),
+        b.offer("sold-out", 0.1, availability=Availability.not_available),
+        b.offer("cheap", 1.0),
+        b.offer("also-cheap", 1.0),
+    ]
+    found, total = OfferBook(offers).match(Query(ANY))
+    assert [offer.instance.name for offer in found] == ["cheap", "also-cheap", "dear", "sold-out"]
+    assert total == 4
+
+
+def test_the_total_counts_what_the_limit_cuts_off() -> None:
+    found, total = OfferBook(b.offer(f"m{n}") for n in range(9)).match(Query(ANY), limit=2)
+    assert (len(found), total) == (2, 9)
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ({"max_price": 1.0}, ["a"]),
+        ({"backends": frozenset({"gcp"})}, ["b"]),
+        ({"regions": frozenset({"us-1"})}, ["b"]),
+        ({"zones": frozenset({"us-1a"})}, ["a", "b"]),  # an offer that names no zone may be anywhere
+        ({"zones": frozenset({"us-1b"})}, ["a"]),
+        ({"instance_types": frozenset({"b"})}, ["b"]),
+        ({"spot": True}, ["c"]),
+        ({"spot": None}, ["a", "b", "c"]),
+    ],
+)
+def test_an_offer_is_filtered_by_each_of_its_sides(query: dict[str, Any], names: list[str]) -> None:
+    offers = [
+        b.offer("A", 1.0),
+        b.offer("B", 2.0, backend="gcp", region="US-1", availability_zones=("US-1a",)),
+        b.offer("C", 3.0, has=b.resources(spot=True), region="us-9"),
+    ]
+    found, _ = OfferBook(offers).match(Query(ANY, **query))
+    assert [offer.instance.name.lower() for offer in found] == names
+
+
+def test_offers_of_several_queries_count_once() -> None:
+    book = OfferBook([b.offer("a", 1.0), b.offer("b", 2.0, backend="gcp")])
+    aws, both = Query(ANY, backends=frozenset({"aws"})), Query(ANY)
+    assert book.match_any((aws, both))[1] == 2
+
+
+def slow_match(offers: list[Offer], query: Query) -> list[Offer]:
+    """The meaning of `match`, said as plainly as possible."""
+    fits = [
+        offer
+        for offer in offers
+        if query.takes_kind(offer.instance.name, offer.instance.resources)
+        and query.takes_place(offer.backend, offer.region, offer.availability_zones)
+        and (query.max_price is None or offer.price <= query.max_price)
+        and not list(misfits(query.resources, offer.instance.resources))
+    ]
+    return sorted(fits, key=lambda offer: (not offer.availability.usable, offer.price))
+
+
+made = st.builds(
+    lambda kind, price, region, gone: b.offer(
+        f"k{kind}",
+        float(price),
+        region=f"r{region}",
+        has=b.resources(cpus=2 + kind, gb=8 * (1 + kind % 3), gpus=kind % 3, spot=kind % 4 == 0),
+        availability=Availability.no_quota if gone else Availability.available,
+    ),
+    st.integers(0, 9),
+    st.integers(1, 20),
+    st.integers(0, 3),
+    st.booleans(),
+)
+asked = st.builds(
+    Query,
+    st.sampled_from([ANY, needs(gpu="1.."), needs(cpu="4.."), needs(memory="16GB..", gpu="0..1")]),
+    spot=st.sampled_from([None, True, False]),
+    max_price=st.sampled_from([None, 3.0, 10.0]),
+    regions=st.sampled_from([None, frozenset({"r1"}), frozenset({"r1", "r2"})]),
+)
+
+
+@given(st.lists(made, max_size=30), st.lists(asked, min_size=1, max_size=4))
+def test_the_book_answers_as_the_plain_definition_does(offers: list[Offer], queries: list[Query]) -> None:
+    book = OfferBook(offers)
+    for query in (*queries, *queries):  # twice: the second answer comes from memory
+        want = slow_match(offers, query)
+        assert book.match(query, limit=len(offers) + 1) == (tuple(want), len(want))
+
+
+# --- fitting ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("gpu", "fits"),
+    [
+        ("A100", True),
+        ("a100:80GB", True),
+        ("A100:40GB", False),
+        ("H100,A100", True),
+        ("2", True),
+        ("1", False),
+        ("0..", True),
+        ("nvidia", True),
+        ("amd", False),
+        ({"total_memory": "160GB.."}, True),
+        ({"total_memory": "161GB.."}, False),
+        ({"compute_capability": 8.0}, True),
+        ({"compute_capability": 9.0}, False),
+    ],
+)
+def test_accelerators(gpu: Any, fits: bool) -> None:
+    assert (not list(misfits(needs(gpu=gpu), b.resources(gpus=2)))) is fits
+
+
+def test_a_card_counts_as_what_it_is_sold_as() -> None:
+    reported = Resources(cpus=4, memory_mib=32_768, gpus=(Gpu(name="A100", memory_mib=81_559, vendor="nvidia"),))
+    assert not list(misfits(needs(gpu="A100:80GB"), reported))
+
+
+def test_exact_means_exactly() -> None:
+    assert [m.text for m in misfits(needs(cpu=2), b.resources(cpus=4))] == ["needs 2 CPUs, has 4"]
+    assert list(misfits(needs(cpu={"arch": "arm"}), b.resources(cpu_arch="x86")))
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor"),
+    [("A100", "nvidia"), ("RTX 4090", "nvidia"), ("MI300X", "amd"), ("v5litepod-4", "google"), ("Z9", None)],
+)
+def test_who_makes_it(name: str, vendor: str | None) -> None:
+    assert vendor_of(name) == vendor
+
+
+@pytest.mark.parametrize(
+    ("blocks", "has", "total"),
+    [
+        (1, b.resources(), 1),
+        (4, b.resources(cpus=8, gpus=4), 4),
+        (3, b.resources(cpus=8), None),
+        (2, b.resources(cpus=8, gpus=3), None),
+        ("auto", b.resources(cpus=6), 6),
+        ("auto", b.resources(cpus=8, gpus=2), 2),
+        ("auto", b.resources(cpus=6, gpus=4), None),
+    ],
+)
+def test_a_machine_is_cut_evenly_or_not_at_all(blocks: Any, has: Resources, total: int | None) -> None:
+    assert total_blocks(blocks, has) == total
+
+
+def test_a_share_has_its_part_and_the_whole_disk() -> None:
+    has = b.resources(cpus=8, gb=64, gpus=4)
+    part = share(has, 1, 4)
+    assert (part.cpus, part.memory_mib, len(part.gpus), part.disk) == (2, 16 * 1024, 1, has.disk)
+    assert blocks_needed(needs(gpu=1), has, 4) == 1
+    assert blocks_needed(needs(gpu=3, memory="33GB.."), has, 4) == 3
+    assert blocks_needed(needs(gpu=5), has, 4) == 0
+
+
+# --- fleet and run ------------------------------------------------------------------------------------------------------
+
+
+def together(fleet: dict[str, Any], **config: Any) -> Query | Note:
+    spec = b.run_spec(**config)
+    return combined(wants_of(spec, b.job_spec(spec)), b.view(b.fleet("cloud"), nodes="0..2", **fleet))
+
+
+@pytest.mark.parametrize(
+    ("fleet", "run", "field", "want"),
+    [
+        ({"regions": ["a", "b"]}, {"regions": ["B", "c"]}, "regions", {"b"}),
+        ({"backends": ["aws"]}, {}, "backends", {"aws"}),
+        ({"max_price": 2}, {"max_price": 3}, "max_price", 2),
+        ({"spot_policy": "auto"}, {"spot_policy": "spot"}, "spot", True),
+        ({"spot_policy": "spot"}, {"spot_policy": "auto"}, "spot", True),
+        ({"spot_policy": "auto"}, {"spot_policy": "auto"}, "spot", None),
+        ({"blocks": 4}, {}, "blocks", 4),
+    ],
+)
+def test_fleet_and_run_meet(fleet: dict[str, Any], run: dict[str, Any], field: str, want: Any) -> None:
+    query = together(fleet, **run)
+    assert isinstance(query, Query)
+    assert getattr(query, field) == want
+
+
+def test_ranges_meet() -> None:
+    query = together({"resources": {"cpu": "..8", "gpu": "A100:2.."}}, resources={"cpu": "4..", "gpu": "..4"})
+    assert isinstance(query, Query)
+    assert (query.resources.cpu.count.min, query.resources.cpu.count.max) == (4, 8)
+    assert query.resources.gpu is not None
+    assert (query.resources.gpu.name, query.resources.gpu.count.min, query.resources.gpu.count.max) == (("A100",), 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "given", "want"),
+    [
+        ((None, None), 300, 300),
+        ((60, None), 300, 60),
+        ((60, 30), 300, 30),
+        ((-1, 30), 300, 30),
+        ((-1, None), 300, None),
+    ],
+)
+def test_the_smaller_idle_time_counts_and_off_yields(
+    wanted: tuple[int | None, ...], given: int, want: int | None
+) -> None:
+    assert idle_seconds(wanted, given, BackendFacts(name="aws")) == want
+    assert idle_seconds(wanted, given, BackendFacts(name="runpod", vm=False)) == 0
+
+
+# --- what plans show ----------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_shows_what_is_there_before_what_could_be_bought() -> None:
+    spec = b.run_spec()
+    cloud = b.fleet("cloud")
+    free, busy = b.machine(0, cloud), b.holding(b.machine(1, cloud), b.job(b.run("other")))
+    book = OfferBook([b.offer("new", 0.1)])
+    offers, total, notes = plan_offers(spec, b.job_spec(spec), [b.view(cloud, busy, free, nodes="0..3")], book, b.FACTS)
+    assert [offer.availability.value for offer in offers] == ["idle", "busy", "available"]
+    assert (total, notes) == (3, [])
+
+
+def test_a_plan_says_of_each_fleet_why_it_has_nothing() -> None:
+    spec = b.run_spec(resources={"gpu": 2})
+    views = [b.view(b.fleet("local"), b.host()), b.view(b.fleet("cloud"), nodes="0..1")]
+    offers, total, notes = plan_offers(spec, b.job_spec(spec), views, OfferBook([b.offer()]), b.FACTS)
+    assert (offers, total) == ([], 0)
+    assert [note.subject for note in notes] == ["fleet `local`", "fleet `cloud`"]
+    assert "needs 2 GPUs, has none" in notes[0].text
+    assert plan_offers(spec, b.job_spec(spec), [], OfferBook(), b.FACTS)[2][0].text == "has no fleet"
+
+
+def test_offers_of_a_fleet_that_is_cut_are_shown_as_shares() -> None:
+    spec = b.run_spec(resources={"cpu": "2..", "memory": "4GB.."})
+    book = OfferBook([b.offer("m", 4.0, has=b.resources(cpus=8, gb=32))])
+    offers, _, _ = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..1", blocks=4)], book, b.FACTS)
+    assert [(o.blocks, o.total_blocks, o.price, o.instance.resources.cpus) for o in offers] == [(1, 4, 1.0, 2)]
+
+
+def test_a_fleet_shows_what_it_could_be_made_of() -> None:
+    book = OfferBook([b.offer("a", 1.0), b.offer("b", 5.0)])
+    offers, total = fleet_offers(b.fleet_spec(nodes="0..2", max_price=2), book, b.FACTS)
+    assert ([offer.instance.name for offer in offers], total) == (["a"], 1)
+    assert fleet_offers(b.fleet_spec(), book, b.FACTS) == ([], 0)
