@@ -6,6 +6,7 @@ Lambda. Everything durable is in the data folder, so a server that was killed go
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import logging
@@ -191,7 +192,6 @@ def agent_program(folder: Path) -> Path:
 
 
 def _run(settings: ServerSettings, listener: socket.socket) -> int:
-    import uvicorn
 
     from chalicelib.runtime import deps
     from chalicelib.usecases.bootstrap import first_start
@@ -215,22 +215,36 @@ def _run(settings: ServerSettings, listener: socket.socket) -> int:
                 agent.stop_jobs(project, patience=STOP_PATIENCE)
             polls.close()  # or the long polls would hold the shutdown for a minute
 
-        class Server(uvicorn.Server):  # type: ignore[misc]  # skipped by the type checker
-            def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-                threading.Thread(target=self._leave, args=(sig, frame), daemon=True).start()
-
-            def _leave(self, sig: int, frame: FrameType | None) -> None:
-                drain()
-                super().handle_exit(sig, frame)
-
+        server = _server(_uvicorn_config(_gateway(parts.plane, polls, ready)), drain)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)  # uvicorn raises the signal again once it has drained
-        Server(_uvicorn_config(_gateway(parts.plane, polls, ready))).run(sockets=[listener])
+        server.run(sockets=[listener])
         if agent is not None and not agent.busy():  # a busy one goes on: jobs need no server
             agent.stop()
     finally:
         parts.close()
     return 0
+
+
+def _server(config: uvicorn.Config, drain: Callable[[], None]) -> uvicorn.Server:
+    """Uvicorn, but draining before it stops listening, and asleep while nothing happens: its own loop wakes ten times a
+    second to look at a flag and the date."""
+    import uvicorn
+
+    class Server(uvicorn.Server):  # type: ignore[misc]  # the type checker skips uvicorn
+        async def main_loop(self) -> None:
+            self._loop, self._leaving = asyncio.get_running_loop(), asyncio.Event()
+            await self._leaving.wait()
+
+        def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+            threading.Thread(target=self._leave, args=(sig, frame), daemon=True).start()
+
+        def _leave(self, sig: int, frame: FrameType | None) -> None:
+            drain()
+            super().handle_exit(sig, frame)
+            self._loop.call_soon_threadsafe(self._leaving.set)
+
+    return Server(config)
 
 
 def _url_of(listener: socket.socket) -> str:
@@ -250,6 +264,7 @@ def _uvicorn_config(application: Any) -> uvicorn.Config:
         http="httptools",
         ws="none",
         server_header=False,
+        date_header=False,
         timeout_keep_alive=90,
         timeout_graceful_shutdown=5,
     )
