@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
+from pydantic import AfterValidator
+
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.reading import Reads, fault, is_number
 
@@ -19,6 +21,7 @@ _LONGEST = 100 * 365 * 86_400  # a century: beyond it is a mistake, and far beyo
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)(mb|gb|tb)?", re.IGNORECASE)
 _GB = {"mb": 1 / 1024, "gb": 1.0, "tb": 1024.0}
 _MOST_GB = 1e9
+_MOST = 1_000_000
 
 _TEXT_DURATION = {
     "$comment": "duration",
@@ -142,6 +145,13 @@ def _bounds(low: Any, high: Any) -> dict[str, float | None]:
     }
 
 
+def _not_negative(counted: Range[int]) -> Range[int]:
+    if (counted.min or 0) < 0 or max(counted.min or 0, counted.max or 0) > _MOST:
+        raise fault("invalid-range", f"{counted} isn't a number of things", "for example `2`, `2..8` or `4..`")
+    return counted
+
+
+Count = Annotated[Range[int], AfterValidator(_not_negative)]
 Memory = Annotated[float, Reads(gigabytes, (_TEXT_MEMORY,))]
 MemoryRange = Annotated[Range[float], Reads(memory_range, (_TEXT_MEMORIES, _NUMBER))]
 MEMORY_RANGE_FORMS = (_TEXT_MEMORIES, _NUMBER)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from chalicelib.domain.ranges import Range
-from chalicelib.domain.specs.quantities import MEMORY_RANGE_FORMS, Memory, MemoryRange, memory_range
+from chalicelib.domain.specs.quantities import MEMORY_RANGE_FORMS, Count, Memory, MemoryRange, memory_range
 from chalicelib.domain.specs.reading import JsonSchema, Reads, Spec, fault, is_number
 
 Vendor = Literal["nvidia", "amd", "google", "intel", "tenstorrent"]
@@ -105,7 +105,7 @@ class CPUSpec(Spec):
         Reads(lambda v: v.lower() if isinstance(v, str) else v),
         Field(description="`x86` or `arm`."),
     ] = None
-    count: Range[int] = Field(default=Range[int](min=2), description="How many CPUs, as a number or a range.")
+    count: Count = Field(default=Range[int](min=2), description="How many CPUs, as a number or a range.")
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_AMOUNT, _TEXT | {"examples": ["4", "2..8", "arm:16.."]})
 
@@ -127,7 +127,7 @@ class GPUSpec(Spec):
     name: Annotated[tuple[str, ...] | None, Reads(_names, (_TEXT,))] = Field(
         default=None, description="One name or several, any will do."
     )
-    count: Range[int] = Field(default=Range[int](min=1), description="How many a machine.")
+    count: Count = Field(default=Range[int](min=1), description="How many a machine.")
     memory: MemoryRange | None = Field(default=None, description="Memory of one GPU.")
     total_memory: MemoryRange | None = Field(default=None, description="Memory of all GPUs together.")
     compute_capability: Annotated[tuple[int, int] | None, Reads(_capability, (_TEXT, {"type": "number"}))] = Field(
