@@ -153,7 +153,7 @@ SPEC: dict[str, Case] = {
 
 
 def _whole(path: str) -> str:
-    """Where a case's value is set: cases of single parts (`cpu.count.min`) write the short form of the whole (`cpu`)."""
+    """Where a case's value is set: cases of parts (`cpu.count.min`) write the short form of the whole (`cpu`)."""
     if ".resources." in path:
         head, _, tail = path.partition(".resources.")
         return f"{head}.resources.{tail.split('.')[0]}"

@@ -25,7 +25,7 @@ def needs(**resources: Any) -> ResourcesSpec:
     return ResourcesSpec.model_validate({"cpu": "1..", "memory": "0GB..", "disk": None, **resources})
 
 
-# --- the book -----------------------------------------------------------------------------------------------------------
+# --- the book --------------------------------------------------------------------------------------------------------
 
 
 def test_usable_offers_come_first_cheapest_first_and_ties_keep_their_order() -> None:
@@ -117,7 +117,7 @@ def test_the_book_answers_as_the_plain_definition_does(offers: list[Offer], quer
         assert book.match(query, limit=len(offers) + 1) == (tuple(want), len(want))
 
 
-# --- fitting ------------------------------------------------------------------------------------------------------------
+# --- fitting ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_share_has_its_part_and_the_whole_disk() -> None:
     assert blocks_needed(needs(gpu=5), has, 4) == 0
 
 
-# --- fleet and run ------------------------------------------------------------------------------------------------------
+# --- fleet and run ---------------------------------------------------------------------------------------------------
 
 
 def together(fleet: dict[str, Any], **config: Any) -> Query | Note:
@@ -236,7 +236,7 @@ def test_the_smaller_idle_time_counts_and_off_yields(
     assert idle_seconds(wanted, given, BackendFacts(name="runpod", vm=False)) == 0
 
 
-# --- what plans show ----------------------------------------------------------------------------------------------------
+# --- what plans show -------------------------------------------------------------------------------------------------
 
 
 def test_a_plan_shows_what_is_there_before_what_could_be_bought() -> None:

@@ -107,10 +107,9 @@ def test_safety_and_liveness(world: World, steps: list[tuple[str, int]]) -> None
     for op, n in steps:
         apply(world, op, n)
     for fleet_id, (fleet, spec) in world.fleets.items():  # in the end everything may go
-        nodes = spec.configuration.nodes
-        if nodes is not None:
-            spec = spec.with_(configuration=spec.configuration.with_(nodes=nodes.with_(min=0, target=0)))
-        world.fleets[fleet_id] = (fleet.with_(to_create=0), spec)
+        config = spec.configuration
+        loose = config if config.nodes is None else config.with_(nodes=config.nodes.with_(min=0, target=0))
+        world.fleets[fleet_id] = (fleet.with_(to_create=0), spec.with_(configuration=loose))
     world.settle()
     assert all(run.reason is not None for run in world.runs.values())
     assert not any(instance.claims for instance in world.instances.values())

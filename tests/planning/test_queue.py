@@ -120,7 +120,7 @@ def test_jobs_share_a_machine_that_is_on_its_way() -> None:
     assert sum(isinstance(effect, Create) for step in plan.steps for effect in step.effects) == 2
 
 
-# --- a new machine ------------------------------------------------------------------------------------------------------
+# --- a new machine ---------------------------------------------------------------------------------------------------
 
 
 def test_a_machine_is_bought_with_everything_in_one_step() -> None:
@@ -178,7 +178,7 @@ def test_reuse_only_never_buys() -> None:
     assert "creation_policy: reuse" in jobs_of(plan)["a"].message
 
 
-# --- what it says -------------------------------------------------------------------------------------------------------
+# --- what it says ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
