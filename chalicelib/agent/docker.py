@@ -117,11 +117,12 @@ class DockerRuntime:
         began.report("pulling", pull=dict(pull.progress(), is_total_bytes_final=True))
 
     def _bring_files(self, began: Began, name: str, where: str) -> None:
-        home = began.spec.get("home_dir") or "/root"
+        home = home_of(began.spec)
         for number, mapping in enumerate(began.spec.get("files") or ()):
             target = files.resolve(mapping["path"], where, home)
             with tempfile.TemporaryFile(dir=began.folder.path) as packed:
-                files.repack(os.path.join(began.folder.files, str(number)), target, packed)
+                archive = os.path.join(began.folder.files, str(number))
+                files.repack(archive, target, files.is_place(mapping["path"]), packed)
                 size = packed.tell()
                 packed.seek(0)
                 headers = {"Content-Type": "application/x-tar", "Content-Length": str(size)}
@@ -181,9 +182,15 @@ def user_text(user: Any) -> str:
     return str(name if name is not None else "") + (":%s" % group if group is not None else "")
 
 
+def home_of(spec: Dict[str, Any]) -> str:
+    """Where `~` is in the container, by the usual names: its list of users isn't read."""
+    user = user_text(spec.get("user") or "").partition(":")[0]
+    return str(spec.get("home_dir") or ("/root" if user in ("", "0", "root") else "/home/" + user))
+
+
 def working_dir(spec: Dict[str, Any], image: Dict[str, Any]) -> str:
     base = (image.get("Config") or {}).get("WorkingDir") or "/"
-    return files.resolve(spec.get("working_dir") or "", base, spec.get("home_dir") or "/root")
+    return files.resolve(spec.get("working_dir") or "", base, home_of(spec))
 
 
 def container_body(spec: Dict[str, Any], where: str, gpus: List[str], labels: Dict[str, str]) -> Dict[str, Any]:

@@ -1,8 +1,10 @@
 """Archives that a run brings along: fetched with the agent's credential, unpacked without trusting what is in them.
 
-An archive holds one top-level entry, the file or folder that the user named, and that entry becomes `path`; an
-archive whose names begin with `./`, or that holds several entries, is the content of the folder `path`. What is at
-`path` gives way to it. Refused: names that leave the archive, links that point out of it, devices, pipes and sockets.
+An archive holds one top-level entry, the file or folder that the user named, and that entry becomes `path`. An
+archive whose names begin with `./`, or that holds several entries, is the content of the folder `path`. Where `path`
+itself is a place to put things (`.`, `~`, `dir/`), a lone file goes into it. Files replace what is there; folders are
+merged, because `path` may well be a folder that holds other things. Refused: names that leave the archive, links that
+point out of it, devices, pipes and sockets.
 """
 
 from __future__ import annotations
@@ -47,30 +49,32 @@ def checked(archive: str, tar: tarfile.TarFile) -> List[Tuple[str, tarfile.TarIn
     return members
 
 
-def layout(members: List[Tuple[str, tarfile.TarInfo]]) -> Tuple[str, List[Tuple[str, tarfile.TarInfo]]]:
-    """The top-level entry that becomes `path` (empty: the whole content does), and the members but the root."""
+def layout(members: List[Tuple[str, tarfile.TarInfo]], into: bool) -> List[Tuple[str, tarfile.TarInfo]]:
+    """The members by their place below the target; an empty place is the target itself."""
     inner = [(name, member) for name, member in members if name != "."]
     tops = {name.split("/")[0] for name, _ in inner}
     dotted = any(member.name.startswith("./") or member.name == "." for _, member in members)
-    return (tops.pop() if len(tops) == 1 and not dotted else ""), inner
+    if len(tops) != 1 or dotted or (into and len(inner) == 1 and not inner[0][1].isdir() and "/" not in inner[0][0]):
+        return inner
+    top = tops.pop()
+    for _, member in inner:
+        if member.islnk():
+            member.linkname = posixpath.normpath(member.linkname)[len(top) :].strip("/")
+    return [(name[len(top) :].strip("/"), member) for name, member in inner]
 
 
-def unpack(archive: str, target: str, owner: Owner = None) -> None:
-    """Unpack beside `target`, then put it in place of what is there."""
-    staging = "%s.unpacking" % target.rstrip("/")
-    clear(staging)
+def is_place(path: str) -> bool:
+    """Does the path, as its user wrote it, name a folder to put things into?"""
+    return path.endswith("/") or posixpath.basename(path) in ("", ".", "..", "~")
+
+
+def unpack(archive: str, target: str, into: bool, owner: Owner = None) -> None:
     try:
-        os.makedirs(staging)
-        with open_archive(archive) as tar:
-            top, members = layout(checked(archive, tar))
-            extract(tar, members, staging, owner)
-        clear(target)
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        os.rename(os.path.join(staging, top) if top else staging, target)
+        with open_archive(archive) as tar:
+            extract(tar, layout(checked(archive, tar), into), target, owner)
     except OSError as problem:
         raise TaskError("executor_error", "files: %s: %s" % (target, problem.strerror or problem)) from None
-    finally:
-        clear(staging)
 
 
 def open_archive(archive: str) -> tarfile.TarFile:
@@ -81,49 +85,53 @@ def open_archive(archive: str) -> tarfile.TarFile:
 
 
 def extract(tar: tarfile.TarFile, members: List[Tuple[str, tarfile.TarInfo]], root: str, owner: Owner) -> None:
+    real = os.path.realpath(root)
     for name, member in members:
-        place = os.path.join(root, name)
-        os.makedirs(os.path.dirname(place), exist_ok=True)
-        if os.path.realpath(os.path.dirname(place)) != os.path.dirname(os.path.realpath(root) + "/" + name):
-            raise refused(tar.name if isinstance(tar.name, str) else "archive", member.name, "goes through a link")
+        place = os.path.join(real, name) if name else real
+        if name:
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+        if name and os.path.realpath(os.path.dirname(place)) != os.path.dirname(place):
+            raise TaskError("executor_error", "files: %s: %r would be written through a link" % (root, member.name))
         if member.isdir():
-            os.makedirs(place, exist_ok=True)
-            os.chmod(place, 0o755)
-        elif member.issym():
-            clear(place)
-            os.symlink(member.linkname, place)
-        elif member.islnk():
-            clear(place)
-            os.link(os.path.join(root, posixpath.normpath(member.linkname)), place, follow_symlinks=False)
+            if not os.path.isdir(place) or os.path.islink(place):
+                clear(place)
+                os.makedirs(place)
+                os.chmod(place, 0o755)
         else:
             clear(place)
-            source = tar.extractfile(member)
-            assert source is not None  # `checked` let regular files through only
-            with source, open(place, "wb") as file:
-                shutil.copyfileobj(source, file)
-            os.chmod(place, (member.mode & 0o777) | 0o600)
+            put(tar, member, place, real)
         if owner:
             os.chown(place, owner[0], owner[1], follow_symlinks=False)
 
 
+def put(tar: tarfile.TarFile, member: tarfile.TarInfo, place: str, root: str) -> None:
+    if member.issym():
+        os.symlink(member.linkname, place)
+    elif member.islnk():
+        os.link(os.path.join(root, posixpath.normpath(member.linkname)), place, follow_symlinks=False)
+    else:
+        source = tar.extractfile(member)
+        assert source is not None  # `checked` let regular files through only
+        with source, open(place, "wb") as file:
+            shutil.copyfileobj(source, file)
+        os.chmod(place, (member.mode & 0o777) | 0o600)
+
+
 def clear(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    elif os.path.lexists(path):
+    """Make room for a file. A folder in its place is not deleted: too much may be in it."""
+    if os.path.lexists(path):
         os.unlink(path)
 
 
-def repack(archive: str, target: str, out: BinaryIO) -> None:
+def repack(archive: str, target: str, into: bool, out: BinaryIO) -> None:
     """The archive as a tar stream that, unpacked at `/`, puts it at `target`, owned by root: for a container."""
     with open_archive(archive) as tar, tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as packed:
-        top, members = layout(checked(archive, tar))
         prefix = target.strip("/")
-        for name, member in members:
-            inner = name[len(top) :].strip("/") if top else name
-            member.name = posixpath.join(prefix, inner) if inner else prefix
+        for name, member in layout(checked(archive, tar), into):
+            source = tar.extractfile(member) if member.isfile() else None
+            member.name = posixpath.join(prefix, name) if name else prefix
             if member.islnk():
-                link = posixpath.normpath(member.linkname)
-                member.linkname = posixpath.join(prefix, link[len(top) :].strip("/") if top else link)
+                member.linkname = posixpath.join(prefix, posixpath.normpath(member.linkname))
             member.uid = member.gid = 0
             member.uname = member.gname = ""
-            packed.addfile(member, tar.extractfile(member) if member.isfile() else None)
+            packed.addfile(member, source)

@@ -68,7 +68,7 @@ def amd(text: str) -> List[Gpu]:
         if not isinstance(card, dict):
             continue
         vram = card.get("vram") if isinstance(card.get("vram"), dict) else {}
-        size = vram.get("size", card.get("vram_size")) if isinstance(vram, dict) else None
+        size = vram.get("size", vram.get("vram_size")) if isinstance(vram, dict) else None
         text_size = "%s %s" % (size.get("value"), size.get("unit") or "MB") if isinstance(size, dict) else size
         name = known((card.get("asic") or {}).get("market_name")) if isinstance(card.get("asic"), dict) else ""
         memory = mib(text_size)

@@ -43,7 +43,8 @@ class Link:
         return answer
 
     def fetch(self, base: str, path: str, credential: str, out: BinaryIO) -> None:
-        headers = {"Authorization": "Bearer " + credential}
+        # API gateways send bytes as they are only to who says that it takes them.
+        headers = {"Authorization": "Bearer " + credential, "Accept": "application/octet-stream"}
         response = self._request(base, "GET", path, None, headers, 60.0)
         if response.status != 200:
             raise self._unwelcome(response, response.read())

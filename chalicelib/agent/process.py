@@ -119,9 +119,9 @@ class ProcessRuntime:
         own_folder(where, account)
         for number, mapping in enumerate(spec.get("files") or ()):
             target = files.resolve(mapping["path"], where, home)
-            files.unpack(
-                os.path.join(folder.files, str(number)), target, (account.uid, account.gid) if account.foreign else None
-            )
+            owner = (account.uid, account.gid) if account.foreign else None
+            into = files.is_place(mapping["path"]) or os.path.isdir(target)
+            files.unpack(os.path.join(folder.files, str(number)), target, into, owner)
         environment = task_environment(spec, account, home, folder.task, began.gpus)
         limits = Limits(folder.task, spec.get("cpu"), spec.get("memory_bytes"))
         work = ProcessWork(spec["commands"], environment, where, account, limits)

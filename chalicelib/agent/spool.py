@@ -14,6 +14,7 @@ from typing import List, Optional, Tuple
 
 FRAME = struct.Struct("<QI")
 SEGMENT_BYTES = 4 * 1024 * 1024
+RECORDS_MOST = 5000  # in one read: a program that writes byte by byte must not make messages of endless tiny records
 
 
 def segments(folder: str) -> List[int]:
@@ -116,7 +117,7 @@ class SpoolReader:
         while room > 0:
             room = self._read_segment(offset, limit, records)
             later = [start for start in starts if start > (self._start or 0)]
-            if room <= 0 or not later or self._offset < later[0]:
+            if room <= 0 or len(records) >= RECORDS_MOST or not later or self._offset < later[0]:
                 break
             self._start, self._position, self._offset = later[0], 0, later[0]
         return offset, records
@@ -126,7 +127,7 @@ class SpoolReader:
         room = limit - sum(len(data) for _, data in records)
         with open(segment_path(self._folder, self._start or 0), "rb") as segment:
             segment.seek(self._position)
-            while room > 0:
+            while room > 0 and len(records) < RECORDS_MOST:
                 head = segment.read(FRAME.size)
                 if len(head) < FRAME.size:
                     break

@@ -1,0 +1,77 @@
+"""The one file: Python from 3.8 on runs it, with nothing but the standard library; the same sources make the same file."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import chalicelib.agent
+from chalicelib.agent import build
+
+SOURCES = sorted(Path(chalicelib.agent.__file__).parent.glob("*.py"))
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Every import as its level (0: absolute) and name."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield node.level, node.module or ""
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_only_the_standard_library_and_itself(path: Path) -> None:
+    for level, name in imports(path):
+        assert level == 1 or (level == 0 and name.split(".")[0] in sys.stdlib_module_names), (
+            f"{path.name} imports {name}"
+        )
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_the_grammar_is_that_of_3_8(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 8))
+
+
+def test_nothing_newer_than_3_8_is_used() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from vermin import main; main()", "-t=3.8-", "--no-tips", *map(str, SOURCES)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
+    build.write(str(tmp_path / "one"))
+    build.write(str(tmp_path / "two"))
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one") as archive:
+        names = set(archive.namelist())
+    assert names == {"__main__.py"} | {f"dstack_agent/{path.name}" for path in SOURCES if path.name != "__main__.py"}
+
+
+def test_it_runs_alone_and_rebuilds_itself(tmp_path: Path) -> None:
+    program = tmp_path / "agent.pyz"
+    build.write(str(program))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(program), "facts"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["cpus"] >= 1
+    rebuild = "import sys; sys.path.insert(0, sys.argv[1]); from dstack_agent import build; build.write(sys.argv[2])"
+    subprocess.run([sys.executable, "-I", "-S", "-c", rebuild, str(program), str(tmp_path / "again")], check=True)
+    assert (tmp_path / "again").read_bytes() == program.read_bytes()
+
+
+def test_wrong_arguments_are_explained(tmp_path: Path) -> None:
+    build.write(str(tmp_path / "agent.pyz"))
+    done = subprocess.run([sys.executable, str(tmp_path / "agent.pyz")], capture_output=True, text=True)
+    assert (done.returncode, "--data and --instance" in done.stderr) == (2, True)

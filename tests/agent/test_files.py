@@ -1,0 +1,155 @@
+"""Archives are unpacked where their user said, and nowhere else whatever is in them."""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from chalicelib.agent import files
+from chalicelib.agent.runtime import TaskError
+
+
+def entry(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", data: bytes = b"", mode: int = 0o644
+) -> tuple[tarfile.TarInfo, bytes]:
+    member = tarfile.TarInfo(name)
+    member.type, member.linkname, member.size, member.mode = kind, link, len(data), mode
+    return member, data
+
+
+def pack(path: Path, *entries: tuple[tarfile.TarInfo, bytes]) -> str:
+    with tarfile.open(path, "w") as tar:
+        for member, data in entries:
+            tar.addfile(member, io.BytesIO(data))
+    return str(path)
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {str(found.relative_to(root)): found.read_bytes() for found in root.rglob("*") if found.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("names", "path", "want"),
+    [
+        (["data/a", "data/b/c"], "given", ["given/a", "given/b/c"]),
+        (["data/a", "data/b/c"], ".", ["a", "b/c"]),
+        (["cfg.ini"], "etc/renamed.ini", ["etc/renamed.ini"]),
+        (["cfg.ini"], ".", ["cfg.ini"]),
+        (["cfg.ini"], "etc/", ["etc/cfg.ini"]),
+        (["./a", "./b"], "given", ["given/a", "given/b"]),
+        (["./a"], "given", ["given/a"]),
+        (["one", "two/three"], "given", ["given/one", "given/two/three"]),
+    ],
+)
+def test_where_things_go(tmp_path: Path, names: list[str], path: str, want: list[str]) -> None:
+    archive = pack(tmp_path / "a.tar", *(entry(name, data=name.encode()) for name in names))
+    home = tmp_path / "home"
+    home.mkdir()
+    target = files.resolve(path, str(home), str(home))
+    files.unpack(archive, target, files.is_place(path))
+    assert sorted(tree(home)) == sorted(want)
+
+
+@pytest.mark.parametrize(
+    ("names", "path"), [(["data/a", "data/b/c"], "given"), (["cfg"], "x/y"), (["cfg"], "x/"), (["./a"], ".")]
+)
+def test_a_container_gets_the_same(tmp_path: Path, names: list[str], path: str) -> None:
+    archive = pack(tmp_path / "a.tar", *(entry(name, data=b"x") for name in names))
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir()
+    there.mkdir()
+    files.unpack(archive, files.resolve(path, str(here), ""), files.is_place(path))
+    packed = io.BytesIO()
+    files.repack(archive, files.resolve(path, "/w", ""), files.is_place(path), packed)
+    packed.seek(0)
+    with tarfile.open(fileobj=packed) as tar:
+        assert {member.uid for member in tar} == {0}
+        assert sorted(member.name[2:] for member in tar if member.isfile()) == sorted(tree(here))
+
+
+def test_folders_are_merged_and_files_replaced(tmp_path: Path) -> None:
+    (tmp_path / "home/data").mkdir(parents=True)
+    (tmp_path / "home/data/kept").write_text("kept")
+    (tmp_path / "home/data/a").write_text("old")
+    archive = pack(tmp_path / "a.tar", entry("data", tarfile.DIRTYPE), entry("data/a", data=b"new"))
+    files.unpack(archive, str(tmp_path / "home/data"), into=True)
+    assert tree(tmp_path / "home") == {"data/kept": b"kept", "data/a": b"new"}
+
+
+def test_modes_and_inner_links_are_kept(tmp_path: Path) -> None:
+    archive = pack(
+        tmp_path / "a.tar",
+        entry("d/run.sh", data=b"x", mode=0o755),
+        entry("d/soft", tarfile.SYMTYPE, "run.sh"),
+        entry("d/sub/up", tarfile.SYMTYPE, "../run.sh"),
+        entry("d/hard", tarfile.LNKTYPE, "d/run.sh"),
+    )
+    files.unpack(archive, str(tmp_path / "to"), into=False)
+    assert (tmp_path / "to/run.sh").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "to/soft").readlink() == Path("run.sh")
+    assert (tmp_path / "to/sub/up").read_bytes() == b"x"
+    assert (tmp_path / "to/hard").samefile(tmp_path / "to/run.sh")
+
+
+@pytest.mark.parametrize(
+    ("bad", "word"),
+    [
+        (entry("../evil", data=b"x"), "outside"),
+        (entry("d/../../evil", data=b"x"), "outside"),
+        (entry("/etc/evil", data=b"x"), "outside"),
+        (entry("d/link", tarfile.SYMTYPE, "/etc/passwd"), "link"),
+        (entry("d/link", tarfile.SYMTYPE, "../../evil"), "link"),
+        (entry("d/link", tarfile.LNKTYPE, "../evil"), "link"),
+        (entry("d/null", tarfile.CHRTYPE), "device"),
+        (entry("d/disk", tarfile.BLKTYPE), "device"),
+        (entry("d/pipe", tarfile.FIFOTYPE), "pipe"),
+    ],
+    ids=lambda value: value[0].name + value[0].linkname if isinstance(value, tuple) else "",
+)
+def test_what_leaves_the_archive_is_refused_before_anything_is_written(
+    tmp_path: Path, bad: tuple[tarfile.TarInfo, bytes], word: str
+) -> None:
+    archive = pack(tmp_path / "a.tar", entry("d/good", data=b"x"), bad)
+    with pytest.raises(TaskError, match=word) as refused:
+        files.unpack(archive, str(tmp_path / "to"), into=False)
+    assert bad[0].name in refused.value.message
+    assert not (tmp_path / "to").exists()
+    with pytest.raises(TaskError, match=word):
+        files.repack(archive, "/to", False, io.BytesIO())
+
+
+def test_a_link_made_by_the_archive_leads_nowhere(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (tmp_path / "to").mkdir()
+    (tmp_path / "to/door").symlink_to(outside)
+    archive = pack(tmp_path / "a.tar", entry("d/door/evil", data=b"x"), entry("d/b", data=b"y"))
+    with pytest.raises(TaskError, match="through a link"):
+        files.unpack(archive, str(tmp_path / "to"), into=False)
+    assert list(outside.iterdir()) == []
+
+
+def test_a_folder_in_a_files_place_is_not_deleted(tmp_path: Path) -> None:
+    (tmp_path / "to/a").mkdir(parents=True)
+    archive = pack(tmp_path / "a.tar", entry("d/a", data=b"x"), entry("d/b", data=b"x"))
+    with pytest.raises(TaskError, match="files"):
+        files.unpack(archive, str(tmp_path / "to"), into=False)
+    assert (tmp_path / "to/a").is_dir()
+
+
+def test_nonsense_is_no_archive(tmp_path: Path) -> None:
+    (tmp_path / "a.tar").write_bytes(os.urandom(2000))
+    with pytest.raises(TaskError, match="can't be read"):
+        files.unpack(str(tmp_path / "a.tar"), str(tmp_path / "to"), into=False)
+
+
+@pytest.mark.parametrize(
+    ("path", "want"),
+    [("a", "/w/a"), ("./a/", "/w/a"), ("~", "/h"), ("~/a", "/h/a"), ("/x/../y", "/y"), (".", "/w"), ("", "/w")],
+)
+def test_paths_as_their_user_wrote_them(path: str, want: str) -> None:
+    assert files.resolve(path, "/w", "/h") == want
