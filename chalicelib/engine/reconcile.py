@@ -108,7 +108,8 @@ class Reconciler:
         hints = Hints.of(todo)
         self._drain(todo, hints, done)
         for due in self._due():
-            todo.setdefault(due, True)
+            if due not in done.failed:
+                todo.setdefault(due, True)
         self._drain(todo, hints, done)
         if todo:
             self.wake(list(todo))
@@ -120,7 +121,8 @@ class Reconciler:
             due = todo.pop(unit)
             done.units += 1
             for woken in self._look(unit, hints, due, done):
-                todo.setdefault(woken, False)
+                if woken not in done.failed:  # once a pass is enough to know
+                    todo.setdefault(woken, False)
 
     def _due(self) -> list[str]:
         """The units that are due, oldest first within a kind; none twice."""

@@ -1,0 +1,459 @@
+"""Effects: who may act, what is written down when, and what each failure means."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from chalicelib import errors
+from chalicelib.backends.fake import FACTS, FakeCloud
+from chalicelib.backends.fake_parts.script import Fault, Script
+from chalicelib.backends.spi import CreateRequest, Owned
+from chalicelib.domain.boot_script import read_user_data
+from chalicelib.domain.instances import Handle, Instance, InstanceStatus
+from chalicelib.domain.instants import SECOND
+from chalicelib.domain.reasons import InstanceReason
+from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.decisions import Decisions
+from chalicelib.engine.execute import MEANINGS, Executor, Unconfigured, meaning
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InvalidCredentials, Transient
+from chalicelib.planning.instance import decide_outcome
+from chalicelib.planning.plan import (
+    Create,
+    Created,
+    CreateFailed,
+    Describe,
+    Described,
+    Ended,
+    EndFailed,
+    Outcome,
+    Plan,
+    Terminate,
+)
+from chalicelib.planning.snapshots import InstanceSnapshot
+from chalicelib.store import nouns
+from tests.engine.places import Place
+
+KEY = b"k" * 32
+
+
+class Bench:
+    """A pending instance of the scripted cloud, and everything an effect on it came to."""
+
+    def __init__(self) -> None:
+        self.place = Place(facts={FACTS.name: FACTS})
+        self.script = Script(end=SECOND)
+        self.cloud = FakeCloud(self.place.now, script=self.script)
+        self.outcomes: list[Outcome] = []
+        self.executor = self.with_backend(self.cloud)
+        fleet = self.place.fleet("cloud", nodes="0..3", tags={"team": "blue"})
+        offer = next(offer for offer in self.cloud.offers() if offer.instance.name == "sim.4cpu")
+        made = self.place.host(fleet, 0).with_(
+            status=InstanceStatus.pending,
+            offer=offer,
+            started_at=None,
+            act_until=self.place.at + FACTS.create_timeout + FACTS.visibility_lag,
+            deadline=self.place.at + FACTS.provisioning_timeout,
+        )
+        self.place.store.commit([nouns.put(made)])
+        self.first = made
+
+    def with_backend(self, backend: object) -> Executor:
+        def noted(snapshot: InstanceSnapshot, outcome: Outcome) -> Plan:
+            self.outcomes.append(outcome)
+            return decide_outcome(snapshot, outcome)
+
+        return Executor(
+            self.place.store,
+            self.place,
+            {FACTS.name: backend},  # type: ignore[dict-item]
+            install_id="install",
+            install_key=KEY,
+            wake=self.place.woken.extend,
+            server_url="http://plane:3000",
+            decisions=Decisions(outcome=noted),
+        )
+
+    @property
+    def instance(self) -> Instance:
+        return self.place.instance(self.first)
+
+    @property
+    def effect(self) -> Create:
+        return Create(self.first.id, act_until=self.first.act_until)
+
+    def change(self, **changes: object) -> None:
+        self.place.store.commit([nouns.put(self.instance.with_(**changes))])
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+# --- buying ---------------------------------------------------------------------------------------------------------
+
+
+def test_purchase_is_written_down_and_concluded(bench: Bench) -> None:
+    bench.executor.execute(bench.effect)
+    assert bench.outcomes == [Created(bench.first.id)]
+    assert [handle.kind for handle in bench.instance.handles] == ["disk", "vm"]
+    assert bench.instance.status is InstanceStatus.provisioning
+
+
+def test_request_is_the_same_every_time_and_says_whose_it_is(bench: Bench) -> None:
+    request = bench.executor.request(bench.instance)
+    assert request == bench.with_backend(bench.cloud).request(bench.instance)
+    assert dict(request.tags) == {
+        "dstack-install": "install",
+        "dstack-project": bench.first.project_id,
+        "dstack-instance": bench.first.id,
+        "dstack-epoch": "0",
+        "team": "blue",
+    }
+    token = bootstrap_token(KEY, bench.first.id, 0)
+    assert read_user_data(request.user_data) == ("http://plane:3000", bench.first.id, token)
+
+
+def test_another_epoch_is_another_request(bench: Bench) -> None:
+    one = bench.executor.request(bench.instance)
+    other = bench.executor.request(bench.instance.with_(epoch=1))
+    assert one.token != other.token
+    assert one.name != other.name
+    assert one.user_data != other.user_data
+
+
+def test_effect_of_an_older_commit_is_not_executed(bench: Bench) -> None:
+    bench.executor.execute(replace(bench.effect, act_until=1))
+    assert bench.outcomes == []
+    assert bench.cloud.machines() == []
+
+
+def test_effect_that_comes_late_is_left_to_the_next_pass(bench: Bench) -> None:
+    """A call begun now might still run when another may act."""
+    bench.place.at += FACTS.create_timeout // 2 + 1
+    bench.executor.execute(bench.effect)
+    assert bench.cloud.machines() == []
+
+
+def test_effect_on_an_instance_that_has_ended_does_nothing(bench: Bench) -> None:
+    bench.change(status=InstanceStatus.terminated)
+    for effect in (bench.effect, Describe(bench.first.id), Terminate(bench.first.id), Create("nobody")):
+        bench.executor.execute(effect)
+    assert bench.outcomes == []
+
+
+class Between(FakeCloud):
+    """Does something else between the two handles."""
+
+    def __init__(self, bench: Bench, do: Callable[[], None]) -> None:
+        super().__init__(bench.place.now, script=bench.script)
+        self.do = do
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        for handle in super().create(request):
+            yield handle
+            self.do()
+            self.do = lambda: None
+
+
+def test_every_handle_is_written_before_the_next_resource_is_made(bench: Bench) -> None:
+    seen: list[tuple[int, int]] = []
+    cloud: Between
+    cloud = Between(bench, lambda: seen.append((len(bench.instance.handles), len(cloud.resources()))))
+    bench.with_backend(cloud).execute(bench.effect)
+    assert seen == [(1, 1)]
+
+
+def test_purchase_stops_where_it_is_not_wanted_any_more(bench: Bench) -> None:
+    class Overtaken(FakeCloud):
+        def create(self, request: CreateRequest) -> Iterator[Handle]:
+            for handle in super().create(request):
+                bench.change(status=InstanceStatus.terminating, reason=InstanceReason.error)
+                yield handle
+
+    cloud = Overtaken(bench.place.now, script=bench.script)
+    bench.with_backend(cloud).execute(bench.effect)
+    assert [body["kind"] for body in cloud.resources()] == ["disk"]
+    assert len(bench.instance.handles) == 1
+    assert bench.outcomes == []
+
+
+def test_resource_made_for_an_instance_that_ended_meanwhile_is_given_back(bench: Bench) -> None:
+    class Late(FakeCloud):
+        def create(self, request: CreateRequest) -> Iterator[Handle]:
+            made = list(super().create(request))
+            bench.change(status=InstanceStatus.terminated)
+            yield made[1]
+
+    cloud = Late(bench.place.now, script=bench.script)
+    bench.with_backend(cloud).execute(bench.effect)
+    bench.place.at += bench.script.end
+    assert cloud.machines() == []
+
+
+def test_writer_who_was_quicker_costs_no_handle(bench: Bench) -> None:
+    store, inner = bench.place.store, bench.place.store.commit
+    raced = []
+
+    class Racing(FakeCloud):
+        def create(self, request: CreateRequest) -> Iterator[Handle]:
+            for handle in super().create(request):
+                if not raced:
+                    raced.append(handle)
+                    store.before = lambda changes: None
+                    current = bench.instance
+                    inner([nouns.put(current.with_(message="quicker"))])
+                yield handle
+
+    bench.with_backend(Racing(bench.place.now)).execute(bench.effect)
+    assert len(bench.instance.handles) == 2
+
+
+# --- what a failure means -------------------------------------------------------------------------------------------
+
+ALL_ERRORS = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, BackendError) and kind is not BackendError
+]
+
+
+@pytest.mark.parametrize("kind", ALL_ERRORS)
+def test_every_provider_error_has_a_row_of_its_own(kind: type[BackendError]) -> None:
+    assert kind in {row[0] for row in MEANINGS}
+    assert meaning(kind("x")).name == kind.__name__
+
+
+@pytest.mark.parametrize(
+    ("error", "when", "name", "made"),
+    [
+        ("InsufficientCapacity", "before", "InsufficientCapacity", 0),
+        ("QuotaExceeded", "before", "QuotaExceeded", 0),
+        ("InvalidCredentials", "before", "InvalidCredentials", 0),
+        ("MissingPermission", "before", "MissingPermission", 0),
+        ("Throttled", "before", "Throttled", 0),
+        ("AlreadyThere", "before", "Transient", 0),
+        ("Transient", "before", "Transient", 0),
+        ("Bug", "before", "Transient", 0),
+        ("Transient", "after", "Transient", 2),
+        ("InsufficientCapacity", "between", "InsufficientCapacity", 1),
+    ],
+)
+def test_failed_purchase_is_told(bench: Bench, error: str, when: str, name: str, made: int) -> None:
+    bench.script.faults.append(Fault("create", error, when))  # type: ignore[arg-type]
+    bench.executor.execute(bench.effect)
+    (outcome,) = bench.outcomes
+    assert isinstance(outcome, CreateFailed)
+    assert outcome.error == name
+    assert outcome.message
+    assert len(bench.cloud.resources()) == made
+
+
+def test_throttling_says_for_how_long(bench: Bench) -> None:
+    bench.script.faults.append(Fault("create", "Throttled", retry_after=33.0))
+    bench.executor.execute(bench.effect)
+    (outcome,) = bench.outcomes
+    assert isinstance(outcome, CreateFailed)
+    assert outcome.retry_after == 33.0
+
+
+def test_refused_after_a_part_was_made_leaves_nothing(bench: Bench) -> None:
+    bench.script.faults.append(Fault("create", "InsufficientCapacity", "between"))
+    bench.executor.execute(bench.effect)
+    assert bench.instance.status is InstanceStatus.terminating
+    for _ in range(5):
+        bench.executor.execute(Terminate(bench.first.id))
+        bench.place.at += 10 * SECOND
+    assert bench.instance.status is InstanceStatus.terminated
+    assert bench.cloud.resources() == []
+
+
+def test_refused_at_a_repeat_is_not_called_ended_unseen(bench: Bench) -> None:
+    """The first try was cut short after a disk was made, and nobody wrote it down; the second is refused."""
+    making = bench.cloud.create(bench.executor.request(bench.instance))
+    next(making)
+    bench.place.at += FACTS.create_timeout + FACTS.visibility_lag
+    until = bench.place.at + FACTS.create_timeout + FACTS.visibility_lag
+    bench.change(act_until=until)
+    bench.script.faults.append(Fault("create", "InsufficientCapacity"))
+    bench.executor.execute(Create(bench.first.id, act_until=until))
+    assert bench.instance.status is InstanceStatus.terminating
+    for _ in range(5):
+        bench.executor.execute(Terminate(bench.first.id))
+        bench.place.at += 10 * SECOND
+    assert bench.instance.status is InstanceStatus.terminated
+    assert bench.cloud.resources() == []
+
+
+# --- looking --------------------------------------------------------------------------------------------------------
+
+
+def test_description_tells_where_the_machine_is(bench: Bench) -> None:
+    bench.executor.execute(bench.effect)
+    bench.place.at += 10 * SECOND
+    bench.executor.execute(Describe(bench.first.id))
+    seen = bench.outcomes[-1]
+    assert isinstance(seen, Described)
+    assert seen.state == "running"
+    assert bench.instance.internal_ip == seen.internal_ip != ""
+
+
+def test_machine_that_is_not_shown_yet_is_not_gone(bench: Bench) -> None:
+    bench.script.lag = 5 * SECOND
+    bench.executor.execute(bench.effect)
+    bench.executor.execute(Describe(bench.first.id))
+    assert bench.outcomes[-1] == Described(bench.first.id, "pending")
+
+
+def test_machine_that_vanished_is_gone(bench: Bench) -> None:
+    bench.executor.execute(bench.effect)
+    bench.place.at += 60 * SECOND
+    bench.cloud.lose(bench.instance.handles[1].id)
+    bench.executor.execute(Describe(bench.first.id))
+    assert Described(bench.first.id, "gone") in bench.outcomes
+    assert bench.instance.status is InstanceStatus.terminating
+
+
+def test_failed_look_changes_nothing(bench: Bench) -> None:
+    bench.executor.execute(bench.effect)
+    bench.script.faults.append(Fault("describe", "Transient"))
+    bench.executor.execute(Describe(bench.first.id))
+    assert isinstance(bench.outcomes[-1], EndFailed)
+    assert bench.instance.status is InstanceStatus.provisioning
+
+
+# --- giving back ----------------------------------------------------------------------------------------------------
+
+
+def ending(bench: Bench, **changes: object) -> None:
+    bench.change(status=InstanceStatus.terminating, reason=InstanceReason.idle_timeout, **changes)
+
+
+def test_end_is_asked_for_until_nothing_is_left(bench: Bench) -> None:
+    bench.executor.execute(bench.effect)
+    ending(bench)
+    bench.executor.execute(Terminate(bench.first.id))
+    assert isinstance(bench.outcomes[-1], EndFailed)
+    assert bench.instance.status is InstanceStatus.terminating
+    bench.place.at += 10 * SECOND
+    bench.executor.execute(Terminate(bench.first.id))
+    assert bench.outcomes[-1] == Ended(bench.first.id)
+    assert bench.cloud.resources() == []
+
+
+def test_cloud_that_lies_is_asked_again(bench: Bench) -> None:
+    bench.executor.execute(bench.effect)
+    ending(bench)
+    bench.script.lies = 6  # three times for each of the two resources
+    for _ in range(3):
+        bench.executor.execute(Terminate(bench.first.id))
+        bench.place.at += 3600 * SECOND
+    assert bench.instance.status is InstanceStatus.terminating
+    bench.executor.execute(Terminate(bench.first.id))
+    assert bench.instance.status is InstanceStatus.terminated
+    assert bench.cloud.resources() == []
+
+
+def test_machine_of_a_lost_reply_is_found_by_its_tag(bench: Bench) -> None:
+    list(bench.cloud.create(bench.executor.request(bench.instance)))
+    bench.place.at += FACTS.create_timeout + FACTS.visibility_lag
+    ending(bench)
+    bench.executor.execute(Terminate(bench.first.id))
+    assert len(bench.instance.handles) == 2
+    bench.place.at += 10 * SECOND
+    bench.executor.execute(Terminate(bench.first.id))
+    assert bench.cloud.resources() == []
+
+
+def test_nothing_is_called_gone_while_a_purchase_may_be_under_way(bench: Bench) -> None:
+    ending(bench)
+    bench.executor.execute(Terminate(bench.first.id))
+    (outcome,) = bench.outcomes
+    assert isinstance(outcome, EndFailed)
+    assert outcome.retry_after == pytest.approx(22.0)
+    list(bench.cloud.create(bench.executor.request(bench.instance)))  # it was
+    for _ in range(5):
+        bench.place.at += 10 * SECOND
+        bench.executor.execute(Terminate(bench.first.id))
+    assert bench.instance.status is InstanceStatus.terminated
+    assert bench.cloud.resources() == []
+
+
+def test_somebody_elses_resource_is_left_alone(bench: Bench) -> None:
+    class Shared(FakeCloud):
+        def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
+            yield Owned(Handle(kind="vm", id="theirs"), "another install", "p", bench.first.id, 0)
+
+        def terminate(self, handle: Handle) -> None:
+            raise AssertionError(f"{handle} isn't ours")
+
+    ending(bench, act_until=None)
+    bench.with_backend(Shared(bench.place.now)).execute(Terminate(bench.first.id))
+    assert bench.outcomes == [Ended(bench.first.id)]
+
+
+@pytest.mark.parametrize("call", ["list", "terminate"])
+@pytest.mark.parametrize("error", ["Transient", "Throttled", "InvalidCredentials", "Bug"])
+def test_failed_end_is_tried_again(bench: Bench, call: str, error: str) -> None:
+    bench.executor.execute(bench.effect)
+    ending(bench)
+    bench.script.faults.append(Fault(call, error))  # type: ignore[arg-type]
+    bench.executor.execute(Terminate(bench.first.id))
+    assert isinstance(bench.outcomes[-1], EndFailed)
+    for _ in range(4):
+        bench.place.at += 10 * SECOND
+        bench.executor.execute(Terminate(bench.first.id))
+    assert bench.instance.status is InstanceStatus.terminated
+
+
+def test_end_is_not_begun_for_an_instance_that_is_wanted(bench: Bench) -> None:
+    bench.executor.execute(bench.effect)
+    bench.executor.execute(Terminate(bench.first.id))
+    assert len(bench.cloud.machines()) == 1
+
+
+# --- a backend that was taken out -----------------------------------------------------------------------------------
+
+
+def test_backend_that_is_not_configured_is_said_so_and_waited_for(bench: Bench) -> None:
+    bench.executor.execute(bench.effect)
+    ending(bench)
+    without = Executor(
+        bench.place.store, bench.place, {}, install_id="install", install_key=KEY, wake=bench.place.woken.extend
+    )
+    without.execute(Terminate(bench.first.id))
+    assert bench.instance.status is InstanceStatus.terminating
+    assert "isn't configured" in bench.instance.message
+    bench.executor.execute(Terminate(bench.first.id))
+    bench.place.at += 10 * SECOND
+    bench.executor.execute(Terminate(bench.first.id))
+    assert bench.instance.status is InstanceStatus.terminated
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda backend: backend.check(),
+        lambda backend: backend.create(None),
+        lambda backend: backend.describe(()),
+        lambda backend: backend.terminate(None),
+        lambda backend: backend.list_owned(),
+    ],
+)
+def test_unconfigured_backend_names_itself(call: Callable[[Unconfigured], object]) -> None:
+    backend = Unconfigured("nimbus")
+    assert backend.offers() == ()
+    with pytest.raises(InvalidCredentials, match="nimbus"):
+        call(backend)
+    backend.close()
+
+
+def test_order_of_the_table_puts_kinds_before_their_roots() -> None:
+    seen: list[type[BackendError]] = []
+    for kind, _ in MEANINGS:
+        assert not any(issubclass(kind, before) for before in seen)
+        seen.append(kind)
+    assert {Gone, InsufficientCapacity, Transient} <= set(seen)
