@@ -17,7 +17,8 @@ from chalicelib.domain.offers import Availability, Offer, Resources
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.planning.fitting import Blocks, blocks_needed, share, total_blocks
 
-_MEMO = 64  # questions whose answer is remembered; a queue asks few different ones
+_MEMO = 64  # questions about kinds that are remembered; a queue asks few different ones
+_HITS = 8  # whole answers that are: each may be as long as the book
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,10 @@ class OfferBook:
         found = [(self._ranked[i], needed[self._kind[i]]) for i in hits[:limit]]
         return [(offer, n, total_blocks(query.blocks, offer.instance.resources) or 1) for offer, n in found]
 
-    def dearest(self, queries: Sequence[Query]) -> float | None:
-        """The highest price among the offers that any of these queries takes."""
-        hits = [self._prices[i] for query in queries for i in self._hits(query)[1]]
-        return max(hits, default=None)
-
     def _cut(self, index: int, needed: int, blocks: Blocks) -> Offer:
         offer = self._ranked[index]
+        if blocks == 1:
+            return offer
         total = total_blocks(blocks, offer.instance.resources) or 1
         return offer if total == 1 else slice_of(offer, needed, total)
 
@@ -136,7 +134,7 @@ class OfferBook:
             stop = end if query.max_price is None else bisect_right(self._prices, query.max_price, start, end)
             pairs = zip(range(start, stop), self._kind[start:stop], self._place[start:stop], strict=True)
             hits += [i for i, kind, place in pairs if needed[kind] and allowed[place]]
-        if len(self._hits_memo) >= _MEMO:
+        if len(self._hits_memo) >= _HITS:
             self._hits_memo.clear()
         self._hits_memo[query] = (needed, hits)
         return needed, hits
