@@ -353,6 +353,8 @@ def test_cloud_that_lies_is_asked_again(bench: Bench) -> None:
         bench.place.at += 3600 * SECOND
     assert bench.instance.status is InstanceStatus.terminating
     bench.executor.execute(Terminate(bench.first.id))
+    bench.place.at += 10 * SECOND
+    bench.executor.execute(Terminate(bench.first.id))
     assert bench.instance.status is InstanceStatus.terminated
     assert bench.cloud.resources() == []
 
