@@ -115,6 +115,17 @@ class OfferBook:
         found = [(self._ranked[i], needed[self._kind[i]]) for i in hits[:limit]]
         return [(offer, n, total_blocks(query.blocks, offer.instance.resources) or 1) for offer, n in found]
 
+    def dearest(self, queries: Sequence[Query]) -> float | None:
+        """The highest price among the offers that any of these queries takes, of the share that it needs."""
+        tops: list[float] = []
+        for query in queries:
+            needed, hits = self._hits(query)
+            if query.blocks == 1:
+                tops += [self._prices[i] for i in hits]
+            else:
+                tops += [self._cut(i, needed[self._kind[i]], query.blocks).price for i in hits]
+        return max(tops, default=None)
+
     def _cut(self, index: int, needed: int, blocks: Blocks) -> Offer:
         offer = self._ranked[index]
         if blocks == 1:

@@ -74,6 +74,13 @@ def test_offers_of_several_queries_count_once() -> None:
     assert book.match_any((aws, both))[1] == 2
 
 
+def test_the_dearest_is_the_highest_price_of_what_a_job_would_get() -> None:
+    book = OfferBook([b.offer("a", 1.0), b.offer("b", 8.0, has=b.resources(cpus=8, gb=32))])
+    assert book.dearest([Query(ANY)]) == 8.0
+    assert book.dearest([Query(needs(cpu="2.."), blocks=4)]) == 2.0
+    assert book.dearest([Query(needs(gpu="9.."))]) is None
+
+
 def slow_match(offers: list[Offer], query: Query) -> list[Offer]:
     """The meaning of `match`, said as plainly as possible."""
     fits = [
