@@ -109,7 +109,8 @@ class _Exchange:
         fold = Fold(draft, instance)
         self.jobs, self.ends = take_logs(self.plane, self.message, self.jobs, draft)
         reports = {task.id: task for task in self.message.tasks}
-        self._note_strangers(reports)
+        if not repeated:
+            self._note_strangers(reports)
         changed = 0
         for job_id, job in list(self.jobs.items()):
             if changed >= JOBS_A_COMMIT:

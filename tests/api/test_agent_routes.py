@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 from typing import Any
 
 import orjson
 import pytest
 
+import app
+from chalicelib.agent.link import Link
+from chalicelib.api import dispatch
 from chalicelib.domain.instances import Claim, Instance, InstanceStatus
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.tenants import Archive
 from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.runtime import deps
+from chalicelib.runtime.asgi import gateway_event
 from chalicelib.store import keys, nouns
+from chalicelib.usecases.files import archive_id
 from tests.api.rig import ADMIN, Reply, Rig, fleet, submit, task
 from tests.api.uploads import multipart, send, tar, upload
 from tests.usecases.cluster import FACTS, INSTANCE, OFFER
@@ -148,9 +157,34 @@ def test_the_agent_program_is_given_to_whoever_asks(rig: Rig) -> None:
     assert send(rig, "GET", "/agent/agent.pyz").body == b"#!zip"
 
 
+def through_the_gateway(rig: Rig, method: str, path: str, headers: dict[str, str]) -> Any:
+    """What an HTTP connection to the app would answer, without a socket."""
+    found = dispatch.match(path)
+    assert found is not None
+    deps.set_plane(lambda: rig.world.plane)
+    sent = {name.lower(): value for name, value in headers.items()}
+    answer = app.app(gateway_event(method, path, found.template, found.params, b"", sent, b""), None)
+    encoded = answer.get("isBase64Encoded")
+    response: Any = io.BytesIO(base64.b64decode(answer["body"]) if encoded else answer["body"].encode())
+    response.status, response.headers = answer["statusCode"], {}
+    return response
+
+
+def test_the_agents_own_link_gets_the_bytes_through_the_gateway(rig: Rig, host: Host) -> None:
+    class Wired(Link):
+        def _request(
+            self, base: str, method: str, path: str, data: bytes | None, headers: dict[str, str], timeout: float
+        ) -> Any:
+            return through_the_gateway(rig, method, path, headers)
+
+    content = tar(("data/a.bin", bytes(range(256)) * 20))
+    mine = upload(rig, "/api/files/upload_archive", multipart(content)).json
+    host.place(submit(rig, {**task(), "file_archives": [{"id": mine["id"], "path": "/a"}]}))
+    (file,) = host.say()["tasks"][0]["spec"]["files"]
+    got = io.BytesIO()
+    Wired().fetch("http://plane", file["url"], host.credential, got)
+    assert got.getvalue() == content
+
+
 def _code_id(rig: Rig, content: bytes) -> str:
-    import hashlib
-
-    from chalicelib.usecases.files import archive_id
-
     return archive_id(rig.project.id, hashlib.sha256(content).hexdigest())
