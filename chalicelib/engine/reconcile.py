@@ -9,7 +9,7 @@ ends, and an idle plane stays idle.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,13 +101,13 @@ class Reconciler:
             "fleet": (self.load.fleet, self.decisions.fleet),
         }
 
-    def run(self, units: Iterable[str] = ()) -> Pass:
+    def run(self, units: Iterable[str] = (), kinds: Sequence[str] = KINDS) -> Pass:
         """Look at the hinted units, then at all that is due, then at what those woke, until nothing is left."""
         done = Pass()
         todo = dict.fromkeys(units, False)  # unit → is it here because it is due?
         hints = Hints.of(todo)
         self._drain(todo, hints, done)
-        for due in self._due():
+        for due in self._due(kinds):
             if due not in done.failed:
                 todo.setdefault(due, True)
         self._drain(todo, hints, done)
@@ -124,14 +124,14 @@ class Reconciler:
                 if woken not in done.failed:  # once a pass is enough to know
                     todo.setdefault(woken, False)
 
-    def _due(self) -> list[str]:
+    def _due(self, kinds: Sequence[str]) -> list[str]:
         """The units that are due, oldest first within a kind; none twice."""
         now = self.clock.now()
         soonest = self.store.next_due()
         if soonest is None or soonest > now:
             return []
         found = [
-            due for kind in KINDS for shard in range(SHARDS) for due in self.store.due(kind, shard, now, DUE_BATCH)
+            due for kind in kinds for shard in range(SHARDS) for due in self.store.due(kind, shard, now, DUE_BATCH)
         ]
         return list(dict.fromkeys(due.unit for due in found))
 

@@ -17,6 +17,7 @@ from chalicelib.backends.spi import Backend
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.reconcile import Reconciler
+from chalicelib.engine.sweep import Sweeper
 from chalicelib.errors import Invalid
 from chalicelib.planning.plan import Create, Describe, Effect, Terminate
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
@@ -35,6 +36,7 @@ class LambdaSettings:
     effect_queue: str
     keys: str  # SSM prefix of `install-key` and `master-key`, both hex
     api_url: str
+    sync_seconds: float = Plane.sync_fast  # between an agent's calls while something changes
     endpoint: str | None = None  # an emulator's address, in tests
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
 
@@ -54,8 +56,22 @@ def settings() -> LambdaSettings:
         raise Invalid(f"The function lacks the settings {', '.join(missing)}.", hint="Deploy the stack of infra/ anew.")
     found = {field: os.environ[name] for field, name in names.items()}
     return LambdaSettings(
-        **found, endpoint=os.environ.get("DSTACK_AWS_ENDPOINT"), fake_cloud=os.environ.get("DSTACK_FAKE_CLOUD")
+        **found,
+        sync_seconds=_seconds("DSTACK_SYNC_SECONDS", Plane.sync_fast),
+        endpoint=os.environ.get("DSTACK_AWS_ENDPOINT"),
+        fake_cloud=os.environ.get("DSTACK_FAKE_CLOUD"),
     )
+
+
+def _seconds(name: str, default: float) -> float:
+    text = os.environ.get(name) or str(default)
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 60:
+        raise Invalid(f"{name} is {text!r}.", hint="Set a number of seconds over 0 and up to 60.")
+    return found
 
 
 @cache
@@ -93,8 +109,10 @@ class QueuedEffects:
 
 
 def effect_from(message: Mapping[str, Any]) -> Effect:
+    """What `QueuedEffects.submit` sent, whole: a purchase is known by the `act_until` it was committed under."""
     kinds: dict[str, type[Create | Describe | Terminate]] = {k.__name__: k for k in (Create, Describe, Terminate)}
-    return kinds[message["effect"]](instance_id=message["instance_id"])
+    fields = {name: value for name, value in message.items() if name != "effect"}
+    return kinds[message["effect"]](**fields)
 
 
 @cache
@@ -145,6 +163,7 @@ def plane() -> Plane:
         install_key=install_key,
         facts=facts(),
         server_url=chosen.api_url,
+        sync_fast=chosen.sync_seconds,
         images=Images(base=os.environ.get("DSTACK_DOCKER_BASE_IMAGE", Images.base)),
     )
 
@@ -169,3 +188,9 @@ def executor() -> Executor:
         wake=wake,
         server_url=settings().api_url,
     )
+
+
+@cache
+def sweeper() -> Sweeper:
+    here = plane()
+    return Sweeper(here.store, here.clock, backends(), install_id=here.install_id)

@@ -38,7 +38,7 @@ JOBS_A_COMMIT = 15  # a job that starts and ends in one message takes five chang
 PAST_BOOTS = 8
 _EARLY = (JobStatus.provisioning, JobStatus.pulling)
 _STEADY_AFTER = 5 * MINUTE
-_STEADY_SYNC = 10.0  # seconds between calls for five minutes after the last change, where calls are paid for
+_STEADY_SYNC = 5.0  # times the fast pace: between calls for five minutes after the last change, where they are paid for
 
 
 def sync(plane: Plane, instance_id: str, credential: str, body: bytes | dict[str, Any]) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class _Exchange:
         if any(job.status is not JobStatus.running for job in jobs):
             return plane.sync_fast
         last = max((at for at in (instance.idle_since, *(job.running_at for job in jobs)) if at), default=0)
-        return _STEADY_SYNC if self.now - last < _STEADY_AFTER else plane.sync_slow
+        return _STEADY_SYNC * plane.sync_fast if self.now - last < _STEADY_AFTER else plane.sync_slow
 
 
 def _repeated(known: Presence, message: Message) -> bool:

@@ -1,0 +1,237 @@
+"""What AWS does around functions: sandboxes that start when an event comes, queues that feed them, schedules that wake
+them, and HTTP turned into the events of API Gateway and of a Function URL.
+
+Each sandbox is a process of its own (`lambda_worker`), so that nothing is shared but what the emulated services keep.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import queue
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, unquote
+
+ROOT = Path(__file__).resolve().parents[2]
+LARGEST = 6 * 1024 * 1024  # bytes of an event, and of an answer
+
+Event = dict[str, Any]
+
+
+class FunctionFailed(Exception):
+    """The function raised, or its sandbox died; AWS would tell its caller so and write the traceback to its log."""
+
+
+class Function:
+    """A deployed function: up to `concurrency` sandboxes, each started by the first event that finds none idle."""
+
+    def __init__(self, handler: str, environment: Mapping[str, str], concurrency: int = 1) -> None:
+        self.handler, self._environment = handler, dict(environment)
+        self._idle: queue.LifoQueue[subprocess.Popen[str] | None] = queue.LifoQueue()
+        self._all: list[subprocess.Popen[str]] = []
+        for _ in range(concurrency):
+            self._idle.put(None)
+
+    def __call__(self, event: Event) -> Any:
+        line = json.dumps(event)
+        if len(line) > LARGEST:
+            raise FunctionFailed(f"an event of {len(line)} bytes is larger than Lambda takes")
+        sandbox = self._idle.get()
+        try:
+            sandbox = sandbox or self._start()
+            assert sandbox.stdin is not None and sandbox.stdout is not None
+            sandbox.stdin.write(line + "\n")
+            sandbox.stdin.flush()
+            told = sandbox.stdout.readline()
+        except OSError as error:
+            sandbox = None
+            raise FunctionFailed(f"the sandbox of {self.handler} died: {error}") from error
+        finally:
+            self._idle.put(sandbox if sandbox is not None and sandbox.poll() is None else None)
+        if not told:
+            raise FunctionFailed(f"the sandbox of {self.handler} died")
+        if len(told) > LARGEST:
+            raise FunctionFailed(f"an answer of {len(told)} bytes is larger than Lambda gives")
+        reply = json.loads(told)
+        if "errorType" in reply:
+            raise FunctionFailed(f"{self.handler}: {reply['errorType']}: {reply['errorMessage']}")
+        return reply["answer"]
+
+    def _start(self) -> subprocess.Popen[str]:
+        sandbox = subprocess.Popen(
+            [sys.executable, "-m", "tests.harness.lambda_worker", self.handler],
+            cwd=ROOT,
+            env=self._environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._all.append(sandbox)
+        return sandbox
+
+    def close(self) -> None:
+        for sandbox in self._all:
+            sandbox.kill()
+            sandbox.wait()
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+def proxy_event(
+    method: str,
+    path: str,
+    query: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    *,
+    resource: str,
+    params: Mapping[str, str],
+    binary: tuple[str, ...],
+) -> Event:
+    """What API Gateway sends for a REST API: a body of a binary media type travels as base64, others as text."""
+    media = next((value for name, value in headers.items() if name.lower() == "content-type"), "").split(";")[0].strip()
+    encoded = media in binary
+    fields = parse_qs(query, keep_blank_values=True)
+    return {
+        "resource": resource,
+        "path": path,
+        "httpMethod": method,
+        "headers": dict(headers),
+        "multiValueHeaders": {name: [value] for name, value in headers.items()},
+        "queryStringParameters": {name: values[-1] for name, values in fields.items()} or None,
+        "multiValueQueryStringParameters": fields or None,
+        "pathParameters": {name: unquote(value) for name, value in params.items()} or None,
+        "stageVariables": None,
+        "requestContext": {
+            "accountId": "000000000000",
+            "apiId": "local",
+            "httpMethod": method,
+            "identity": {"sourceIp": "127.0.0.1", "userAgent": headers.get("User-Agent")},
+            "path": f"/api{path}",
+            "protocol": "HTTP/1.1",
+            "requestId": secrets.token_hex(16),
+            "requestTimeEpoch": time.time_ns() // 1_000_000,
+            "resourceId": "abc123",
+            "resourcePath": resource,
+            "stage": "api",
+        },
+        "body": (base64.b64encode(body).decode() if encoded else body.decode(errors="replace")) or None,
+        "isBase64Encoded": encoded,
+    }
+
+
+def url_event(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Event:
+    """What a Function URL sends: payload format 2.0, header names in lower case, no body key for an empty body."""
+    fields = parse_qs(query, keep_blank_values=True)
+    event: Event = {
+        "version": "2.0",
+        "routeKey": "$default",
+        "rawPath": path,
+        "rawQueryString": query,
+        "headers": {name.lower(): value for name, value in headers.items()},
+        "requestContext": {
+            "accountId": "anonymous",
+            "apiId": "local",
+            "http": {
+                "method": method,
+                "path": path,
+                "protocol": "HTTP/1.1",
+                "sourceIp": "127.0.0.1",
+                "userAgent": headers.get("User-Agent"),
+            },
+            "requestId": secrets.token_hex(16),
+            "routeKey": "$default",
+            "stage": "$default",
+            "timeEpoch": time.time_ns() // 1_000_000,
+        },
+        "isBase64Encoded": False,
+    }
+    if fields:
+        event["queryStringParameters"] = {name: ",".join(values) for name, values in fields.items()}
+    if body:
+        event |= {"body": base64.b64encode(body).decode(), "isBase64Encoded": True}
+    return event
+
+
+def scheduled_event(rule: str) -> Event:
+    """What EventBridge sends for a rule with a rate."""
+    return {
+        "version": "0",
+        "id": secrets.token_hex(16),
+        "detail-type": "Scheduled Event",
+        "source": "aws.events",
+        "account": "000000000000",
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "region": "us-east-1",
+        "resources": [f"arn:aws:events:us-east-1:000000000000:rule/{rule}"],
+        "detail": {},
+    }
+
+
+def sqs_event(arn: str, messages: list[dict[str, Any]]) -> Event:
+    """What an event source mapping makes of messages."""
+    records = [
+        {
+            "messageId": message["MessageId"],
+            "receiptHandle": message["ReceiptHandle"],
+            "body": message["Body"],
+            "attributes": message.get("Attributes", {}),
+            "messageAttributes": {},
+            "md5OfBody": message["MD5OfBody"],
+            "eventSource": "aws:sqs",
+            "eventSourceARN": arn,
+            "awsRegion": "us-east-1",
+        }
+        for message in messages
+    ]
+    return {"Records": records}
+
+
+# --- what brings them -------------------------------------------------------------------------------------------------
+
+
+def feed(sqs: Any, url: str, arn: str, function: Function) -> None:
+    """An event source mapping with ReportBatchItemFailures, for ever: what failed becomes visible again by itself."""
+    while True:
+        found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=5, AttributeNames=["All"])
+        messages = found.get("Messages", [])
+        if not messages:
+            continue
+        try:
+            answer = function(sqs_event(arn, messages)) or {}
+        except FunctionFailed as failure:  # the whole batch comes again
+            print(failure, file=sys.stderr, flush=True)
+            continue
+        failed = {item["itemIdentifier"] for item in answer.get("batchItemFailures", ())}
+        for message in messages:
+            if message["MessageId"] not in failed:
+                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+
+
+def keep_time(rule: str, every: float, function: Function) -> None:
+    """A schedule, for ever; a run that fails is the log's, the next one comes all the same."""
+    while True:
+        time.sleep(every)
+        try:
+            function(scheduled_event(rule))
+        except FunctionFailed as failure:
+            print(failure, file=sys.stderr, flush=True)
+
+
+def in_background(target: Any, *args: Any) -> None:
+    threading.Thread(target=target, args=args, daemon=True).start()
+
+
+def own_environment() -> dict[str, str]:
+    """What every function gets beside its settings."""
+    kept = ("PATH", "LANG", "HOME", "no_proxy", "http_proxy", "https_proxy")
+    return {name: os.environ[name] for name in kept if name in os.environ}
