@@ -52,7 +52,9 @@ class Machine:
             "cpus": self.cpus(),
             "memory_mib": self.memory_mib(),
             "disk_mib": shutil.disk_usage(self._data).free >> 20,
-            "arch": {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}.get(platform.machine().lower()),
+            "arch": {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}.get(
+                platform.machine().lower(), platform.machine()
+            ),
             "hostname": socket.gethostname(),
             "addresses": addresses(),
             "gpus": self.gpus(),

@@ -1,4 +1,4 @@
-"""The one file: Python from 3.8 on runs it, with nothing but the standard library; the same sources make the same file."""
+"""The one file: Python from 3.8 on runs it with its standard library alone, and the same sources make the same file."""
 
 from __future__ import annotations
 

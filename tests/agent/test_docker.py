@@ -1,0 +1,118 @@
+"""What the Docker runtime tells the engine and makes of its answers; the engine itself is in `test_docker_real`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.agent.docker import Pull, container_body, home_of, usage_of, user_text, working_dir
+from chalicelib.agent.engine import split_image
+from chalicelib.agent.runtime import TaskError, Usage
+
+
+@pytest.mark.parametrize(
+    ("image", "want"),
+    [
+        ("python", ("python", "latest")),
+        ("python:3.12", ("python", "3.12")),
+        ("host:5000/team/app", ("host:5000/team/app", "latest")),
+        ("host:5000/team/app:1", ("host:5000/team/app", "1")),
+        ("app@sha256:00ff", ("app", "sha256:00ff")),
+    ],
+)
+def test_image_names(image: str, want: tuple[str, str]) -> None:
+    assert split_image(image) == want
+
+
+def body(gpus: list[str] | None = None, **spec: Any) -> dict[str, Any]:
+    return container_body({"image": "i", "commands": ["a", "b", "c"], **spec}, "/w", gpus or [], {"label": "x"})
+
+
+def test_commands_replace_the_images_entrypoint() -> None:
+    told = body()
+    assert (told["Entrypoint"], told["Cmd"], told["WorkingDir"], told["Tty"]) == (["a"], ["b", "c"], "/w", True)
+
+
+def test_no_commands_leave_the_images_own() -> None:
+    assert {"Entrypoint", "Cmd"} & set(body(commands=[])) == set()
+
+
+def test_the_whole_machine_has_no_limits() -> None:
+    host = body(cpu=0, memory_bytes=0, shm_bytes=0)["HostConfig"]
+    assert {"Memory", "NanoCpus", "ShmSize", "DeviceRequests", "Devices"} & set(host) == set()
+
+
+def test_nvidia_gpus_are_requested_by_id() -> None:
+    request = body(["GPU-a", "GPU-b"])["HostConfig"]["DeviceRequests"][0]
+    assert request["DeviceIDs"] == ["GPU-a", "GPU-b"]
+    assert "gpu" in request["Capabilities"][0]
+
+
+def test_amd_gpus_are_devices() -> None:
+    host = body(["0"], gpu_vendor="amd")["HostConfig"]
+    assert [device["PathOnHost"] for device in host["Devices"]] == ["/dev/kfd", "/dev/dri"]
+    assert "DeviceRequests" not in host
+
+
+def test_volumes_are_refused_not_ignored() -> None:
+    with pytest.raises(TaskError, match="volumes"):
+        body(volumes=[{"name": "v", "path": "/v"}])
+
+
+@pytest.mark.parametrize(
+    ("user", "want"),
+    [
+        ("someone", "someone"),
+        ({"username": "someone", "groupname": None, "uid": None, "gid": None}, "someone"),
+        ({"uid": 0, "gid": 0}, "0:0"),
+        ({"uid": 1000, "groupname": "video"}, "1000:video"),
+    ],
+)
+def test_users(user: Any, want: str) -> None:
+    assert user_text(user) == want
+    assert body(user=user)["User"] == want
+
+
+def test_home_and_working_directory() -> None:
+    assert home_of({}) == "/root"
+    assert home_of({"user": "someone"}) == "/home/someone"
+    assert home_of({"user": "someone", "home_dir": "/h"}) == "/h"
+    image = {"Config": {"WorkingDir": "/app"}}
+    assert working_dir({}, image) == "/app"
+    assert working_dir({"working_dir": "sub"}, image) == "/app/sub"
+    assert working_dir({"working_dir": "~/x", "home_dir": "/h"}, image) == "/h/x"
+    assert working_dir({}, {}) == "/"
+
+
+def test_a_pull_is_summed_over_its_layers() -> None:
+    pull = Pull()
+    for line in [
+        {"status": "Pulling from library/x", "id": "latest"},
+        {"status": "Downloading", "id": "a", "progressDetail": {"current": 10, "total": 100}},
+        {"status": "Downloading", "id": "b", "progressDetail": {"current": 5, "total": 50}},
+        {"status": "Download complete", "id": "b", "progressDetail": {}},
+        {"status": "Extracting", "id": "b", "progressDetail": {"current": 20, "total": 50}},
+        {"status": "Downloading", "id": "a", "progressDetail": {"current": 60, "total": 100}},
+    ]:
+        pull.take(line)
+    assert pull.progress() == {
+        "downloaded_bytes": 110,
+        "extracted_bytes": 20,
+        "total_bytes": 150,
+        "is_total_bytes_final": True,
+    }
+    assert Pull().progress()["is_total_bytes_final"] is False
+
+
+@pytest.mark.parametrize(
+    ("memory", "want"),
+    [
+        ({"usage": 1000, "stats": {"total_inactive_file": 300, "inactive_file": 1}}, Usage(5, 1000, 700)),
+        ({"usage": 1000, "stats": {"inactive_file": 200}}, Usage(5, 1000, 800)),
+        ({"usage": 1000}, Usage(5, 1000, 1000)),
+        ({}, None),
+    ],
+)
+def test_usage_in_both_versions_of_cgroups(memory: dict[str, Any], want: Usage | None) -> None:
+    assert usage_of({"cpu_stats": {"cpu_usage": {"total_usage": 5999}}, "memory_stats": memory}) == want

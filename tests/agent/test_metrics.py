@@ -1,0 +1,79 @@
+"""Samples of running tasks, and limits where a machine allows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chalicelib.agent import metrics
+from chalicelib.agent.cgroups import Limits
+from chalicelib.agent.process import ProcessRuntime
+from tests.agent.runtime_conformance import Workshop
+
+CARD = {"memory_usage_bytes": 7, "util_percent": 50}
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Iterator[Workshop]:
+    workshop = Workshop(tmp_path, ProcessRuntime())
+    yield workshop
+    workshop.end()
+
+
+def test_only_running_tasks_are_sampled_with_their_own_gpus(workshop: Workshop) -> None:
+    running = workshop.start("echo up; sleep 60", gpu_devices=["GPU-b"])
+    over = workshop.start("exit 0")
+    workshop.says(running, b"up")
+    workshop.exited(over)
+    cards = {"GPU-a": {"memory_usage_bytes": 1, "util_percent": 1}, "GPU-b": CARD}
+    samples = metrics.sample(workshop.roster.running(), {"process": workshop.runtime}, lambda: cards)
+    assert [(sample["task"], sample["gpus"]) for sample in samples] == [(running, [CARD])]
+    assert samples[0]["memory_usage_bytes"] > 0 and samples[0]["at"] > 1_700_000_000_000_000
+
+
+def test_no_gpu_tool_is_run_for_tasks_without_gpus(workshop: Workshop) -> None:
+    task = workshop.start("echo up; sleep 60")
+    workshop.says(task, b"up")
+
+    def never() -> dict[str, dict[str, int]]:
+        raise AssertionError("no task has a GPU")
+
+    assert metrics.sample(workshop.roster.running(), {"process": workshop.runtime}, never)[0]["gpus"] == []
+
+
+def test_cpu_time_counts_those_who_are_gone(workshop: Workshop) -> None:
+    task = workshop.start("sh -c 'i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done'; echo worked; sleep 60")
+    workshop.says(task, b"worked")
+    usage = workshop.runtime.usage(workshop.roster.folder(task))
+    assert usage is not None and usage.cpu_usage_micro >= 20_000
+
+
+def test_limits_of_version_2(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory")
+    Limits("t", 1.5, 1 << 30, str(tmp_path))
+    assert (tmp_path / "dstack-t/memory.max").read_text() == str(1 << 30)
+    assert (tmp_path / "dstack-t/cpu.max").read_text() == "150000 100000"
+
+
+def test_limits_of_version_1(tmp_path: Path) -> None:
+    for controller in ("memory", "cpu"):
+        (tmp_path / controller).mkdir()
+    limits = Limits("t", 0.5, 1 << 20, str(tmp_path))
+    assert (tmp_path / "memory/dstack-t/memory.limit_in_bytes").read_text() == str(1 << 20)
+    assert (tmp_path / "cpu/dstack-t/cpu.cfs_quota_us").read_text() == "50000"
+    assert not limits.out_of_memory()
+    (tmp_path / "memory/dstack-t/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
+    assert limits.out_of_memory()
+
+
+@pytest.mark.parametrize(("cpu", "memory"), [(0, 0), (None, None)])
+def test_no_limits_make_no_groups(tmp_path: Path, cpu: float | None, memory: int | None) -> None:
+    (tmp_path / "cgroup.controllers").write_text("")
+    Limits("t", cpu, memory, str(tmp_path))
+    assert not (tmp_path / "dstack-t").exists()
+
+
+def test_a_machine_that_allows_no_limits_goes_without(tmp_path: Path) -> None:
+    Limits("t", 1, 1 << 20, str(tmp_path / "nothing")).join()
