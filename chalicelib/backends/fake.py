@@ -110,7 +110,7 @@ class FakeCloud:
         self._maybe_fail("create", "between", **place)
         with self._lock:
             machine = self._adopt("vm", request) or self._make("vm", request)
-            self._start(machine, offer)
+            self._start(machine)
         self._maybe_fail("create", "after", **place)
         yield _handle(machine)
 
@@ -164,6 +164,13 @@ class FakeCloud:
             for body in self._all():
                 if body["kind"] == "vm" and dict(body["tags"])["dstack-instance"] == instance_id:
                     self._shelf.put(body["id"], {**body, "interrupted_at": self._now() if at is None else at})
+
+    def resume(self) -> None:
+        """Bring up again what was up when the computer that plays the cloud went down."""
+        with self._lock:
+            for body in self._all():
+                if body["kind"] == "vm" and body["started"] and body["ends_at"] is None:
+                    self._launch(body)
 
     def lose(self, machine_id: str) -> None:
         """The machine is gone without a word."""
@@ -253,14 +260,17 @@ class FakeCloud:
         self._shelf.put(str(body["id"]), body)
         return body
 
-    def _start(self, machine: Body, offer: Offer) -> None:
+    def _start(self, machine: Body) -> None:
         """Started after it is written down, so that a crash between the two is mended by the repeated create."""
         if machine["started"] or not machine["comes_up"]:
             return
-        delay = max(0, machine["running_at"] - self._now())
-        resources = catalogue.resources(machine["type"], spot=offer.instance.resources.spot)
-        self._launcher.launch(Boot(machine["id"], machine["user_data"], resources, delay, machine["ip"]))
+        self._launch(machine)
         self._shelf.put(machine["id"], {**machine, "started": True})
+
+    def _launch(self, machine: Body) -> None:
+        delay = max(0, machine["running_at"] - self._now())
+        resources = catalogue.resources(machine["type"], spot=machine["spot"])
+        self._launcher.launch(Boot(machine["id"], machine["user_data"], resources, delay, machine["ip"]))
 
     def _stated(self, offer: Offer) -> Offer:
         left = self._script().capacity.get(f"{offer.region}/{offer.instance.name}")

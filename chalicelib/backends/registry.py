@@ -52,12 +52,12 @@ def simulated(folder: Path, server_url: str, program: Path) -> dict[str, Backend
 
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     script = ScriptFile(folder / "script.json", Script(boot=SECOND // 2, end=SECOND // 2))
+    launcher = LocalLauncher(folder / "machines", server_url, program)
     cloud = backend_class("dstack")(
-        _now,
-        shelf=FolderShelf(folder / "resources"),
-        launcher=LocalLauncher(folder / "machines", server_url, program),
-        script=script.current,
+        _now, shelf=FolderShelf(folder / "resources"), launcher=launcher, script=script.current
     )
+    launcher.moved()
+    cloud.resume()
     return {cloud.facts.name: cloud}
 
 

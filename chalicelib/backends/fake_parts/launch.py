@@ -71,6 +71,11 @@ class LocalLauncher:
             )
         _write(home / "keeper.pid", str(keeper.pid).encode())
 
+    def moved(self) -> None:
+        """Tell every machine where the server is now: it may have started again on another port."""
+        for data in self._folder.glob("*/data"):
+            _write(data / "server", self._server_url.encode())
+
     def kill(self, machine_id: str) -> None:
         home = self._folder / machine_id
         keeper = self._keeper(home)
