@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 8
 JOBS_A_COMMIT = 15  # a job that starts and ends in one message takes five changes
 PAST_BOOTS = 8
-_EARLY = (JobStatus.provisioning, JobStatus.pulling)
 _STEADY_AFTER = 5 * MINUTE
 _STEADY_SYNC = 5.0  # times the fast pace: between calls for five minutes after the last change, where they are paid for
 
