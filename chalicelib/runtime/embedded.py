@@ -283,7 +283,8 @@ def _local_agent(settings: ServerSettings, plane: Plane, project: Project, url: 
         return None
     instance_id = ensure_fleet(plane, project, settings.local_blocks)
     program = agent_program(settings.data_dir)
-    return LocalAgent(plane, settings.data_dir / "agent", instance_id, url, settings.agent_runtime, program)
+    options = ("--runtime", settings.agent_runtime, "--docker-socket", str(settings.docker_socket))
+    return LocalAgent(plane, settings.data_dir / "agent", instance_id, url, program, options)
 
 
 def _welcome(settings: ServerSettings, url: str, token: str | None) -> None:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from chalicelib.domain.events import Event, Target
@@ -93,9 +94,11 @@ def ensure_fleet(plane: Plane, project: Project, blocks: str) -> str:
 class LocalAgent:
     """Keeps one agent running for this machine."""
 
-    def __init__(self, plane: Plane, folder: Path, instance_id: str, url: str, runtime: str, program: Path) -> None:
+    def __init__(
+        self, plane: Plane, folder: Path, instance_id: str, url: str, program: Path, options: Sequence[str] = ()
+    ) -> None:
         self._plane, self._folder, self._instance_id = plane, folder, instance_id
-        self._url, self._runtime, self._program = url, runtime, program
+        self._url, self._program, self._options = url, program, options
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -123,7 +126,7 @@ class LocalAgent:
     def _spawn(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, str(self._program), "--server", self._url, "--data", str(self._folder)]
         command += ["--instance", self._instance_id, "--token-file", str(self._folder / "bootstrap.token")]
-        command += ["--runtime", self._runtime]
+        command += self._options
         with (self._folder / "agent.log").open("ab") as output:
             return subprocess.Popen(
                 command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True

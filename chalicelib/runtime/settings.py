@@ -28,6 +28,7 @@ class ServerSettings:
     fake_cloud: bool = False
     stop_jobs: bool = False  # on SIGTERM, end the jobs of this machine too
     agent_runtime: str = "auto"  # docker, process, or auto: docker where an engine answers
+    docker_socket: Path = Path("/var/run/docker.sock")
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)
 
@@ -57,11 +58,18 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "log_level": env.get("DSTACK_SERVER_LOG_LEVEL", ServerSettings.log_level).lower(),
         "admin_token": env.get("DSTACK_SERVER_ADMIN_TOKEN") or None,
         "agent_runtime": env.get("DSTACK_AGENT_RUNTIME", ServerSettings.agent_runtime),
+        "docker_socket": _docker_socket(env),
         "limits": Limits(upload=_number(env, "DSTACK_SERVER_CODE_UPLOAD_LIMIT", Limits.upload)),
         "images": images,
     }
     values |= {name: value for name, value in flags.items() if value is not None}
     return ServerSettings(**values).resolved()  # type: ignore[arg-type]
+
+
+def _docker_socket(env: Mapping[str, str]) -> Path:
+    """`DOCKER_HOST` as Docker's own client reads it, as far as it names a socket of this machine."""
+    scheme, _, path = env.get("DOCKER_HOST", "").partition("://")
+    return Path(path) if scheme == "unix" and path else ServerSettings.docker_socket
 
 
 def _number(env: Mapping[str, str], name: str, default: int) -> int:
