@@ -64,9 +64,8 @@ class LazyGroup(Group):
 
         return [CompletionItem(name, help=line) for name, (_, line) in GROUPS.items() if name.startswith(incomplete)]
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in GROUPS.items()])
+    def lines(self) -> list[tuple[str, str]]:
+        return [(name, line) for name, (_, line) in GROUPS.items()]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]

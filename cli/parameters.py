@@ -71,6 +71,10 @@ def _item_type(annotation: Any) -> tuple[type, bool]:
     return annotation, False
 
 
+def _no_type(ctx: Any) -> str:
+    return ""
+
+
 class _Plain:
     """Gives every parameter, the help flag too, its `PlainValue` before it is used."""
 
@@ -80,6 +84,8 @@ class _Plain:
             kind = param.type_descriptor
             info = kind.parameter_info
             param._runtime_param = PlainValue(kind.annotation, kind.choices, info.min, info.max)
+            if param.metavar:  # says it already
+                param.display_type_rich = _no_type
         return params
 
 
@@ -90,16 +96,31 @@ class Command(_Plain, TyperCommand):
 class Group(_Plain, TyperGroup):
     """A group of such commands."""
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(self.lines())
 
-def new_group(help: str, cls: type[Group] = Group, **settings: Any) -> typer.Typer:
-    """An empty group; what it prints is plain text, so that help can be piped and searched."""
+    def lines(self) -> list[tuple[str, str]]:
+        """Every command with the first line of its help, uncut."""
+        return [(name, (found.help or "").splitlines()[0]) for name, found in self.commands.items()]
+
+
+def new_group(help: str, cls: type[Group] = Group, *, passing_on: bool = False, **settings: Any) -> typer.Typer:
+    """An empty group; what it prints is plain text, so that help can be piped and searched.
+
+    `passing_on` leaves flags that the group doesn't know to what follows.
+    """
     return typer.Typer(
         help=help,
         cls=cls,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": 100,
+            "ignore_unknown_options": passing_on,
+        },
         **settings,
     )
 

@@ -38,7 +38,9 @@ NOT_YET = "Not available yet."
 def apply(
     ctx: typer.Context,
     *,
-    args: Annotated[Texts, typer.Argument(metavar="[-- ARGS]", help="For `${{ run.args }}` in commands.")] = None,
+    args: Annotated[
+        Texts, typer.Argument(metavar="ARGS", help="What follows `--`: for `${{ run.args }}` in commands.")
+    ] = None,
     project: ProjectOption = None,
     file: FileOption = None,
     yes: YesOption = False,
@@ -53,7 +55,7 @@ def apply(
     cpu: Annotated[Text, typer.Option("--cpu", metavar="SPEC", help="As 4, 8.., arm:2.")] = None,
     gpu: Annotated[Text, typer.Option("--gpu", metavar="SPEC", help="As A100:80GB:2, 24GB.., 0..1.")] = None,
     memory: Annotated[Text, typer.Option("--memory", metavar="RANGE", help="As 16GB.., 64GB..128GB.")] = None,
-    disk: Annotated[Text, typer.Option("--disk", metavar="RANGE", help="As 200GB...")] = None,
+    disk: Annotated[Text, typer.Option("--disk", metavar="RANGE", help="As 200GB.., or 500GB.")] = None,
     max_offers: Annotated[int, typer.Option("--max-offers", min=1, metavar="N", help="How many offers to show.")] = 3,
     full_offers: Annotated[
         Switch, typer.Option("--full-offers", help="Whole machines, not the share asked for.")

@@ -49,7 +49,7 @@ def offer(
     cpu: Annotated[Text, typer.Option("--cpu", metavar="SPEC", help="As 4, 8.., arm:2.")] = None,
     gpu: Annotated[Text, typer.Option("--gpu", metavar="SPEC", help="As A100:80GB:2, 24GB.., 0..1.")] = None,
     memory: Annotated[Text, typer.Option("--memory", metavar="RANGE", help="As 16GB.., 64GB..128GB.")] = None,
-    disk: Annotated[Text, typer.Option("--disk", metavar="RANGE", help="As 200GB...")] = None,
+    disk: Annotated[Text, typer.Option("--disk", metavar="RANGE", help="As 200GB.., or 500GB.")] = None,
     profile: Annotated[Text, typer.Option("--profile", metavar="NAME", help="Of .dstack/profiles.yml.")] = None,
     no_profile: Annotated[bool, typer.Option("--no-profile", help="Not even the default profile.")] = False,
     max_price: Annotated[

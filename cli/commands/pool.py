@@ -47,10 +47,10 @@ def add(
     *,
     project: ProjectOption = None,
     pool_name: PoolOption = DEFAULT_POOL,
-    cpu: Annotated[Text, typer.Option("--cpu", metavar="SPEC", help="As 4, 8...")] = None,
-    gpu: Annotated[Text, typer.Option("--gpu", metavar="SPEC", help="As A100:80GB:2, 24GB...")] = None,
-    memory: Annotated[Text, typer.Option("--memory", metavar="RANGE", help="As 16GB...")] = None,
-    disk: Annotated[Text, typer.Option("--disk", metavar="RANGE", help="As 200GB...")] = None,
+    cpu: Annotated[Text, typer.Option("--cpu", metavar="SPEC", help="As 4, or 8..")] = None,
+    gpu: Annotated[Text, typer.Option("--gpu", metavar="SPEC", help="As A100:80GB:2, or 24GB..")] = None,
+    memory: Annotated[Text, typer.Option("--memory", metavar="RANGE", help="As 16GB.., or 64GB.")] = None,
+    disk: Annotated[Text, typer.Option("--disk", metavar="RANGE", help="As 200GB.., or 500GB.")] = None,
     max_price: Annotated[
         float | None, typer.Option("--max-price", min=0, metavar="PRICE", help="Dollars an hour.")
     ] = None,

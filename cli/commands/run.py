@@ -1,19 +1,42 @@
-"""`dstack run get`, and a signpost for the older `dstack run CONFIGURATION`."""
+"""`dstack run get`, and the older `dstack run` as `dstack apply`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import shlex
+from typing import Annotated, Any
 
 import typer
 
 from chalicelib.errors import NotFound
-from cli.parameters import JsonOption, ProjectOption, command, new_group
+from cli.parameters import Group, JsonOption, ProjectOption, command, new_group
 from cli.render import as_json, facts
 from cli.session import completer, open_session
 from cli.tables.cells import local_time, money, requirements
 from cli.tables.runs import run_name, run_status
 
-app = new_group("One run in full.", no_args_is_help=True)
+
+class RunGroup(Group):
+    """Whatever isn't a command of this group is the older `dstack run`, which today is `dstack apply`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] in self.commands:
+            return super().resolve_command(ctx, args)
+        from cli.commands import apply
+
+        words = apply_words(args)
+        typer.echo(f"(`dstack run` is an older spelling; today: dstack apply {shlex.join(words)})", err=True)
+        return "apply", typer.main.get_command(apply.app), words
+
+
+def apply_words(args: list[str]) -> list[str]:
+    """The words of `dstack run` as those of `dstack apply`: a pool is a fleet, the working folder is this one."""
+    words = args[1:] if args[0] in (".", "./") else args
+    end = words.index("--") if "--" in words else len(words)
+    renamed = ["--fleet" if word == "--pool" else word.replace("--pool=", "--fleet=", 1) for word in words[:end]]
+    return renamed + words[end:]
+
+
+app = new_group("One run in full.", cls=RunGroup, no_args_is_help=True, passing_on=True)
 
 
 @app.callback()

@@ -501,3 +501,17 @@ def test_delete_what_isnt_there(task: Dstack, plane: Plane) -> None:
     assert ended.code == 1 and "There is no run train" in ended.err
     (task.terminal.cwd / ".dstack.yml").write_text("type: task\ncommands: [ls]\n")
     assert "has no `name`" in task("delete", "-y").err
+
+
+# --- the older `dstack run` ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words", [[".", "-y", "-d", "--pool", "lab", "--reuse"], ["-y", "-d", "--reuse", "--pool=lab"]]
+)
+def test_the_older_run_applies(task: Dstack, plane: Plane, words: list[str]) -> None:
+    ended = task("run", *words)
+    assert ended.code == 0, ended
+    configuration = plane.bodies("/runs/get_plan")[0]["run_spec"]["configuration"]
+    assert "lab" in str(configuration["fleets"]) and configuration["creation_policy"] == "reuse"
+    assert "today: dstack apply" in ended.err

@@ -1,0 +1,50 @@
+"""Completion as a shell asks for it, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.session import names_path
+
+
+def completions(home: Path, shell: str, line: str) -> str:
+    words = line.split(" ")
+    asked = {"COMP_WORDS": "\n".join(words), "COMP_CWORD": str(len(words) - 1), "_TYPER_COMPLETE_ARGS": line}
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(Path.cwd()), **asked}
+    env |= {"_DSTACK_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main"], env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    path = names_path(tmp_path)
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"run": ["train", "trace", "eval"], "fleet": ["gpu"]}))
+    return tmp_path
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_names_come_from_the_cache(home: Path, shell: str) -> None:
+    found = completions(home, shell, "dstack logs tra")
+    assert "train" in found and "trace" in found and "eval" not in found
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_commands_and_subcommands(home: Path, shell: str) -> None:
+    assert "attach" in completions(home, shell, "dstack a")
+    assert "delete-instance" in completions(home, shell, "dstack fleet del")
+
+
+def test_a_damaged_cache_completes_nothing(home: Path) -> None:
+    names_path(home).write_text("{")
+    assert completions(home, "bash", "dstack logs tra").strip() == ""
