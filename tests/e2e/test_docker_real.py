@@ -73,7 +73,7 @@ def test_exit_status_and_stop(server: Server) -> None:
 
 
 def test_a_container_outlives_server_and_agent_and_loses_no_line(server: Server) -> None:
-    counting = f"for i in $(seq 1 {LINES}); do echo line $i; sleep 0.1; done"
+    counting = f"for i in {{1..{LINES}}}; do echo line $i; sleep 0.1; done"
     submit(server, task("counting", counting))
     until("some output", lambda: "line 5" in log_of(server, "counting"))
     before = run_of(server, "counting")["latest_job_submission"]["id"]
