@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from chalicelib.configuration.problems import Path, nearest, problems_of
+from chalicelib.configuration.problems import MOST_TOLD, nearest, problems_of
 from chalicelib.domain.specs.fleets import FleetConfiguration
 from chalicelib.domain.specs.gateways import GatewayConfiguration
 from chalicelib.domain.specs.presets import PresetConfiguration
@@ -201,7 +201,7 @@ def _chosen(document: Document, field: str, known: list[str], filename: str) -> 
 
 def _validated(document: Document, model: type[M], filename: str) -> M:
     found = [problem for _, problem in document.problems]
-    spoilt = [path for path, _ in document.problems]
+    spoilt = {problem.path for problem in found if problem.path}
     try:
         spec = model.model_validate(document.value, context=FROM_FILE)
     except ValidationError as error:
@@ -212,7 +212,7 @@ def _validated(document: Document, model: type[M], filename: str) -> M:
         found += _rounded(document, spec.model_dump(mode="json"))
         if not found:
             return spec
-    raise Invalid([_in_file(p, filename) for p in sorted(found, key=lambda p: (p.line, p.column))])
+    raise Invalid([_in_file(p, filename) for p in sorted(found, key=lambda p: (p.line, p.column))[:MOST_TOLD]])
 
 
 def _rounded(document: Document, dumped: Any) -> list[Problem]:
@@ -234,10 +234,9 @@ def _rounded(document: Document, dumped: Any) -> list[Problem]:
     return found
 
 
-def _under(path: str, spoilt: list[Path]) -> bool:
-    return any(
-        path == (above := ".".join(map(str, parts))) or path.startswith(above + ".") for parts in spoilt if parts
-    )
+def _under(path: str, spoilt: set[str]) -> bool:
+    """Whether something here or above was misread already: then what follows from it isn't told."""
+    return path in spoilt or any(path[:place] in spoilt for place, letter in enumerate(path) if letter == ".")
 
 
 def _in_file(problem: Problem, filename: str) -> Problem:

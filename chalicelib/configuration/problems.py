@@ -11,6 +11,7 @@ from __future__ import annotations
 import difflib
 import typing
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -19,6 +20,7 @@ from chalicelib.domain.noun import Value
 from chalicelib.domain.specs.reading import TAG
 from chalicelib.errors import Problem
 
+MOST_TOLD = 200  # nobody mends more at once, and a file can have ten thousand
 Path = tuple[str | int, ...]
 Marks = Callable[[Path], tuple[int, int]]  # line and column of the key at a path
 
@@ -55,9 +57,9 @@ def problems_of(
     """
     root = model or _model_called(error.title)
     found: dict[tuple[str, str], Problem] = {}
-    for entry in error.errors(include_url=False, include_input=True):
-        for problem in _entry_problems(dict(entry), root, marks):
-            found.setdefault((problem.path, problem.message), problem)
+    every = (p for entry in error.errors(include_url=False) for p in _entry_problems(dict(entry), root, marks))
+    for problem in islice(every, MOST_TOLD):
+        found.setdefault((problem.path, problem.message), problem)
     return tuple(sorted(found.values(), key=lambda problem: (problem.line, problem.column)))
 
 
@@ -253,7 +255,7 @@ def nearest(name: str, known: list[str]) -> str | None:
     for form in (name.lower(), tried, tried + "s", tried.removesuffix("s")):
         if form in lowered and lowered[form] != name:
             return lowered[form]
-    close = difflib.get_close_matches(tried, lowered, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(tried, lowered, n=1, cutoff=0.75 if len(tried) > 3 else 0.6)
     return lowered[close[0]] if close else None
 
 

@@ -66,16 +66,18 @@ def _kind(field: Schema) -> str:
             return said[0]
         kinds = dict.fromkeys(_kind(arm) for arm in arms if arm.get("type") != "null")
         return " or ".join(kinds)
+    return _plain_kind(field)
+
+
+def _plain_kind(field: Schema) -> str:
     kind = field.get("type")
     if kind == "array":
         return f"list of {_kind(field['items'])}" if isinstance(field.get("items"), dict) else "list"
-    if kind == "object":
-        return "mapping"
     if kind in (["string", "number"], "string"):
-        return (
-            f"text like `{field['examples'][0]}`" if isinstance((field.get("examples") or [None])[0], str) else "text"
-        )
-    return {"integer": "number", "number": "number", "boolean": "true or false"}.get(str(kind), "any")
+        example = (field.get("examples") or [None])[0]
+        return f"text like `{example}`" if isinstance(example, str) else "text"
+    names = {"integer": "number", "number": "number", "boolean": "true or false", "object": "mapping"}
+    return names.get(str(kind), "any")
 
 
 def _named(model: str) -> str:

@@ -19,8 +19,8 @@ from chalicelib.configuration.problems import Path
 from chalicelib.errors import Problem
 
 MAX_BYTES = 1_000_000
-MAX_NODES = 40_000  # as written
-MAX_EXPANDED = 80_000  # with aliases followed
+MAX_NODES = 20_000  # as written
+MAX_EXPANDED = 40_000  # with aliases followed
 MAX_DEPTH = 60
 
 _TAG = "tag:yaml.org,2002:"
@@ -186,7 +186,7 @@ class _Reader:
             return self.whole(node, text, path)
         if tag == _FLOAT:
             return self.fraction(node, text, path)
-        name = tag.removeprefix(_TAG)
+        name = tag.removeprefix(_TAG).lstrip("!")
         self.wrong(path, node, "yaml-tag", f"the tag `!{name[:40]}` isn't known here", "remove the tag")
         return text
 
@@ -230,7 +230,7 @@ class _Reader:
 
     def known_tag(self, node: Any, kind: str, path: Path) -> None:
         if node.tag != _TAG + kind:
-            name = node.tag.removeprefix(_TAG)
+            name = node.tag.removeprefix(_TAG).lstrip("!")
             self.wrong(path, node, "yaml-tag", f"the tag `!{name[:40]}` isn't known here", "remove the tag")
 
     def wrong(self, path: Path, node: Any, code: str, message: str, hint: str) -> None:

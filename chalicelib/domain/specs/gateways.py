@@ -89,13 +89,13 @@ class GatewayConfiguration(Spec):
     def _together(self) -> GatewayConfiguration:
         found = []
         kind = self.certificate.type if self.certificate else None
-        if kind == "lets-encrypt" and "certificate" in self.model_fields_set:
+        if kind == "lets-encrypt":
             if not self.public_ip:
                 found.append(
                     ("exclusive", "Let's Encrypt must reach the gateway", "write `certificate: null`", "certificate")
                 )
             if (self.replicas or 1) > 1:
-                found.append(("exclusive", "Let's Encrypt works with one replica", "remove `replicas`", "replicas"))
+                found.append(("exclusive", "Let's Encrypt works with one replica", "write `certificate: null`, or remove `replicas`", "replicas"))
         if kind == "acm" and self.backend != "aws":
             found.append(("exclusive", "`acm` is a certificate of AWS", "use `lets-encrypt`", "certificate"))
         if kind == "gcp-cm" and self.backend != "gcp":

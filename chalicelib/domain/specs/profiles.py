@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
@@ -174,7 +175,7 @@ class ProfilesConfig(Spec):
 
     @model_validator(mode="after")
     def _names(self) -> ProfilesConfig:
-        names = [profile.name for profile in self.profiles]
-        if twice := sorted({name for name in names if names.count(name) > 1}):
+        names = Counter(profile.name for profile in self.profiles)
+        if twice := sorted(name for name, count in names.items() if count > 1):
             raise fault("duplicate", f"the profile `{twice[0]}` is there twice", "rename one of them", at="profiles")
         return self

@@ -81,6 +81,8 @@ class ProbeConfig(Spec):
 
 
 def _probes(probes: tuple[ProbeConfig, ...]) -> tuple[ProbeConfig, ...]:
+    if len(probes) > 10:
+        raise fault("too-large", f"{len(probes)} probes are too many", "at most 10")
     for place, probe in enumerate(probes):
         if probe.body is not None and probe.method in ("get", "head"):
             raise fault(
@@ -136,12 +138,12 @@ class RateLimit(Spec):
 
 
 def _limits(limits: tuple[RateLimit, ...]) -> tuple[RateLimit, ...]:
-    prefixes = [limit.prefix for limit in limits]
-    for place, prefix in enumerate(prefixes):
-        if prefix in prefixes[:place]:
-            raise fault(
-                "duplicate", f"the prefix `{prefix[:60]}` has a limit already", "keep one of them", at=str(place)
-            )
+    seen: set[str] = set()
+    for place, limit in enumerate(limits):
+        if limit.prefix in seen:
+            message = f"the prefix `{limit.prefix[:60]}` has a limit already"
+            raise fault("duplicate", message, "keep one of them", at=str(place))
+        seen.add(limit.prefix)
     return limits
 
 
@@ -288,7 +290,7 @@ class ServiceConfiguration(RunConfiguration):
         default=(), description="Limits per client."
     )
     probes: Annotated[tuple[ProbeConfig, ...], AfterValidator(_probes)] | None = Field(
-        default=None, description="How to tell that a replica is well; `[]` for none.", max_length=10
+        default=None, description="How to tell that a replica is well; `[]` for none."
     )
     replicas: Replicas | None = Field(default=None, description="How many, a number or a range; 1 unless set.")
     groups: Annotated[tuple[ReplicaGroup, ...], Reads(number_groups)] | None = Field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
@@ -158,7 +159,7 @@ def number_groups(written: Any) -> Any:
 
 
 def doubled_names(names: list[str | None]) -> list[Fault]:
-    twice = sorted({str(name) for name in names if names.count(name) > 1})
+    twice = sorted(str(name) for name, count in Counter(names).items() if count > 1)
     return [("duplicate", f"two groups are called `{name}`", "give each a name of its own", "groups") for name in twice]
 
 
