@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 API_THREADS = 4
+PROGRAM_FILE = "agent.pyz"
 STOP_PATIENCE = 15.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
 
 
@@ -135,6 +136,7 @@ def compose(settings: ServerSettings, url: str, ring: News) -> Parts:
     from chalicelib.store.logs import FileLogs
     from chalicelib.store.seal import Sealer
     from chalicelib.store.sqlite import SqliteStore
+    from chalicelib.usecases.agent_files import PROGRAM
 
     folder = settings.data_dir
     store = SqliteStore(folder / "plane.db")
@@ -142,7 +144,9 @@ def compose(settings: ServerSettings, url: str, ring: News) -> Parts:
     install_id = derive(install_key.hex(), "install")
     clock, blobs = SystemClock(), FileBlobs(folder / "blobs")
     loop = Loop(clock, store.next_due)
-    backends = simulated(folder / "fake-cloud", url, agent_program(folder)) if settings.fake_cloud else {}
+    program = agent_program(folder)
+    blobs.put(PROGRAM, program.read_bytes())
+    backends = simulated(folder / "fake-cloud", url, program) if settings.fake_cloud else {}
     facts = {name: backend.facts for name, backend in backends.items()}
     catalog = StoredCatalog(blobs, clock)
     catalog.refresh(backends)
@@ -185,14 +189,13 @@ def agent_program(folder: Path) -> Path:
     """The agent as one file in the data folder, built from the package when this server starts."""
     from chalicelib.agent.build import write
 
-    program = folder / "agent.pyz"
+    program = folder / PROGRAM_FILE
     write(str(program))
     program.chmod(0o700)
     return program
 
 
 def _run(settings: ServerSettings, listener: socket.socket) -> int:
-
     from chalicelib.runtime import deps
     from chalicelib.usecases.bootstrap import first_start
 
@@ -282,7 +285,7 @@ def _local_agent(settings: ServerSettings, plane: Plane, project: Project, url: 
     if not settings.local_fleet:
         return None
     instance_id = ensure_fleet(plane, project, settings.local_blocks)
-    program = agent_program(settings.data_dir)
+    program = settings.data_dir / PROGRAM_FILE
     options = ("--runtime", settings.agent_runtime, "--docker-socket", str(settings.docker_socket))
     return LocalAgent(plane, settings.data_dir / "agent", instance_id, url, program, options)
 

@@ -30,12 +30,14 @@ from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.store import keys, nouns
 from chalicelib.usecases import runs
+from chalicelib.usecases.agent_credentials import readmit
 from chalicelib.usecases.context import Plane
 
 log = logging.getLogger(__name__)
 
 FLEET = "local"
 LOCK = "lock"  # the agent holds it as long as it lives, and writes its pid there
+CREDENTIAL = "credential"  # the agent's own, which it got for the bootstrap token
 ADDRESS = "server"  # where the agent looks for the server, again and again
 
 
@@ -105,6 +107,8 @@ class LocalAgent:
     def start(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_private(self._folder / ADDRESS, self._url + "\n")
+        if not (self._folder / CREDENTIAL).exists():
+            readmit(self._plane, self._instance_id)  # a wiped folder would lock its agent out for good
         token = bootstrap_token(self._plane.install_key, self._instance_id, 0)
         _write_private(self._folder / "bootstrap.token", token)
         threading.Thread(target=self._keep, name="local-agent", daemon=True).start()
