@@ -245,13 +245,13 @@ class Host:
         self.world.after(delay, lambda: None if self.dead else do())
 
     def _move(self, task: Task, state: str) -> None:
-        if task.state != "exited":
+        if task.state != "exited" and task.id in self.tasks:
             task.state = state
             self._tell(task)
             self.pump()
 
     def _write(self, task: Task, size: int) -> None:
-        if task.state == "running":
+        if task.state == "running" and task.id in self.tasks:
             task.log += self.world.rng.randbytes(size)
             self.session.log_grew(task.id, len(task.log), self.world.seconds())
             self.pump()

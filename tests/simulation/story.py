@@ -92,16 +92,19 @@ class Story:
         configuration: dict[str, Any] = {
             "type": "fleet",
             "name": "cloud",
-            "nodes": rng.choice(("0..1", "0..3", "1..2", "0..2", "0..")),
+            "nodes": rng.choice(("0..1", "0..3", "1..2", "0..2", "0..", {"min": 0, "target": 2, "max": 3})),
             "idle_duration": rng.choice((0, 20, 300)),
-            "blocks": rng.choice((1, 1, 2)),
+            "blocks": rng.choice((1, 1, 2, "auto")),
+            "max_price": rng.choice((None, None, None, 0.5)),
+            "regions": rng.choice((None, None, ["sim-west", "sim-east"])),
             "spot_policy": rng.choice(("on-demand", "spot", "auto")),
-            "resources": {"cpu": "2..", "memory": "4GB.."},
+            "resources": {"cpu": "2..", "memory": "4GB..", "gpu": rng.choice(("0..", "0..", "0..1"))},
         }
-        raw = {"configuration": configuration}
+        configuration = {name: value for name, value in configuration.items() if value is not None}
+        raw = self.fleet_spec = {"configuration": configuration}
         row = fleet_plans.apply_plan(self.site.plane, self.user, self.project, raw, None, force=False)
-        high = configuration["nodes"].partition("..")[2]
-        self.watch.most[row.fleet.id] = int(high) if high else None
+        nodes = FleetSpec.model_validate_json(row.spec).configuration.nodes
+        self.watch.most[row.fleet.id] = nodes.max if nodes else None
         self.world.calm_at = calm
 
     def _add_hosts(self, count: int, blocks: int) -> None:
@@ -156,7 +159,7 @@ class Story:
                 abort = rng.random() < 0.4
                 world.after(at + world.some(0.1, 60), lambda name=name, abort=abort: self._stop(name, abort))  # type: ignore[misc]
         for _ in range(rng.randint(0, 3)):
-            what = rng.choice((self._restart, self._cut_off, self._interrupt, self._lose))
+            what = rng.choice((self._restart, self._cut_off, self._interrupt, self._lose, self._change_fleet))
             world.after(world.some(5, FAULTY_FOR), what)
 
     def _noise(self) -> None:
@@ -177,7 +180,15 @@ class Story:
         configuration: dict[str, Any] = {
             "type": "task",
             "commands": ["work"],
-            "resources": {"cpu": rng.choice(("1..", "2..4", "4..")), "memory": "1GB..", "disk": None},
+            "resources": {
+                "cpu": rng.choice(("1..", "1..", "1..", "2..4", "4..", "16..")),
+                "memory": rng.choice(("1GB..", "1GB..", "4GB..16GB")),
+                "gpu": rng.choice((*("0..",) * 10, "L4:1", "16GB")),
+                "disk": None,
+            },
+            "max_price": rng.choice((*(None,) * 9, 0.3)),
+            "regions": rng.choice((*(None,) * 6, ["sim-east"], ["sim-north", "sim-west"])),
+            "fleets": rng.choice((*(None,) * 6, ["cloud"], ["hosts"])),
             "priority": rng.choice((0, 0, 50)),
             "spot_policy": "auto",
             "retry": rng.choice(
@@ -228,6 +239,18 @@ class Story:
         if machines:
             self.world.note("machine interrupted")
             self.site.cloud.interrupt(dict(self.world.rng.choice(machines)["tags"])["dstack-instance"])
+
+    def _change_fleet(self) -> None:
+        """The user changes the fleet in place; what is too much of it has to go."""
+        nodes = self.world.rng.choice(("0..1", "1..2", "0..4"))
+        raw = {"configuration": {**self.fleet_spec["configuration"], "nodes": nodes}}
+
+        def go() -> None:
+            row = fleet_plans.apply_plan(self.site.plane, self.user, self.project, raw, None, force=True)
+            self.watch.most.pop(row.fleet.id, None)  # until it has shrunk there may be more
+            self.world.note("fleet changed")
+
+        self._ask(go)
 
     def _lose(self) -> None:
         machines = self.site.cloud.machines()
