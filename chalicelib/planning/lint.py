@@ -155,8 +155,12 @@ def _place_of(job: Job, instances: dict[str, Instance], known: Known) -> Iterato
     was = old.assignment if isinstance(old, Job) else None
     if job.assignment is not None and was is None:
         instance = instances.get(job.assignment.instance_id)
-        if instance is None or job.id not in {claim.job_id for claim in instance.claims}:
+        claims = () if instance is None else instance.claims
+        held = [len(claim.blocks) for claim in claims if claim.job_id == job.id]
+        if not held:
             yield f"job {job.name} is placed without a claim"
+        elif held != [job.assignment.offer.blocks]:
+            yield f"job {job.name} is given {job.assignment.offer.blocks} blocks and claims {held[0]}"
     released = job.finished or job.assignment is None
     if released and was is not None and isinstance(old, Job) and old.status in LIVE_ON_INSTANCE:
         place = instances.get(was.instance_id) or known.get((Instance, was.instance_id))

@@ -39,6 +39,11 @@ CASES: dict[str, tuple[Any, Callable[[Step], Step], str]] = {
         "a block it doesn't have",
     ),
     "a place without a claim": (SPOT, lambda s: saves(s, Instance=lambda i: None), "placed without a claim"),
+    "a claim of nothing": (
+        SPOT,
+        lambda s: saves(s, Instance=lambda i: i.with_(claims=(i.claims[0].with_(blocks=()),))),
+        "is given 1 blocks and claims 0",
+    ),
     "a claim without a job": (SPOT, lambda s: saves(s, Job=lambda j: None), "a claim that no job"),
     "a silent change": (SPOT, lambda s: replace(s, events=()), "without an event"),
     "a jump": (SPOT, lambda s: saves(s, Job=lambda j: j.with_(status=JobStatus.done)), "which is over"),

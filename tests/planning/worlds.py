@@ -311,6 +311,7 @@ class World:
             assert instance.busy_blocks <= instance.total_blocks
             for claim in instance.claims:
                 job = self.jobs[claim.job_id]
+                assert claim.blocks, f"{job.name} holds a place without a block"
                 assert not job.finished, f"{job.name} is over and still holds {instance.name}"
                 assert job.id not in held, f"{job.name} holds two places"
                 held[job.id] = instance.id
