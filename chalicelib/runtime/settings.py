@@ -35,9 +35,7 @@ class ServerSettings:
     def resolved(self) -> ServerSettings:
         from dataclasses import replace
 
-        return replace(
-            self, data_dir=Path(self.data_dir).expanduser(), config_path=Path(self.config_path).expanduser()
-        )
+        return replace(self, data_dir=Path(self.data_dir).expanduser(), config_path=Path(self.config_path).expanduser())
 
 
 def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -> ServerSettings:
