@@ -188,7 +188,7 @@ class Story:
             },
             "max_price": rng.choice((*(None,) * 9, 0.3)),
             "regions": rng.choice((*(None,) * 6, ["sim-east"], ["sim-north", "sim-west"])),
-            "fleets": rng.choice((*(None,) * 6, ["cloud"], ["hosts"])),
+            "fleets": rng.choice((*(None,) * 8, ["cloud"], ["hosts"])),
             "priority": rng.choice((0, 0, 50)),
             "spot_policy": "auto",
             "retry": rng.choice(
@@ -196,7 +196,7 @@ class Story:
             ),
             "max_duration": rng.choice((None, 30)),
             "idle_duration": rng.choice((None, 10)),
-            "creation_policy": rng.choice((None, None, "reuse")),
+            "creation_policy": rng.choice((*(None,) * 7, "reuse")),
         }
         raw = {"run_name": name, "configuration": {k: v for k, v in configuration.items() if v is not None}}
 
