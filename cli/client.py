@@ -99,6 +99,9 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise self._broken(error) from error
+        except KeyboardInterrupt:  # the answer would be taken for that of the next request
+            self.close()
+            raise
         if response.will_close:
             self.close()
         return response.status, data

@@ -175,9 +175,9 @@ def follow(
 
 
 def exit_code(run: dict[str, Any]) -> int:
-    """0 for a run that is done; what its job exited with, if that says something; else 1."""
-    if run["status"] == "done":
-        return 0
+    """0 for a run that is done; what its job exited with, if it failed by itself; else 1."""
+    if run["status"] != "failed":
+        return 0 if run["status"] == "done" else 1
     status = (run.get("latest_job_submission") or {}).get("exit_status")
     for job in run.get("jobs") or ():
         status = status or newest(job).get("exit_status")
@@ -192,5 +192,6 @@ def ending(run: dict[str, Any], name: str, colour: bool) -> str:
     cost = f", {money(run['cost'])}" if run.get("cost") else ""
     why = latest.get("termination_reason_message") or run.get("error") or latest.get("error") or ""
     reason = f": {why}" if why and run["status"] != "done" else ""
-    text = f"{name} {run['status']} ({run_status(run)}){took}{cost}{reason}"
+    how = "" if run["status"] == "done" else f" ({run_status(run)})"
+    text = f"{name} {run['status']}{how}{took}{cost}{reason}"
     return paint(text, "good" if run["status"] == "done" else "bad", colour)

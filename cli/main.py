@@ -42,6 +42,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "stop": ("stop", "Stop runs."),
     "volume": ("unbuilt", "Network volumes (not available yet)."),
 }
+COMPLETE = "_DSTACK_COMPLETE"
 HIDDEN = {"pool": "pool", "destroy": "delete"}  # older words; they work, and say today's
 
 
@@ -134,7 +135,12 @@ def _error_text(error: DstackError, terminal: Terminal) -> str:
 
 def main() -> None:
     """The console script."""
-    sys.exit(invoke(sys.argv[1:], Terminal()))
+    terminal = Terminal()
+    if COMPLETE in terminal.env:  # a shell asks what could come next
+        from typer._completion_classes import completion_init
+
+        completion_init()
+    sys.exit(invoke(sys.argv[1:], terminal))
 
 
 if __name__ == "__main__":

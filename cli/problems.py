@@ -9,9 +9,9 @@ from chalicelib.errors import Invalid, Problem
 TAB = "    "
 
 
-def render_problems(error: Invalid, folder: Path, source: str | None = None) -> str:
-    """Every problem; `source` is the text of the file where it can't be read again (standard input)."""
-    blocks = [_block(problem, folder, source) for problem in error.problems]
+def render_problems(error: Invalid, folder: Path) -> str:
+    """Every problem, with its line where the file can be read again."""
+    blocks = [_block(problem, folder) for problem in error.problems]
     text = "\n".join(blocks)
     count = len(error.problems)
     if count > 1:
@@ -19,9 +19,9 @@ def render_problems(error: Invalid, folder: Path, source: str | None = None) -> 
     return f"{text}\n{error.hint}" if error.hint else text
 
 
-def _block(problem: Problem, folder: Path, source: str | None) -> str:
+def _block(problem: Problem, folder: Path) -> str:
     text = problem.render()
-    line = _line(problem, folder, source)
+    line = _line(problem, folder)
     if line is None:
         return text
     shown = line.replace("\t", TAB)
@@ -30,15 +30,11 @@ def _block(problem: Problem, folder: Path, source: str | None) -> str:
     return f"{text}\n  {number}{shown}\n  {' ' * (len(number) - 2)}| {' ' * len(before)}^"
 
 
-def _line(problem: Problem, folder: Path, source: str | None) -> str | None:
-    if problem.line < 1:
+def _line(problem: Problem, folder: Path) -> str | None:
+    if problem.line < 1 or not problem.file:
         return None
-    if source is None:
-        if not problem.file:
-            return None
-        try:
-            source = (folder / problem.file).read_text(encoding="utf-8", errors="replace")
-        except OSError:  # gone since it was parsed: the place alone still helps
-            return None
-    lines = source.splitlines()
+    try:
+        lines = (folder / problem.file).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # standard input, or gone since it was parsed: the place alone still helps
+        return None
     return lines[problem.line - 1] if problem.line <= len(lines) else None

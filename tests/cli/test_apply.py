@@ -251,7 +251,8 @@ def test_ctrl_c_asks_and_leaves_it(task: Dstack, plane: Plane) -> None:
 
 
 def test_ctrl_c_asks_and_stops_it(task: Dstack, plane: Plane) -> None:
-    plane.answers |= {"/runs/stop": None, "/runs/get": steps(run(), run(), finished(status="terminated"))}
+    stopped = finished(status="terminated", exit_status=130)
+    plane.answers |= {"/runs/stop": None, "/runs/get": steps(run(), run(), stopped)}
     ended = task("apply", answers="y\ny\n", sleep=interrupt_at(1))
     assert ended.code == 1 and plane.bodies("/runs/stop") == [{"runs_names": ["train"], "abort": False}]
 

@@ -114,3 +114,31 @@ def test_an_upload_is_a_form_whose_part_is_called_file(plane: Plane) -> None:
 def test_a_url_that_is_none(url: str) -> None:
     with pytest.raises(Refused, match="not a server's address"):
         Client(url, "t", "main")
+
+
+def test_after_an_interrupted_request_the_next_one_gets_its_own_answer(plane: Plane) -> None:
+    import signal
+    import threading
+
+    go = threading.Event()
+
+    def slow(body: Any) -> str:
+        go.wait(10)
+        return "slow"
+
+    def interrupt(signum: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    plane.answers |= {"/slow": slow, "/fast": "fast"}
+    speaker = client(plane)
+    speaker.in_project("fast")
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            speaker.in_project("slow")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        go.set()
+    assert speaker.in_project("fast") == "fast"
