@@ -95,7 +95,14 @@ class GatewayConfiguration(Spec):
                     ("exclusive", "Let's Encrypt must reach the gateway", "write `certificate: null`", "certificate")
                 )
             if (self.replicas or 1) > 1:
-                found.append(("exclusive", "Let's Encrypt works with one replica", "write `certificate: null`, or remove `replicas`", "replicas"))
+                found.append(
+                    (
+                        "exclusive",
+                        "Let's Encrypt works with one replica",
+                        "write `certificate: null`, or remove `replicas`",
+                        "replicas",
+                    )
+                )
         if kind == "acm" and self.backend != "aws":
             found.append(("exclusive", "`acm` is a certificate of AWS", "use `lets-encrypt`", "certificate"))
         if kind == "gcp-cm" and self.backend != "gcp":

@@ -140,7 +140,7 @@ class FilePathMapping(Spec):
     def read(cls, written: Any) -> Any:
         if not isinstance(written, str):
             return written
-        drive = 2 if re.match(r"[A-Za-z]:[\\/]", written) else 0
+        drive = 2 if re.match(r"[A-Za-z]:(\\|/[^:]*:)", written) else 0  # C:\ and C:/data:/data
         local, colon, path = written[drive:].partition(":")
         local = written[:drive] + local
         if not local or ":" in path or (colon and not path):

@@ -54,8 +54,10 @@ _SWITCH = {"type": "boolean"}
 def seconds(written: Any) -> int:
     """Any duration, negative ones too. A fraction of a second is cut off."""
     if is_number(written):
-        if abs(written) > _LONGEST:  # infinity too
-            raise fault("invalid-duration", f"{written} seconds is over a hundred years", "use `off` for no limit")
+        if not abs(written) <= _LONGEST:  # infinity, and what is no number, too
+            raise fault(
+                "invalid-duration", f"{written} seconds is no duration under a hundred years", "use `off` for no limit"
+            )
         return int(written)
     if isinstance(written, str):
         text = written.strip()
