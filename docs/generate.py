@@ -1,0 +1,21 @@
+"""Write every generated page anew: `make docs`. Tests compare each page with what is written here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chalicelib.configuration import reference
+from cli.reference import reference as commands
+from docs import draw_states
+
+FOLDER = Path(__file__).parent
+
+
+def main() -> None:
+    reference.main([str(FOLDER / "reference")])
+    (FOLDER / "reference" / "cli.md").write_text(commands(), encoding="utf-8")
+    (FOLDER / "states.md").write_text(draw_states.page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
