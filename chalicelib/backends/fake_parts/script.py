@@ -107,5 +107,5 @@ def read_script(text: bytes, default: Script) -> Script:
         raise Invalid(f"the script has no field {sorted(unknown)}", hint=f"It has {', '.join(sorted(known))}.")
     times = {name: round(body.pop(name) * SECOND) for name in ("boot", "end", "lag") if name in body}
     faults = [Fault(**fault) for fault in body.pop("faults", [])]
-    start = {name: getattr(default, name) for name in ("boot", "end", "lag")}
-    return Script(**{**start, **times, **body}, faults=faults)
+    start: dict[str, Any] = {"boot": default.boot, "end": default.end, "lag": default.lag, **times, **body}
+    return Script(**start, faults=faults)
