@@ -105,7 +105,7 @@ def read_script(text: bytes, default: Script) -> Script:
     known = set(Script.__dataclass_fields__)
     if unknown := body.keys() - known:
         raise Invalid(f"the script has no field {sorted(unknown)}", hint=f"It has {', '.join(sorted(known))}.")
-    times = {name: round(body.pop(name) * SECOND) for name in ("boot", "end", "lag") if name in body}
+    times: dict[str, Any] = {name: round(body.pop(name) * SECOND) for name in ("boot", "end", "lag") if name in body}
     faults = [Fault(**fault) for fault in body.pop("faults", [])]
     start: dict[str, Any] = {"boot": default.boot, "end": default.end, "lag": default.lag, **times, **body}
     return Script(**start, faults=faults)
