@@ -25,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from chalicelib.backends.spi import Backend
 from chalicelib.domain.ids import derive
-from chalicelib.domain.tenants import Project
+from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.ports import News
 from chalicelib.engine.reconcile import Reconciler
 from chalicelib.errors import DstackError, Refused
@@ -34,6 +34,7 @@ from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.local_host import LocalAgent, ensure_fleet
 from chalicelib.runtime.loop import EffectPool, Loop
 from chalicelib.runtime.settings import ServerSettings
+from chalicelib.store import keys, nouns
 from chalicelib.usecases.context import Plane
 
 if TYPE_CHECKING:
@@ -205,11 +206,13 @@ def _run(settings: ServerSettings, listener: socket.socket) -> int:
     deps.set_plane(lambda: parts.plane)
     try:
         token, project = first_start(parts.plane, settings.admin_token)
+        owner = nouns.find(parts.plane.store, User, keys.user(project.owner_id))
+        assert owner is not None, "the first start made the admin"
         agent = _local_agent(settings, parts.plane, project, url)
         parts.loop.start(parts.passes)
 
         def ready() -> None:
-            _welcome(settings, url, token)
+            _welcome(settings, url, token, owner)
             if agent is not None:
                 agent.start()
 
@@ -290,12 +293,7 @@ def _local_agent(settings: ServerSettings, plane: Plane, project: Project, url: 
     return LocalAgent(plane, settings.data_dir / "agent", instance_id, url, program, options)
 
 
-def _welcome(settings: ServerSettings, url: str, token: str | None) -> None:
-    from cli.config import set_default_project
+def _welcome(settings: ServerSettings, url: str, token: str | None, admin: User) -> None:
+    from chalicelib.runtime.announce import first_words
 
-    if token is None:
-        print(f"The server is running at {url}", flush=True)
-        return
-    set_default_project(settings.config_path, "main", url, token)
-    print(f"The server is running at {url}\nThe admin token is {token}", flush=True)
-    print(f"Project `main` is the default in {settings.config_path}", flush=True)
+    print("\n".join(first_words(settings.config_path, url, token, admin.token_hash)), flush=True)

@@ -1,0 +1,35 @@
+"""What a started server tells its user, and the entry it makes in the client's configuration.
+
+The entry belongs to the user: one that leads to another server is never overwritten, its token could be lost for good.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chalicelib.domain.tenants import hash_token
+from cli.config import ProjectEntry, default_of, load_projects, save_projects, with_project
+
+NAME = "main"
+
+
+def first_words(path: Path, url: str, token: str | None, admin_hash: str) -> list[str]:
+    """The lines to print. `token` only where it is new; `admin_hash` tells whether an entry is this server's."""
+    entries = load_projects(path)
+    mine = next((entry for entry in entries if entry.name == NAME), None)
+    lines = [f"The server is running at {url}"]
+    if token is not None:
+        lines.append(f"The admin token is {token}")
+    elif mine is not None and hash_token(mine.token) == admin_hash:
+        token = mine.token
+    if token is None:
+        return lines
+    if mine is not None and hash_token(mine.token) != admin_hash:
+        command = f"dstack project add --name {NAME} --url {url} --token {token}"
+        return [*lines, f"{path} has another project `{NAME}`, at {mine.url}. To replace it:\n  {command}"]
+    if mine is None or mine.url != url:
+        save_projects(path, with_project(entries, ProjectEntry(NAME, url, token, default=bool(mine and mine.default))))
+    default = default_of(load_projects(path))
+    if default is not None and default.name != NAME:
+        return [*lines, f"Project `{NAME}` is in {path}. To make it the default: dstack project set-default {NAME}"]
+    return [*lines, f"Project `{NAME}` is the default in {path}"]

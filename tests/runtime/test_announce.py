@@ -1,0 +1,49 @@
+"""The client's configuration belongs to the user: a server enters itself, and never over somebody else's entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from chalicelib.domain.tenants import hash_token
+from chalicelib.runtime.announce import first_words
+from cli.config import ProjectEntry, load_projects, save_projects
+
+URL, TOKEN = "http://127.0.0.1:3000", "the-token"
+
+
+def started(path: Path, url: str = URL, token: str | None = TOKEN) -> str:
+    return "\n".join(first_words(path, url, token, hash_token(TOKEN)))
+
+
+def test_the_first_start_enters_the_project_as_the_default(tmp_path: Path) -> None:
+    path = tmp_path / "config.yml"
+    assert TOKEN in started(path)
+    assert load_projects(path) == [ProjectEntry("main", URL, TOKEN, default=True)]
+
+
+def test_a_later_start_on_another_port_moves_the_entry_and_shows_no_token(tmp_path: Path) -> None:
+    path = tmp_path / "config.yml"
+    started(path)
+    assert TOKEN not in started(path, "http://127.0.0.1:4000", None)
+    assert load_projects(path) == [ProjectEntry("main", "http://127.0.0.1:4000", TOKEN, default=True)]
+
+
+def test_an_entry_of_another_server_is_kept_and_the_command_to_replace_it_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "config.yml"
+    theirs = [ProjectEntry("main", "https://elsewhere.example", "precious", default=True)]
+    save_projects(path, theirs)
+    assert "dstack project add --name main" in started(path)
+    assert load_projects(path) == theirs
+
+
+def test_another_default_stays_the_default(tmp_path: Path) -> None:
+    path = tmp_path / "config.yml"
+    save_projects(path, [ProjectEntry("work", "https://elsewhere.example", "precious", default=True)])
+    assert "set-default main" in started(path)
+    assert [entry.name for entry in load_projects(path) if entry.default] == ["work"]
+
+
+def test_a_later_start_without_an_entry_leaves_the_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "config.yml"
+    started(path, token=None)
+    assert load_projects(path) == []
