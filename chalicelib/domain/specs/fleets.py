@@ -31,8 +31,8 @@ _TEXT = {"type": "string"}
 class FleetNodesSpec(Spec):
     """How many machines: never fewer than `min`, `target` to begin with, never more than `max`."""
 
-    min: Whole = Field(description="At least so many; 0 unless set.", ge=0, le=_MOST)
-    target: Whole = Field(description="So many to begin with; `min` unless set.", ge=0, le=_MOST)
+    min: Whole = Field(default=0, description="At least so many; 0 unless set.", ge=0, le=_MOST)
+    target: Whole = Field(default=0, description="So many to begin with; `min` unless set.", ge=0, le=_MOST)
     max: Whole | None = Field(default=None, description="At most so many; no limit if null.", ge=0, le=_MOST)
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_COUNT, _TEXT | {"examples": ["2", "0..4", "1.."]})

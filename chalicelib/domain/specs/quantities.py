@@ -35,16 +35,12 @@ _TEXT_OFF = {
     "pattern": "^(off|-?[0-9]+|[0-9]+ *[smhdw])$",
     "examples": ["off", "5m", "2h", "3d"],
 }
-_TEXT_MEMORY = {
-    "$comment": "memory",
-    "type": "string",
-    "pattern": r"^ *[0-9]+(\.[0-9]+)? *([mMgGtT][bB])? *$",
-    "examples": ["16GB", "512MB"],
-}
+_AMOUNT = r"[0-9]+(\.[0-9]+)? *([mMgGtT][bB])?"
+_TEXT_MEMORY = {"$comment": "memory", "type": "string", "pattern": f"^ *{_AMOUNT} *$", "examples": ["16GB", "512MB"]}
 _TEXT_MEMORIES = {
     "$comment": "memory or range",
     "type": "string",
-    "pattern": r"^[ 0-9.mMgGtTbB]*[0-9][ 0-9.mMgGtTbB]*$",
+    "pattern": rf"^ *({_AMOUNT}( *\.\. *({_AMOUNT})?)?|\.\. *{_AMOUNT}) *$",
     "examples": ["16GB", "24GB..", "40GB..80GB", "..1TB"],
 }
 _NUMBER = {"type": "number"}
@@ -155,8 +151,10 @@ def _not_negative(counted: Range[int]) -> Range[int]:
 
 Count = Annotated[Range[int], AfterValidator(_not_negative)]
 Memory = Annotated[float, Reads(gigabytes, (_TEXT_MEMORY,))]
-MemoryRange = Annotated[Range[float], Reads(memory_range, (_TEXT_MEMORIES, _NUMBER))]
+_BOUND = {"anyOf": [_TEXT_MEMORY, _NUMBER, {"type": "null"}]}
+_BOUNDS = {"type": "object", "properties": {"min": _BOUND, "max": _BOUND}, "additionalProperties": False}
 MEMORY_RANGE_FORMS = (_TEXT_MEMORIES, _NUMBER)
+MemoryRange = Annotated[Range[float], Reads(memory_range, (*MEMORY_RANGE_FORMS, _BOUNDS))]
 
 
 def _cut(text: str) -> str:
