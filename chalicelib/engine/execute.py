@@ -60,6 +60,8 @@ from chalicelib.store.port import Store
 
 log = logging.getLogger(__name__)
 
+ASK_SOON = 5.0  # seconds: most machines are gone within half a minute
+EARLY_ASKS = 4  # after so many the decision's own, longer pauses hold
 ATTEMPTS = 8  # fresh looks after a conflict
 
 
@@ -274,7 +276,9 @@ class Executor:
             except BackendError as error:
                 failed = failed or _end_failed(instance, error)
             else:
-                failed = failed or EndFailed(instance.id, "StillGoing", f"{handle.kind} {handle.id} is being removed")
+                going = f"{handle.kind} {handle.id} is being removed"
+                soon = ASK_SOON if instance.stop_attempts <= EARLY_ASKS else 0.0
+                failed = failed or EndFailed(instance.id, "StillGoing", going, soon)
         if failed is None and wait > 0:
             return EndFailed(instance.id, "StillGoing", "its purchase may still be under way", wait / SECOND)
         return failed or Ended(instance.id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -141,6 +142,16 @@ def test_agent_that_dies_is_started_again(server: str, program: Path, tmp_path: 
         until(lambda: any(message["boot"] != first for message in Plane.heard), "another agent")
     finally:
         launcher.kill("vm-1")
+
+
+def test_machine_whose_folder_is_deleted_ends_by_itself(server: str, program: Path, tmp_path: Path) -> None:
+    launcher = LocalLauncher(tmp_path / "machines", server, program)
+    launcher.launch(boot(server))
+    until(lambda: Plane.heard, "the agent's first word")
+    home = tmp_path / "machines/vm-1"
+    keeper, agent = (int((home / name).read_text().split()[0]) for name in ("keeper.pid", "data/lock"))
+    shutil.rmtree(tmp_path / "machines", ignore_errors=True)
+    until(lambda: not alive(keeper) and not alive(agent), "the end of the machine")
 
 
 def test_cloud_of_a_started_server_finds_its_machines_again(server: str, program: Path, tmp_path: Path) -> None:

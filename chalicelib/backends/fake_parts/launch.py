@@ -2,7 +2,8 @@
 
 A machine is a keeper process. It is the subreaper of all that runs below it, so whatever daemonises or loses its parent
 still hangs there and ending the machine ends everything on it. It starts the agent again when it fails, as a real
-machine's init would, and it has a session of its own, so that the server's end isn't the machine's.
+machine's init would, and it has a session of its own, so that the server's end isn't the machine's. Where the machine's
+folder is deleted under it (the data folder of a server that was only tried), it ends everything by itself.
 """
 
 from __future__ import annotations
@@ -26,11 +27,26 @@ KILLING = 5.0  # seconds that a killed process may take to leave the process tab
 
 # argv: the machine's folder (that is how the keeper is known again), the delay, and the agent's command line.
 _KEEPER = """
-import ctypes, os, subprocess, sys, time
+import ctypes, os, signal, subprocess, sys, time
+
+def look(*_):
+    if os.path.isdir(sys.argv[1]):
+        return
+    while True:  # what lost its parent hangs below us, so this comes to everybody
+        with open("/proc/self/task/%d/children" % os.getpid()) as file:
+            below = file.read().split()
+        if not below:
+            os._exit(0)
+        for pid in below:
+            os.kill(int(pid), signal.SIGKILL)
+        os.wait()
+
 try:
     ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
 except (OSError, AttributeError):
     pass  # not Linux: what leaves its parent leaves the machine
+signal.signal(signal.SIGALRM, look)
+signal.setitimer(signal.ITIMER_REAL, 3.0, 3.0)
 time.sleep(float(sys.argv[2]))
 agent = subprocess.Popen(sys.argv[3:]).pid
 while True:
