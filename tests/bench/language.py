@@ -1,0 +1,70 @@
+"""The configuration language: 1,000 run configurations read and checked, and the worst files of a megabyte."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+
+from chalicelib.configuration import parse
+from chalicelib.errors import Invalid
+from tests.bench.measure import median_cpu_ms, report
+
+HEAD = "type: task\ncommands: [a]\n"
+FILE = """
+type: task
+name: train-{number}
+python: 3.12
+env:
+  - HF_TOKEN=abc
+  - BATCH=32
+commands:
+  - pip install -r requirements.txt
+  - python train.py --epochs 3
+ports: [8501]
+max_duration: 2h
+retry: {{on_events: [no-capacity], duration: 1h}}
+resources:
+  gpu: A100:40GB:2
+  memory: 32GB..
+  disk: 200GB
+"""
+WORST = {
+    "list": HEAD + "setup:\n" + "- a\n" * 240_000,
+    "problems": HEAD + "ports:\n" + "- x\n" * 19_000,
+    "tags": HEAD + "tags:\n" + "".join(f"  'a {n}': '!'\n" for n in range(9_000)),
+    "brackets": "[" * 999_000,
+    "comments": HEAD + "# c\n" * 240_000,
+    "colons": HEAD + "resources: {gpu: '" + "a:" * 490_000 + "'}",
+    "references": HEAD + "setup: ['" + "${{ " * 240_000 + "']",
+    "aliases": HEAD + "a: &a [" + "1," * 900 + "]\nsetup: [" + "*a," * 20_000 + "]",
+    "text": HEAD + "name: " + "x" * 990_000,
+}
+
+
+def reading(text: str) -> Callable[[], None]:
+    def work() -> None:
+        try:
+            parse(text)
+        except Invalid:
+            return
+
+    return work
+
+
+def main() -> None:
+    files = [FILE.format(number=number) for number in range(1000)]
+    thousand = median_cpu_ms(lambda: [parse(file) for file in files], runs=5)
+    worst = {name: median_cpu_ms(reading(text), runs=1) for name, text in WORST.items()}
+    slowest = max(worst, key=worst.__getitem__)
+    report(
+        "language",
+        thousand_cpu_s=round(thousand / 1000, 3),
+        worst_cpu_s=round(worst[slowest] / 1000, 3),
+        worst_file=slowest,
+        peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        budget="thousand <= 0.35 s, worst <= 1 s and 200 MB",
+    )
+
+
+if __name__ == "__main__":
+    main()
