@@ -17,7 +17,8 @@ def derive(seed: str, kind: str, *parts: object) -> str:
     raw = bytearray(hashlib.sha256(text.encode()).digest()[:16])
     raw[6] = raw[6] & 0x0F | 0x40
     raw[8] = raw[8] & 0x3F | 0x80
-    return str(uuid.UUID(bytes=bytes(raw)))
+    text = raw.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def is_id(text: str) -> bool:
