@@ -245,9 +245,10 @@ class Story:
         nodes = self.world.rng.choice(("0..1", "1..2", "0..4"))
         raw = {"configuration": {**self.fleet_spec["configuration"], "nodes": nodes}}
 
+        self.watch.most.clear()  # whether or not the answer comes: until it has shrunk there may be more
+
         def go() -> None:
-            row = fleet_plans.apply_plan(self.site.plane, self.user, self.project, raw, None, force=True)
-            self.watch.most.pop(row.fleet.id, None)  # until it has shrunk there may be more
+            fleet_plans.apply_plan(self.site.plane, self.user, self.project, raw, None, force=True)
             self.world.note("fleet changed")
 
         self._ask(go)
