@@ -59,7 +59,8 @@ def problems_of(
     found: dict[tuple[str, str], Problem] = {}
     every = (p for entry in error.errors(include_url=False) for p in _entry_problems(dict(entry), root, marks))
     for problem in islice(every, MOST_TOLD):
-        found.setdefault((problem.path, problem.message), problem)
+        field = problem.path.removesuffix(".min").removesuffix(".max")  # `2.5` is both bounds of a range
+        found.setdefault((field, problem.message), problem)
     return tuple(sorted(found.values(), key=lambda problem: (problem.line, problem.column)))
 
 

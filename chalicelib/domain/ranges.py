@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Generic, TypeVar
 
 from pydantic import ConfigDict, GetJsonSchemaHandler, model_validator
@@ -10,6 +11,8 @@ from pydantic_core import CoreSchema, PydanticCustomError
 from chalicelib.domain.noun import Value
 
 T = TypeVar("T", int, float)
+
+_NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
 class Range(Value, Generic[T]):
@@ -25,6 +28,9 @@ class Range(Value, Generic[T]):
     def _read(cls, written: Any) -> Any:
         if isinstance(written, str):
             low, dots, high = (part.strip() for part in written.partition(".."))
+            bounds = [bound for bound in (low, high) if bound] if dots else [low]
+            if not all(map(_NUMBER.fullmatch, bounds)):
+                raise _wrong(f"`{written[:40]}` isn't a number or a range", "for example `2`, `1..4`, `2..` or `..8`")
             return {"min": low or None, "max": high or None} if dots else {"min": low, "max": low}
         if isinstance(written, int | float) and not isinstance(written, bool):
             return {"min": written, "max": written}

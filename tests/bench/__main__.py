@@ -17,6 +17,7 @@ BENCHES: dict[str, list[str]] = {
     "offers": [],
     "listing": [],
     "placement": [],
+    "language": [],
     "cold": [],
     "cli": [],
     "idle": [],

@@ -126,7 +126,7 @@ def test_every_field_is_explained() -> None:
     schema = configuration_schema()
     internal = {"EnvSentinel", "SSHKey", "Range_int_", "Range_float_"}
     for name, definition in schema["$defs"].items():
-        whole = next((arm for arm in definition.get("anyOf", [definition]) if "properties" in arm), {})
+        whole: dict[str, Any] = next((arm for arm in definition.get("anyOf", [definition]) if "properties" in arm), {})
         for field, described in whole.get("properties", {}).items():
             if name not in internal and not (field == "type" and "const" in described):
                 assert described.get("description"), f"{name}.{field}"

@@ -449,3 +449,8 @@ def test_cron(expression: str) -> None:
 )
 def test_not_cron(expression: str) -> None:
     assert cron_problem(expression)
+
+
+@pytest.mark.parametrize("written", ["x", "", "1..x", "..", "5..2", "1...3", "9" * 40, 2.5, "2.5", True, None, []])
+def test_not_ranges_and_one_problem_each(written: Any) -> None:
+    assert "\n" not in said(CPUSpec, {"count": written})
