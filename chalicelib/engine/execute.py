@@ -34,7 +34,6 @@ from chalicelib.engine.ports import Clock, News, Wake
 from chalicelib.errors import (
     AlreadyThere,
     BackendError,
-    Bug,
     Conflict,
     Gone,
     InsufficientCapacity,
@@ -188,12 +187,8 @@ class Executor:
         return instance.act_until is not None and self.clock.now() <= instance.act_until - spare
 
     def request(self, instance: Instance) -> CreateRequest:
-        """The same instance and epoch give the same request, byte for byte."""
+        """The same instance and epoch give the same request, byte for byte: everything in it was fixed at purchase."""
         owner = f"{self.install_id}/{instance.project_id}/{instance.id}/{instance.epoch}"
-        view = self.read.fleet_view(instance.fleet_id, alone=True)
-        if view is None:
-            raise Bug(f"instance {instance.id} belongs to fleet {instance.fleet_id}, which isn't there")
-        config = view.spec.configuration
         return CreateRequest(
             token=derive(owner, "create"),
             name=f"dstack-{instance.name}-{instance.id[:8]}-{instance.epoch}",
@@ -202,7 +197,7 @@ class Executor:
                 ("dstack-project", instance.project_id),
                 ("dstack-instance", instance.id),
                 ("dstack-epoch", str(instance.epoch)),
-                *sorted((config.tags or {}).items()),
+                *sorted((name, value) for name, value in instance.tags.items() if not name.startswith("dstack-")),
             ),
             offer=instance.offer,
             instance_id=instance.id,
@@ -211,7 +206,6 @@ class Executor:
             ),
             disk_mib=instance.offer.instance.resources.disk.size_mib,
             zones=instance.offer.availability_zones,
-            reservation=config.reservation,
         )
 
     def _checkpoint(self, instance: Instance, handles: Iterable[Handle], backend: Backend) -> Instance | None:

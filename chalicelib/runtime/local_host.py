@@ -22,6 +22,7 @@ from chalicelib.domain.events import Event, Target
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance
+from chalicelib.domain.instances import instance_id as instance_id_of
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.offers import InstanceType, Offer, Resources
 from chalicelib.domain.runs import Run
@@ -44,7 +45,7 @@ ADDRESS = "server"  # where the agent looks for the server, again and again
 def ensure_fleet(plane: Plane, project: Project, blocks: str) -> str:
     """The instance id of this machine, made on the first start. Idempotent: ids are derived from the install."""
     fleet_id = derive(plane.install_id, "fleet", FLEET)
-    instance_id = derive(fleet_id, "instance", 0, 0)
+    instance_id = instance_id_of(fleet_id, 0)
     if plane.store.get(keys.instance(instance_id)) is not None:
         return instance_id
     now = plane.clock.now()

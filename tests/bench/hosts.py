@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from chalicelib.agent.session import Message, Remove, Session, Start
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instances import Instance
+from chalicelib.domain.instances import Instance, instance_id
 from chalicelib.domain.offers import InstanceType, Offer, Resources
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.engine.bootstrap import bootstrap_token
@@ -52,7 +52,7 @@ def add_hosts(data: Path, project_id: str, count: int, fleet_name: str = "bench"
     tokens = {}
     for number in range(count):
         instance = Instance(
-            id=derive(fleet_id, "instance", number, 0),
+            id=instance_id(fleet_id, number),
             project_id=project_id,
             fleet_id=fleet_id,
             fleet_name=fleet_name,

@@ -48,11 +48,12 @@ class Bench:
         self.cloud = FakeCloud(self.place.now, script=self.script)
         self.outcomes: list[Outcome] = []
         self.executor = self.with_backend(self.cloud)
-        fleet = self.place.fleet("cloud", nodes="0..3", tags={"team": "blue"})
+        fleet = self.place.fleet("cloud", nodes="0..3")
         offer = next(offer for offer in self.cloud.offers() if offer.instance.name == "sim.4cpu")
         made = self.place.host(fleet, 0).with_(
             status=InstanceStatus.pending,
             offer=offer,
+            tags={"team": "blue", "dstack-install": "not theirs to say"},
             started_at=None,
             act_until=self.place.at + FACTS.create_timeout + FACTS.visibility_lag,
             deadline=self.place.at + FACTS.provisioning_timeout,
