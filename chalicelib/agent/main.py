@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     keep(data, "instance", options.instance)
     if options.server:
         keep(data, "server", options.server)
-    token = read_text(options.token_file) if options.token_file else os.environ.get("DSTACK_AGENT_TOKEN")
+    token = read_text(options.token_file) if options.token_file else os.environ.pop("DSTACK_AGENT_TOKEN", None)
     if token:
         keep(data, "token", token.strip())
     if not read_text(os.path.join(data, "server")):
@@ -112,7 +112,8 @@ def run(options: argparse.Namespace) -> int:
     usable = runtimes(data, options)
     roster = Roster(data, usable, sorted(usable)[0], build.lay_out(data), options.docker_socket)
     session = program.new_session(data, options.instance, roster, VERSION, options.wait)
-    agent = program.Program(data, options.instance, session, roster, usable, Machine(data))
+    machine = Machine(data, told=os.environ.get("DSTACK_AGENT_FACTS"))
+    agent = program.Program(data, options.instance, session, roster, usable, machine)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     program.log("agent %s of instance %s, runtimes: %s" % (VERSION, options.instance, ", ".join(sorted(usable))))

@@ -10,8 +10,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -24,14 +23,21 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 SYNC_PATH = "/agent/sync"
 LONGEST_POLL = 60.0  # seconds
+_PATIENCE = 8  # times the limit that is read of a body, so that its sender hears why it isn't taken
 
 
 class TooLarge(Exception):
-    """The request's body is over the limit."""
+    """The request's body is over the limit. `whole`: it was read to its end."""
+
+    def __init__(self, *, whole: bool) -> None:
+        self.whole = whole
 
 
-@dataclass(frozen=True)
-class Reply:
+class Left(Exception):
+    """The client left before its request was here."""
+
+
+class Reply(NamedTuple):
     status: int
     headers: Mapping[str, str]
     body: bytes
@@ -144,8 +150,12 @@ class Gateway:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             body = await self._body(receive)
-        except TooLarge:
+        except Left:
+            return
+        except TooLarge as large:
             reply = _problem(400, f"The request is larger than {self._limit // 1024 // 1024} MB.")
+            if not large.whole:
+                reply = reply._replace(headers={**reply.headers, "connection": "close"})
         else:
             if scope["path"] == SYNC_PATH and scope["method"] == "POST":
                 reply = await self._sync(scope, body)
@@ -163,16 +173,16 @@ class Gateway:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                break
+                raise Left
             size += len(message.get("body", b""))
             if size <= self._limit:
                 chunks.append(message.get("body", b""))
-            elif size > 8 * self._limit:
-                break
+            elif size > _PATIENCE * self._limit:
+                raise TooLarge(whole=False)
             if not message.get("more_body"):
                 break
         if size > self._limit:
-            raise TooLarge
+            raise TooLarge(whole=True)
         return b"".join(chunks)
 
     async def _dispatch(self, scope: Scope, body: bytes) -> Reply:

@@ -262,12 +262,14 @@ def _url_of(listener: socket.socket) -> str:
 def _uvicorn_config(application: Any) -> uvicorn.Config:
     import uvicorn
 
+    from chalicelib.runtime.connection import Connection
+
     return uvicorn.Config(
         application,
         log_level="warning",
         access_log=False,
         lifespan="on",
-        http="httptools",
+        http=Connection,
         ws="none",
         server_header=False,
         date_header=False,

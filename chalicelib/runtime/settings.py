@@ -11,6 +11,9 @@ from chalicelib.errors import Invalid
 from chalicelib.usecases.context import Images, Limits
 
 DEFAULT_PORT = 3000
+LOG_LEVELS = ("debug", "info", "warning", "error")
+RUNTIMES = ("auto", "docker", "process")
+MAX_BLOCKS = 1024  # jobs that may share this machine
 
 
 @dataclass(frozen=True)
@@ -41,9 +44,13 @@ class ServerSettings:
 def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -> ServerSettings:
     """Settings from `DSTACK_*` variables, overridden by the flags that were given (None: not given).
 
-    Raises Invalid, naming the variable, for a value that makes no sense.
+    Raises Invalid, naming the variable or the flag, for a value that makes no sense. The admin token is taken out of
+    the process's environment: an agent started from here, and its jobs after it, would inherit it.
     """
-    env = os.environ if environ is None else environ
+    if environ is None:
+        environ = dict(os.environ)
+        os.environ.pop("DSTACK_SERVER_ADMIN_TOKEN", None)
+    env = {name: value for name, value in environ.items() if value}  # an empty variable is one that isn't set
     images = Images(
         base=env.get("DSTACK_DOCKER_BASE_IMAGE", Images.base),
         devel=env.get("DSTACK_DOCKER_DEVEL_IMAGE", Images.devel),
@@ -51,16 +58,24 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
     )
     values: dict[str, object] = {
         "host": env.get("DSTACK_SERVER_HOST", ServerSettings.host),
-        "port": _number(env, "DSTACK_SERVER_PORT", DEFAULT_PORT),
+        "port": _number(env, "DSTACK_SERVER_PORT", DEFAULT_PORT, most=65_535),
         "data_dir": Path(env.get("DSTACK_SERVER_DIR", str(ServerSettings.data_dir))),
-        "log_level": env.get("DSTACK_SERVER_LOG_LEVEL", ServerSettings.log_level).lower(),
-        "admin_token": env.get("DSTACK_SERVER_ADMIN_TOKEN") or None,
-        "agent_runtime": env.get("DSTACK_AGENT_RUNTIME", ServerSettings.agent_runtime),
+        "log_level": _choice(env, "DSTACK_SERVER_LOG_LEVEL", LOG_LEVELS, ServerSettings.log_level),
+        "admin_token": env.get("DSTACK_SERVER_ADMIN_TOKEN"),
+        "agent_runtime": _choice(env, "DSTACK_AGENT_RUNTIME", RUNTIMES, ServerSettings.agent_runtime),
         "docker_socket": _docker_socket(env),
         "limits": Limits(upload=_number(env, "DSTACK_SERVER_CODE_UPLOAD_LIMIT", Limits.upload)),
         "images": images,
     }
-    values |= {name: value for name, value in flags.items() if value is not None}
+    values |= {name: value for name, value in flags.items() if value not in (None, "")}
+    blocks = str(values.get("local_blocks", ServerSettings.local_blocks))
+    if blocks != "auto" and not (
+        blocks.isascii() and blocks.isdigit() and len(blocks) < 6 and 1 <= int(blocks) <= MAX_BLOCKS
+    ):
+        raise Invalid(
+            f"--local-blocks is {blocks!r}, neither `auto` nor a number from 1 to {MAX_BLOCKS}.",
+            hint="Set it as in --local-blocks 4.",
+        )
     return ServerSettings(**values).resolved()  # type: ignore[arg-type]
 
 
@@ -70,10 +85,15 @@ def _docker_socket(env: Mapping[str, str]) -> Path:
     return Path(path) if scheme == "unix" and path else ServerSettings.docker_socket
 
 
-def _number(env: Mapping[str, str], name: str, default: int) -> int:
-    text = env.get(name, "")
-    if not text:
-        return default
-    if not text.isdigit():
-        raise Invalid(f"{name} is {text!r}, which is not a number.", hint=f"Set it as in {name}={default}.")
+def _number(env: Mapping[str, str], name: str, default: int, *, most: int = 2**40) -> int:
+    text = env.get(name, str(default))
+    if not (text.isascii() and text.isdigit()) or len(text) > 15 or int(text) > most:
+        raise Invalid(f"{name} is {text!r}, not a number from 0 to {most}.", hint=f"Set it as in {name}={default}.")
     return int(text)
+
+
+def _choice(env: Mapping[str, str], name: str, known: tuple[str, ...], default: str) -> str:
+    text = env.get(name, default).lower()
+    if text not in known:
+        raise Invalid(f"{name} is {text!r}, not one of {', '.join(known)}.", hint=f"Set it as in {name}={default}.")
+    return text

@@ -1,0 +1,78 @@
+"""A client's connection to the embedded server: its requests must come whole, in time and in measure.
+
+Uvicorn waits for ever for the rest of a request and keeps whatever comes before a head is complete, so a few idle
+sockets would hold all descriptors, and one endless header the memory. What it refuses itself it refuses as plain text,
+which clients of this API don't read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+HEAD_BYTES = 64 * 1024
+
+
+class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker skips uvicorn
+    head_seconds = 30.0
+    body_seconds = 180.0  # the whole body; the largest that is taken needs a third of this at 1 Mbit/s
+
+    _deadline: asyncio.TimerHandle | None = None
+    _in_head = False
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._within(self.head_seconds)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
+            self._head_bytes += len(data)
+            if self._head_bytes > HEAD_BYTES:
+                self.send_400_response(f"The request's head is larger than {HEAD_BYTES // 1024} KB.")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+        self._within(self.head_seconds)
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._within(self.body_seconds)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._within(None)
+        super().on_message_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._within(None)
+        super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """Leaving: who hasn't sent a whole request by now isn't waited for."""
+        if self._deadline is not None:
+            self.transport.close()
+        super().shutdown()
+
+    def send_400_response(self, msg: str) -> None:
+        body = orjson.dumps({"detail": [{"msg": msg, "code": "error"}]})
+        head = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        self.transport.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+        self.transport.close()
+
+    def _within(self, seconds: float | None) -> None:
+        """The rest of what is being sent must be here in so many seconds; None: nothing is being sent."""
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = None if seconds is None else self.loop.call_later(seconds, self._too_late)
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        if self._in_head and not self.transport.is_closing():
+            self.send_400_response(f"The request's head didn't come within {self.head_seconds:g} s.")
+        else:
+            self.transport.close()

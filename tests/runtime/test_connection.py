@@ -1,0 +1,154 @@
+"""Requests that don't come whole, in time or in measure, at uvicorn itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pytest
+import uvicorn
+
+from chalicelib.runtime.asgi import Gateway, Polls
+from chalicelib.runtime.connection import HEAD_BYTES, Connection
+from tests.harness.server import until
+
+LIMIT = 100_000
+HEAD = b"POST /api/runs/list HTTP/1.1\r\nHost: a\r\n"
+
+
+class Hasty(Connection):
+    head_seconds = 0.2
+    body_seconds = 0.2
+
+
+class Patient(Connection):
+    head_seconds = 600.0
+    body_seconds = 600.0
+
+
+@dataclass
+class Listening:
+    """A gateway before an app that notes what it is given."""
+
+    port: int = 0
+    bodies: list[str] = field(default_factory=list)
+    server: uvicorn.Server | None = None
+
+    def app(self, event: dict[str, object], context: object) -> dict[str, object]:
+        self.bodies.append(str(event["body"]))
+        return {"statusCode": 200, "headers": {"content-type": "application/json"}, "body": "{}"}
+
+    def serve(self, connection: type[Connection], listener: socket.socket) -> None:
+        gateway = Gateway(self.app, ThreadPoolExecutor(1), Polls(), body_limit=LIMIT, has_news=lambda answer: True)
+        config = uvicorn.Config(gateway, http=connection, ws="none", log_level="critical", timeout_graceful_shutdown=30)
+        self.server = uvicorn.Server(config)
+        asyncio.run(self.server.serve(sockets=[listener]))
+
+    def ask(self, data: bytes, *, end: bool = False) -> bytes:
+        """All that is answered until the server closes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as client:
+            client.sendall(data)
+            if end:
+                client.shutdown(socket.SHUT_WR)
+            return b"".join(iter(lambda: client.recv(65_536), b""))
+
+
+def listening(connection: type[Connection]) -> Iterator[Listening]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        one = Listening(listener.getsockname()[1])
+        thread = threading.Thread(target=one.serve, args=(connection, listener))
+        thread.start()
+        until("uvicorn to start", lambda: one.server is not None and one.server.started)
+        yield one
+        assert one.server is not None
+        one.server.should_exit = True
+        thread.join(10)
+        assert not thread.is_alive(), "a request that never came whole holds the server up"
+
+
+@pytest.fixture
+def hasty() -> Iterator[Listening]:
+    yield from listening(Hasty)
+
+
+@pytest.fixture
+def patient() -> Iterator[Listening]:
+    yield from listening(Patient)
+
+
+def problem(answer: bytes) -> str:
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ") and b"application/json" in head, answer
+    (entry,) = json.loads(body)["detail"]
+    assert entry["code"] == "error"
+    return str(entry["msg"])
+
+
+def test_a_head_that_never_ends_is_refused_by_time(hasty: Listening) -> None:
+    assert "head didn't come within" in problem(hasty.ask(HEAD))
+
+
+def test_a_connection_that_says_nothing_is_closed(hasty: Listening) -> None:
+    assert hasty.ask(b"") == b""
+
+
+def test_a_body_that_never_ends_is_dropped_and_not_executed(hasty: Listening) -> None:
+    assert hasty.ask(HEAD + b"Content-Length: 10\r\n\r\n{}") == b""
+    assert hasty.bodies == []
+
+
+@pytest.mark.parametrize("line", [b"X: " + b"a" * HEAD_BYTES, b"X: a\r\n" * (HEAD_BYTES // 6)], ids=["one", "many"])
+def test_a_head_that_is_too_large_is_refused_by_size(patient: Listening, line: bytes) -> None:
+    assert "larger than 64 KB" in problem(patient.ask(HEAD + line))
+
+
+def test_half_a_request_is_not_executed(patient: Listening) -> None:
+    assert patient.ask(HEAD + b"Content-Length: 10\r\n\r\n{}", end=True) == b""
+    assert patient.bodies == []
+
+
+def test_what_is_no_http_is_answered_as_every_error(patient: Listening) -> None:
+    assert "Invalid HTTP" in problem(patient.ask(b"\x16\x03\x01 what is this\r\n\r\n"))
+
+
+def test_a_request_in_pieces_is_one_request(patient: Listening) -> None:
+    with socket.create_connection(("127.0.0.1", patient.port), timeout=20) as client:
+        for piece in (
+            b"POST /x HT",
+            b"TP/1.1\r\nHo",
+            b"st: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\n",
+            b"ab",
+        ):
+            client.sendall(piece)
+        client.sendall(b"cd")
+        assert client.recv(15) == b"HTTP/1.1 200 OK"
+    assert patient.bodies == ["abcd"]
+
+
+def test_a_body_without_end_is_answered_and_cut(patient: Listening) -> None:
+    chunk = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
+    with (
+        socket.create_connection(("127.0.0.1", patient.port), timeout=20) as client,
+        pytest.raises(ConnectionError),
+    ):
+        client.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
+        for _ in range(1_000_000):
+            client.sendall(chunk)
+    assert patient.bodies == []
+
+
+def test_leaving_doesnt_wait_for_what_never_comes(patient: Listening) -> None:
+    """The fixture's end fails where it does."""
+    held = [socket.create_connection(("127.0.0.1", patient.port), timeout=20) for _ in range(3)]
+    for client, data in zip(held, (b"", HEAD, HEAD + b"Content-Length: 10\r\n\r\n{}"), strict=True):
+        client.sendall(data)
+    assert patient.server is not None
+    patient.server.should_exit = True
+    for client in held:
+        assert client.recv(100) == b""
+        client.close()
