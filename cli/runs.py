@@ -126,7 +126,7 @@ class Submission:
                 if line:
                     terminal.say(line)
         else:
-            terminal.warn(no_offers_hint(self.session))
+            terminal.warn(refusals(plan["notes"]) if plan.get("notes") else no_offers_hint(self.session))
         terminal.say()
 
     def _agreed(self, question: str) -> bool:
@@ -227,8 +227,14 @@ def upload_files(session: Session, configuration: dict[str, Any]) -> list[dict[s
     return mappings
 
 
+def refusals(notes: list[dict[str, str]]) -> str:
+    """Why each candidate was refused and what would help, as the planner says it."""
+    lines = [f"  {note['subject']} {note['text']}" + (f"\n    → {note['hint']}" if note["hint"] else "") for note in notes]
+    return "\n".join(["No offers now:", *lines, "Submitted anyway, the run waits only if it has `retry`."])
+
+
 def no_offers_hint(session: Session) -> str:
-    """Why there may be no offers: no fleet at all, or none that fits."""
+    """What can be said where the server doesn't: no fleet at all, or none that fits."""
     try:
         fleets = session.client.in_project("fleets/list", {"include_imported": True})
     except (Refused, NotFound) as error:

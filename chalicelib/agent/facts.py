@@ -7,6 +7,7 @@ files.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import platform
 import pwd
@@ -44,8 +45,9 @@ def run_tool(argv: List[str]) -> Tuple[int, str]:
 
 
 class Machine:
-    def __init__(self, data: str, run: Runner = run_tool, root: str = "/") -> None:
-        self._data, self._run, self._root = data, run, root
+    def __init__(self, data: str, run: Runner = run_tool, root: str = "/", told: Optional[str] = None) -> None:
+        """`told` names a file of facts that replace what is found: of a machine that is only simulated here."""
+        self._data, self._run, self._root, self._told = data, run, root, told
 
     def facts(self, runtimes: List[str]) -> Dict[str, Any]:
         found: Dict[str, Any] = {
@@ -61,6 +63,10 @@ class Machine:
             "runtimes": runtimes,
             "user": user_name(),
         }
+        if self._told:
+            with open(self._told) as file:
+                found.update({name: value for name, value in json.load(file).items() if name in found})
+            found["gpus"] = [dict({"id": str(number)}, **gpu) for number, gpu in enumerate(found["gpus"])]
         return {name: value for name, value in found.items() if value is not None}
 
     def gpus(self) -> List[Gpu]:

@@ -131,7 +131,8 @@ def _commands(config: TaskConfiguration) -> tuple[str, ...]:
 
 def _grouped(command: str) -> str:
     """`server & && client` is no shell; `{ server & } && client` is."""
-    return f"{{ {command.rstrip()} }}" if command.rstrip().endswith("&") else command
+    command = command.strip()  # a block of YAML ends with a newline, after which no `&&` may come
+    return f"{{ {command} }}" if command.endswith("&") else command
 
 
 def _user(written: str | None) -> UnixUser | None:

@@ -277,12 +277,13 @@ class _Look:
             self._end_run(RunReason.retry_limit_exceeded, f"gave up retrying: {_why(late)}")
         elif all(job.finished for job in latest):
             attempt = self.run.resubmission_attempt + 1
-            newest = max(job.last_processed_at for job in latest)
+            resume_at = max(job.last_processed_at for job in latest) + backoff(attempt)
+            self.deadlines.append(resume_at)
             self.run = self.draft.move_run(
                 self.run,
                 "resubmit_later",
                 resubmission_attempt=attempt,
-                resume_at=newest + backoff(attempt),
+                resume_at=resume_at,
                 message=f"will be tried again: {_why(bad[0])}",
                 fleet_id=None,
                 fleet_name=None,
@@ -319,7 +320,7 @@ class _Look:
         if self.now < self.run.resume_at:
             self.deadlines.append(self.run.resume_at)
             return
-        self.run = self.draft.move_run(self.run, "resubmit", resume_at=None)
+        self.run = self.draft.move_run(self.run, "resubmit", note="the wait is over", resume_at=None)
         for job in self.latest():
             if _outcome(job) != "done":
                 self._submit_again(job)

@@ -229,11 +229,11 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
         *(
             told(
                 "made, waits for a place",
-                now,
+                now + place,
                 job_target(job),
                 **about(run, job.id),
             )
-            for job in jobs
+            for place, job in enumerate(jobs, 1)  # in this order also where one reads them back
         ),
     ]
     changes: list[Change] = [nouns.put(noun) for noun in (run, body, *jobs, *events)]

@@ -77,6 +77,13 @@ def test_memory_that_cant_be_found_is_absent(tmp_path: Path) -> None:
     assert "memory_mib" not in found.facts(["process"])
 
 
+def test_told_facts_replace_what_is_found(tmp_path: Path) -> None:
+    (tmp_path / "told.json").write_text(json.dumps({"cpus": 96, "hostname": "vm-7", "colour": "red"}))
+    found = Machine(str(tmp_path), Tools(), told=str(tmp_path / "told.json")).facts(["process"])
+    assert (found["cpus"], found["hostname"]) == (96, "vm-7")
+    assert found["runtimes"] == ["process"] and "colour" not in found
+
+
 def test_this_very_machine() -> None:
     facts = Machine("/tmp").facts(["process"])
     assert facts["cpus"] >= 1 and facts["memory_mib"] > 64 and facts["disk_mib"] > 0

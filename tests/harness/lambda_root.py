@@ -121,7 +121,7 @@ def make_stack(endpoint: str, home: Path, url: str) -> Stack:
         "DSTACK_EFFECT_QUEUE": queues["effects"][0],
         "DSTACK_API_URL": url,
         "DSTACK_SYNC_SECONDS": str(PACE),
-        "DSTACK_FAKE_CLOUD": str(home / "fake-cloud"),
+        "DSTACK_FAKE_CLOUD": str(home / "server" / "fake-cloud"),
     }
     return Stack(name, {**own_environment(), **credentials, **settings}, queues, sqs)
 

@@ -77,6 +77,7 @@ def test_the_job_of_a_plain_task_is_what_clients_expect() -> None:
         ({"commands": ["a"], "image": "x"}, ["/bin/sh", "-i", "-c", "a"]),
         ({"commands": ["a"], "shell": "sh"}, ["/bin/sh", "-i", "-c", "a"]),
         ({"commands": ["serve &", "wait"]}, ["/bin/bash", "-i", "-c", "{ serve & } && wait"]),
+        ({"commands": ["if a; then\n  b\nfi\n", "c"]}, ["/bin/bash", "-i", "-c", "if a; then\n  b\nfi && c"]),
         (
             {"commands": ["--port", "8 0"], "image": "x", "entrypoint": "python -m 'my app'"},
             ["python", "-m", "my app", "--port", "8 0"],

@@ -284,7 +284,7 @@ def test_a_covered_failure_is_tried_again_after_a_pause() -> None:
     world = failed(JobReason.container_exited_with_error, retry=RETRY)
     world.decide()
     assert (world.run.status, world.run.resubmission_attempt) == (RunStatus.pending, 1)
-    assert world.run.resume_at == b.NOW + BACKOFF[0]
+    assert world.run.resume_at == world.run.due_at == b.NOW + BACKOFF[0]
     assert world.run.fleet_id is None
     world.now = world.run.resume_at - 1
     world.decide()

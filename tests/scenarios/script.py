@@ -1,9 +1,17 @@
 """What a scenario script is, and how it is run.
 
-A script is text. `$ dstack …` runs the CLI as a user of the server; the lines below it are its output, with whatever
-differs from run to run replaced (`normalise`). `[exit N]` ends an output whose status isn't 0. `<<< NAME` … `>>>` writes
-a file into the user's folder. `# …` is a remark. `$ wait run NAME STATUS` and `$ wait fleet NAME STATUS N` wait for a
-state.
+A script is text that reads like a terminal. `$ dstack …` runs the CLI as a user whose default project bears the
+script's name; the lines below it are its output, with whatever differs from run to run replaced (`normalise`).
+`[exit N]` ends an output whose status isn't 0. `<<< NAME` … `>>>` writes a file into the user's folder. `# …` is a
+remark. The rest is what a person would do beside the terminal:
+
+    $ dstack … | tail -N            the last N lines of the output are enough
+    $ wait run NAME STATUS          until the run is so
+    $ wait fleet NAME STATUS N      until N instances of the fleet are so
+    $ wait log NAME TEXT            until the run has said that
+    $ wait event TEXT               until the history says that
+    $ export NAME=VALUE             for the commands that follow
+    $ cloud JSON                    how the simulated cloud behaves from here on (`Script` of the fake cloud)
 
 `UPDATE_GOLDEN=1` writes the outputs anew, to be read before they are committed.
 """
@@ -11,134 +19,171 @@ state.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
-from tests.harness.server import until
+from cli.config import set_default_project
+from tests.harness.server import ROOT, Server, until
 
-
-class Root(Protocol):
-    """A control plane under test, with a user's folder beside it."""
-
-    home: Path
-
-    def cli(self, *args: str, check: bool = True) -> str: ...
-
-    def call(self, path: str, body: object = None) -> object: ...
+NEWLINE = "\n"
+SECONDS = 30.0  # to wait for anything
+_LAST_LOOK = (["dstack", "ps", "-a", "-v"], ["dstack", "event"])  # shown where a scenario gets stuck
 
 
 @dataclass(frozen=True)
 class Step:
     kind: str  # remark, file, command
     text: str  # the remark, the command line, or the file's name
-    body: str = ""  # the file's content, or the expected output
+    body: str = ""  # the output, or the file's content
 
 
 def parse(text: str) -> list[Step]:
     steps: list[Step] = []
     lines = iter(text.splitlines())
-    output: list[str] = []
-    command = ""
-
-    def flush() -> None:
-        nonlocal command
-        if command:
-            steps.append(Step("command", command, "\n".join(output).strip("\n")))
-        command = ""
-        output.clear()
-
     for line in lines:
         if line.startswith("$ "):
-            flush()
-            command = line[2:]
+            steps.append(Step("command", line[2:]))
         elif line.startswith("<<< "):
-            flush()
-            body = []
-            for inner in lines:
-                if inner == ">>>":
-                    break
-                body.append(inner)
-            steps.append(Step("file", line[4:], "\n".join(body) + "\n"))
-        elif line.startswith("# ") and not command:
+            steps.append(Step("file", line[4:], "".join(f"{inner}\n" for inner in _until_end(lines))))
+        elif line.startswith("# "):
             steps.append(Step("remark", line))
-        else:
-            output.append(line)
-    flush()
-    return steps
+        elif steps and steps[-1].kind == "command":
+            steps[-1] = Step("command", steps[-1].text, f"{steps[-1].body}{line}\n")
+        elif line:
+            raise ValueError(f"a line that belongs to nothing: {line!r}")
+    return [Step(step.kind, step.text, step.body if step.kind == "file" else step.body.strip("\n")) for step in steps]
+
+
+def _until_end(lines: Iterator[str]) -> Iterator[str]:
+    for line in lines:
+        if line == ">>>":
+            return
+        yield line
+    raise ValueError("a file without its >>>")
 
 
 def render(steps: list[Step]) -> str:
-    parts = []
-    for step in steps:
-        if step.kind == "remark":
-            parts.append(step.text)
-        elif step.kind == "file":
-            parts.append(f"<<< {step.text}\n{step.body}>>>")
-        else:
-            parts.append(f"$ {step.text}\n{step.body}".rstrip("\n"))
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(_rendered(step) for step in steps) + "\n"
 
 
-def run(steps: list[Step], root: Root) -> list[Step]:
-    """The same script with the outputs that this root gave."""
-    done = []
+def _rendered(step: Step) -> str:
+    if step.kind == "file":
+        return f"<<< {step.text}\n{step.body}>>>"
+    return step.text if step.kind == "remark" else f"$ {step.text}\n{step.body}".rstrip("\n")
+
+
+@dataclass
+class User:
+    """Somebody with a home and a project of their own at a running control plane."""
+
+    server: Server
+    home: Path
+    project: str
+    exported: dict[str, str] = field(default_factory=dict)
+
+    def arrive(self) -> None:
+        self.server.call("/api/projects/create", {"project_name": self.project, "is_public": False})
+        set_default_project(self.home / ".dstack" / "config.yml", self.project, self.server.url, self.server.token)
+
+    def dstack(self, words: list[str], tail: int = 0) -> str:
+        """The output, or its last lines, and the status where it isn't 0."""
+        environment = {**self.server.environment(), "HOME": str(self.home), "PYTHONPATH": str(ROOT), **self.exported}
+        command = [sys.executable, "-m", "cli.main", *words]
+        done = subprocess.run(
+            command,
+            cwd=self.home,
+            env={**environment, "COLUMNS": "120"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+        )
+        status = f"\n[exit {done.returncode}]" if done.returncode else ""
+        shown = normalise(done.stdout, self).split("\n")[-tail:]
+        return f"{NEWLINE.join(shown)}{status}".strip("\n")
+
+    def ask(self, path: str, body: dict[str, Any]) -> Any:
+        return self.server.call(f"/api/project/{self.project}/{path}", body)
+
+
+def play(steps: list[Step], user: User) -> list[Step]:
+    """The same script with the outputs that this control plane gave."""
+    done: list[Step] = []
     for step in steps:
-        if step.kind == "file":
-            (root.home / step.text).write_text(step.body)
-            done.append(step)
-        elif step.kind == "command":
-            done.append(Step("command", step.text, _output(step.text, root)))
-        else:
-            done.append(step)
+        try:
+            done.append(Step(step.kind, step.text, _played(step, user)))
+        except AssertionError as error:
+            seen = [step for step in done if step.kind != "file"]
+            seen += [Step("command", " ".join(words), user.dstack(words[1:])) for words in _LAST_LOOK]
+            error.add_note(render(seen))
+            raise
     return done
 
 
-def _output(command: str, root: Root) -> str:
-    words = command.split()
-    if words[:2] == ["wait", "run"]:
-        until(f"the run {words[2]} to be {words[3]}", lambda: _run_status(root, words[2]) == words[3], seconds=60)
-        return ""
-    if words[:2] == ["wait", "fleet"]:
-        wanted = int(words[4])
-        until(f"{wanted} {words[3]} in {words[2]}", lambda: _count(root, words[2], words[3]) == wanted, seconds=90)
-        return ""
-    assert words[0] == "dstack", f"a scenario runs dstack, not {words[0]}"
-    try:
-        return normalise(root.cli(*words[1:]), root)
-    except AssertionError as error:
-        found = re.match(r"dstack .* ended with (\d+):\n", str(error))
-        if not found:
-            raise
-        text = normalise(str(error)[found.end() :], root)
-        return f"{text}\n[exit {found[1]}]".strip("\n")
+def _played(step: Step, user: User) -> str:
+    if step.kind == "file":
+        path = user.home / step.text
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(step.body)
+    if step.kind != "command":
+        return step.body
+    verb, _, rest = step.text.partition(" ")
+    if verb == "dstack":
+        command, _, tail = rest.partition(" | tail -")
+        return user.dstack(shlex.split(command), int(tail or 0))
+    if verb == "cloud":
+        behave(user.server, rest)
+    elif verb == "export":
+        name, _, value = rest.partition("=")
+        user.exported[name] = value.replace("~", str(user.home))
+    elif verb == "wait":
+        until(step.text, lambda: _so(user, rest), seconds=SECONDS, every=0.2)
+    else:
+        raise ValueError(f"a scenario runs dstack, not {verb}")
+    return ""
 
 
-def _run_status(root: Root, name: str) -> str:
-    run = root.call("/api/project/main/runs/get", {"run_name": name})
-    assert isinstance(run, dict)
-    return str(run["status"])
+def behave(server: Server, script: str) -> None:
+    """Tell the simulated cloud how to behave; it looks at the file at each call."""
+    draft = server.data / "fake-cloud" / "script.draft"
+    draft.parent.mkdir(parents=True, exist_ok=True)
+    draft.write_text(script)
+    draft.replace(draft.with_suffix(".json"))
 
 
-def _count(root: Root, name: str, status: str) -> int:
-    fleets = root.call("/api/project/main/fleets/list", {})
-    assert isinstance(fleets, list)
-    return sum(i["status"] == status for fleet in fleets if fleet["name"] == name for i in fleet["instances"])
+def _so(user: User, wanted: str) -> bool:
+    noun, name, *rest = wanted.split(" ", 2)
+    if noun == "run":
+        return bool(user.ask("runs/get", {"run_name": name})["status"] == rest[0])
+    if noun == "log":
+        return rest[0] in user.dstack(["logs", name, "--no-follow"])
+    if noun == "event":
+        return " ".join([name, *rest]) in user.dstack(["event"])
+    status, count = rest[0].split()
+    fleet = next((fleet for fleet in user.ask("fleets/list", {}) if fleet["name"] == name), {"instances": []})
+    return sum(one["status"] == status for one in fleet["instances"]) == int(count)
 
 
 _CHANGING = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"), "<id>"),
-    (re.compile(r"\b(now|\d+ (sec|secs|min|mins|hour|hours) ago)\b"), "<ago>"),
-    (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
-    (re.compile(r"\b\d\d:\d\d(:\d\d)?\b"), "<time>"),
+    (re.compile(r"(?m)(\bnow(?= *$|  )|yesterday|\d+ (sec|secs|min|mins|hour|hours) ago\b)"), "<ago>"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
+    (re.compile(r"\bafter \d+ s\b"), "after <n> s"),
+    (re.compile(r"\bvm-[0-9a-f]{8}-\d+"), "<machine>"),
     (re.compile(r"http://127\.0\.0\.1:\d+"), "<url>"),
 )
 
 
-def normalise(text: str, root: Root) -> str:
+def normalise(text: str, user: User) -> str:
     """What differs from run to run, out; runs of blanks left by it, squeezed."""
-    text = text.replace(str(root.home), "~")
+    text = text.replace(str(user.home), "~")
     for pattern, word in _CHANGING:
         text = pattern.sub(word, text)
-    lines = [re.sub(r" {2,}", "  ", line).rstrip() for line in text.splitlines()]
+    lines = [re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in text.splitlines()]
     return "\n".join(lines).strip("\n")
