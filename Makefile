@@ -49,7 +49,7 @@ bench: $(VENV)/.dev ## the figures: JSON lines, then a table
 	@$(BIN)/python -m tests.bench
 
 sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --coverage --planted
 
 docs: $(VENV)/.dev ## write the generated pages anew
 	@$(BIN)/python -m docs.generate

@@ -5,7 +5,6 @@
 `machines`       pure tables: one state machine a file, the only way to a new status.
 `planning`       pure decisions: a snapshot goes in, a plan comes out; never a clock, never a socket.
 `backends`       effects: one protocol, one file a provider, and a scripted fake cloud.
-`hosts`          effects: on-prem hosts and what is found on them.
 `agent`          the program on every instance: standard library only, shipped as one file, imported by nobody.
 `store`          effects: one small port, SQLite and DynamoDB behind it, blobs beside it.
 `catalog`        offers as snapshots with their age; plans never ask a cloud live.
@@ -20,7 +19,7 @@ Arrows point one way (import-linter holds them):
          |
       runtime -> engine -> planning -> machines -> domain
          |          +-> backends.spi, store.port      (protocols only)
-         +-> backends.*, hosts.*, store.*
+         +-> backends.*, store.*
          +-> api -> usecases -> store.port, catalog, planning, configuration; wake ports of engine
 
 Everybody may raise from `errors`.

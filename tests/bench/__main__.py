@@ -14,6 +14,7 @@ BENCHES: dict[str, list[str]] = {
     "burst": ["--jobs", "150", "--hosts", "150", "--job-seconds", "1"],
     "burst-1000": ["--jobs", "1000", "--hosts", "150", "--job-seconds", "1"],
     "api": [],
+    "plans": [],
     "offers": [],
     "listing": [],
     "placement": [],

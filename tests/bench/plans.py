@@ -1,0 +1,73 @@
+"""`runs/get_plan` where 50,000 offers are on sale: CPU of one request through the whole API, in this process."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from chalicelib.api import dispatch
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.offers import Offer
+from chalicelib.runtime.embedded import compose
+from chalicelib.runtime.settings import server_settings
+from chalicelib.usecases.bootstrap import first_start
+from tests.bench.measure import median_cpu_ms, report, task
+from tests.bench.offers import catalog
+
+TOKEN = "bench-token"
+
+
+@dataclass
+class Shelf:
+    """A backend as far as the catalogue asks it."""
+
+    facts: BackendFacts
+    on_sale: list[Offer]
+
+    def offers(self) -> list[Offer]:
+        return self.on_sale
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        settings = server_settings({}, data_dir=Path(folder) / "data", config_path=Path(folder) / "config.yml")
+        settings.data_dir.mkdir()
+        parts = compose(settings, "http://127.0.0.1", lambda instance_ids: None)
+        plane = parts.plane
+        first_start(plane, TOKEN)
+        offers = catalog()
+        names = sorted({offer.backend for offer in offers})
+        shelves = {
+            name: Shelf(BackendFacts(name=name), [offer for offer in offers if offer.backend == name]) for name in names
+        }
+        plane.catalog.refresh(shelves)  # type: ignore[attr-defined]
+        headers = {"authorization": f"Bearer {TOKEN}"}
+
+        def ask(path: str, body: object) -> bytes:
+            reply = dispatch.answer(plane, dispatch.Request("POST", path, {}, headers, json.dumps(body).encode()))
+            if reply.status != 200:
+                raise SystemExit(f"{path}: {reply.body.decode()}")
+            return reply.body
+
+        spec = {"configuration": {"type": "fleet", "name": "cloud", "nodes": "0..9", "spot_policy": "auto"}}
+        ask("/api/project/main/fleets/apply", {"plan": {"spec": {**spec, "profile": {}}}, "force": False})
+        prices = itertools.count(40.0, 0.01)  # a new question each time: a repeated one is answered from memory
+
+        def plan() -> dict[str, object]:
+            run = task("planned", "true", max_price=next(prices))
+            run["configuration"]["resources"] = {"gpu": "24GB..80GB:1..4"}
+            answer: dict[str, object] = json.loads(
+                ask("/api/project/main/runs/get_plan", {"run_spec": run, "max_offers": 50})
+            )
+            return answer
+
+        total = plan()["job_plans"][0]["total_offers"]  # type: ignore[index]
+        report("plans", offers=len(offers), matching=total, get_plan_cpu_ms=median_cpu_ms(plan), budget_ms=20)
+        parts.close()
+
+
+if __name__ == "__main__":
+    main()
