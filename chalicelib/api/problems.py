@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from chalicelib.errors import DstackError
+from chalicelib.errors import DstackError, StorageFull
 
 log = logging.getLogger("dstack.api")
 
@@ -21,6 +21,8 @@ Reply = tuple[int, bytes]
 
 def reply_to(error: Exception, where: str) -> Reply:
     """The answer to a failed call. What isn't the caller's fault is logged under an id that the answer names."""
+    if isinstance(error, StorageFull):
+        log.error("%s: %s", where, error)  # the caller can't mend it; who reads the log can
     if isinstance(error, DstackError) and error.status < 500:
         return _known(error)
     number = secrets.token_hex(4)

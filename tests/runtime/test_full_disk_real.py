@@ -1,0 +1,73 @@
+"""The disk of a running server fills up and empties again: nothing acknowledged is lost, nothing refused is half done."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bench.measure import submit, task, wait_local_host
+from tests.harness.server import HttpError, Server, until
+from tests.runtime.live import log_of, run_of, wait_for
+
+LINES = 60
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Server]:
+    """A server whose home is a disk of a few megabytes of memory."""
+    server = Server(tmp_path / "home", env={"DSTACK_AGENT_RUNTIME": "process"})
+    server.home.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=12m", "none", str(server.home)]
+    made = subprocess.run(mount, capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        reason = f"no small disk can be mounted here: {made.stderr.strip()}"
+        pytest.fail(reason) if os.environ.get("REQUIRE_REAL") == "1" else pytest.skip(reason)
+    try:
+        yield server
+    finally:
+        server.close()
+        subprocess.run(["umount", "--lazy", str(server.home)], check=False)
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as ballast, pytest.raises(OSError, match="No space"):
+        while True:
+            ballast.write(b"x" * 4096)
+
+
+def refusal(server: Server, path: str, body: object) -> str:
+    with pytest.raises(HttpError) as refused:
+        server.call(path, body)
+    assert refused.value.status == 400
+    return refused.value.body
+
+
+def test_a_full_disk_refuses_clearly_and_loses_nothing(small: Server) -> None:
+    wait_local_host(small.start())
+    submit(small, task("talks", f"for i in $(seq 1 {LINES}); do echo line $i; sleep 0.1; done"))
+    wait_for(small, "talks", "running")
+    submit(small, task("waits", "echo waited"))
+    ballast = small.home / "ballast"
+    fill(ballast)
+
+    said = refusal(small, "/api/project/main/runs/stop", {"runs_names": ["waits"], "abort": False})
+    assert "full" in said and "nothing was changed" in said and "Make room" in said
+    with pytest.raises(HttpError, match="Make room"):
+        submit(small, task("late", "echo late"))
+    secret = {"name": "token", "value": "v" * 4000}
+    assert "Make room" in refusal(small, "/api/project/main/secrets/create_or_update", secret)
+    assert run_of(small, "waits")["status"] == "submitted", "what can be read is still read"
+    assert until("the log to tell it", lambda: any("Make room" in line for line in small.lines))
+
+    os.truncate(ballast, 0)
+    assert wait_for(small, "talks", "done", "failed")["status"] == "done"
+    assert log_of(small, "talks").split() == [word for n in range(1, LINES + 1) for word in ("line", str(n))]
+    assert wait_for(small, "waits", "done", "failed")["status"] == "done"
+    assert [run["run_spec"]["run_name"] for run in small.call("/api/runs/list", {})] == ["waits", "talks"]
+    assert small.call("/api/project/main/secrets/list") == []
+    submit(small, task("late", "echo late"))
+    assert wait_for(small, "late", "done", "failed")["status"] == "done"
