@@ -2,12 +2,14 @@
 
 The log is read page by page. A page that has no successor yet is asked for again and the bytes already written are
 skipped: a log only grows, so this needs no cursor beyond the contract's, and loses and repeats nothing.
+
+The server is asked often at first and after every change, since most changes follow each other closely and a short job
+should be seen while it runs; a run in which nothing happens is asked about once a second.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +20,8 @@ from cli.tables.cells import age, moment, money, place
 from cli.tables.runs import FINISHED, newest, run_status
 
 PAGE = 1000
+SOON_SECONDS = 0.2  # between two looks at a run that has just changed,
+SOON_LOOKS = 50  # this many times; then
 POLL_SECONDS = 1.0
 
 
@@ -75,6 +79,20 @@ def job_of(run: dict[str, Any], replica: int | None, job: int) -> dict[str, Any]
         wanted = f"job {job}" if replica is None else f"replica {replica}, job {job}"
         raise NotFound(f"This run has no {wanted}.", hint="`dstack ps -v` lists its replicas and jobs.")
     return None
+
+
+class Pace:
+    """How long to wait before the next look."""
+
+    def __init__(self) -> None:
+        self._seen: object = None
+        self._looks = 0
+
+    def after(self, seen: object) -> float:
+        """Short for a while after `seen` became another than it was, then long."""
+        self._looks = self._looks + 1 if seen == self._seen else 0
+        self._seen = seen
+        return SOON_SECONDS if self._looks < SOON_LOOKS else POLL_SECONDS
 
 
 class Stages:
@@ -141,16 +159,15 @@ def follow(
     diagnose: bool = False,
     show_logs: bool = True,
     stages: Stages | None = None,
-    fetch: Callable[[str], dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Writes the log as it grows until the run has ended; returns the run as it was then.
 
     A retry makes a new submission: its log follows the old one's.
     """
-    fetch = fetch or session.get_run
+    pace = Pace()
     reader: LogReader | None = None
     while True:
-        run = fetch(name)
+        run = session.get_run(name)
         chosen = job_of(run, replica, job)
         latest = newest(chosen) if chosen else {}
         if show_logs and latest.get("id") and latest.get("status") not in ("submitted", "provisioning", "pulling"):
@@ -160,7 +177,7 @@ def follow(
                 reader.drain()
             if reader is None or reader.submission_id != latest["id"]:
                 reader = LogReader(session, name, latest["id"], since, diagnose)
-                if stages and stages.last != "running":
+                if stages and stages.last != "running" and run["status"] not in FINISHED:
                     session.terminal.warn(stage(run, chosen))
                     stages.last = "running"
         elif stages and run["status"] not in FINISHED:
@@ -171,7 +188,7 @@ def follow(
             if stages:
                 stages.close()
             return run
-        session.terminal.sleep(POLL_SECONDS)
+        session.terminal.sleep(pace.after((run["status"], latest.get("id"), latest.get("status"))))
 
 
 def exit_code(run: dict[str, Any]) -> int:

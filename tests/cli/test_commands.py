@@ -168,7 +168,7 @@ def test_logs_follows_for_a_person(dstack: Dstack, plane: Plane) -> None:
         ),
     }
     ended = dstack("logs", "train", watched=True)
-    assert ended.out == "one\ntwo\nthree\n" and dstack.naps == [1.0, 1.0, 1.0]
+    assert ended.out == "one\ntwo\nthree\n" and dstack.naps == [0.2, 0.2, 0.2]
 
 
 def test_a_log_that_grows_into_a_next_page(dstack: Dstack, plane: Plane) -> None:
