@@ -63,6 +63,7 @@ class JobSpec(Value):
     volumes: tuple[Any, ...] = ()
     ssh_key: Any | None = None
     working_dir: str | None = None
+    repo_id: str = "none"  # for DSTACK_REPO_ID; not a field of clients, who skip it
     repo_data: Any | None = None
     repo_code_hash: str | None = None
     repo_dir: str = "/workflow"

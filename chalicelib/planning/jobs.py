@@ -76,6 +76,7 @@ def job_specs(run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | N
             requirements=requirements(config),
             retry=_retry(config.retry),
             working_dir=config.working_dir,
+            repo_id=run_spec.repo_id or "none",
             repo_data=None if run_spec.repo_data is None else run_spec.repo_data.model_dump(),
             repo_code_hash=run_spec.repo_code_hash,
             file_archives=run_spec.file_archives,
@@ -174,7 +175,7 @@ def _apps(config: TaskConfiguration) -> tuple[AppSpec, ...]:
 # --- what an agent is handed -----------------------------------------------------------------------------------------
 
 
-def task_env(job: Job, spec: JobSpec, instance: Instance, repo_id: str = "none") -> dict[str, str]:
+def task_env(job: Job, spec: JobSpec, instance: Instance) -> dict[str, str]:
     """The variables that tell a job where it is. The user's own `env` may override them."""
     offer = job.assignment.offer if job.assignment else instance.offer
     gpus = len(offer.instance.resources.gpus)
@@ -183,7 +184,7 @@ def task_env(job: Job, spec: JobSpec, instance: Instance, repo_id: str = "none")
         "DSTACK_RUN_ID": job.run_id,
         "DSTACK_RUN_NAME": job.run_name,
         "DSTACK_JOB_ID": job.id,
-        "DSTACK_REPO_ID": repo_id,
+        "DSTACK_REPO_ID": spec.repo_id,
         "DSTACK_NODES_NUM": str(spec.jobs_per_replica),
         "DSTACK_NODE_RANK": str(spec.job_num),
         "DSTACK_NODES_IPS": address,

@@ -128,7 +128,6 @@ RUN: dict[str, Verdict] = {
             "privileged",
             "entrypoint",
             "working_dir",
-            "home_dir",
             "registry_auth",
             "python",
             "nvcc",
@@ -142,6 +141,7 @@ RUN: dict[str, Verdict] = {
     "configuration.groups": Refused("a task runs on one node so far", "use `commands` and `resources` of the task"),
     "configuration.ports": Refused("ports can't be forwarded yet", _REMOVE),
     "configuration.volumes": Refused("volumes can't be mounted yet", "bring small data with `files`"),
+    "configuration.home_dir": Refused("a job's home is its user's", "set `HOME` in `env`", ("/root",)),
     "configuration.docker": Refused(
         "Docker can't be run inside a job yet", "use `image` and a host with Docker", (False,)
     ),
@@ -169,7 +169,9 @@ FLEET: dict[str, Verdict] = {
         "instances can't be placed together yet", "set `placement: any`", ("any",)
     ),
     "fleet.configuration.reservation": _PARAMS_REFUSED["reservation"],
-    "fleet.configuration.retry": Refused("a fleet always tries again when it is short of instances", _REMOVE, (False,)),
+    "fleet.configuration.retry": Refused(
+        "a fleet that is short of instances always tries again, at its own pace", "remove it", (False, True)
+    ),
     "fleet.configuration.backend_options": _PARAMS_REFUSED["backend_options"],
     "fleet.configuration.ssh_config": Refused(
         "hosts can't be added over SSH yet", "use the fleet `local` of this machine, or a fleet with `nodes`"

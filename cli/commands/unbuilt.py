@@ -16,7 +16,7 @@ REASONS = {
         "Add a project with its token: `dstack project add --name NAME --url URL --token TOKEN`.",
     ),
     "preset": ("Presets aren't available yet.", "Describe the service in a file of its own."),
-    "volume": ("Network volumes aren't available yet.", "Mount a folder of the host: `/data:/data` under `volumes`."),
+    "volume": ("Network volumes aren't available yet.", "Bring small data along with `files`."),
 }
 
 

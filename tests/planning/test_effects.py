@@ -24,6 +24,7 @@ from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import grace_of
 from chalicelib.planning.snapshots import FleetSnapshot
 from chalicelib.planning.support import FLEET, RUN, Supported
+from chalicelib.usecases.fleet_plans import wanted_at_once
 from tests.planning import building as b
 
 ARCHIVE = {"id": "a1", "path": "data"}
@@ -122,7 +123,6 @@ CONFIGURATION: dict[str, Case] = {
     "privileged": (True, lambda s: (s.task["privileged"], s.task["runtime"]), (True, "docker")),
     "entrypoint": ("python -m", lambda s: s.task["commands"], ["python", "-m", "true"]),
     "working_dir": ("/data", lambda s: s.task["working_dir"], "/data"),
-    "home_dir": ("/home/user", lambda s: s.job.home_dir, "/home/user"),  # the language gives it no other effect
     "registry_auth": ({"username": "u", "password": "p"}, lambda s: s.task["registry_auth"]["username"], "u"),
     "python": ("3.11", lambda s: s.task["image"], "base:3.11"),
     "nvcc": (True, lambda s: s.task["image"], "devel:3.12"),
@@ -140,7 +140,7 @@ CONFIGURATION: dict[str, Case] = {
 }
 SPEC: dict[str, Case] = {
     "run_name": ("other", lambda s: s.job.job_name, "other-0-0"),
-    "repo_id": ("r1", lambda s: s.effective.repo_id, "r1"),
+    "repo_id": ("r1", lambda s: s.task["env"]["DSTACK_REPO_ID"], "r1"),
     "repo_data.repo_type": (VIRTUAL, lambda s: s.job.repo_data, VIRTUAL),
     "repo_code_hash": ("abc", lambda s: s.job.repo_code_hash, "abc"),
     "file_archives.id": ([ARCHIVE], lambda s: s.task["files"][0]["url"], "/agent/files/a1"),
@@ -210,7 +210,7 @@ FLEET_CASES: dict[str, FleetCase] = {
     "fleet.configuration.nodes.min": ("2..3", lambda spec: _count(spec, 0), 2),
     "fleet.configuration.nodes.target": (
         {"min": 0, "target": 1, "max": 3},
-        lambda spec: spec.configuration.nodes.target,
+        lambda spec: _count(spec, wanted_at_once(spec.configuration)),
         1,
     ),
     "fleet.configuration.nodes.max": ("0..3", lambda spec: _count(spec, 9), 3),

@@ -73,7 +73,8 @@ VALUES: dict[str, Any] = {
     "working_dir": "/x",
     "resources.shm_size": "1GB",
     "placement": "cluster",
-    "retry": True,
+    "retry": {"on_events": ["no-capacity"], "duration": "1h"},
+    "home_dir": "/home/user",
     "ssh_config": {"user": "u", "identity_file": "k", "hosts": ["10.0.0.1"]},
 }
 REMOTE = {
