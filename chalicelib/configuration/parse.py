@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from chalicelib.configuration.problems import MOST_TOLD, nearest, problems_of
+from chalicelib.configuration.problems import MOST_TOLD, Marks, nearest, problems_of
 from chalicelib.domain.specs.fleets import FleetConfiguration
 from chalicelib.domain.specs.gateways import GatewayConfiguration
 from chalicelib.domain.specs.presets import PresetConfiguration
@@ -80,7 +80,13 @@ def parse_profiles(text: str, *, filename: str = "") -> ProfilesConfig:
 
 def parse_as(model: type[M], text: str, *, filename: str = "") -> M:
     """Any YAML file that one model describes."""
-    return _validated(_document(text, filename), model, filename)
+    return parse_placed(model, text, filename=filename)[0]
+
+
+def parse_placed(model: type[M], text: str, *, filename: str = "") -> tuple[M, Marks]:
+    """And where each of its keys stands, for problems that are found later."""
+    document = _document(text, filename)
+    return _validated(document, model, filename), document.mark
 
 
 def decode(raw: bytes, filename: str) -> str:

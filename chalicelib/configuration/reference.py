@@ -14,7 +14,10 @@ from typing import Any
 
 from chalicelib.configuration.catalogue import ENTRIES, Entry
 from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, parse
-from chalicelib.configuration.schema import configuration_schema, profiles_schema
+from chalicelib.configuration.schema import configuration_schema, definitions_of, profiles_schema
+from chalicelib.domain.specs.backends import MODELS
+from chalicelib.domain.specs.credentials import types_of
+from chalicelib.domain.specs.server import ServerConfig
 from chalicelib.errors import Invalid
 
 BEGIN, END = "<!-- made from the code: begin -->", "<!-- made from the code: end -->"
@@ -30,6 +33,17 @@ def fields() -> str:
     first = [*titles, "ProfilesConfig"]
     rest = [name for name in sorted(definitions) if name not in first and not name.startswith("Range_")]
     return "\n\n".join(_section(name, titles.get(name, name), definitions[name]) for name in [*first, *rest])
+
+
+def server_fields() -> str:
+    """`server/config.yml`: the file, its backends by type, and what these are made of."""
+    definitions = definitions_of([ServerConfig])
+    titles = {"ServerConfig": "`server/config.yml`"}
+    titles |= {model.__name__: ", ".join(f"`type: {kind}`" for kind in types_of(model)) for model in MODELS}
+    whole = ["ServerConfig", "ProjectConfig", "EncryptionConfig", "IdentityKey", "AESKey", "DefaultPermissions"]
+    backends = sorted((model.__name__ for model in MODELS), key=lambda name: titles[name])
+    rest = [name for name in sorted(definitions) if name not in (*whole, *backends)]
+    return "\n\n".join(_section(name, titles.get(name, name), definitions[name]) for name in [*whole, *backends, *rest])
 
 
 def _section(name: str, title: str, definition: Schema) -> str:
@@ -62,6 +76,8 @@ def _kind(field: Schema) -> str:
         return "a backend" if len(field["enum"]) > 12 else ", ".join(f"`{value}`" for value in field["enum"])
     arms = field.get("anyOf") or field.get("oneOf")
     if arms:
+        if len(arms) == len(MODELS):
+            return "a backend, by its `type`"
         if said := [str(arm["$comment"]) for arm in arms if "$comment" in arm]:
             return said[0]
         kinds = dict.fromkeys(_kind(arm) for arm in arms if arm.get("type") != "null")
@@ -127,7 +143,7 @@ def renewed(page: str, made: str) -> str:
     return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
 
 
-PAGES = {"configuration.md": fields, "errors.md": errors}
+PAGES = {"configuration.md": fields, "errors.md": errors, "server-config.md": server_fields}
 
 
 def main(arguments: list[str]) -> None:

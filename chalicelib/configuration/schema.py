@@ -1,4 +1,5 @@
-"""The language as JSON Schema 2020-12, for editors: `python -m chalicelib.configuration.schema [profiles]`.
+"""The language as JSON Schema 2020-12, for editors:
+`python -m chalicelib.configuration.schema [profiles|server]`.
 
 Made from the very models that read the files, short forms included. The type is chosen with `if` and `then` rather than
 `oneOf`, because an editor then completes and complains for the type at hand and not for all seven at once.
@@ -15,6 +16,7 @@ from pydantic.json_schema import models_json_schema
 
 from chalicelib.configuration.parse import TYPES, VOLUME_TYPES
 from chalicelib.domain.specs.profiles import ProfilesConfig
+from chalicelib.domain.specs.server import ServerConfig
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -23,7 +25,7 @@ Schema = dict[str, Any]
 def configuration_schema() -> Schema:
     """For `*.dstack.yml`."""
     single = {kind: model for kind, model in TYPES.items() if kind != "volume"}
-    definitions = _definitions([*single.values(), *VOLUME_TYPES.values()])
+    definitions = definitions_of([*single.values(), *VOLUME_TYPES.values()])
     return {
         "$schema": DIALECT,
         "title": "A dstack configuration",
@@ -44,11 +46,42 @@ def configuration_schema() -> Schema:
 
 def profiles_schema() -> Schema:
     """For `profiles.yml`."""
-    definitions = _definitions([ProfilesConfig])
+    definitions = definitions_of([ProfilesConfig])
     return {"$schema": DIALECT, "title": "dstack profiles", "$ref": _place(ProfilesConfig), "$defs": definitions}
 
 
-def _definitions(models: list[type[BaseModel]]) -> Schema:
+def server_schema() -> Schema:
+    """For `server/config.yml`."""
+    definitions = definitions_of([ServerConfig])
+    chosen = {name: _chosen(definition, definitions) for name, definition in definitions.items()}
+    return {"$schema": DIALECT, "title": "A dstack server", "$ref": _place(ServerConfig), "$defs": chosen}
+
+
+def _chosen(schema: Any, definitions: Schema) -> Any:
+    """With `if` and `then` for every `oneOf` whose arms are told apart by `type`."""
+    if isinstance(schema, list):
+        return [_chosen(item, definitions) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _chosen(value, definitions) for key, value in schema.items()}
+    if "oneOf" not in found:
+        return found
+    arms = {arm["$ref"]: _types(definitions[arm["$ref"].rpartition("/")[2]]) for arm in found.pop("oneOf")}
+    known = {"enum": sorted(kind for kinds in arms.values() for kind in kinds)}
+    cases = [
+        {"if": {"properties": {"type": {"enum": kinds}}, "required": ["type"]}, "then": {"$ref": place}}
+        for place, kinds in arms.items()
+    ]
+    return {**found, "type": "object", "required": ["type"], "properties": {"type": known}, "allOf": cases}
+
+
+def _types(definition: Schema) -> list[str]:
+    written = definition["properties"]["type"]
+    return list(written["enum"]) if "enum" in written else [written["const"]]
+
+
+def definitions_of(models: list[type[BaseModel]]) -> Schema:
+    """Every model there is in these, by its name."""
     _, schema = models_json_schema([(model, "validation") for model in models], ref_template="#/$defs/{model}")
     return {name: _readable(definition) for name, definition in sorted(schema["$defs"].items())}
 
@@ -75,7 +108,8 @@ def _place(model: type[BaseModel]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    schema = profiles_schema() if arguments[:1] == ["profiles"] else configuration_schema()
+    made = {"profiles": profiles_schema, "server": server_schema}.get("".join(arguments[:1]), configuration_schema)
+    schema = made()
     sys.stdout.write(json.dumps(schema, indent=2, ensure_ascii=False) + "\n")
 
 

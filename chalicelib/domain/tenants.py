@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import dataclass
 from enum import StrEnum
 
 from chalicelib.domain.instants import Micros
@@ -41,6 +42,28 @@ class User(Noun):
     token_hash: str
     ssh_public_key: str = ""
     ssh_private_key: str = ""  # sealed (see store.seal): never in the clear at rest
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """What the installation lets those do who are no admins; `server/config.yml` may say otherwise."""
+
+    allow_non_admins_create_projects: bool = True
+    allow_non_admins_manage_ssh_fleets: bool = True
+    allow_managers_manage_secrets: bool = False
+
+    def create_projects(self, user: User) -> bool:
+        return self.allow_non_admins_create_projects or user.role is GlobalRole.admin
+
+    def manage_ssh_fleets(self, user: User, role: ProjectRole | None) -> bool:
+        return self.allow_non_admins_manage_ssh_fleets or _admin(user, role)
+
+    def manage_secrets(self, user: User, role: ProjectRole | None) -> bool:
+        return (self.allow_managers_manage_secrets and role is ProjectRole.manager) or _admin(user, role)
+
+
+def _admin(user: User, role: ProjectRole | None) -> bool:
+    return user.role is GlobalRole.admin or role is ProjectRole.admin
 
 
 class Project(Noun):

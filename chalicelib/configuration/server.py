@@ -1,0 +1,87 @@
+"""`server/config.yml` to what it means, or everything that is wrong with it at once.
+
+The file holds credentials, and what is said about a file ends up in terminals and logs. So a problem here never repeats
+a value that is secret or might be: a key pasted where a mapping belongs, or one that YAML takes for a number.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from chalicelib.configuration.parse import decode, parse_placed
+from chalicelib.configuration.problems import ELSEWHERE, Marks, Path
+from chalicelib.domain.specs.server import ServerConfig
+from chalicelib.errors import Invalid, Problem
+
+_SECRET = {"creds", "kubeconfig", "private_key", "keys"}  # what stands in or below these is never repeated
+_NO_VALUE = {"unknown-key", "duplicate-key", "duplicate", "missing", "exclusive"}  # these name keys only
+_MISREAD = {
+    "ambiguous-number": ("this would be misread: YAML takes it for a number", "put it in quotes: then it is text"),
+    "yaml-tag": ("YAML takes what begins with `!` for a tag", "put the value in quotes"),
+}
+_OF_CONFIGURATIONS = set(ELSEWHERE.values())  # hints for another kind of file
+_BELONGS = {
+    "access_key": "it belongs under `creds`, with `type: access_key`",
+    "api_key": "it belongs under `creds`, with `type: api_key`",
+    "backends": "backends belong to a project: `projects: [{name: main, backends: [...]}]`",
+    "credentials": "the key is `creds`",
+    "secret_key": "it belongs under `creds`, with `type: access_key`",
+    "token": "credentials belong under `creds`",
+}
+
+
+@dataclass(frozen=True)
+class ServerFile:
+    """A file, read, and where each of its keys stands."""
+
+    config: ServerConfig
+    filename: str
+    marks: Marks
+
+    def problem(self, path: Path, message: str, hint: str, code: str) -> Problem:
+        line, column = self.marks(path)
+        return Problem(message, ".".join(map(str, path)), self.filename, line, column, hint, code)
+
+
+def parse_server(text: str, *, filename: str = "") -> ServerFile:
+    """Raises Invalid with every problem."""
+    try:
+        config, marks = parse_placed(ServerConfig, text, filename=filename)
+    except Invalid as error:
+        told = [_retold(problem) for problem in error.problems]
+    else:
+        return ServerFile(config, filename, marks)
+    raise Invalid(told)  # outside of the handler: the other error, with all it quotes, isn't carried along
+
+
+def parse_server_bytes(raw: bytes, *, filename: str = "") -> ServerFile:
+    return parse_server(decode(raw, filename), filename=filename)
+
+
+def _retold(problem: Problem) -> Problem:
+    if problem.code in _MISREAD:
+        message, hint = _MISREAD[problem.code]
+        return replace(problem, message=message, hint=hint)
+    if problem.code == "unknown-key":
+        return replace(problem, hint=_place_of(problem))
+    if problem.code in _NO_VALUE:
+        return problem
+    expected, got, _ = problem.message.partition(", got `")
+    if got and (expected in ("expected a mapping", "expected a list") or _in_secret(problem)):
+        return replace(problem, message=expected)
+    if _in_secret(problem) and not problem.hint.startswith("did you mean"):
+        return replace(problem, message=re.sub(r"`.*`", "this", problem.message, flags=re.DOTALL))
+    return problem
+
+
+def _in_secret(problem: Problem) -> bool:
+    return not _SECRET.isdisjoint(problem.path.split("."))
+
+
+def _place_of(problem: Problem) -> str:
+    """Where a key that isn't known belongs, in this kind of file."""
+    if problem.hint.startswith("did you mean"):
+        return problem.hint
+    key = problem.path.rpartition(".")[2]
+    return _BELONGS.get(key, "" if problem.hint in _OF_CONFIGURATIONS else problem.hint)
