@@ -25,6 +25,9 @@ SOON_LOOKS = 50  # this many times; then
 POLL_SECONDS = 1.0
 
 
+STYLE_OF_END = {"done": "good", "terminated": "warn", "failed": "bad"}
+
+
 @dataclass
 class LogReader:
     """One job's log, from its beginning or a moment on."""
@@ -96,7 +99,7 @@ class Pace:
 
 
 class Stages:
-    """Says on standard error where a run stands: a spinner for a person, else a line at each change."""
+    """Says on standard error where a run or a fleet stands: a spinner for a person, else a line at each change."""
 
     def __init__(self, session: Session) -> None:
         self.terminal = session.terminal
@@ -104,10 +107,12 @@ class Stages:
         self._spinner: Any = None
 
     def update(self, run: dict[str, Any], job: dict[str, Any] | None) -> None:
-        text = stage(run, job)
+        self.say(stage(run, job), f" · submitted {age(run.get('submitted_at'), self.terminal.now())}")
+
+    def say(self, text: str, since: str = "") -> None:
+        """`since` changes with time alone, so it is for the spinner only."""
         if self.terminal.watched:
-            detail = f"{text} · submitted {age(run.get('submitted_at'), self.terminal.now())}"
-            self._spin(detail)
+            self._spin(text + since)
         elif text != self.last:
             self.terminal.warn(text)
         self.last = text
@@ -136,8 +141,16 @@ def stage(run: dict[str, Any], job: dict[str, Any] | None) -> str:
         status = f"pulling{pull_progress(pull)}"
     placed = latest.get("job_provisioning_data") or {}
     where = f" on {place(placed.get('backend'), placed.get('region'))}" if placed.get("backend") else ""
-    why = run.get("error") or latest.get("error") or ""
+    why = "" if latest.get("status") == "running" else reason_of(run)
     return f"{status}{where}{': ' + why if why else ''}"
+
+
+def reason_of(run: dict[str, Any]) -> str:
+    """Why it waits or why it ended, as exactly as the server says; empty if there is nothing to say."""
+    latest = run.get("latest_job_submission") or {}
+    return str(
+        latest.get("termination_reason_message") or run.get("message") or run.get("error") or latest.get("error") or ""
+    )
 
 
 def pull_progress(pull: dict[str, Any]) -> str:
@@ -202,13 +215,13 @@ def exit_code(run: dict[str, Any]) -> int:
 
 
 def ending(run: dict[str, Any], name: str, colour: bool) -> str:
-    """One line: how it ended, how long it took from its submission, what it cost, and why if it failed."""
+    """How it ended, how long it took from its submission, what it cost; if it isn't done also why, a line a reason."""
     latest = run.get("latest_job_submission") or {}
     started, ended = moment(run.get("submitted_at")), moment(latest.get("finished_at") or run.get("last_processed_at"))
     took = f" after {max(ended - started, 0):.0f} s" if started is not None and ended is not None else ""
     cost = f", {money(run['cost'])}" if run.get("cost") else ""
-    why = latest.get("termination_reason_message") or run.get("error") or latest.get("error") or ""
-    reason = f": {why}" if why and run["status"] != "done" else ""
+    why = reason_of(run).split("; ") if run["status"] != "done" else []
+    reason = ":\n  " + "\n  ".join(why) if len(why) > 1 else f": {why[0]}" if why and why[0] else ""
     how = "" if run["status"] == "done" else f" ({run_status(run)})"
-    text = f"{name} {run['status']}{how}{took}{cost}{reason}"
-    return paint(text, "good" if run["status"] == "done" else "bad", colour)
+    text = f"{name} {run['status']}{how}{took}{cost}"
+    return paint(text, STYLE_OF_END.get(run["status"], "bad"), colour) + reason

@@ -25,6 +25,8 @@ from chalicelib.planning.snapshots import FleetView
 RUN_IDLE = 5 * 60  # seconds an instance made for a run stays idle where nobody says otherwise
 FLEET_IDLE = 3 * 24 * 3600  # and one made by a fleet itself
 
+NOT_NAMED = "isn't among the run's `fleets`"
+
 _SPOT = {"spot": True, "on-demand": False, "auto": None}
 
 
@@ -95,7 +97,7 @@ def combined(wants: Wants, view: FleetView) -> Query | Note:
     if view.fleet.deleted or view.fleet.status != "active":
         return Note(f"fleet `{name}`", "is being deleted")
     if wants.fleets is not None and name not in wants.fleets:
-        return Note(f"fleet `{name}`", "isn't among the run's `fleets`", f"add `{name}` to `fleets`")
+        return Note(f"fleet `{name}`", NOT_NAMED, f"add `{name}` to `fleets`")
     if wants.fleet_id is not None and view.fleet.id != wants.fleet_id:
         return Note(f"fleet `{name}`", "isn't the fleet this run is bound to")
     config = merged_fleet(view.spec)

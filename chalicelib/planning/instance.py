@@ -34,7 +34,7 @@ from chalicelib.planning.transitions import Draft
 
 DESCRIBE_EVERY: Micros = 15 * SECOND  # while a new machine's agent isn't heard
 CHECK_EVERY: Micros = MINUTE  # while a machine that was heard is silent
-TERMINATE_EVERY: Micros = 30 * SECOND  # doubled with every attempt up to
+TERMINATE_EVERY: Micros = 5 * SECOND  # doubled with every attempt up to
 TERMINATE_SELDOM: Micros = 5 * MINUTE
 UNREACHABLE_LIMIT: Micros = 20 * MINUTE
 AT_MINIMUM: Micros = 10 * MINUTE  # what nothing is expected of, as an idle instance that its fleet keeps

@@ -10,7 +10,7 @@ one.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from chalicelib.domain.facts import BackendFacts
@@ -19,9 +19,11 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.offers import Availability, Offer
+from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.resources import CPUSpec
 from chalicelib.domain.specs.runs import RunSpec
-from chalicelib.planning.combine import Wants, combined, fleet_query, merged_fleet, wants_of
+from chalicelib.planning.combine import NOT_NAMED, Wants, combined, fleet_query, merged_fleet, wants_of
 from chalicelib.planning.fitting import Misfit, blocks_needed, misfits
 from chalicelib.planning.offers import OfferBook, Query, slice_of
 from chalicelib.planning.plan import Note
@@ -140,7 +142,7 @@ class Floor:
         waiting = next((option for option in asked.options if option.waits), None)
         if waiting:
             return Waits(waiting.view.fleet.name, waiting.waits)
-        return Hopeless(tuple([*asked.refusals, *notes]) or (_no_fleets(),))
+        return Hopeless(tuple(telling([*asked.refusals, *notes])) or (_no_fleets(),))
 
     def _take(self, candidates: deque[tuple[Instance, int]], tried: Iterable[str]) -> Spot | None:
         while candidates:
@@ -177,10 +179,8 @@ class Floor:
         machines = self.book.machines(option.query, 2 * MOST_TRIED)
         usable = [machine for machine in machines if machine[0].availability.usable]
         if not usable:
-            text = "finds every offer that fits unavailable" if machines else _no_offers(option.query, self.book)
-            return Note(
-                subject, text, "" if machines else "widen `resources`, `max_price`, `regions` or `backends`"
-            ), None
+            taken = Note(subject, "finds every offer that fits unavailable")
+            return taken if machines else _no_offers(subject, option.query, self.book), None
         fresh = next((machine for machine in usable if machine[0].key not in tried), None)
         if fresh is None or len(tried) >= MOST_TRIED:
             return Note(subject, f"has no offer left that wasn't tried ({_failures(job)})"), None
@@ -284,16 +284,39 @@ def _nearest_note(view: FleetView, wrong: list[Misfit] | None) -> Note:
     return Note(subject, "; ".join(misfit.text for misfit in wrong), f"{hints}, or create a fleet that has it")
 
 
-def _no_offers(query: Query, book: OfferBook) -> str:
+def _no_offers(subject: str, query: Query, book: OfferBook) -> Note:
+    """Why a fleet that may grow finds nothing to buy, and the one change that would let it."""
     if not len(book):
-        return "may grow, but no backend has any offer"
-    if query.max_price is not None and book.match(replace(query, max_price=None), 0)[1]:
-        return f"may grow, but every offer that fits costs more than `max_price`, {query.max_price:g}"
-    return f"may grow, but none of the {len(book)} offers fits the run and the fleet"
+        return Note(subject, "may grow, but no backend has any offer", "configure a backend")
+    if query.max_price is not None and (dear := book.match(replace(query, max_price=None), 1)[0]):
+        text = f"may grow, but every offer that fits costs more than `max_price`, {query.max_price:g}"
+        return Note(subject, text, f"raise `max_price` to {dear[0].price:g}")
+    text = f"may grow, but none of the {len(book)} offers fits the run and the fleet"
+    for what, relaxed in _relaxed(query):
+        if found := book.match(relaxed, 1)[1]:
+            return Note(subject, text, f"change `{what}`: without it {found} would fit")
+    return Note(subject, text, "ask for less: no single change is enough")
+
+
+def _relaxed(query: Query) -> Iterator[tuple[str, Query]]:
+    """The query with one of its conditions left out, each in turn."""
+    anything = {"cpu": CPUSpec(count=Range[int](min=1)), "memory": Range[float](min=0.0), "gpu": None, "disk": None}
+    for name, value in anything.items():
+        yield name, replace(query, resources=query.resources.model_copy(update={name: value}))
+    yield "instance_types", replace(query, instance_types=None)
+    yield "regions", replace(query, regions=None)
+    yield "availability_zones", replace(query, zones=None)
+    yield "backends", replace(query, backends=None)
+    yield "spot_policy", replace(query, spot=None)
 
 
 def _no_fleets() -> Note:
     return Note("project", "has no fleet", "create one: `dstack apply` a configuration with `type: fleet`")
+
+
+def telling(notes: Sequence[Note]) -> list[Note]:
+    """Without the fleets that the run itself left out, unless there is nothing else to say."""
+    return [note for note in notes if note.text != NOT_NAMED] or list(notes)
 
 
 def say(notes: Sequence[Note]) -> str:
@@ -339,10 +362,10 @@ def plan_offers(
         if grows and not wants.reuse_only:
             queries.append(query)
         if not found and not (grows and book.match(query, 1)[1]):
-            notes.append(nearest if not grows else Note(nearest.subject, _no_offers(query, book)))
+            notes.append(nearest if not grows else _no_offers(nearest.subject, query, book))
     there.sort(key=lambda offer: (offer.availability is not Availability.idle, offer.price))
     bought, total = book.match_any(queries, limit) if queries else ((), 0)
-    return [*there, *bought][:limit], len(there) + total, notes if floor.views else [_no_fleets()]
+    return [*there, *bought][:limit], len(there) + total, telling(notes) if floor.views else [_no_fleets()]
 
 
 def _existing(wants: Wants, query: Query, view: FleetView) -> tuple[list[Offer], Note]:

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
+from chalicelib.errors import NotSupported
+from cli.commands.secret import get_secret
 from cli.parameters import JsonOption, ProjectOption, WatchOption, command, new_group
 from cli.render import as_json
 from cli.session import Session, completer, open_session, watch
@@ -28,8 +30,15 @@ TargetFleet = Annotated[
 TargetRun = Annotated[
     Names, typer.Option("--target-run", metavar="NAME", help="Of this run itself.", autocompletion=completer("run"))
 ]
+TargetSecret = Annotated[
+    Names,
+    typer.Option("--target-secret", metavar="NAME", help="Of this secret.", autocompletion=completer("secret")),
+]
+TargetVolume = Annotated[Names, typer.Option("--target-volume", metavar="NAME", help="Not available yet.")]
+TargetGateway = Annotated[Names, typer.Option("--target-gateway", metavar="NAME", help="Not available yet.")]
 WithinFleet = Annotated[Names, typer.Option("--within-fleet", metavar="NAME", help="Of this fleet and its machines.")]
 WithinRun = Annotated[Names, typer.Option("--within-run", metavar="NAME", help="Of this run and its jobs.")]
+WithinGateway = Annotated[Names, typer.Option("--within-gateway", metavar="NAME", help="Not available yet.")]
 IncludeType = Annotated[
     Names, typer.Option("--include-target-type", metavar="TYPE", help="Only of such things: run, job, instance, …")
 ]
@@ -45,8 +54,12 @@ def event(
     since: SinceOption = None,
     target_fleet: TargetFleet = None,
     target_run: TargetRun = None,
+    target_secret: TargetSecret = None,
+    target_volume: TargetVolume = None,
+    target_gateway: TargetGateway = None,
     within_fleet: WithinFleet = None,
     within_run: WithinRun = None,
+    within_gateway: WithinGateway = None,
     include_type: IncludeType = None,
 ) -> None:
     """What happened: runs, jobs, fleets and instances, oldest first."""
@@ -64,8 +77,12 @@ def list_events(
     since: SinceOption = None,
     target_fleet: TargetFleet = None,
     target_run: TargetRun = None,
+    target_secret: TargetSecret = None,
+    target_volume: TargetVolume = None,
+    target_gateway: TargetGateway = None,
     within_fleet: WithinFleet = None,
     within_run: WithinRun = None,
+    within_gateway: WithinGateway = None,
     include_type: IncludeType = None,
 ) -> None:
     """List events, oldest first: the last 100, or all since a moment."""
@@ -74,9 +91,14 @@ def list_events(
 
 def _list(ctx: typer.Context) -> None:
     flags = ctx.params
-    for scope in ("target", "within"):
-        if flags[f"{scope}_fleet"] and flags[f"{scope}_run"]:
-            raise typer.BadParameter(f"--{scope}-fleet and --{scope}-run can't be combined.", ctx=ctx)
+    for name in ("target_volume", "target_gateway", "within_gateway"):
+        if flags[name]:
+            noun = name.partition("_")[2]
+            raise NotSupported(f"--{name.replace('_', '-')}: there are no {noun}s yet.", hint="Leave it out.")
+    for kinds in (("target_fleet", "target_run", "target_secret"), ("within_fleet", "within_run")):
+        given = [f"--{name.replace('_', '-')}" for name in kinds if flags[name]]
+        if len(given) > 1:
+            raise typer.BadParameter(f"{' and '.join(given)} can't be combined.", ctx=ctx)
     session = open_session(ctx, flags["project"])
     start = since_moment(flags["since"], session.terminal.now())
     body = _filter(session, flags)
@@ -101,6 +123,8 @@ def _filter(session: Session, flags: dict[str, Any]) -> dict[str, Any]:
             body[f"{scope}_fleets"] = [session.get_fleet(name)["id"] for name in flags[f"{scope}_fleet"]]
         if flags[f"{scope}_run"]:
             body[f"{scope}_runs"] = [session.get_run(name)["id"] for name in flags[f"{scope}_run"]]
+    if flags["target_secret"]:
+        body["target_secrets"] = [get_secret(session, name)["id"] for name in flags["target_secret"]]
     if not any(body.values()):
         body["within_projects"] = [session.client.post(f"/api/projects/{session.project}/get")["project_id"]]
     return {**body, "include_target_types": flags["include_type"] or None, "actors": None}

@@ -36,6 +36,7 @@ def init(
     schema: Annotated[
         bool, typer.Option("--schema", help="Write the schema that editors check the files with.")
     ] = False,
+    project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Not available yet.")] = None,
     repo: Annotated[str | None, typer.Option("-P", "--repo", metavar="REPO", help="Not available yet.")] = None,
     token: Annotated[str | None, typer.Option("-t", "--token", metavar="TOKEN", help="Not available yet.")] = None,
     git_identity: Annotated[
@@ -48,7 +49,7 @@ def init(
     .dstack/configuration.schema.json, and a first line in .dstack.yml that names it to editors.
     No --json: it prints what it wrote.
     """
-    for flag, value in (("--repo", repo), ("--token", token), ("--git-identity", git_identity)):
+    for flag, value in (("--project", project), ("--repo", repo), ("--token", token), ("--git-identity", git_identity)):
         if value:
             raise NotSupported(f"{flag}: sending a Git repository along isn't available yet.", hint="Leave it out.")
     here = terminal(ctx)

@@ -14,6 +14,8 @@ from cli.tables.runs import FINISHED, newest
 
 app = new_group("Print the log of a run, and follow it while the run is active.")
 
+NOT_STARTED = ("submitted", "provisioning", "pulling")
+
 ReplicaOption = Annotated[int, typer.Option("--replica", min=0, metavar="N", help="Which replica.")]
 JobOption = Annotated[int, typer.Option("--job", min=0, metavar="N", help="Which node of the replica.")]
 SinceOption = Annotated[
@@ -55,6 +57,7 @@ def logs(
         if "id" not in latest:
             session.terminal.warn(f"Run {run} has no job yet: it is {found['status']}.")
             return
-        LogReader(session, run, latest["id"], start, diagnose).drain()
+        if not LogReader(session, run, latest["id"], start, diagnose).drain() and latest["status"] in NOT_STARTED:
+            session.terminal.warn(f"Run {run} has no log yet: it is {found['status']}.")
     except KeyboardInterrupt:
         raise typer.Exit(0) from None

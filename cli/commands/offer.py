@@ -128,12 +128,12 @@ def _show_groups(
         "unallocated_resources": flags["unallocated"],
     }
     found = session.client.in_project("gpus/list", body)["gpus"]
-    configuration = spec["configuration"]
+    said = {**spec["profile"], **{key: value for key, value in spec["configuration"].items() if value is not None}}
     asked = {
-        "resources": configuration["resources"],
-        "max_price": configuration.get("max_price"),
-        "spot": {"spot": True, "on-demand": False}.get(str(configuration.get("spot_policy"))),
-        "reservation": configuration.get("reservation"),
+        "resources": said["resources"],
+        "max_price": said.get("max_price"),
+        "spot": {"spot": True, "auto": None}.get(str(said.get("spot_policy")), False),
+        "reservation": said.get("reservation"),
     }
     if json_wanted:
         session.terminal.say(

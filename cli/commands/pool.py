@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -13,7 +13,7 @@ from cli.definition import fleet_definition
 from cli.fleets import apply_fleet
 from cli.parameters import ProjectOption, YesOption, command, new_group
 from cli.runs import ApplyOptions
-from cli.session import open_session
+from cli.session import Session, open_session
 
 app = new_group("Older words for fleets.", no_args_is_help=True)
 
@@ -58,12 +58,31 @@ def add(
     backend: Annotated[list[str] | None, typer.Option("-b", "--backend", metavar="NAME", help="Only there.")] = None,
     region: Annotated[list[str] | None, typer.Option("-r", "--region", metavar="NAME", help="Only there.")] = None,
     spot: Annotated[bool, typer.Option("--spot", help="Only spot machines.")] = False,
+    on_demand: Annotated[bool, typer.Option("--on-demand", help="No spot machines.")] = False,
     spot_auto: Annotated[bool, typer.Option("--spot-auto", help="Either, the cheapest.")] = False,
+    spot_policy: Annotated[
+        Literal["spot", "on-demand", "auto"] | None,
+        typer.Option("--spot-policy", metavar="POLICY", help="spot, on-demand or auto."),
+    ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Add one machine: applies a fleet of one node. No --json: it shows the fleet's table."""
-    _hint(ctx, "dstack apply -f FILE, with `type: fleet` and `nodes: 1`")
-    _apply(ctx, project, {"type": "fleet", "name": pool_name, "nodes": 1}, yes=yes)
+    """Add one machine to those of the fleet, which is made if it isn't there. An idle one goes after --idle-duration.
+
+    No --json: it shows the fleet's table.
+    """
+    count = 1 + _machines(open_session(ctx, project), pool_name)
+    nodes = {"min": 0, "target": count, "max": count}
+    _hint(ctx, f"dstack apply -f FILE, with `type: fleet` and `nodes: {{min: 0, target: {count}, max: {count}}}`")
+    _apply(ctx, project, {"type": "fleet", "name": pool_name, "nodes": nodes}, yes=yes)
+
+
+def _machines(session: Session, fleet: str) -> int:
+    """How many the fleet has now."""
+    try:
+        found = session.get_fleet(fleet)
+    except NotFound:
+        return 0
+    return sum(one["status"] not in ("terminating", "terminated") for one in found["instances"])
 
 
 @command(

@@ -20,10 +20,10 @@ NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="The pro
 
 
 @app.callback()
-def project(ctx: typer.Context) -> None:
+def project(ctx: typer.Context, verbose: Verbose = False) -> None:
     """The servers and projects that this machine knows."""
     if ctx.invoked_subcommand is None:
-        _list(terminal(ctx), verbose=False, json_wanted=False)
+        _list(terminal(ctx), verbose, json_wanted=False)
 
 
 @command(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from chalicelib.errors import NotFound
+from cli.follow import reason_of
 from cli.parameters import Group, JsonOption, ProjectOption, command, new_group
 from cli.render import as_json, facts
 from cli.session import completer, open_session
@@ -83,7 +84,7 @@ def get(
         ("Status", run_status(found)),
         ("Submitted", local_time(found.get("submitted_at"))),
         ("Cost", money(found.get("cost"))),
-        ("Error", str(found.get("error") or "")),
+        ("Why", reason_of(found) if found["status"] != "done" else ""),
     ]
     shown = [(key, value) for key, value in pairs if value]
     session.terminal.say(facts(shown, session.terminal.width, session.terminal.colour))

@@ -51,7 +51,7 @@ def get(
 ) -> None:
     """Show one secret with its value."""
     session = open_session(ctx, project)
-    found = _get(session, name)
+    found = get_secret(session, name)
     if json_wanted:
         session.terminal.say(as_json(found))
         return
@@ -84,7 +84,7 @@ def delete(ctx: typer.Context, name: SecretArgument, project: ProjectOption = No
     No --json: it prints one line.
     """
     session = open_session(ctx, project)
-    _get(session, name)
+    get_secret(session, name)
     if not yes and not session.terminal.confirm(f"Delete the secret {name}?"):
         session.terminal.say("Nothing was deleted.")
         return
@@ -92,7 +92,7 @@ def delete(ctx: typer.Context, name: SecretArgument, project: ProjectOption = No
     session.terminal.say(f"Secret {name} is deleted.")
 
 
-def _get(session: Session, name: str) -> Any:
+def get_secret(session: Session, name: str) -> Any:
     try:
         return session.client.in_project("secrets/get", {"name": name})
     except NotFound:

@@ -29,10 +29,14 @@ def server(
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", metavar="DIR", help="Where everything is kept; ~/.dstack/server.")
     ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="The server's config.yml; the data folder's.")
+    ] = None,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
         typer.Option("-l", "--log-level", metavar="LEVEL", help="debug, info, warning or error."),
     ] = None,
+    debug: Annotated[bool, typer.Option("-d", "--debug", help="The same as --log-level debug.")] = False,
     token: Annotated[
         str | None, typer.Option("--token", metavar="TOKEN", help="The admin's token, instead of a random one.")
     ] = None,
@@ -51,9 +55,12 @@ def server(
 ) -> None:
     """Start the control plane on this machine.
 
-    Every flag has a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_DIR, DSTACK_SERVER_LOG_LEVEL,
-    DSTACK_SERVER_ADMIN_TOKEN. No --json: it runs until it is stopped; its log goes to standard error.
+    Every flag has a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG,
+    DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN. No --json: it runs until it is stopped; its log goes to
+    standard error.
     """
+    if debug and log_level not in (None, "debug"):
+        raise typer.BadParameter(f"--debug and --log-level {log_level} contradict each other.")
     from chalicelib.runtime.embedded import serve
     from chalicelib.runtime.settings import server_settings
 
@@ -61,7 +68,8 @@ def server(
         host=host,
         port=port,
         data_dir=data_dir,
-        log_level=log_level,
+        server_config=config,
+        log_level="debug" if debug else log_level,
         admin_token=token,
         local_fleet=local_fleet,
         local_blocks=local_blocks,

@@ -34,7 +34,7 @@ def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
         ("Spot policy", {True: "spot", False: "on-demand"}.get(asked.get("spot"), "auto")),
         ("Max price", money(asked.get("max_price")) or "off"),
         ("Retry policy", _retry(job.get("retry"))),
-        ("Idle duration", duration(wanted.get("idle_duration"))),
+        ("Idle duration", _idle(wanted.get("idle_duration"))),
         ("Max duration", duration(job.get("max_duration") or "off")),
     ]
     creation = wanted.get("creation_policy") or "reuse-or-create"
@@ -153,6 +153,10 @@ def _short(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(_short(item) for item in value) or "-"
     return str(value)
+
+
+def _idle(seconds: float | None) -> str:
+    return "as the fleet says, else 5m" if seconds is None else duration(seconds)
 
 
 def _retry(retry: Json | None) -> str:

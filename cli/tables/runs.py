@@ -99,7 +99,7 @@ def _job_cells(submission: Json) -> dict[str, Any]:
         "INSTANCE TYPE": f"{kind.get('name', '')}{share}",
         "PRICE": money(price) + spot if placed else "",
         "PROBES": _probes({"job_submissions": [submission]}),
-        "ERROR": str(submission.get("error") or submission.get("termination_reason_message") or ""),
+        "ERROR": str(submission.get("termination_reason_message") or submission.get("error") or ""),
     }
 
 

@@ -348,8 +348,9 @@ def test_a_profile_goes_along(task: Dstack, plane: Plane) -> None:
         (["-f", "nope.yml"], 1, "nope.yml doesn't exist"),
         (["--profile", "nope"], 1, "nope"),
         (["-P", "."], 1, "--repo: sending a Git repository"),
-        (["-p", "8000"], 1, "--port: forwarding"),
-        (["--ssh-identity", "k"], 1, "--ssh-identity: SSH"),
+        (["-p", "x"], 1, "--port: `x` isn't a port"),
+        (["--host", "::"], 1, "--host: forwarding"),
+        (["--ssh-identity", "k"], 1, "--ssh-identity: "),
     ],
 )
 def test_refusals(task: Dstack, plane: Plane, args: list[str], code: int, words: str) -> None:
@@ -385,9 +386,9 @@ def test_problems_show_the_line(task: Dstack) -> None:
 
 
 def test_what_isnt_built_is_refused_by_name(task: Dstack, plane: Plane) -> None:
-    (task.terminal.cwd / ".dstack.yml").write_text("type: gateway\nname: g\nbackend: aws\nregion: x\n")
+    (task.terminal.cwd / ".dstack.yml").write_text("type: preset\nname: g\nmodel: m\n")
     ended = task("apply", "-y")
-    assert ended.code == 1 and "type: gateway isn't available yet" in ended.err and not plane.asked
+    assert ended.code == 1 and "type: preset isn't available yet" in ended.err and not plane.asked
     (task.terminal.cwd / ".dstack.yml").write_text(TASK + "repos: ['https://example.com/a/b.git']\n")
     ended = task("apply", "-y")
     assert ended.code == 1 and "repos:" in ended.err
@@ -424,7 +425,30 @@ def test_it_waits_for_the_machines(fleets: Dstack, plane: Plane) -> None:
     plane.answers["/fleets/apply"] = fleet(instances=[instance(0, "pending")])
     plane.answers["/fleets/get"] = steps(fleet(instances=[instance(0, "provisioning")]), fleet(instances=[instance(0)]))
     ended = fleets("apply", "-y")
-    assert ended.code == 0 and fleets.naps == [2.0, 2.0] and "idle" in ended.out
+    assert ended.code == 0 and fleets.naps == [0.5, 0.5] and "idle" in ended.out
+    assert "0 of 1 machines ready" in ended.err
+
+
+def test_it_waits_for_machines_that_are_not_ordered_yet(fleets: Dstack, plane: Plane) -> None:
+    nodes = {"min": 0, "target": 1, "max": 2}
+    plane.answers["/fleets/apply"] = fleet(nodes=nodes)
+    plane.answers["/fleets/get"] = steps(fleet(nodes=nodes), fleet(instances=[instance(0)], nodes=nodes))
+    ended = fleets("apply", "-y")
+    assert ended.code == 0 and fleets.naps == [0.5, 0.5] and "idle" in ended.out
+
+
+def test_machines_that_can_not_be_had_are_a_failure(fleets: Dstack, plane: Plane) -> None:
+    nodes = {"min": 1, "max": 2}
+    plane.answers["/fleets/apply"] = fleet(nodes=nodes)
+    plane.answers["/fleets/get"] = {**fleet(nodes=nodes), "status_message": "no offer fits this fleet"}
+    ended = fleets("apply", "-y")
+    assert ended.code == 1 and "no offer fits this fleet" in ended.out
+
+
+def test_it_stops_waiting_for_machines_that_nobody_orders(fleets: Dstack, plane: Plane) -> None:
+    plane.answers |= dict.fromkeys(("/fleets/apply", "/fleets/get"), fleet(nodes={"min": 1, "max": 2}))
+    ended = fleets("apply", "-y")
+    assert ended.code == 0 and len(fleets.naps) == 10
 
 
 def test_a_machine_that_ended_is_a_failure(fleets: Dstack, plane: Plane) -> None:

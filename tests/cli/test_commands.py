@@ -465,6 +465,19 @@ def test_what_isnt_built_says_so(bare: Dstack, name: str) -> None:
         assert ended.err.count("\n") <= 2 and ended.out == ""
 
 
+def test_a_first_machine_of_a_pool_makes_the_fleet(dstack: Dstack, plane: Plane) -> None:
+    plan = {"project_name": "main", "user": "admin", "action": "create", "current_resource": None, "offers": []}
+    plane.answers |= {
+        "/fleets/get": NOT_THERE,
+        "/fleets/get_plan": lambda body: {**plan, "spec": body["spec"], "total_offers": 0},
+        "/fleets/apply": fleet("default-pool", [instance(0)]),
+    }
+    assert dstack("pool", "add", "--spot-policy", "auto", "--idle-duration", "72h", "-y").code == 0
+    sent = plane.bodies("/fleets/get_plan")[0]["spec"]["configuration"]
+    assert sent["name"] == "default-pool" and sent["nodes"] == {"min": 0, "target": 1, "max": 1}
+    assert sent["spot_policy"] == "auto" and sent["idle_duration"] == 72 * 3600
+
+
 def test_pool_is_fleets_in_older_words(dstack: Dstack, plane: Plane) -> None:
     plan = {"project_name": "main", "user": "admin", "action": "create", "current_resource": None, "offers": []}
     plane.answers |= {
@@ -479,7 +492,7 @@ def test_pool_is_fleets_in_older_words(dstack: Dstack, plane: Plane) -> None:
         assert "gpu" in ended.out and "dstack fleet" in ended.err
     assert dstack("pool", "add", "--gpu", "24GB..", "--max-price", "1", "-y").code == 0
     sent = plane.bodies("/fleets/get_plan")[0]["spec"]["configuration"]
-    assert sent["nodes"] == {"min": 1, "max": 1} and sent["max_price"] == 1.0
+    assert sent["nodes"] == {"min": 0, "target": 2, "max": 2} and sent["max_price"] == 1.0  # one more than there is
     assert sent["resources"]["gpu"]["memory"] == {"min": 24.0, "max": None}
     assert dstack("pool", "remove", "gpu-0", "-y").code == 0
     assert plane.bodies("/fleets/delete_instances") == [{"name": "gpu", "instance_nums": [0]}]

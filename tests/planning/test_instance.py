@@ -325,14 +325,14 @@ def test_a_machine_good_for_one_job_ends_with_it() -> None:
 def test_termination_is_asked_for_again_and_again() -> None:
     world = World("terminating", due_at=b.NOW)
     pauses = []
-    for _ in range(6):
+    for _ in range(8):
         assert effects(world.decide()) == [Terminate(world.instance.id)]
         assert world.instance.due_at is not None
         pauses.append((world.instance.due_at - world.now) // b.SECOND)
         assert effects(world.decide()) == []
         world.outcome(EndFailed(world.instance.id, "Transient", "reset"))
         world.now = world.instance.due_at or 0
-    assert pauses == [30, 60, 120, 240, 300, 300]
+    assert pauses == [5, 10, 20, 40, 80, 160, 300, 300]
 
 
 def test_only_the_cloud_says_that_it_is_over() -> None:
