@@ -35,7 +35,9 @@ test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed ## every t
 	@$(BIN)/python -m pytest tests
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in a minute
-	@$(BIN)/python -m pytest tests -n 2 --dist loadfile --ignore-glob='*_real.py' --ignore=tests/e2e
+	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests -q -n 2 --dist worksteal --ignore-glob='*_real.py' \
+	  --ignore=tests/e2e --ignore=tests/simulation --ignore=tests/wire --ignore=tests/agent/test_agent.py \
+	  --ignore=tests/agent/test_process.py --ignore=tests/backends/test_local_machines.py
 
 check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
 	@$(BIN)/ruff format --check .
