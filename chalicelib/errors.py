@@ -90,7 +90,7 @@ class Conflict(DstackError):
     """A condition of a commit failed: somebody else wrote `key` first. Nothing was written; read again and retry."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"{key} was changed by somebody else meanwhile", hint="Try again.")
+        super().__init__(f"{key} was changed by somebody else meanwhile.", hint="Try again.")
         self.key = key
 
 

@@ -127,7 +127,7 @@ def read_message(body: bytes | dict[str, Any]) -> Message:
     """The message, or Invalid with everything that is wrong with it."""
     if isinstance(body, bytes) and len(body) > MAX_MESSAGE:
         raise Invalid(
-            f"The message has {len(body)} bytes; at most {MAX_MESSAGE} are taken", hint="Send less log at a time."
+            f"The message has {len(body)} bytes; at most {MAX_MESSAGE} are taken.", hint="Send less log at a time."
         )
     try:
         message = Message.model_validate_json(body) if isinstance(body, bytes) else Message.model_validate(body)
@@ -136,6 +136,6 @@ def read_message(body: bytes | dict[str, Any]) -> Message:
         raise Invalid(found) from None
     if message.v != PROTOCOL:
         raise Invalid(
-            f"The agent speaks protocol {message.v}, this control plane {PROTOCOL}", hint="Replace the agent."
+            f"The agent speaks protocol {message.v}, this control plane {PROTOCOL}.", hint="Replace the agent."
         )
     return message

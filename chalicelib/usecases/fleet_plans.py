@@ -19,7 +19,7 @@ from chalicelib.store import keys, nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases import plans, specs
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.fleets import TRIES, FleetRow, about, fleet_target, named, read_row
+from chalicelib.usecases.fleets import TRIES, FleetRow, about, fleet_target, holder, named, read_row
 from chalicelib.usecases.trail import told
 
 
@@ -104,12 +104,12 @@ def _apply(
     seen: Seen | None,
     force: bool,
 ) -> FleetRow:
-    fleet = named(plane.store, project, name)
+    fleet, version = holder(plane.store, project, name)
     current = None if fleet is None else read_row(plane.store, fleet)
     if seen is not None and not force:
         _check_seen(current, seen, name)
     if current is None:
-        return _create(plane, user, project, name, spec.configuration, raw)
+        return _create(plane, user, project, (name, version), spec.configuration, raw)
     if current.fleet.status is not FleetStatus.active:
         hint = "Wait until it is gone."
         raise AlreadyExists(f"There is a fleet {name} already, and it is {current.fleet.status.value}.", hint=hint)
@@ -133,9 +133,15 @@ def _check_seen(current: FleetRow | None, seen: Seen, name: str) -> None:
 
 
 def _create(
-    plane: Plane, user: User, project: Project, name: str, configuration: FleetConfiguration, raw: dict[str, Any]
+    plane: Plane,
+    user: User,
+    project: Project,
+    claim: tuple[str, int],
+    configuration: FleetConfiguration,
+    raw: dict[str, Any],
 ) -> FleetRow:
-    now = plane.clock.now()
+    """A new fleet. `claim`: the name it takes, and the version at which nobody had that."""
+    (name, version), now = claim, plane.clock.now()
     fleet = Fleet(
         id=plane.random_id(),
         project_id=project.id,
@@ -147,8 +153,6 @@ def _create(
     )
     body = FleetBody(fleet_id=fleet.id, spec=specs.text_of(raw))
     event = told("created", now, fleet_target(fleet), **about(fleet, fleet.id, user))
-    pointer = nouns.find_target(plane.store, keys.fleet_name(project.id, name))
-    version = 0 if pointer is None else pointer[1]
     changes: list[Change] = [nouns.put(noun) for noun in (fleet, body, event)]
     changes.append(nouns.pointer(keys.fleet_name(project.id, name), fleet.id, version=version))
     plane.store.commit(changes)

@@ -97,9 +97,16 @@ def read_row(store: Store, fleet: Fleet) -> FleetRow:
 
 
 def named(store: Store, project: Project, name: str) -> Fleet | None:
+    return holder(store, project, name)[0]
+
+
+def holder(store: Store, project: Project, name: str) -> tuple[Fleet | None, int]:
+    """The fleet of that name, and the version of its pointer: who takes the name next does it under that condition."""
     pointer = nouns.find_target(store, keys.fleet_name(project.id, name))
-    fleet = None if pointer is None else nouns.find(store, Fleet, keys.fleet(pointer[0]))
-    return None if fleet is None or fleet.deleted or fleet.status in _GONE else fleet
+    if pointer is None:
+        return None, 0
+    fleet = nouns.find(store, Fleet, keys.fleet(pointer[0]))
+    return None if fleet is None or fleet.deleted or fleet.status in _GONE else fleet, pointer[1]
 
 
 # --- delete ---------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from chalicelib.store import keys, nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases import plans, specs
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.runs import TRIES, RunRow, about, job_target, named, read_row, run_target
+from chalicelib.usecases.runs import TRIES, RunRow, about, holder, job_target, named, read_row, run_target
 from chalicelib.usecases.trail import told
 
 
@@ -181,11 +181,11 @@ def apply_plan(
 
 
 def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: Seen | None, force: bool) -> RunRow:
-    current = named(plane.store, project, draft.name)
+    current, version = holder(plane.store, project, draft.name)
     if seen is not None and not force:
         _check_seen(current, seen, draft.name)
     if current is None or current.finished:
-        return _submit(plane, user, project, draft, current)
+        return _submit(plane, user, project, draft, current, version)
     row = read_row(plane.store, current)
     if current.status is RunStatus.terminating:
         raise AlreadyExists(f"There is a run {draft.name} already, and it is still ending.", hint="Wait for it to end.")
@@ -207,7 +207,8 @@ def _check_seen(current: Run | None, seen: Seen, name: str) -> None:
     raise Refused(f"The run {name} {what} since this plan was made.", hint="Plan it again, or apply with --force.")
 
 
-def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished: Run | None) -> RunRow:
+def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished: Run | None, version: int) -> RunRow:
+    """A new run that takes the name from `finished`, or from nobody, as its pointer stands at `version`."""
     now, run_id = plane.clock.now(), plane.random_id()
     texts = tuple(spec.model_dump_json() for spec in draft.job_specs)
     body = RunBody(run_id=run_id, run_spec=specs.text_of(draft.effective, texts), job_specs=texts)
@@ -222,8 +223,6 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
         last_processed_at=now,
     )
     jobs = tuple(_job(run, spec) for spec in draft.job_specs)
-    pointer = nouns.find_target(plane.store, keys.run_name(project.id, draft.name))
-    version = 0 if pointer is None else pointer[1]
     events = [
         told("submitted", now, run_target(run), **about(run, run.id, user)),
         *(

@@ -128,9 +128,16 @@ def _jobs(records: Iterable[Record]) -> list[Job]:
 
 
 def named(store: Store, project: Project, name: str) -> Run | None:
+    return holder(store, project, name)[0]
+
+
+def holder(store: Store, project: Project, name: str) -> tuple[Run | None, int]:
+    """The run of that name, and the version of its pointer: who takes the name next does it under that condition."""
     pointer = nouns.find_target(store, keys.run_name(project.id, name))
-    run = None if pointer is None else nouns.find(store, Run, keys.run(pointer[0]))
-    return None if run is None or run.deleted else run
+    if pointer is None:
+        return None, 0
+    run = nouns.find(store, Run, keys.run(pointer[0]))
+    return None if run is None or run.deleted else run, pointer[1]
 
 
 def cost(jobs: Iterable[Job], now: Micros) -> float:
@@ -188,14 +195,28 @@ def delete(plane: Plane, user: User, project: Project, names: Sequence[str]) -> 
             f"Only finished runs can be deleted, and {listed}.",
             hint=f"Stop first: dstack stop {' '.join(run.name for run in live)}",
         )
-    now = plane.clock.now()
     for run in runs:
+        _delete(plane, user, run)
+
+
+def _delete(plane: Plane, user: User, run: Run | None) -> None:
+    for _ in range(TRIES):
+        if run is None or run.deleted:
+            return
+        name = keys.run_name(run.project_id, run.name)
         changes: list[Change] = [nouns.put(run.with_(deleted=True, due_at=None))]
-        pointer = nouns.find_target(plane.store, keys.run_name(project.id, run.name))
+        pointer = nouns.find_target(plane.store, name)
         if pointer is not None and pointer[0] == run.id:
-            changes.append(Delete(keys.run_name(project.id, run.name), expect=pointer[1]))
-        changes.append(nouns.put(told("deleted", now, run_target(run), **about(run, f"{run.id}/{run.version}", user))))
-        plane.store.commit(changes)
+            changes.append(Delete(name, expect=pointer[1]))
+        seed = f"{run.id}/{run.version}"
+        changes.append(nouns.put(told("deleted", plane.clock.now(), run_target(run), **about(run, seed, user))))
+        try:
+            plane.store.commit(changes)
+        except Conflict:
+            run = nouns.find(plane.store, Run, keys.run(run.id))
+            continue
+        return
+    raise Refused("The run keeps changing.", hint="Try again.")
 
 
 def _required(store: Store, project: Project, name: str) -> Run:

@@ -25,7 +25,7 @@ def get_secret(plane: Plane, project: Project, name: str) -> tuple[Secret, str]:
     """The secret and its value."""
     secret = nouns.find(plane.store, Secret, keys.secret(project.id, name)) if SECRET_NAME.fullmatch(name) else None
     if secret is None:
-        raise NotFound(f"There is no secret {name[:80]!r} in project {project.name}", hint="See `dstack secret list`.")
+        raise NotFound(f"There is no secret {name[:80]!r} in project {project.name}.", hint="See `dstack secret list`.")
     return secret, opened(plane, secret)
 
 
@@ -57,12 +57,12 @@ def delete_secrets(plane: Plane, project: Project, actor: User, names: Sequence[
     """All of them or none: a name that isn't there is told, and nothing is deleted."""
     wanted = list(dict.fromkeys(names))
     if len(wanted) * 2 > MAX_CHANGES:
-        raise Invalid(f"{len(wanted)} secrets at once; at most {MAX_CHANGES // 2} can be deleted in one request")
+        raise Invalid(f"{len(wanted)} secrets at once; at most {MAX_CHANGES // 2} can be deleted in one request.")
     found = nouns.find_many(plane.store, Secret, [keys.secret(project.id, name) for name in wanted])
     missing = [name[:80] for name, secret in zip(wanted, found, strict=True) if secret is None]
     if missing:
         raise NotFound(
-            f"There is no secret {', '.join(map(repr, missing))} in project {project.name}; none was deleted"
+            f"There is no secret {', '.join(map(repr, missing))} in project {project.name}; none was deleted."
         )
     now = plane.clock.now()
     changes: list[Change] = []

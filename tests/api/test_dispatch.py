@@ -13,7 +13,7 @@ from chalicelib.api import dispatch
 from chalicelib.api.encode import encode
 from chalicelib.api.routes import ROUTES
 from chalicelib.api.table import Access, Answer, Call, Route
-from chalicelib.errors import Bug, Invalid, Problem
+from chalicelib.errors import Bug, Conflict, Invalid, Problem
 from chalicelib.usecases.context import Limits
 from tests.api.rig import ADMIN, Rig
 
@@ -211,3 +211,27 @@ def test_limits_are_of_the_plane(rig: Rig) -> None:
     route = Route("POST", "/api/x", Access.public, lambda call: [row(1, 500)])
     reply = dispatch.serve(plane, route, {}, dispatch.Request("POST", "/api/x"))
     assert orjson.loads(reply.body)[0]["id"] == 1
+
+
+def test_a_handler_that_lost_a_race_looks_again(rig: Rig) -> None:
+    """Who initialises a repo or sets a secret at the same moment as another doesn't hear of it."""
+    seen: list[Call] = []
+
+    def handler(call: Call) -> object:
+        seen.append(call)
+        if len(seen) < 3:
+            raise Conflict("some/record")
+        return {"looked": len(seen)}
+
+    route = Route("POST", "/api/race", Access.public, handler)
+    reply = dispatch.serve(rig.world.plane, route, {}, dispatch.Request("POST", "/api/race"))
+    assert (reply.status, orjson.loads(reply.body)) == (200, {"looked": 3})
+
+
+def test_a_race_that_is_always_lost_is_told(rig: Rig) -> None:
+    def handler(call: Call) -> object:
+        raise Conflict("some/record")
+
+    route = Route("POST", "/api/race", Access.public, handler)
+    reply = dispatch.serve(rig.world.plane, route, {}, dispatch.Request("POST", "/api/race"))
+    assert reply.status == 400 and b"meanwhile. Try again." in reply.body

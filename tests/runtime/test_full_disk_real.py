@@ -1,4 +1,4 @@
-"""The disk of a running server fills up and empties again: nothing acknowledged is lost, nothing refused is half done."""
+"""The disk of a running server fills up and empties again: nothing is lost, nothing that was refused is half done."""
 
 from __future__ import annotations
 

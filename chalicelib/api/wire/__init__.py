@@ -1,1 +1,1 @@
-"""The JSON that clients rely on, one noun a file. Names, ids, dates and null rules are the wire's; nothing else knows them."""
+"""The JSON that clients rely on, one noun a file. Names, dates and null rules are the wire's: nothing else knows."""
