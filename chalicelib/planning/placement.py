@@ -142,7 +142,18 @@ class Floor:
         waiting = next((option for option in asked.options if option.waits), None)
         if waiting:
             return Waits(waiting.view.fleet.name, waiting.waits)
-        return Hopeless(tuple(telling([*asked.refusals, *notes])) or (_no_fleets(),))
+        return Hopeless(tuple(self.telling([*asked.refusals, *notes], wants)))
+
+    def telling(self, notes: Sequence[Note], wants: Wants) -> list[Note]:
+        """Without the fleets that the run itself left out; where it names none that exist, that alone."""
+        if not self.views:
+            return [_no_fleets()]
+        told = [note for note in notes if note.text != NOT_NAMED]
+        if told or not notes:
+            return told
+        there = ", ".join(f"`{view.fleet.name}`" for view in self.views[:5])
+        names = ", ".join(f"`{name}`" for name in wants.fleets or ())
+        return [Note("project", f"has no fleet named {names}", f"set `fleets` to one of {there}")]
 
     def _take(self, candidates: deque[tuple[Instance, int]], tried: Iterable[str]) -> Spot | None:
         while candidates:
@@ -314,11 +325,6 @@ def _no_fleets() -> Note:
     return Note("project", "has no fleet", "create one: `dstack apply` a configuration with `type: fleet`")
 
 
-def telling(notes: Sequence[Note]) -> list[Note]:
-    """Without the fleets that the run itself left out, unless there is nothing else to say."""
-    return [note for note in notes if note.text != NOT_NAMED] or list(notes)
-
-
 def say(notes: Sequence[Note]) -> str:
     """Notes as one message a person reads: the first three, with the change that would help."""
     parts = [f"{note.subject} {note.text}" + (f" ({note.hint})" if note.hint else "") for note in notes[:3]]
@@ -365,7 +371,7 @@ def plan_offers(
             notes.append(nearest if not grows else _no_offers(nearest.subject, query, book))
     there.sort(key=lambda offer: (offer.availability is not Availability.idle, offer.price))
     bought, total = book.match_any(queries, limit) if queries else ((), 0)
-    return [*there, *bought][:limit], len(there) + total, telling(notes) if floor.views else [_no_fleets()]
+    return [*there, *bought][:limit], len(there) + total, floor.telling(notes, wants)
 
 
 def _existing(wants: Wants, query: Query, view: FleetView) -> tuple[list[Offer], Note]:

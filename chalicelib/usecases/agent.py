@@ -230,7 +230,8 @@ class _Exchange:
         if not plane.sync_fast:
             return 0.0  # the next call waits at the server
         jobs: Sequence[Job] = [job for job in self.jobs.values() if not job.finished]
-        if self.unfinished or instance.status is InstanceStatus.terminating:
+        joining = instance.status in (InstanceStatus.pending, InstanceStatus.provisioning)
+        if self.unfinished or joining or instance.status is InstanceStatus.terminating:
             return plane.sync_fast
         if any(job.status is not JobStatus.running for job in jobs):
             return plane.sync_fast

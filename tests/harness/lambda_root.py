@@ -1,9 +1,9 @@
 """The AWS root on one machine: real event shapes, the real functions, an emulator for the services.
 
-`python -m tests.harness.lambda_root --endpoint URL --home DIR` makes the table, bucket, queues and keys, and then is what
-AWS is in production: an API Gateway that turns HTTP into REST proxy events for `app.app`, a Function URL for the agents,
-SQS event source mappings, and schedules (a minute is shortened to two seconds). It prints the line that `dstack server`
-prints. Agents call as often as they would at any pace a stack may choose, here a quick one.
+`python -m tests.harness.lambda_root --endpoint URL --home DIR` makes the table, bucket, queues and keys, and then is
+what AWS is in production: an API Gateway that turns HTTP into REST proxy events for `app.app`, a Function URL for the
+agents, SQS event source mappings, and schedules (a minute is shortened to two seconds). It prints the line that
+`dstack server` prints. The pace of agents is a stack's setting; here it is a quick one.
 """
 
 from __future__ import annotations

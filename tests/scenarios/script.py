@@ -2,7 +2,7 @@
 
 A script is text that reads like a terminal. `$ dstack …` runs the CLI as a user whose default project bears the
 script's name; the lines below it are its output, with whatever differs from run to run replaced (`normalise`).
-`[exit N]` ends an output whose status isn't 0. `<<< NAME` … `>>>` writes a file into the user's folder. `# …` is a
+`[exit N]` ends an output whose status isn't 0. `<<< NAME` … `>>>` writes a file into the user's folder. `## …` is a
 remark. The rest is what a person would do beside the terminal:
 
     $ dstack … | tail -N            the last N lines of the output are enough
@@ -50,7 +50,7 @@ def parse(text: str) -> list[Step]:
             steps.append(Step("command", line[2:]))
         elif line.startswith("<<< "):
             steps.append(Step("file", line[4:], "".join(f"{inner}\n" for inner in _until_end(lines))))
-        elif line.startswith("# "):
+        elif line.startswith("## "):
             steps.append(Step("remark", line))
         elif steps and steps[-1].kind == "command":
             steps[-1] = Step("command", steps[-1].text, f"{steps[-1].body}{line}\n")
