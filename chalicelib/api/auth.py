@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from chalicelib.api.table import Access
-from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User, hash_token
+from chalicelib.domain.tenants import GlobalRole, Member, Permissions, Project, ProjectRole, User, hash_token
 from chalicelib.errors import Forbidden, ProjectNotFound
 from chalicelib.store import keys, nouns
 from chalicelib.store.port import Store
@@ -37,7 +37,13 @@ def bearer(headers: Mapping[str, str]) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def authorise(store: Store, access: Access, headers: Mapping[str, str], project_name: str | None) -> Caller:
+def authorise(
+    store: Store,
+    access: Access,
+    headers: Mapping[str, str],
+    project_name: str | None,
+    permissions: Permissions,
+) -> Caller:
     """The caller of a route, or Forbidden; ProjectNotFound only for those who may ask."""
     if access in (Access.public, Access.agent):
         return Caller()
@@ -52,7 +58,10 @@ def authorise(store: Store, access: Access, headers: Mapping[str, str], project_
         raise Forbidden("Only a global admin may do this")
     if project_name is None:
         return Caller(user)
-    return _within(store, user, found[1], access, project_name)
+    caller = _within(store, user, found[1], project_name)
+    if not _enough(caller, access, permissions):
+        raise Forbidden("Access denied: your role in this project doesn't allow this")
+    return caller
 
 
 def _user(store: Store, user_id: str | None, hashed: str) -> User:
@@ -64,7 +73,7 @@ def _user(store: Store, user_id: str | None, hashed: str) -> User:
     return user
 
 
-def _within(store: Store, user: User, project_id: str | None, access: Access, name: str) -> Caller:
+def _within(store: Store, user: User, project_id: str | None, name: str) -> Caller:
     if project_id is None:
         raise ProjectNotFound(f"There is no project {name[:80]}")
     records = store.get_many([keys.project(project_id), keys.member(project_id, user.id)])
@@ -72,7 +81,14 @@ def _within(store: Store, user: User, project_id: str | None, access: Access, na
     if project is None or project.deleted:
         raise ProjectNotFound(f"There is no project {name[:80]}")
     role = None if records[1] is None else nouns.read(Member, records[1]).role
-    open_to_all = access is Access.user or (access is Access.visitor and project.is_public)
-    if not open_to_all and user.role is not GlobalRole.admin and role not in _ENOUGH[access]:
-        raise Forbidden("Access denied: your role in this project doesn't allow this")
     return Caller(user, project, role)
+
+
+def _enough(caller: Caller, access: Access, permissions: Permissions) -> bool:
+    user, project = caller.user, caller.project
+    assert user is not None and project is not None, "asked of a caller in a project"
+    if access is Access.user or (access is Access.visitor and project.is_public):
+        return True
+    if access is Access.keeper:
+        return permissions.manage_secrets(user, caller.role)
+    return user.role is GlobalRole.admin or caller.role in _ENOUGH[access]

@@ -28,6 +28,7 @@ class Access(StrEnum):
     member = "member"  # any role in {project_name}
     manager = "manager"  # manager or admin of {project_name}
     project_admin = "project_admin"
+    keeper = "keeper"  # project_admin; manager too where the installation lets managers keep secrets
     agent = "agent"  # an instance's credential; the handler checks it
 
 

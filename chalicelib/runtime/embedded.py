@@ -25,7 +25,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from chalicelib.backends.spi import Backend
 from chalicelib.domain.ids import derive
-from chalicelib.domain.tenants import Project, User
+from chalicelib.domain.specs.server import ServerConfig
+from chalicelib.domain.tenants import Permissions, Project, User
 from chalicelib.engine.ports import News
 from chalicelib.engine.reconcile import Reconciler
 from chalicelib.errors import DstackError, Refused
@@ -33,6 +34,7 @@ from chalicelib.runtime.asgi import Gateway, Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.local_host import LocalAgent, ensure_fleet
 from chalicelib.runtime.loop import EffectPool, Loop
+from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.store import keys, nouns
 from chalicelib.usecases.context import Plane
@@ -51,9 +53,10 @@ def serve(settings: ServerSettings) -> int:
     """Run until SIGTERM or SIGINT. Returns the exit status; what a person can mend is said in one line on stderr."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
+        config = declared(settings)
         listener = _listen(settings.host, settings.port)
         with listener, _folder(settings.data_dir):
-            return _run(settings, listener)
+            return _run(settings, config, listener)
     except DstackError as error:
         print(f"dstack server: {error}", file=sys.stderr)
         return 1
@@ -128,7 +131,7 @@ class Parts:
         self.plane.store.close()
 
 
-def compose(settings: ServerSettings, url: str, ring: News) -> Parts:
+def compose(settings: ServerSettings, config: ServerConfig, url: str, ring: News) -> Parts:
     """Name every implementation, once."""
     from chalicelib.backends.registry import simulated
     from chalicelib.catalog.offers import StoredCatalog
@@ -138,6 +141,7 @@ def compose(settings: ServerSettings, url: str, ring: News) -> Parts:
     from chalicelib.store.seal import Sealer
     from chalicelib.store.sqlite import SqliteStore
     from chalicelib.usecases.agent_files import PROGRAM
+    from chalicelib.usecases.server_config import sealing_keys
 
     folder = settings.data_dir
     store = SqliteStore(folder / "plane.db")
@@ -166,7 +170,7 @@ def compose(settings: ServerSettings, url: str, ring: News) -> Parts:
         store=store,
         blobs=blobs,
         logs=FileLogs(folder / "logs"),
-        seal=Sealer(kept_secret(folder / "master.key")),
+        seal=Sealer(*sealing_keys(config, kept_secret(folder / "master.key"))),
         catalog=catalog,
         clock=clock,
         wake=loop.wake,
@@ -181,6 +185,7 @@ def compose(settings: ServerSettings, url: str, ring: News) -> Parts:
         sync_fast=0.0,
         limits=settings.limits,
         images=settings.images,
+        permissions=config.default_permissions.meant if config.default_permissions else Permissions(),
     )
     passes = Reconciler(store, clock, wake=loop.wake, news=ring, effects=effects, catalog=catalog, facts=facts)
     return Parts(plane, loop, effects, backends, passes)
@@ -196,18 +201,20 @@ def agent_program(folder: Path) -> Path:
     return program
 
 
-def _run(settings: ServerSettings, listener: socket.socket) -> int:
+def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket) -> int:
     from chalicelib.runtime import deps
     from chalicelib.usecases.bootstrap import first_start
+    from chalicelib.usecases.server_config import ensure_projects
 
     url = _url_of(listener)
     polls = Polls()
-    parts = compose(settings, url, polls.ring)
+    parts = compose(settings, config, url, polls.ring)
     deps.set_plane(lambda: parts.plane)
     try:
         token, project = first_start(parts.plane, settings.admin_token)
         owner = nouns.find(parts.plane.store, User, keys.user(project.owner_id))
         assert owner is not None, "the first start made the admin"
+        ensure_projects(parts.plane, owner, config)
         agent = _local_agent(settings, parts.plane, project, url)
         parts.loop.start(parts.passes)
 

@@ -24,6 +24,8 @@ class ServerSettings:
     port: int = DEFAULT_PORT
     data_dir: Path = Path("~/.dstack/server")
     config_path: Path = Path("~/.dstack/config.yml")  # the client's, where the new project is entered
+    server_config: Path | None = None  # the server's own; config.yml in the data folder unless set
+    server_config_disabled: bool = False
     log_level: str = "info"
     admin_token: str | None = None
     local_fleet: bool = True
@@ -38,7 +40,12 @@ class ServerSettings:
     def resolved(self) -> ServerSettings:
         from dataclasses import replace
 
-        return replace(self, data_dir=Path(self.data_dir).expanduser(), config_path=Path(self.config_path).expanduser())
+        return replace(
+            self,
+            data_dir=Path(self.data_dir).expanduser(),
+            config_path=Path(self.config_path).expanduser(),
+            server_config=Path(self.server_config).expanduser() if self.server_config else None,
+        )
 
 
 def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -> ServerSettings:
@@ -60,6 +67,8 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "host": env.get("DSTACK_SERVER_HOST", ServerSettings.host),
         "port": _number(env, "DSTACK_SERVER_PORT", DEFAULT_PORT, most=65_535),
         "data_dir": Path(env.get("DSTACK_SERVER_DIR", str(ServerSettings.data_dir))),
+        "server_config": env.get("DSTACK_SERVER_CONFIG"),
+        "server_config_disabled": "DSTACK_SERVER_CONFIG_DISABLED" in env,  # whatever it is set to
         "log_level": _choice(env, "DSTACK_SERVER_LOG_LEVEL", LOG_LEVELS, ServerSettings.log_level),
         "admin_token": env.get("DSTACK_SERVER_ADMIN_TOKEN"),
         "agent_runtime": _choice(env, "DSTACK_AGENT_RUNTIME", RUNTIMES, ServerSettings.agent_runtime),

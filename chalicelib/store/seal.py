@@ -1,4 +1,4 @@
-"""Secrets at rest: AES-256-GCM under one key of the installation.
+"""Secrets at rest: AES-256-GCM under the keys of the installation. The first seals, all of them open.
 
 A sealed text says which form it has (`v1.`), so that a later form can be told from it. `context`, where a caller gives
 one, is bound to the seal without being stored: a secret copied into another record doesn't open there.
@@ -21,34 +21,46 @@ _FORM = "v1."
 
 
 class Sealer:
-    def __init__(self, key: bytes, *, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
-        if len(key) != KEY_BYTES:
-            raise Bug(f"a sealing key of {len(key)} bytes; it takes {KEY_BYTES}.")
-        self._key = key
+    def __init__(self, key: bytes, *others: bytes, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+        self._keys = (key, *others)
+        for each in self._keys:
+            if len(each) != KEY_BYTES:
+                raise Bug(f"a sealing key of {len(each)} bytes; it takes {KEY_BYTES}.")
         self._random = random
 
     def seal(self, text: str, *, context: str = "") -> str:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         nonce = self._random(_NONCE_BYTES)
-        sealed = nonce + AESGCM(self._key).encrypt(nonce, text.encode(), context.encode())
+        sealed = nonce + AESGCM(self._keys[0]).encrypt(nonce, text.encode(), context.encode())
         return _FORM + base64.urlsafe_b64encode(sealed).decode()
 
     def open(self, sealed: str, *, context: str = "") -> str:
         """Raises Refused for another key, another context, or a text that was changed: they can't be told apart."""
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
         if not sealed.startswith(_FORM):
             raise Refused("A stored secret isn't sealed in a form this version knows.", hint="Set the secret again.")
         try:
             raw = base64.b64decode(sealed[len(_FORM) :].encode(), altchars=b"-_", validate=True)
-            return AESGCM(self._key).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], context.encode()).decode()
-        except (InvalidTag, binascii.Error, ValueError) as error:
+            text = self._opened(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], context.encode())
+        except (binascii.Error, ValueError):
+            text = None
+        if text is None:
             raise Refused(
-                "A stored secret doesn't open with this server's key.",
+                "A stored secret doesn't open with this server's keys.",
                 hint="Put back the key that was in use when it was stored, or set the secret again.",
-            ) from error
+            )
+        return text
+
+    def _opened(self, nonce: bytes, sealed: bytes, context: bytes) -> str | None:
+        from cryptography.exceptions import InvalidTag
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        for key in self._keys:
+            try:
+                return AESGCM(key).decrypt(nonce, sealed, context).decode()
+            except InvalidTag:
+                continue
+        return None
 
 
 def key_from_file(path: str | Path, *, random: Callable[[int], bytes] = secrets.token_bytes) -> bytes:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.tenants import Permissions
 from chalicelib.engine.ports import Clock, News, Wake
 from chalicelib.store.port import Store
 
@@ -62,3 +63,4 @@ class Plane:
     sync_slow: float = 60.0
     limits: Limits = Limits()
     images: Images = Images()
+    permissions: Permissions = field(default_factory=Permissions)

@@ -11,7 +11,7 @@ from typing import Any
 from chalicelib.domain.fleets import Fleet, FleetBody, FleetStatus
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
-from chalicelib.domain.tenants import Project, User
+from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.errors import AlreadyExists, Conflict, Invalid, Refused
 from chalicelib.planning import placement, support
 from chalicelib.planning.combine import fleet_query, merged_fleet
@@ -19,7 +19,7 @@ from chalicelib.store import keys, nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases import plans, specs
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.fleets import TRIES, FleetRow, about, fleet_target, holder, named, read_row
+from chalicelib.usecases.fleets import TRIES, FleetRow, about, fleet_target, holder, named, read_row, refuse_ssh
 from chalicelib.usecases.trail import told
 
 
@@ -42,7 +42,8 @@ class Seen:
 
 
 def get_plan(plane: Plane, project: Project, raw: dict[str, Any]) -> FleetPlan:
-    spec = _checked(raw)
+    spec = specs.read_fleet_spec(raw)
+    _refuse_unbuilt(spec)
     name = spec.configuration.name
     fleet = None if name is None else named(plane.store, project, name)
     current = None if fleet is None else read_row(plane.store, fleet)
@@ -59,10 +60,19 @@ def get_plan(plane: Plane, project: Project, raw: dict[str, Any]) -> FleetPlan:
 
 
 def apply_plan(
-    plane: Plane, user: User, project: Project, raw: dict[str, Any], seen: Seen | None, *, force: bool
+    plane: Plane,
+    user: User,
+    project: Project,
+    raw: dict[str, Any],
+    seen: Seen | None,
+    *,
+    force: bool,
+    role: ProjectRole | None = None,
 ) -> FleetRow:
-    """Create the fleet, or change it in place where that is possible."""
-    spec = _checked(raw)
+    """Create the fleet, or change it in place where that is possible. `role` is the user's in the project."""
+    spec = specs.read_fleet_spec(raw)
+    refuse_ssh(plane, user, role, [spec])
+    _refuse_unbuilt(spec)
     name = spec.configuration.name or specs.invented_name(
         plane.random_id(), lambda name: plane.store.get(keys.fleet_name(project.id, name)) is not None
     )
@@ -75,12 +85,10 @@ def apply_plan(
     raise Refused(f"The fleet {name} keeps changing.", hint="Try again.")
 
 
-def _checked(raw: dict[str, Any]) -> FleetSpec:
-    spec = specs.read_fleet_spec(raw)
+def _refuse_unbuilt(spec: FleetSpec) -> None:
     problems = support.fleet_refusals(spec)
     if problems:
         raise Invalid(problems)
-    return spec
 
 
 def _complete(raw: dict[str, Any], name: str | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.runs import Run
-from chalicelib.domain.tenants import Project, User
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.errors import Bug, Conflict, Invalid, NotFound, Refused
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.instance import INSTANCE
@@ -112,9 +113,12 @@ def holder(store: Store, project: Project, name: str) -> tuple[Fleet | None, int
 # --- delete ---------------------------------------------------------------------------------------------------------
 
 
-def delete(plane: Plane, user: User, project: Project, names: Sequence[str]) -> None:
+def delete(
+    plane: Plane, user: User, project: Project, names: Sequence[str], *, role: ProjectRole | None = None
+) -> None:
     """End fleets and all their instances. Nothing is ended when one of them is in use or isn't there."""
     rows = [_required(plane, project, name) for name in dict.fromkeys(names)]
+    refuse_ssh(plane, user, role, (FleetSpec.model_validate_json(row.spec) for row in rows))
     for row in rows:
         _refuse_if_used(plane.store, f"The fleet {row.fleet.name} is", row.instances)
     for row in rows:
@@ -140,9 +144,12 @@ def _delete(plane: Plane, user: User, fleet: Fleet | None) -> None:
     raise Refused("The fleet keeps changing.", hint="Try again.")
 
 
-def delete_instances(plane: Plane, user: User, project: Project, name: str, nums: Sequence[int]) -> None:
+def delete_instances(
+    plane: Plane, user: User, project: Project, name: str, nums: Sequence[int], *, role: ProjectRole | None = None
+) -> None:
     """End single instances of a fleet, by their numbers. Nothing is ended when one is in use or isn't there."""
     row = _required(plane, project, name)
+    refuse_ssh(plane, user, role, (FleetSpec.model_validate_json(row.spec) for row in [row]))
     by_num = {instance.num: instance for instance in row.instances}
     missing = sorted(set(nums) - by_num.keys())
     if missing:
@@ -175,6 +182,14 @@ def _end(plane: Plane, user: User, fleet: Fleet, instance: Instance | None) -> N
         plane.wake([f"instance/{instance.id}"])
         return
     raise Refused("The instance keeps changing.", hint="Try again.")
+
+
+def refuse_ssh(plane: Plane, user: User, role: ProjectRole | None, fleets: Iterable[FleetSpec]) -> None:
+    """Where the installation keeps SSH fleets to admins, refuses others to touch one."""
+    if plane.permissions.manage_ssh_fleets(user, role):
+        return
+    if any(spec.configuration.ssh_config is not None for spec in fleets):
+        raise Refused("Only admins of the project may manage its SSH fleets here.", hint="Ask one of them.")
 
 
 def _refuse_if_used(store: Store, what: str, instances: Sequence[Instance]) -> None:

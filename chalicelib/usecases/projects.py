@@ -68,6 +68,8 @@ def without_fleets(store: Store, user: User) -> list[Project]:
 def create_project(plane: Plane, actor: User, name: str, *, is_public: bool = False) -> Project:
     if not PROJECT_NAME.fullmatch(name):
         raise Invalid([Problem("a name has 1 to 50 letters, digits, - and _", path="project_name")])
+    if not plane.permissions.create_projects(actor):
+        raise Refused("Only global admins may create projects here.", hint="Ask one of them to create it.")
     owned = [project for project in visible(plane.store, actor, not_joined=False) if project.owner_id == actor.id]
     if actor.role is not GlobalRole.admin and len(owned) >= MAX_OWNED:
         raise Refused(f"You own {len(owned)} projects, which is the most one user may.", hint="Delete one first.")

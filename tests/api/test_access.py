@@ -12,7 +12,7 @@ from chalicelib.domain.tenants import Project, ProjectRole
 from chalicelib.store import keys, nouns
 from tests.api.rig import ADMIN, Rig
 
-TENANTS = {Access.visitor, Access.member, Access.manager, Access.project_admin}
+TENANTS = {Access.visitor, Access.member, Access.manager, Access.project_admin, Access.keeper}
 MAY = {
     "nobody": {Access.public},
     "a forged token": {Access.public},

@@ -65,7 +65,9 @@ def apply(call: Call) -> Any:
     asked = call.parse(Apply)
     current = asked.plan.current_resource
     seen = None if current is None else fleet_plans.Seen(current.id, current.spec)
-    row = fleet_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.spec, seen, force=asked.force)
+    row = fleet_plans.apply_plan(
+        call.plane, call.actor, call.tenant, asked.plan.spec, seen, force=asked.force, role=call.role
+    )
     return fleet_json(row, call.tenant.name)
 
 
@@ -94,12 +96,12 @@ def list_fleets(call: Call) -> Any:
 
 
 def delete(call: Call) -> None:
-    fleets.delete(call.plane, call.actor, call.tenant, call.parse(Delete).names)
+    fleets.delete(call.plane, call.actor, call.tenant, call.parse(Delete).names, role=call.role)
 
 
 def delete_instances(call: Call) -> None:
     asked = call.parse(DeleteInstances)
-    fleets.delete_instances(call.plane, call.actor, call.tenant, asked.name, asked.instance_nums)
+    fleets.delete_instances(call.plane, call.actor, call.tenant, asked.name, asked.instance_nums, role=call.role)
 
 
 _FLEETS = "/api/project/{project_name}/fleets"

@@ -57,7 +57,7 @@ class Update(Request):
 
 
 def _seen(call: Call, project: Project) -> dict[str, Any]:
-    return project_json(projects.view(call.plane.store, project), call.plane.facts)
+    return project_json(projects.view(call.plane.store, project), call.plane.facts, call.plane.permissions)
 
 
 def get(call: Call) -> Any:

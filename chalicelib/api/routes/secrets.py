@@ -1,4 +1,5 @@
-"""Secrets over HTTP. Only a project's admins manage them: who may set a secret may read what others set."""
+"""Secrets over HTTP. A project's admins manage them, and its managers where the installation says so: who may set a
+secret may read what others set."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ def delete(call: Call) -> None:
 _SECRETS = "/api/project/{project_name}/secrets"
 
 ROUTES: tuple[Route, ...] = (
-    Route("POST", f"{_SECRETS}/list", Access.project_admin, list_secrets),
-    Route("POST", f"{_SECRETS}/get", Access.project_admin, get),
-    Route("POST", f"{_SECRETS}/create_or_update", Access.project_admin, create_or_update),
-    Route("POST", f"{_SECRETS}/delete", Access.project_admin, delete),
+    Route("POST", f"{_SECRETS}/list", Access.keeper, list_secrets),
+    Route("POST", f"{_SECRETS}/get", Access.keeper, get),
+    Route("POST", f"{_SECRETS}/create_or_update", Access.keeper, create_or_update),
+    Route("POST", f"{_SECRETS}/delete", Access.keeper, delete),
 )

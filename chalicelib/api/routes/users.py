@@ -32,18 +32,19 @@ class Delete(Request):
 
 def list_users(call: Call) -> Any:
     rows = users.list_users(call.plane, call.actor)
-    return page_of(call.parse(Page), rows, lambda user: (user.created_at, user.id, user.name), user_json, "users")
+    key = lambda user: (user.created_at, user.id, user.name)  # noqa: E731
+    return page_of(call.parse(Page), rows, key, lambda user: user_json(user, call.plane.permissions), "users")
 
 
 def get_my_user(call: Call) -> Any:
     user = call.actor
-    return user_with_creds_json(user, bearer(call.headers), users.private_key(call.plane, user))
+    return user_with_creds_json(user, call.plane.permissions, bearer(call.headers), users.private_key(call.plane, user))
 
 
 def get_user(call: Call) -> Any:
     user = users.own_or_admin(call.plane, call.actor, call.parse(Get).username)
     own = user.id == call.actor.id
-    return get_my_user(call) if own else user_with_creds_json(user, "", None)
+    return get_my_user(call) if own else user_with_creds_json(user, call.plane.permissions, "", None)
 
 
 def create(call: Call) -> Any:
@@ -51,29 +52,28 @@ def create(call: Call) -> Any:
     user, token = users.create_user(
         call.plane, call.actor, asked.username, asked.global_role, email=asked.email, active=asked.active
     )
-    return user_with_creds_json(user, token, None)
+    return user_with_creds_json(user, call.plane.permissions, token, None)
 
 
 def update(call: Call) -> Any:
     asked = call.parse(Save)
-    return user_json(
-        users.update_user(
-            call.plane, call.actor, asked.username, asked.global_role, email=asked.email, active=asked.active
-        )
+    user = users.update_user(
+        call.plane, call.actor, asked.username, asked.global_role, email=asked.email, active=asked.active
     )
+    return user_json(user, call.plane.permissions)
 
 
 def refresh_token(call: Call) -> Any:
     user, token = users.refresh_token(call.plane, call.actor, call.parse(Get).username)
     key = users.private_key(call.plane, user) if user.id == call.actor.id else None
-    return user_with_creds_json(user, token, key)
+    return user_with_creds_json(user, call.plane.permissions, token, key)
 
 
 def refresh_ssh_key(call: Call) -> Any:
     user = users.refresh_ssh_key(call.plane, call.actor, call.parse(Get).username)
     own = user.id == call.actor.id
     key = users.private_key(call.plane, user) if own else None
-    return user_with_creds_json(user, bearer(call.headers) if own else "", key)
+    return user_with_creds_json(user, call.plane.permissions, bearer(call.headers) if own else "", key)
 
 
 def delete(call: Call) -> None:

@@ -7,31 +7,31 @@ from typing import Any
 
 from chalicelib.api.wire.users import user_json
 from chalicelib.domain.instants import iso
-from chalicelib.domain.tenants import Member, ProjectRole, User
+from chalicelib.domain.tenants import Member, Permissions, User
 from chalicelib.usecases.projects import ProjectView
 
 
-def project_json(seen: ProjectView, backends: Iterable[str]) -> dict[str, Any]:
+def project_json(seen: ProjectView, backends: Iterable[str], permissions: Permissions) -> dict[str, Any]:
     """`backends`: the wire's names of what is configured."""
     project = seen.project
     return {
         "project_id": project.id,
         "project_name": project.name,
-        "owner": user_json(seen.owner),
+        "owner": user_json(seen.owner, permissions),
         "created_at": iso(project.created_at),
         "backends": [{"name": name, "config": {"type": name, "regions": []}} for name in backends],
-        "members": [_member_json(member, user) for member, user in seen.members],
+        "members": [_member_json(member, user, permissions) for member, user in seen.members],
         "is_public": project.is_public,
         "templates_repo": None,
     }
 
 
-def _member_json(member: Member, user: User) -> dict[str, Any]:
+def _member_json(member: Member, user: User, permissions: Permissions) -> dict[str, Any]:
     return {
-        "user": user_json(user),
+        "user": user_json(user, permissions),
         "project_role": member.role,
         "permissions": {
-            "can_manage_ssh_fleets": True,
-            "can_manage_secrets": member.role is ProjectRole.admin,
+            "can_manage_ssh_fleets": permissions.manage_ssh_fleets(user, member.role),
+            "can_manage_secrets": permissions.manage_secrets(user, member.role),
         },
     }

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.domain.instants import iso
-from chalicelib.domain.tenants import User
+from chalicelib.domain.tenants import Permissions, User
 
 
-def user_json(user: User) -> dict[str, Any]:
+def user_json(user: User, permissions: Permissions) -> dict[str, Any]:
     return {
         "id": user.id,
         "username": user.name,
@@ -16,11 +16,11 @@ def user_json(user: User) -> dict[str, Any]:
         "global_role": user.role,
         "email": user.email,
         "active": user.active,
-        "permissions": {"can_create_projects": True},
+        "permissions": {"can_create_projects": permissions.create_projects(user)},
         "ssh_public_key": user.ssh_public_key,
     }
 
 
-def user_with_creds_json(user: User, token: str, private_key: str | None) -> dict[str, Any]:
+def user_with_creds_json(user: User, permissions: Permissions, token: str, private_key: str | None) -> dict[str, Any]:
     """`token` is empty where it isn't known: only its hash is stored, so it can be shown to its bearer alone."""
-    return {**user_json(user), "creds": {"token": token}, "ssh_private_key": private_key}
+    return {**user_json(user, permissions), "creds": {"token": token}, "ssh_private_key": private_key}

@@ -239,10 +239,8 @@ class KubernetesBackendConfig(Spec):
             for place, name in enumerate(names)
             if name in names[:place]
         ]
-        for field, hint in (
-            ("proxy_jump", "write it below the context"),
-            ("namespace", "the context in the kubeconfig says it"),
-        ):
+        older = {"proxy_jump": "write it below the context", "namespace": "the context in the kubeconfig says it"}
+        for field, hint in older.items():
             if self.contexts is not None and getattr(self, field) is not None:
                 found.append(("exclusive", f"`{field}` can't go together with `contexts`", hint, field))
         if found:

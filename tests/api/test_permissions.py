@@ -1,0 +1,110 @@
+"""What the installation lets those do who are no admins: each permission given and taken, by every role."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.fleets import Fleet, FleetBody
+from chalicelib.domain.tenants import Permissions, ProjectRole
+from chalicelib.usecases import specs
+from tests.api.rig import ADMIN, Rig
+from tests.usecases.planes import NOW
+
+SSH = {"configuration": {"type": "fleet", "name": "hosts", "ssh_config": {"user": "u", "hosts": ["10.0.0.1"]}}}
+
+
+def rig_with(folder: Path, **permissions: bool) -> tuple[Rig, dict[str, str]]:
+    rig = Rig.at(folder, permissions=Permissions(**permissions))
+    tokens = {role.value: rig.user(f"the-{role.value}", role) for role in ProjectRole}
+    return rig, tokens | {"global": ADMIN}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_creating_projects(tmp_path: Path, allowed: bool) -> None:
+    rig, tokens = rig_with(tmp_path, allow_non_admins_create_projects=allowed)
+    for role, token in tokens.items():
+        may = allowed or role == "global"
+        if may:
+            rig.ok("/api/projects/create", {"project_name": f"of-{role}"}, token=token)
+        else:
+            assert "global admins" in rig.refused("/api/projects/create", {"project_name": "mine"}, token=token)
+    said = {user["username"]: user["permissions"]["can_create_projects"] for user in rig.ok("/api/users/list", {})}
+    assert said == {"admin": True, "the-admin": allowed, "the-manager": allowed, "the-user": allowed}
+
+
+def members(rig: Rig, field: str) -> set[str]:
+    found: list[dict[str, Any]] = rig.ok("/api/projects/main/get")["members"]
+    return {member["project_role"] for member in found if member["permissions"][field]}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_keeping_secrets(tmp_path: Path, allowed: bool) -> None:
+    rig, tokens = rig_with(tmp_path, allow_managers_manage_secrets=allowed)
+    keepers = {"global", "admin", "manager"} if allowed else {"global", "admin"}
+    for role, token in tokens.items():
+        for verb in ("create_or_update", "get", "list", "delete"):
+            body = {"name": "tok", "value": "v", "secrets_names": ["tok"]}
+            wanted = {key: body[key] for key in _FIELDS[verb]}
+            status = rig.call(f"/api/project/main/secrets/{verb}", wanted, token=token).status
+            assert status == (200 if role in keepers else 403), (role, verb)
+    assert members(rig, "can_manage_secrets") == keepers - {"global"}
+
+
+_FIELDS: dict[str, tuple[str, ...]] = {
+    "create_or_update": ("name", "value"),
+    "get": ("name",),
+    "list": (),
+    "delete": ("secrets_names",),
+}
+
+
+def test_a_manager_elsewhere_keeps_no_secrets_here(tmp_path: Path) -> None:
+    rig, _ = rig_with(tmp_path, allow_managers_manage_secrets=True)
+    token = rig.user("foreigner", ProjectRole.manager, rig.another_project("other"))
+    assert rig.call("/api/project/main/secrets/list", token=token).status == 403
+
+
+def ssh_fleet(rig: Rig, name: str) -> None:
+    """An SSH fleet that is there already, as a server makes one for its own machine."""
+    spec = {"configuration": {**SSH["configuration"], "name": name}, "profile": {}}
+    fleet = Fleet(
+        id=rig.world.plane.random_id(), project_id=rig.project.id, name=name, created_at=NOW, last_processed_at=NOW
+    )
+    rig.world.plane.store.commit(_changes(rig, fleet, FleetBody(fleet_id=fleet.id, spec=specs.text_of(spec))))
+
+
+def _changes(rig: Rig, fleet: Fleet, body: FleetBody) -> list[Any]:
+    from chalicelib.store import keys, nouns
+
+    pointer = nouns.pointer(keys.fleet_name(rig.project.id, fleet.name), fleet.id)
+    return [nouns.put(fleet), nouns.put(body), pointer]
+
+
+ONLY_ADMINS = "Only admins of the project may manage its SSH fleets"
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_managing_ssh_fleets(tmp_path: Path, allowed: bool) -> None:
+    rig, tokens = rig_with(tmp_path, allow_non_admins_manage_ssh_fleets=allowed)
+    trusted = set(tokens) if allowed else {"global", "admin"}
+    for role, token in tokens.items():
+        ssh_fleet(rig, f"of-{role}")
+        told = rig.call("/api/project/main/fleets/apply", {"plan": {"spec": SSH}}, token=token)
+        ended = rig.call(
+            "/api/project/main/fleets/delete_instances", {"name": f"of-{role}", "instance_nums": []}, token=token
+        )
+        gone = rig.call("/api/project/main/fleets/delete", {"names": [f"of-{role}"]}, token=token)
+        for reply in (told, ended, gone):
+            assert (ONLY_ADMINS in reply.body.decode()) == (role not in trusted), (role, reply.body)
+        assert gone.status == (200 if role in trusted else 400)
+    assert members(rig, "can_manage_ssh_fleets") == trusted - {"global"}
+
+
+def test_fleets_of_clouds_are_everybodys(tmp_path: Path) -> None:
+    rig, tokens = rig_with(tmp_path, allow_non_admins_manage_ssh_fleets=False)
+    spec = {"configuration": {"type": "fleet", "name": "cloud", "nodes": "0..1"}}
+    rig.ok("P/fleets/apply", {"plan": {"spec": spec}}, token=tokens["user"])
+    rig.ok("P/fleets/delete", {"names": ["cloud"]}, token=tokens["user"])
