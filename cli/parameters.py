@@ -10,6 +10,7 @@ import inspect
 import types
 import typing
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -71,8 +72,8 @@ def _item_type(annotation: Any) -> tuple[type, bool]:
     return annotation, False
 
 
-def _no_type(ctx: Any) -> str:
-    return ""
+def _shown_as(metavar: str, ctx: Any) -> str:
+    return metavar
 
 
 class _Plain:
@@ -84,8 +85,8 @@ class _Plain:
             kind = param.type_descriptor
             info = kind.parameter_info
             param._runtime_param = PlainValue(kind.annotation, kind.choices, info.min, info.max)
-            if param.metavar:  # says it already
-                param.display_type_rich = _no_type
+            if param.metavar:  # stands where typer would name a type; an argument is called by it already
+                param.display_type_rich = partial(_shown_as, param.metavar if param.param_type_name == "option" else "")
         return params
 
 

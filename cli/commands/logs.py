@@ -30,7 +30,7 @@ def logs(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run's name.", autocompletion=completer("run"))],
     project: ProjectOption = None,
     diagnose: Annotated[
-        bool, typer.Option("-d", "--diagnose", help="What the machine's agent logged instead.")
+        bool, typer.Option("-d", "--diagnose", help="What happened to the run and its machine, instead.")
     ] = False,
     replica: ReplicaOption = 0,
     job: JobOption = 0,

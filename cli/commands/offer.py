@@ -115,7 +115,17 @@ def _show_offers(session: Session, spec: dict[str, Any], flags: Mapping[str, Any
     if summary:
         session.terminal.say(summary)
     if not job["offers"]:
-        session.terminal.warn("Nothing fits. Ask for less, or for --spot-auto.")
+        session.terminal.warn(_nothing_fits(flags))
+
+
+def _nothing_fits(flags: Mapping[str, Any]) -> str:
+    """What to change: whatever narrowed the search."""
+    narrowing = ("cpu", "gpu", "memory", "disk", "max_price", "backend", "region", "instance_type", "fleet", "reuse")
+    given = [f"--{name.replace('_', '-')}" for name in narrowing if flags[name]]
+    parts = [f"Leave out or loosen {', '.join(given)}."] if given else []
+    if not any(flags[name] for name in ("spot", "on_demand", "spot_auto", "spot_policy")):
+        parts.append("--spot-auto shows spot machines too.")
+    return " ".join(["Nothing fits.", *parts])
 
 
 def _show_groups(

@@ -62,7 +62,7 @@ def fleet_facts(plan: Json) -> list[tuple[str, str]]:
         ("Configuration", spec.get("configuration_path") or "?"),
         ("Type", "fleet"),
         ("Fleet type", "ssh" if hosts else "cloud"),
-        ("Nodes", str(count)),
+        ("Nodes", f"{count}{_target(nodes)}"),
         ("Placement", configuration.get("placement") or "any"),
         ("Backends", ", ".join(configuration.get("backends") or ())),
         ("Regions", ", ".join(configuration.get("regions") or ())),
@@ -71,6 +71,12 @@ def fleet_facts(plan: Json) -> list[tuple[str, str]]:
         ("Reservation", configuration.get("reservation") or ""),
     ]
     return [(name, value) for name, value in pairs if value]
+
+
+def _target(nodes: Json) -> str:
+    """How many are made at once, where that isn't the least."""
+    target = nodes.get("target")
+    return "" if target is None or target == nodes.get("min") else f" ({target} at once)"
 
 
 def offers_table(offers: list[Json], *, dim_later: bool = True) -> Table:

@@ -188,7 +188,7 @@ def test_reuse_only_never_buys() -> None:
         ({"resources": {"memory": "64GB.."}}, ["needs 64.. GB of memory, has 16", "memory: 16GB.."]),
         ({"resources": {"cpu": "8.."}}, ["needs 8.. CPUs, has 4", "cpu: 4"]),
         ({"backends": ["aws"]}, ["is remote", "widen `backends`"]),
-        ({"fleets": ["gpus"]}, ["isn't among the run's `fleets`", "add `local`"]),
+        ({"fleets": ["gpus"]}, ["has no fleet named `gpus`", "one of `local`"]),
         ({"spot_policy": "spot"}, ["is on-demand", "spot_policy"]),
     ],
 )
