@@ -1,8 +1,9 @@
 """Values to JSON, within the size that a Lambda may answer.
 
 Stored JSON is spliced in as text (`orjson.Fragment`), never parsed. Only when an answer would be too large is it taken
-apart again: first the listed runs lose their commands, env and archives, then long values are cut. Rows are never lost,
-because a client that pages by rows would not see that one is missing.
+apart again: first the listed runs lose their commands, env and archives, then long values are cut and old submissions
+left out. Rows are never lost, because a client that pages by rows would not see that one is missing: what is still too
+large then is refused, with the way to ask for less.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import Any
 
 import orjson
 
+from chalicelib.errors import Refused
+
 _OPTIONS = orjson.OPT_NON_STR_KEYS
-_KEPT_TEXT, _KEPT_ITEMS = 200, 20
+_KEPT_TEXT, _KEPT_ITEMS, _KEPT_SUBMISSIONS = 200, 20, 10
 
 
 def encode(value: Any, limit: int) -> bytes:
@@ -25,8 +28,11 @@ def encode(value: Any, limit: int) -> bytes:
             shorten(row)
         text = orjson.dumps(plain)
         if len(text) <= limit:
-            break
-    return text
+            return text
+    raise Refused(
+        f"The answer would have {len(text) / 2**20:.1f} MB, and at most {limit / 2**20:.1f} MB can be sent.",
+        hint="Ask for less at a time: most lists take `limit`, a plan takes `max_offers`.",
+    )
 
 
 def _specs(row: Any) -> list[dict[str, Any]]:
@@ -53,6 +59,8 @@ def _cut(row: Any) -> None:
     for spec in _specs(row):
         for name, value in spec.items():
             spec[name] = _shorter(value)
+    for job in row.get("jobs", ()) if isinstance(row, dict) else ():
+        job["job_submissions"] = job.get("job_submissions", [])[-_KEPT_SUBMISSIONS:]
 
 
 def _shorter(value: Any) -> Any:

@@ -206,11 +206,23 @@ def test_admin_token_of_the_rig_works_with_any_case_of_bearer(rig: Rig) -> None:
     assert rig.call("/api/runs/list", {}, token=None, Authorization=f"bEaReR {ADMIN}").status == 200
 
 
-def test_limits_are_of_the_plane(rig: Rig) -> None:
-    plane = replace(rig.world.plane, limits=Limits(answer=10))
-    route = Route("POST", "/api/x", Access.public, lambda call: [row(1, 500)])
+def test_a_run_of_many_submissions_keeps_the_latest() -> None:
+    submissions = [{"submission_num": number, "message": "m" * 500} for number in range(1000)]
+    one = {
+        "id": 1,
+        "jobs": [{"job_spec": {}, "job_submissions": submissions}],
+        "latest_job_submission": submissions[-1],
+    }
+    text = encode(one, 50_000)
+    kept = orjson.loads(text)["jobs"][0]["job_submissions"]
+    assert len(text) <= 50_000 and kept == submissions[-len(kept) :]
+
+
+def test_what_no_cut_makes_small_enough_is_refused_with_the_way_out(rig: Rig) -> None:
+    plane = replace(rig.world.plane, limits=Limits(answer=10_000))
+    route = Route("POST", "/api/x", Access.public, lambda call: [{"id": number} for number in range(2000)])
     reply = dispatch.serve(plane, route, {}, dispatch.Request("POST", "/api/x"))
-    assert orjson.loads(reply.body)[0]["id"] == 1
+    assert reply.status == 400 and b"limit" in reply.body
 
 
 def test_a_handler_that_lost_a_race_looks_again(rig: Rig) -> None:
