@@ -48,7 +48,7 @@ def load_definition(
     except Invalid as error:
         raise Invalid([replace(problem, file=shown) for problem in error.problems]) from None
     folder = path.parent if path else terminal.cwd
-    document = parsed.model_dump(mode="json")
+    document = _on_the_wire(parsed, flags)
     chosen: dict[str, Any] = {}
     if document["type"] in RUN_TYPES:
         _check_working_dir(document, shown)
@@ -101,10 +101,18 @@ def synthetic_task(terminal: Terminal, flags: Overrides, *, profile: str | None,
         "file_archives": [],
         "working_dir": None,
         "configuration_path": None,
-        "configuration": overridden(task, flags).model_dump(mode="json"),
+        "configuration": _on_the_wire(overridden(task, flags), flags),
         "profile": load_profile(terminal, profile, no_profile),
         "ssh_key_pub": None,
     }
+
+
+def _on_the_wire(configuration: Any, flags: Overrides | None) -> dict[str, Any]:
+    """As the API takes it. Fleets named by flags stay words, as every client sends them."""
+    document: dict[str, Any] = configuration.model_dump(mode="json")
+    if flags and flags.fleets:
+        document["fleets"] = list(flags.fleets)
+    return document
 
 
 def load_profile(terminal: Terminal, name: str | None, none: bool) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.errors import NotFound, Refused
+from cli.follow import Stages
 from cli.render import as_json, facts
 from cli.runs import ApplyOptions, Definition
 from cli.session import Session
@@ -13,7 +14,9 @@ from cli.tables.fleets import fleets_table
 from cli.tables.plans import changes, changes_table, fleet_facts, offers_summary, offers_table
 
 GONE_SECONDS = 1.0
-READY_SECONDS = 2.0
+READY_SECONDS = 0.5
+LOOKS_TO_ORDER = 10
+READY = ("idle", "busy")
 ON_THE_WAY = ("pending", "provisioning", "terminating")
 
 
@@ -140,13 +143,17 @@ def _changes(plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, A
 
 
 def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
-    """Until no machine is on its way; a machine that ended makes it a failure."""
+    """Until its machines are there; a machine that ended, or that can't be had, makes it a failure."""
     terminal, name = session.terminal, fleet["name"]
+    stages, looks = Stages(session), 0
     try:
-        while any(one["status"] in ON_THE_WAY for one in fleet["instances"]):
+        while _is_coming(fleet, looks):
+            stages.say(f"{_ready(fleet)} of {_wanted(fleet)} machines ready", f" · {looks * READY_SECONDS:.0f} s")
             terminal.sleep(READY_SECONDS)
-            fleet = session.get_fleet(name)
+            fleet, looks = session.get_fleet(name), looks + 1
+        stages.close()
     except KeyboardInterrupt:
+        stages.close()
         if not asks or not terminal.confirm(f"Delete the fleet {name} before leaving?"):
             terminal.say(f"Fleet {name} goes on in the background; `dstack fleet` shows it.")
             return 0
@@ -154,5 +161,24 @@ def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
         terminal.say(f"Fleet {name} is deleted.")
         return 0
     failed = any(one["status"] == "terminated" for one in fleet["instances"])
+    failed = failed or (bool(fleet.get("status_message")) and _ready(fleet) < _wanted(fleet))
     session.show(fleets_table([fleet], terminal.now(), session.project, verbose=failed))
     return 1 if failed else 0
+
+
+def _is_coming(fleet: dict[str, Any], looks: int) -> bool:
+    """Is a machine on its way, or about to be ordered? A fleet that says something has found an obstacle."""
+    if any(one["status"] in ON_THE_WAY for one in fleet["instances"]):
+        return True
+    return looks < LOOKS_TO_ORDER and _ready(fleet) < _wanted(fleet) and not fleet.get("status_message")
+
+
+def _ready(fleet: dict[str, Any]) -> int:
+    return sum(one["status"] in READY for one in fleet["instances"])
+
+
+def _wanted(fleet: dict[str, Any]) -> int:
+    """How many machines an apply makes, or how many there are already if that is more."""
+    nodes = fleet["spec"]["configuration"].get("nodes") or {}
+    alive = sum(one["status"] in (*READY, *ON_THE_WAY) for one in fleet["instances"])
+    return max(nodes.get("min") or 0, nodes.get("target") or 0, alive)
