@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import typing
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -22,6 +25,7 @@ from chalicelib.domain.specs.server import AESKey, ServerConfig
 from chalicelib.domain.tenants import Permissions
 from chalicelib.errors import Invalid, Problem
 
+ROOT = Path(__file__).parents[2]
 AES = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 KEY = {"type": "api_key", "api_key": "hush"}
 PAIR = {"type": "access_key", "access_key": "hush", "secret_key": "hush"}
@@ -409,3 +413,9 @@ def test_every_field_is_explained() -> None:
         whole: dict[str, Any] = next((arm for arm in definition.get("anyOf", [definition]) if "properties" in arm), {})
         for field, described in whole.get("properties", {}).items():
             assert described.get("description"), f"{name}.{field}"
+
+
+def test_the_schema_is_printed() -> None:
+    command = [sys.executable, "-m", "chalicelib.configuration.schema", "server"]
+    printed = subprocess.run(command, capture_output=True, check=True, cwd=ROOT, text=True).stdout
+    assert json.loads(printed) == json.loads(json.dumps(server_schema()))
