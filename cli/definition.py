@@ -55,7 +55,7 @@ def load_definition(
         document["files"] = [_local(entry, folder, terminal.home) for entry in document.get("files") or ()]
         chosen = load_profile(terminal, profile, no_profile)
     elif document["type"] == "fleet":
-        chosen = load_profile(terminal, None, no_profile)
+        chosen = load_profile(replace(terminal, env={}), None, no_profile)  # the default one, whatever is set
     return Definition(document, chosen, shown, folder)
 
 
@@ -118,11 +118,13 @@ def _on_the_wire(configuration: Any, flags: Overrides | None) -> dict[str, Any]:
 def load_profile(terminal: Terminal, name: str | None, none: bool) -> dict[str, Any]:
     """The profile to send: the named one, else the default one, of this folder's file, then of the home's."""
     from chalicelib.configuration import parse_profiles
-    from chalicelib.configuration.profiles import FILES, chosen, wanted
+    from chalicelib.configuration.profiles import FILES, NONE_WANTED, chosen, wanted
 
     name, looks = wanted(name, none, terminal.env)
+    if not looks:
+        return dict(NONE_WANTED.model_dump(mode="json"))
     found = []
-    for base in (terminal.cwd, terminal.home) if looks else ():
+    for base in (terminal.cwd, terminal.home):
         path = next((base / file for file in FILES if (base / file).is_file()), None)
         if path is not None:
             try:
@@ -155,7 +157,8 @@ def _read(terminal: Terminal, file: str | None) -> tuple[Path | None, str, bytes
         raise Refused(f"{file} doesn't exist.", hint=_others(path)) from None
     except OSError as error:
         raise Refused(f"{file} can't be read: {error.strerror}.") from error
-    return path, os.path.relpath(path, terminal.cwd) if path.is_absolute() else file, raw
+    named = Path(file).expanduser()
+    return path, os.path.relpath(path, terminal.cwd) if named.is_absolute() else str(named), raw
 
 
 def _others(path: Path) -> str:
@@ -187,4 +190,4 @@ def _check_working_dir(document: Mapping[str, Any], shown: str) -> None:
 def _local(entry: Mapping[str, Any], folder: Path, home: Path) -> dict[str, Any]:
     local = entry["local_path"]
     found = home / local[2:] if local.startswith("~/") else folder / local
-    return {**entry, "local_path": os.path.normpath(found)}
+    return {**entry, "local_path": str(found)}

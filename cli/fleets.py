@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from chalicelib.errors import NotFound, Refused
+from chalicelib.errors import NotFound
 from cli.follow import Stages
+from cli.keys import read_key
 from cli.render import as_json, facts
 from cli.runs import ApplyOptions, Definition
 from cli.session import Session
@@ -23,7 +24,7 @@ ON_THE_WAY = ("pending", "provisioning", "terminating")
 def apply_fleet(session: Session, definition: Definition, options: ApplyOptions) -> int:
     """Creates or changes the fleet; returns the exit code."""
     terminal = session.terminal
-    configuration = with_ssh_keys(definition.configuration, definition.folder, terminal.home)
+    configuration = with_ssh_keys(definition.configuration, terminal.cwd, terminal.home)
     spec = {"configuration": configuration, "configuration_path": definition.path, "profile": definition.profile}
     plan = session.client.in_project("fleets/get_plan", {"spec": spec})
     current = plan.get("current_resource")
@@ -59,7 +60,10 @@ def delete_fleet(session: Session, name: str) -> None:
 
 
 def with_ssh_keys(configuration: dict[str, Any], folder: Path, home: Path) -> dict[str, Any]:
-    """The configuration with the keys that its `identity_file`s name; the server reaches the hosts with them."""
+    """The configuration with the keys that its `identity_file`s name; the server reaches the hosts with them.
+
+    `folder` is where relative names start: where the command runs, as with `ssh -i`.
+    """
     hosts = configuration.get("ssh_config")
     if not hosts:
         return configuration
@@ -76,30 +80,6 @@ def _with_key(value: Any, folder: Path, home: Path) -> Any:
     if found.get("identity_file"):
         found["ssh_key"] = read_key(found["identity_file"], folder, home)
     return found
-
-
-def read_key(name: str, folder: Path, home: Path) -> dict[str, str]:
-    """The private key of a file and the public one that belongs to it."""
-    from cryptography.hazmat.primitives import serialization
-
-    path = home / name[2:] if name.startswith("~/") else folder / name
-    try:
-        text = path.read_bytes()
-    except OSError as error:
-        raise Refused(f"identity_file: {path} can't be read: {error.strerror}.") from error
-    if text.startswith((b"ssh-", b"ecdsa-")):
-        raise Refused(f"identity_file: {path} is a public key.", hint="Name the private key, without .pub.")
-    try:
-        if b"BEGIN OPENSSH PRIVATE KEY" in text:
-            key = serialization.load_ssh_private_key(text, password=None)
-        else:
-            key = serialization.load_pem_private_key(text, password=None)  # type: ignore[assignment]
-    except TypeError as error:
-        raise Refused(f"identity_file: {path} has a passphrase.", hint="Use a key without one.") from error
-    except ValueError as error:
-        raise Refused(f"identity_file: {path} is not a private key: {error}.") from error
-    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    return {"public": public.decode() + "\n", "private": text.decode()}
 
 
 def _show(session: Session, plan: dict[str, Any]) -> None:

@@ -44,6 +44,7 @@ class ApplyOptions:
     max_offers: int = 3
     full_offers: bool = False
     unallocated: bool = False
+    ssh_identity: str | None = None
 
 
 @dataclass
@@ -62,8 +63,9 @@ class Submission:
                 "repos: sending a Git repository along isn't available yet.",
                 hint="List the files under `files` instead.",
             )
+        key = self._public_key()
         self.session.client.in_project("repos/init", NO_REPO)
-        self.run_spec = self._run_spec()
+        self.run_spec = self._run_spec(key)
         plan = self._plan()
         current = plan.get("current_resource")
         if current is not None and current["status"] in FINISHED:
@@ -85,7 +87,7 @@ class Submission:
         self._stop_and_wait(name)
         return self._submit(self._plan())  # planned again: the run that the server compares with has ended
 
-    def _run_spec(self) -> dict[str, Any]:
+    def _run_spec(self, public_key: str | None) -> dict[str, Any]:
         configuration = self.definition.configuration
         return {
             "run_name": self.definition.name,
@@ -98,8 +100,17 @@ class Submission:
             "configuration_path": self.definition.path,
             "configuration": configuration,
             "profile": self.definition.profile,
-            "ssh_key_pub": None,
+            "ssh_key_pub": public_key,
         }
+
+    def _public_key(self) -> str | None:
+        """That of --ssh-identity; without it the server takes the user's own."""
+        if self.options.ssh_identity is None:
+            return None
+        from cli.keys import read_key
+
+        terminal = self.session.terminal
+        return read_key(self.options.ssh_identity, terminal.cwd, terminal.home, said_by="--ssh-identity")["public"]
 
     def _plan(self) -> dict[str, Any]:
         body = {
@@ -229,7 +240,9 @@ def upload_files(session: Session, configuration: dict[str, Any]) -> list[dict[s
 
 def refusals(notes: list[dict[str, str]]) -> str:
     """Why each candidate was refused and what would help, as the planner says it."""
-    lines = [f"  {note['subject']} {note['text']}" + (f"\n    → {note['hint']}" if note["hint"] else "") for note in notes]
+    lines = [
+        f"  {note['subject']} {note['text']}" + (f"\n    → {note['hint']}" if note["hint"] else "") for note in notes
+    ]
     return "\n".join(["No offers now:", *lines, "Submitted anyway, the run waits only if it has `retry`."])
 
 

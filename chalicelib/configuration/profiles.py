@@ -17,6 +17,7 @@ P = TypeVar("P", bound=ProfileParams)
 
 FILES = (".dstack/profiles.yml", ".dstack/profiles.yaml")  # in the working folder, then in the home folder
 NO_NAME = "default"  # what a profile is called that nobody wrote
+NONE_WANTED = Profile(name="no-profile")
 
 _SWITCHES = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False, "": False}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from chalicelib.errors import NotSupported
+from cli.clouds import apply_gateway, apply_volume
 from cli.definition import RUN_TYPES, load_definition
 from cli.fleets import apply_fleet
 from cli.parameters import ProjectOption, YesOption, command, new_group
@@ -90,8 +91,10 @@ def apply(
     ] = None,
     retry: Annotated[bool | None, typer.Option("--retry/--no-retry", help="Try again after failures.")] = None,
     retry_duration: Annotated[Text, typer.Option("--retry-duration", metavar="TIME", help="How long.")] = None,
-    ssh_identity: Annotated[Text, typer.Option("--ssh-identity", metavar="KEY", help=NOT_YET)] = None,
-    port: Annotated[Texts, typer.Option("-p", "--port", metavar="MAP", help=NOT_YET)] = None,
+    ssh_identity: Annotated[
+        Text, typer.Option("--ssh-identity", metavar="KEY", help="Your private key for the run.")
+    ] = None,
+    port: Annotated[Texts, typer.Option("-p", "--port", metavar="MAP", help="As 8080, 80:8080. Repeatable.")] = None,
     host: Annotated[Text, typer.Option("--host", metavar="ADDR", help=NOT_YET)] = None,
     repo: Annotated[Text, typer.Option("-P", "--repo", metavar="REPO", help=NOT_YET)] = None,
     repo_branch: Annotated[Text, typer.Option("--repo-branch", metavar="NAME", help=NOT_YET)] = None,
@@ -123,13 +126,15 @@ def apply(
     if no_repo:
         definition.configuration["repos"] = []
     if definition.kind in RUN_TYPES:
-        options = ApplyOptions(yes, force, detach, verbose, as_json, max_offers, full_offers, unallocated)
+        options = ApplyOptions(yes, force, detach, verbose, as_json, max_offers, full_offers, unallocated, ssh_identity)
         raise typer.Exit(Submission(session, definition, options).apply())
-    if definition.kind != "fleet":
-        raise NotSupported(f"type: {definition.kind} isn't available yet.", hint="Runs and fleets are.")
+    if definition.kind == "preset":
+        raise NotSupported("type: preset isn't available yet.", hint="Describe the service in a file of its own.")
     if profile:
-        raise typer.BadParameter("A fleet takes no --profile; only the default one counts for it.", ctx=ctx)
-    raise typer.Exit(apply_fleet(session, definition, ApplyOptions(yes, force, detach, verbose, as_json)))
+        hint = "only the default one counts for it" if definition.kind == "fleet" else "leave the flag out"
+        raise typer.BadParameter(f"A {definition.kind} takes no --profile; {hint}.", ctx=ctx)
+    carry_out = {"fleet": apply_fleet, "volume": apply_volume, "gateway": apply_gateway}[definition.kind]
+    raise typer.Exit(carry_out(session, definition, ApplyOptions(yes, force, detach, verbose, as_json)))
 
 
 EXCLUSIVE: tuple[dict[str, str], ...] = (  # flag: parameter
@@ -139,8 +144,6 @@ EXCLUSIVE: tuple[dict[str, str], ...] = (  # flag: parameter
     {"--repo": "repo", "--no-repo": "no_repo"},
 )
 UNBUILT = {  # parameter: flag, and why
-    "ssh_identity": ("--ssh-identity", "SSH connections to jobs aren't available yet"),
-    "port": ("--port", "forwarding ports of jobs isn't available yet"),
     "host": ("--host", "forwarding ports of jobs isn't available yet"),
     "repo": ("--repo", "sending a Git repository along isn't available yet"),
     "repo_branch": ("--repo-branch", "sending a Git repository along isn't available yet"),
@@ -174,6 +177,7 @@ def overrides(flags: Mapping[str, Any]) -> Overrides:
         regions=tuple(flags.get("region") or ()),
         instance_types=tuple(flags.get("instance_type") or ()),
         fleets=tuple(flags.get("fleet") or ()),
+        ports=tuple(flags.get("port") or ()),
         spot_policy=policy,
         retry=flags.get("retry"),
         retry_duration=flags.get("retry_duration"),

@@ -1,0 +1,111 @@
+"""Applying volumes and gateways: their plan or request goes to the server, which says whether it has such a thing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.errors import NotFound
+from cli.render import as_json, facts
+from cli.runs import ApplyOptions, Definition
+from cli.session import Session
+
+READY_SECONDS = 2.0
+GONE_SECONDS = 1.0
+ENDED = ("active", "running", "failed")
+
+
+def apply_volume(session: Session, definition: Definition, options: ApplyOptions) -> int:
+    """Creates the volume, or creates it anew; a volume never changes in place. Returns the exit code."""
+    configuration, name = definition.configuration, definition.name
+    current = _get(session, "volumes", name) if name else None
+    if not options.as_json:
+        _show(session, definition)
+    if current is not None and _same(current["configuration"], configuration) and options.yes and not options.force:
+        session.terminal.say(f"Volume {name} is as described. To delete and create it anew, add --force.")
+        return 0
+    question = (
+        f"Create the volume {name or ''}".rstrip() + "?"
+        if current is None
+        else f"Delete the volume {name} with what is on it and create it anew?"
+    )
+    if not _agreed(session, options, question):
+        return 0
+    if current is not None:
+        _delete(session, "volumes", str(name))
+    return _wait(
+        session, "volumes", session.client.in_project("volumes/create", {"configuration": configuration}), options
+    )
+
+
+def apply_gateway(session: Session, definition: Definition, options: ApplyOptions) -> int:
+    """Creates the gateway, or changes it where that is possible; returns the exit code."""
+    spec = {"configuration": definition.configuration, "configuration_path": definition.path}
+    plan = session.client.in_project("gateways/get_plan", {"spec": spec})
+    current = plan.get("current_resource")
+    if not options.as_json:
+        _show(session, definition)
+    if current is None:
+        question = f"Create the gateway {definition.name or ''}".rstrip() + "?"
+    elif _same(current["configuration"], definition.configuration) and options.yes and not options.force:
+        session.terminal.say(f"Gateway {current['name']} is as described. To delete and create it anew, add --force.")
+        return 0
+    elif plan["action"] == "update":
+        question = f"Change the gateway {current['name']}?"
+    else:
+        question = f"Delete the gateway {current['name']} and create it anew?"
+    if not _agreed(session, options, question):
+        return 0
+    if current is not None and plan["action"] != "update":
+        _delete(session, "gateways", current["name"])
+        current = None
+    body = {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
+    return _wait(session, "gateways", session.client.in_project("gateways/apply", body), options)
+
+
+def _get(session: Session, kind: str, name: str) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = session.client.in_project(f"{kind}/get", {"name": name})
+    except NotFound:
+        return None
+    return found
+
+
+def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """A key that isn't there says as much as one that is null."""
+    return {k: v for k, v in before.items() if v is not None} == {k: v for k, v in after.items() if v is not None}
+
+
+def _delete(session: Session, kind: str, name: str) -> None:
+    session.client.in_project(f"{kind}/delete", {"names": [name]})
+    while _get(session, kind, name) is not None:
+        session.terminal.sleep(GONE_SECONDS)
+
+
+def _show(session: Session, definition: Definition) -> None:
+    terminal, said = session.terminal, definition.configuration
+    fields = ("name", "backend", "region", "size", "volume_id", "domain", "replicas")
+    rows = [("Project", session.project), ("Type", definition.kind), ("Configuration", definition.path)]
+    rows += [(field.replace("_", " ").capitalize(), str(said[field])) for field in fields if said.get(field)]
+    terminal.say(facts(rows, terminal.width, terminal.colour))
+    terminal.say()
+
+
+def _agreed(session: Session, options: ApplyOptions, question: str) -> bool:
+    if options.yes or session.terminal.confirm(question):
+        return True
+    session.terminal.say("Nothing was changed.")
+    return False
+
+
+def _wait(session: Session, kind: str, made: dict[str, Any], options: ApplyOptions) -> int:
+    """Until it is there or has failed."""
+    terminal, name = session.terminal, made["name"]
+    if options.as_json:
+        terminal.say(as_json(made))
+        return 0
+    while made["status"] not in ENDED and not options.detach:
+        terminal.sleep(READY_SECONDS)
+        made = session.client.in_project(f"{kind}/get", {"name": name})
+    reason = f": {made['status_message']}" if made.get("status_message") else ""
+    terminal.say(f"{kind[:-1].capitalize()} {name} is {made['status']}{reason}.")
+    return 1 if made["status"] == "failed" else 0
