@@ -25,6 +25,7 @@ from chalicelib.planning.snapshots import FleetView
 RUN_IDLE = 5 * 60  # seconds an instance made for a run stays idle where nobody says otherwise
 FLEET_IDLE = 3 * 24 * 3600  # and one made by a fleet itself
 
+NO_IMAGE = "scratch"  # the empty image, from which nothing can run: clients name it when they only ask for offers
 NOT_NAMED = "isn't among the run's `fleets`"
 
 _SPOT = {"spot": True, "on-demand": False, "auto": None}
@@ -38,7 +39,7 @@ class Wants:
     fleets: tuple[str, ...] | None = None
     fleet_id: str | None = None  # the run is bound to this fleet
     reuse_only: bool = False
-    container: bool = False  # only where containers can run
+    container: tuple[str, ...] = ()  # fields of the run that only a container gives
 
 
 Config = TypeVar("Config", RunConfiguration, FleetConfiguration)
@@ -73,8 +74,14 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
         instance_types=lowered(config.instance_types),
     )
     names = None if config.fleets is None else tuple(reference.name for reference in config.fleets)
-    reuse_only, container = config.creation_policy == "reuse", job.runtime == "docker"
+    reuse_only, container = config.creation_policy == "reuse", needing_container(config)
     return Wants(query, names, fleet_id, reuse_only, container)
+
+
+def needing_container(config: RunConfiguration) -> tuple[str, ...]:
+    """The fields that ask for what only a container gives. A default image doesn't count: nobody asked for it."""
+    fields = ("image", "python", "nvcc", "privileged", "registry_auth")
+    return tuple(name for name in fields if getattr(config, name) and getattr(config, name) != NO_IMAGE)
 
 
 def fleet_query(config: FleetConfiguration) -> Query:

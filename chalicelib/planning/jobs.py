@@ -18,13 +18,12 @@ from chalicelib.domain.specs.profiles import ProfileRetry
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 from chalicelib.domain.specs.runs import RunSpec, TaskConfiguration
 from chalicelib.errors import NotSupported
-from chalicelib.planning.combine import merged_run
+from chalicelib.planning.combine import merged_run, needing_container
 from chalicelib.planning.fitting import vendor_of
 
 STOP_DURATION = 300  # seconds shown where the user names none
 RETRY_DURATION = 3600
 RESERVED_PORTS = range(10_000, 11_000)  # the language keeps these for itself
-NO_IMAGE = "scratch"  # the empty image, from which nothing can run: clients name it when they only ask for offers
 
 _SHELLS = {"sh": "/bin/sh", "bash": "/bin/bash"}
 
@@ -80,7 +79,7 @@ def job_specs(run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | N
             repo_data=None if run_spec.repo_data is None else run_spec.repo_data.model_dump(),
             repo_code_hash=run_spec.repo_code_hash,
             file_archives=run_spec.file_archives,
-            runtime="docker" if _needs_container(config) else None,
+            runtime="docker" if needing_container(config) else None,
         ),
     )
 
@@ -106,12 +105,6 @@ def _resources(config: TaskConfiguration) -> ResourcesSpec:
         elif not vendors and gpu.count.min and not config.image and not config.docker:
             gpu = gpu.with_(vendor="nvidia")
     return spec.with_(gpu=gpu)
-
-
-def _needs_container(config: TaskConfiguration) -> bool:
-    """Does it ask for what only a container gives? A default image doesn't count: nobody asked for it."""
-    image = config.image not in (None, "", NO_IMAGE)
-    return bool(image or config.python or config.nvcc or config.privileged or config.registry_auth)
 
 
 def _image(config: TaskConfiguration, images: DefaultImages) -> str:

@@ -258,7 +258,8 @@ def _judge(wants: Wants, query: Query, instance: Instance) -> tuple[int, list[Mi
     offer = instance.offer
     wrong: list[Misfit] = []
     if wants.container and instance.runtimes and "docker" not in instance.runtimes:
-        hint = "remove `image`, `python`, `nvcc`, `privileged` and `registry_auth`, or install Docker there"
+        fields = " and ".join(f"`{name}`" for name in wants.container)
+        hint = f"remove {fields}, or install Docker there"
         wrong.append(Misfit("runs plain processes, no containers", hint))
     if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
         wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))

@@ -118,7 +118,7 @@ PARAMS: dict[str, Case] = {
 CONFIGURATION: dict[str, Case] = {
     "type": ("task", lambda s: s.job.jobs_per_replica, 1),
     "name": ("other", lambda s: s.effective.configuration.name, "other"),
-    "image": ("ubuntu", lambda s: (s.task["image"], s.wants.container), ("ubuntu", True)),
+    "image": ("ubuntu", lambda s: (s.task["image"], s.wants.container), ("ubuntu", ("image",))),
     "user": ("1000:users", lambda s: (s.task["user"]["uid"], s.task["user"]["groupname"]), (1000, "users")),
     "privileged": (True, lambda s: (s.task["privileged"], s.task["runtime"]), (True, "docker")),
     "entrypoint": ("python -m", lambda s: s.task["commands"], ["python", "-m", "true"]),
