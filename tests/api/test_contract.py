@@ -43,7 +43,6 @@ RUN = {
         setup=[],
         privileged=False,
         dstack=False,
-        home_dir="/home/user",
     ),
     "file_archives": [],
     "profile": PROFILE,
