@@ -33,7 +33,7 @@ from chalicelib.errors import DstackError, Refused
 from chalicelib.runtime.asgi import Gateway, Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.local_host import LocalAgent, ensure_fleet
-from chalicelib.runtime.loop import EffectPool, Loop
+from chalicelib.runtime.loop import EffectPool, Loop, Ticker
 from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.store import keys, nouns
@@ -46,6 +46,7 @@ log = logging.getLogger(__name__)
 
 API_THREADS = 4
 PROGRAM_FILE = "agent.pyz"
+SWEEP_EVERY = 300.0  # seconds between two looks for what belongs to nobody
 STOP_PATIENCE = 15.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
 
 
@@ -122,8 +123,10 @@ class Parts:
     effects: EffectPool
     backends: Mapping[str, Backend]
     passes: Reconciler
+    sweeps: Ticker
 
     def close(self) -> None:
+        self.sweeps.stop()
         self.loop.stop()
         self.effects.stop()
         for backend in self.backends.values():
@@ -136,6 +139,7 @@ def compose(settings: ServerSettings, config: ServerConfig, url: str, ring: News
     from chalicelib.backends.registry import simulated
     from chalicelib.catalog.offers import StoredCatalog
     from chalicelib.engine.execute import Executor
+    from chalicelib.engine.sweep import Sweeper
     from chalicelib.store.blobs import FileBlobs
     from chalicelib.store.logs import FileLogs
     from chalicelib.store.seal import Sealer
@@ -188,7 +192,8 @@ def compose(settings: ServerSettings, config: ServerConfig, url: str, ring: News
         permissions=config.default_permissions.meant if config.default_permissions else Permissions(),
     )
     passes = Reconciler(store, clock, wake=loop.wake, news=ring, effects=effects, catalog=catalog, facts=facts)
-    return Parts(plane, loop, effects, backends, passes)
+    sweeper = Sweeper(store, clock, backends, install_id=install_id)
+    return Parts(plane, loop, effects, backends, passes, Ticker(SWEEP_EVERY, sweeper.run))
 
 
 def agent_program(folder: Path) -> Path:
@@ -217,6 +222,8 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         ensure_projects(parts.plane, owner, config)
         agent = _local_agent(settings, parts.plane, project, url)
         parts.loop.start(parts.passes)
+        if parts.backends:
+            parts.sweeps.start()
 
         def ready() -> None:
             _welcome(settings, url, token, owner)

@@ -75,6 +75,28 @@ class Loop:
         return min(LONGEST_SLEEP, max(0.0, (due - self._clock.now()) / SECOND))
 
 
+class Ticker:
+    """Does `work` every so many seconds on a thread of its own, first after one such wait. A failure is told and the
+    next turn comes all the same."""
+
+    def __init__(self, every: float, work: Callable[[], object]) -> None:
+        self._every, self._work = every, work
+        self._stopping = threading.Event()
+
+    def start(self) -> None:
+        threading.Thread(target=self._turn, name="ticker", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+
+    def _turn(self) -> None:
+        while not self._stopping.wait(self._every):
+            try:
+                self._work()
+            except Exception:
+                log.exception("what is done every %g s failed", self._every)
+
+
 class EffectPool:
     """Executes committed effects on a few threads, one at a time for each instance: its order is that of commits."""
 

@@ -1,0 +1,54 @@
+"""The Lambda entry points: small, importable without a cloud, and true to the messages they exchange.
+
+What they do with real events is shown by the scenarios, which run each of them in a process of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from chalicelib.planning.plan import Create, Describe, Effect, Terminate
+from chalicelib.runtime import lambda_
+
+ROOT = Path(__file__).parents[2]
+FUNCTIONS = sorted(path for path in (ROOT / "functions").glob("*.py") if path.stem != "__init__")
+
+
+@pytest.mark.parametrize("path", FUNCTIONS, ids=[path.stem for path in FUNCTIONS])
+def test_a_function_is_one_handler_of_few_statements_that_says_what_it_is(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    assert ast.get_docstring(tree)
+    assert "handler" in [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    assert len(statements) <= 25, f"{path.stem} has {len(statements)} statements"
+    imported = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
+    assert "chalice" not in imported
+
+
+def test_importing_the_functions_makes_no_client_and_reads_no_setting() -> None:
+    names = ", ".join(path.stem for path in FUNCTIONS)
+    code = f"import sys; from functions import {names}; print('boto3' in sys.modules, 'pynamodb' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={}, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("effect", [Create("one", act_until=1_700_000_000_000_000), Describe("two"), Terminate("three")])
+def test_an_effect_survives_its_queue(effect: Effect) -> None:
+    body = json.dumps({"effect": type(effect).__name__, **asdict(effect)})
+    assert lambda_.effect_from(json.loads(body)) == effect
+
+
+def test_missing_settings_are_named() -> None:
+    code = "from functions import reconcile; reconcile.handler({}, None)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env={"DSTACK_TABLE": "t"}, capture_output=True, text=True, check=False
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert "DSTACK_BUCKET" in last and "DSTACK_KEYS" in last and "DSTACK_TABLE" not in last
