@@ -17,7 +17,8 @@ from cli.tables.events import event_line
 
 LAST = 100
 
-app = new_group("What happened: runs, jobs, fleets and instances, oldest first.", invoke_without_command=True)
+WHAT = "What happened: runs, jobs, fleets and instances, oldest first."
+app = new_group(WHAT, invoke_without_command=True)
 
 Names = list[str] | None
 SinceOption = Annotated[
@@ -44,29 +45,6 @@ IncludeType = Annotated[
 ]
 
 
-@app.callback()
-def event(
-    ctx: typer.Context,
-    *,
-    project: ProjectOption = None,
-    watching: WatchOption = False,
-    json_wanted: JsonOption = False,
-    since: SinceOption = None,
-    target_fleet: TargetFleet = None,
-    target_run: TargetRun = None,
-    target_secret: TargetSecret = None,
-    target_volume: TargetVolume = None,
-    target_gateway: TargetGateway = None,
-    within_fleet: WithinFleet = None,
-    within_run: WithinRun = None,
-    within_gateway: WithinGateway = None,
-    include_type: IncludeType = None,
-) -> None:
-    """What happened: runs, jobs, fleets and instances, oldest first."""
-    if ctx.invoked_subcommand is None:
-        _list(ctx)
-
-
 @command(app, "list", "dstack event list --within-run train", "dstack event list --since 2h --include-target-type job")
 def list_events(
     ctx: typer.Context,
@@ -86,7 +64,11 @@ def list_events(
     include_type: IncludeType = None,
 ) -> None:
     """List events, oldest first: the last 100, or all since a moment."""
-    _list(ctx)
+    if ctx.invoked_subcommand is None:
+        _list(ctx)
+
+
+app.callback(help=WHAT)(list_events)  # `dstack event` is `dstack event list`
 
 
 def _list(ctx: typer.Context) -> None:

@@ -1,0 +1,186 @@
+"""The command line against a real server with a simulated cloud, as a person meets it: piped, and on a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import shlex
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.seed_documents import COMMANDS, CONFIGURATIONS
+from tests.harness.server import ROOT, Server, until
+
+SMALL = "resources: {cpu: 1.., memory: 0.1GB.., disk: 1GB..}\n"
+DSTACK = [sys.executable, "-m", "cli.main"]
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    one = Server(tmp_path_factory.mktemp("cli") / "home", ("--fake-cloud",), {"DSTACK_AGENT_RUNTIME": "process"})
+    (one.home / ".ssh").mkdir(parents=True)
+    key = one.home / ".ssh" / "id_rsa"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    one.start()
+    until("this machine to join", lambda: "idle" in one.cli("fleet"))
+    yield one
+    one.close()
+
+
+def environment(server: Server) -> dict[str, str]:
+    return {**server.environment(), "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "PYTHONUNBUFFERED": "1"}
+
+
+def run(server: Server, line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """One command line, piped."""
+    words = shlex.split(line.replace("~", str(server.home)))[1:]
+    return subprocess.run(
+        [*DSTACK, *words], cwd=folder, env=environment(server), capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+class Screen:
+    """A command on a terminal of 80 columns."""
+
+    def __init__(self, server: Server, folder: Path, *words: str) -> None:
+        self.text, self.code = "", -1
+        self.pid, self.handle = pty.fork()
+        if self.pid == 0:
+            os.chdir(folder)
+            os.execve(sys.executable, [*DSTACK, *words], environment(server))
+        fcntl.ioctl(self.handle, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
+
+    def wait_for(self, text: str, seconds: float = 30) -> None:
+        until(f"{text!r} on the screen:\n{self.text}", lambda: self._read() and text in self.text, seconds=seconds)
+
+    def type(self, keys: str) -> None:
+        os.write(self.handle, keys.encode())
+
+    def end(self, seconds: float = 30) -> int:
+        until(f"the command to end:\n{self.text}", lambda: not self._read(), seconds=seconds)
+        self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        os.close(self.handle)
+        return self.code
+
+    @property
+    def lines(self) -> list[str]:
+        """What stays to be seen: without colours, and of what was written over only the last."""
+        return [line.rstrip("\r").rpartition("\r")[2] for line in ESCAPES.sub("", self.text).split("\n")]
+
+    def _read(self) -> bool:
+        """Takes in what there is; whether the command may still write."""
+        while select.select([self.handle], [], [], 0.02)[0]:
+            try:
+                data = os.read(self.handle, 65536)
+            except OSError:  # Linux's way of saying that the other end is closed
+                return False
+            if not data:
+                return False
+            self.text += data.decode(errors="replace")
+        return True
+
+
+def test_a_log_is_seen_while_its_job_runs(server: Server, tmp_path: Path) -> None:
+    """Piped: the job waits for a file that is made only once its first line was seen."""
+    sign = tmp_path / "sign"
+    commands = f"commands: ['echo seen', 'until [ -e {sign} ]; do sleep 0.1; done', 'echo ended', '(exit 5)']\n"
+    (tmp_path / ".dstack.yml").write_text("type: task\nname: watched\n" + commands + SMALL)
+    command = [*DSTACK, "apply", "-y"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment(server), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.rstrip("\n"))
+            if line == "seen\n":
+                sign.touch()
+    assert lines[-2:] == ["seen", "ended"] and process.returncode == 5
+
+
+def test_a_short_job_ends_soon_after_it_began(server: Server, tmp_path: Path) -> None:
+    (tmp_path / ".dstack.yml").write_text("type: task\nname: short\ncommands: [echo hi]\n" + SMALL)
+    assert run(server, "dstack apply -y", tmp_path).returncode == 0
+    began = time.monotonic()
+    screen = Screen(server, tmp_path, "apply", "-y")
+    assert screen.end() == 0 and "hi" in screen.lines
+    assert time.monotonic() - began < 20
+
+
+def test_ctrl_c_on_a_terminal_asks_and_stops(server: Server, tmp_path: Path) -> None:
+    (tmp_path / ".dstack.yml").write_text("type: task\nname: long\ncommands: [echo here, sleep 600]\n" + SMALL)
+    screen = Screen(server, tmp_path, "apply")
+    screen.wait_for("Submit the run long? [y/n]")
+    screen.type("y\n")
+    screen.wait_for("\nhere")
+    screen.type("\x03")
+    screen.wait_for("Stop the run long? [y/n]")
+    screen.type("y\n")
+    assert screen.end() == 1
+    assert "long terminated (stopped)" in screen.lines[-2]
+    assert max(map(len, screen.lines)) <= 80
+
+
+def test_machines_of_a_fleet_are_waited_for_and_tables_fit(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "two.dstack.yml").write_text("type: fleet\nname: two\nnodes: {min: 0, target: 2, max: 3}\nblocks: 2\n")
+    screen = Screen(server, tmp_path, "apply", "-y", "-f", "two.dstack.yml")
+    assert screen.end() == 0
+    assert "0..3 (2 at once)" in screen.text
+    shown = [line for line in screen.lines if line.lstrip().startswith("instance=")]
+    assert len(shown) == 2 and all("idle" in line for line in shown)
+    for words in (
+        ("fleet", "-v"),
+        ("offer",),
+        ("ps", "-a", "-v"),
+        ("project", "list", "-v"),
+        ("secret",),
+        ("event", "-h"),
+    ):
+        screen = Screen(server, tmp_path, *words)
+        assert screen.end() == 0
+        assert max(map(len, screen.lines)) <= 80, screen.lines
+    assert run(server, "dstack fleet delete two -y", tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_a_known_configuration_works_or_is_refused_by_name(server: Server, tmp_path: Path, name: str) -> None:
+    shown = CONFIGURATIONS[name]
+    (tmp_path / "shown.dstack.yml").write_text(shown.text)
+    done = subprocess.run(
+        [*DSTACK, "apply", "-f", "shown.dstack.yml"],
+        cwd=tmp_path,
+        env={**environment(server), "HUGGING_FACE_HUB_TOKEN": "t", "HF_TOKEN": "t"},
+        input="n\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    if not shown.refused:
+        assert done.returncode == 0 and "[y/n]" in done.stdout, done
+        return
+    assert done.returncode == 1 and shown.refused in done.stderr and "Traceback" not in done.stderr, done
+
+
+def test_known_commands_work_or_are_refused_by_name(server: Server, tmp_path: Path) -> None:
+    (tmp_path / ".dstack.yml").write_text("type: task\nname: my-run\ncommands: [echo hi]\n" + SMALL)
+    fleet = "type: fleet\nname: my-fleet\nnodes: {min: 0, target: 1, max: 2}\n"
+    (tmp_path / "my-fleet.dstack.yml").write_text(fleet)
+    assert run(server, "dstack apply -f my-fleet.dstack.yml -y", tmp_path).returncode == 0
+    assert run(server, "dstack apply -y", tmp_path).returncode == 0
+    for line, refused in COMMANDS.items():
+        if line.startswith("dstack delete"):  # by now the fleet is gone: made anew
+            until("the fleet to be gone", lambda: "my-fleet" not in server.cli("fleet"))
+            assert run(server, "dstack apply -f my-fleet.dstack.yml -y", tmp_path).returncode == 0
+        done = run(server, line, tmp_path)
+        assert (done.returncode == 0) is not bool(refused), (line, done)
+        assert refused in done.stderr and "Traceback" not in done.stderr, (line, done)
