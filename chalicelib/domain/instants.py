@@ -7,6 +7,7 @@ the simulation counts in. It becomes an ISO date only on the wire.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 Micros = int
 
@@ -18,6 +19,7 @@ DAY: Micros = 24 * HOUR
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+@lru_cache(maxsize=16_384)  # who follows a list asks for the same dates again and again
 def iso(at: Micros) -> str:
     """`2026-11-21T05:11:20.465869+00:00`: always with a zone, because clients mix it with zoned dates of their own."""
     return (_EPOCH + timedelta(microseconds=at)).isoformat()
