@@ -1,57 +1,22 @@
 """The Lambda behind API Gateway, and the same app embedded: every row of the route table, mounted on Chalice.
 
-Importing this makes no client and reads no setting; the plane comes with the first request (`runtime.deps`).
+Importing this makes no client and reads no setting; the plane comes with the first request (`runtime.deps`). The
+functions on a schedule stand here too, because Chalice deploys what its app names, each with a policy of its own. They
+need no cloud's SDK; the functions that do, and those with other triggers, are in `infra/`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 from typing import Any
 
-from chalice.app import Chalice, Request, Response
+from chalice.app import Chalice, Response
 
-from chalicelib.api import dispatch, problems
+from chalicelib.api import dispatch
 from chalicelib.api.routes import ROUTES
 from chalicelib.api.table import Route
 from chalicelib.runtime import deps
-
-_request: ContextVar[Request | None] = ContextVar("request", default=None)
-_context: ContextVar[Any] = ContextVar("lambda_context", default=None)
-
-
-class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
-    """Chalice keeps the request on the app itself; here each thread has its own, as the embedded server has many."""
-
-    @property
-    def current_request(self) -> Request | None:
-        return _request.get()
-
-    @current_request.setter
-    def current_request(self, request: Request | None) -> None:
-        _request.set(request)
-
-    @property
-    def lambda_context(self) -> Any:
-        return _context.get()
-
-    @lambda_context.setter
-    def lambda_context(self, context: Any) -> None:
-        _context.set(context)
-
-    def __call__(self, event: dict[str, Any], context: Any) -> dict[str, Any]:
-        where = event.get("requestContext") or {}
-        template, method = where.get("resourcePath"), where.get("httpMethod", "")
-        if template not in self.routes:
-            return _event_answer(*problems.no_such_path(event.get("path") or str(template)))
-        if method not in self.routes[template]:
-            return _event_answer(*problems.wrong_method(method, list(self.routes[template])))
-        answer: dict[str, Any] = super().__call__(event, context)
-        return answer
-
-
-def _event_answer(status: int, body: bytes) -> dict[str, Any]:
-    return {"statusCode": status, "headers": {"Content-Type": "application/json"}, "body": body.decode()}
+from chalicelib.runtime.control_plane import ControlPlane
 
 
 def _view(app: Chalice, route: Route) -> Callable[..., Response]:
@@ -78,3 +43,24 @@ app = ControlPlane(app_name="dstack", configure_logs=False)
 app.api.binary_types.append("multipart/form-data")
 for _number, _route in enumerate(ROUTES):
     app.route(_route.path, methods=[_route.method], content_types=[], name=f"route{_number}")(_view(app, _route))
+
+
+@app.schedule("rate(1 minute)")  # type: ignore[untyped-decorator]
+def reconcile(event: Any) -> Any:
+    from functions import reconcile as function
+
+    return function.handler(event.to_dict(), event.context)
+
+
+@app.schedule("rate(1 minute)")  # type: ignore[untyped-decorator]
+def reap_idle(event: Any) -> Any:
+    from functions import reap_idle as function
+
+    return function.handler(event.to_dict(), event.context)
+
+
+@app.schedule("rate(5 minutes)")  # type: ignore[untyped-decorator]
+def sweep_orphans(event: Any) -> Any:
+    from functions import sweep_orphans as function
+
+    return function.handler(event.to_dict(), event.context)

@@ -39,7 +39,7 @@ def test_importing_the_functions_makes_no_client_and_reads_no_setting() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
-@pytest.mark.parametrize("effect", [Create("one", act_until=1_700_000_000_000_000), Describe("two"), Terminate("three")])
+@pytest.mark.parametrize("effect", [Create("one", 1_700_000_000_000_000), Describe("two"), Terminate("three")])
 def test_an_effect_survives_its_queue(effect: Effect) -> None:
     body = json.dumps({"effect": type(effect).__name__, **asdict(effect)})
     assert lambda_.effect_from(json.loads(body)) == effect

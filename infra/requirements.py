@@ -1,0 +1,44 @@
+"""`python -m infra.requirements`: writes `requirements.txt`, what the Lambdas of `app.py` need, at the lock's versions.
+
+Chalice packages whatever that file names, so it holds the functions' few packages and what those need, and nothing of
+the CLI's or the server's.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.metadata import requires
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+NEEDED = ("boto3", "cryptography", "orjson", "pydantic", "pynamodb", "pyyaml")
+HEAD = "# Written by `python -m infra.requirements` from requirements.lock.\n"
+
+
+def text(lock: str) -> str:
+    versions = dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", lock, re.MULTILINE))
+    wanted = sorted(_with_needs(NEEDED))
+    return HEAD + "".join(f"{name}=={versions[name]}\n" for name in wanted)
+
+
+def _with_needs(roots: tuple[str, ...]) -> set[str]:
+    found: set[str] = set()
+    todo = list(roots)
+    while todo:
+        name = todo.pop()
+        if name in found:
+            continue
+        found.add(name)
+        needs = [Requirement(line) for line in requires(name) or ()]
+        todo += [_plain(need.name) for need in needs if need.marker is None or need.marker.evaluate({"extra": ""})]
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+if __name__ == "__main__":
+    (ROOT / "requirements.txt").write_text(text((ROOT / "requirements.lock").read_text()))

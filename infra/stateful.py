@@ -1,0 +1,74 @@
+"""`python -m infra.stateful`: the CloudFormation template of what must outlive every deployment: table, bucket, queues.
+
+The table is the store's own schema; nothing here repeats it. Whatever holds state is kept when the stack is deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from chalicelib.store.dynamo import TTL, table_schema
+
+KEPT = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
+VISIBILITY = 180  # seconds: six times the longest pass, as SQS event sources want it
+TRIES = 5  # before a message is set aside
+
+
+def template() -> dict[str, Any]:
+    return {
+        "AWSTemplateFormatVersion": "2010-09-09",
+        "Description": "dstack: the table, the bucket and the queues of one control plane",
+        "Parameters": {"Stage": {"Type": "String", "Default": "prod", "AllowedPattern": "[a-z][a-z0-9-]{0,20}"}},
+        "Resources": {"Table": _table(), "Bucket": _bucket(), **_queue("Wake"), **_queue("Effects")},
+        "Outputs": {
+            "DSTACKTABLE": _output("DSTACK_TABLE", {"Ref": "Table"}),
+            "DSTACKBUCKET": _output("DSTACK_BUCKET", {"Ref": "Bucket"}),
+            "DSTACKWAKEQUEUE": _output("DSTACK_WAKE_QUEUE", {"Ref": "WakeQueue"}),
+            "DSTACKEFFECTQUEUE": _output("DSTACK_EFFECT_QUEUE", {"Ref": "EffectsQueue"}),
+            "DSTACKKEYS": _output("DSTACK_KEYS", {"Fn::Sub": "/dstack-${Stage}"}),
+        },
+    }
+
+
+def _table() -> dict[str, Any]:
+    properties = {
+        "TableName": {"Fn::Sub": "dstack-${Stage}"},
+        **table_schema(),
+        "TimeToLiveSpecification": TTL,
+        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+        "DeletionProtectionEnabled": True,
+    }
+    return {"Type": "AWS::DynamoDB::Table", **KEPT, "Properties": properties}
+
+
+def _bucket() -> dict[str, Any]:
+    closed = ("BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets")
+    encryption = {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
+    properties = {
+        "BucketName": {"Fn::Sub": "dstack-${Stage}-${AWS::AccountId}"},
+        "PublicAccessBlockConfiguration": dict.fromkeys(closed, True),
+        "BucketEncryption": {"ServerSideEncryptionConfiguration": [encryption]},
+    }
+    return {"Type": "AWS::S3::Bucket", **KEPT, "Properties": properties}
+
+
+def _queue(name: str) -> dict[str, Any]:
+    """A queue, and beside it the place for messages that failed too often."""
+    aside = f"{name}Aside"
+    redrive = {"deadLetterTargetArn": {"Fn::GetAtt": [aside, "Arn"]}, "maxReceiveCount": TRIES}
+    stem = f"dstack-${{Stage}}-{name.lower()}"
+    main = {"QueueName": {"Fn::Sub": stem}, "VisibilityTimeout": VISIBILITY, "RedrivePolicy": redrive}
+    kept = {"QueueName": {"Fn::Sub": f"{stem}-aside"}, "MessageRetentionPeriod": 1_209_600}
+    return {
+        f"{name}Queue": {"Type": "AWS::SQS::Queue", "Properties": main},
+        aside: {"Type": "AWS::SQS::Queue", "Properties": kept},
+    }
+
+
+def _output(setting: str, value: Any) -> dict[str, Any]:
+    return {"Description": setting, "Value": value}
+
+
+if __name__ == "__main__":
+    print(json.dumps(template(), indent=2))  # noqa: T201

@@ -1,0 +1,32 @@
+"""The stateful stack says what the code needs, and keeps what it holds."""
+
+from __future__ import annotations
+
+from chalicelib.runtime import lambda_
+from chalicelib.store.dynamo import TTL, table_schema
+from infra.stateful import template
+from tests.functions.test_functions import ROOT
+
+RESOURCES = template()["Resources"]
+
+
+def test_the_table_is_the_stores_own_schema() -> None:
+    properties = dict(RESOURCES["Table"]["Properties"])
+    schema = table_schema()
+    assert {name: properties[name] for name in schema} == schema
+    assert properties["TimeToLiveSpecification"] == TTL
+
+
+def test_what_holds_state_outlives_the_stack_and_what_fails_is_set_aside() -> None:
+    for name in ("Table", "Bucket"):
+        assert RESOURCES[name]["DeletionPolicy"] == RESOURCES[name]["UpdateReplacePolicy"] == "Retain"
+    for name in ("Wake", "Effects"):
+        target = RESOURCES[f"{name}Queue"]["Properties"]["RedrivePolicy"]["deadLetterTargetArn"]
+        assert target == {"Fn::GetAtt": [f"{name}Aside", "Arn"]} and f"{name}Aside" in RESOURCES
+
+
+def test_its_outputs_are_settings_that_the_functions_read() -> None:
+    source = (ROOT / "chalicelib" / "runtime" / "lambda_.py").read_text()
+    told = {output["Description"] for output in template()["Outputs"].values()}
+    assert all(f'"{name}"' in source for name in told)
+    assert len(told) == len(lambda_.LambdaSettings.__dataclass_fields__) - 4  # all but the URL and what has a default
