@@ -23,6 +23,7 @@ from chalicelib.store import keys, nouns
 from chalicelib.store.port import Store
 from chalicelib.usecases import plans
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.listing import all_of
 from chalicelib.usecases.trail import told
 
 TRIES = 5  # commits under contention before the caller hears of it
@@ -86,7 +87,7 @@ def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list
 
 def list_all(plane: Plane, project: Project) -> list[FleetRow]:
     """Every fleet of a project, oldest first."""
-    fleets = (nouns.read(Fleet, record) for record in plans.every(plane.store, "gsi1", keys.fleets_of(project.id)))
+    fleets = (nouns.read(Fleet, record) for record in all_of(plane.store, "gsi1", keys.fleets_of(project.id)))
     return [read_row(plane.store, fleet) for fleet in fleets if fleet.status not in _GONE]
 
 

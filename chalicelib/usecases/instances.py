@@ -13,6 +13,7 @@ from chalicelib.errors import NotFound
 from chalicelib.store import keys, nouns
 from chalicelib.usecases import plans
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.listing import all_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list
     """A page of live instances of all `projects` together, newest first unless `ascending`."""
     found: list[tuple[Project, Instance]] = []
     for project in projects:
-        for record in plans.every(plane.store, "gsi1", keys.fleets_of(project.id)):
+        for record in all_of(plane.store, "gsi1", keys.fleets_of(project.id)):
             fleet = nouns.read(Fleet, record)
             if wanted.fleet_ids is None or fleet.id in wanted.fleet_ids:
                 found += [(project, instance) for instance in plans.instances_of(plane.store, fleet.id)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from chalicelib.domain.fleets import Fleet, FleetBody
@@ -14,8 +14,9 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.errors import Bug
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.store import keys, nouns
-from chalicelib.store.port import Index, Record, Store
+from chalicelib.store.port import Record, Store
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.listing import all_of
 
 N = TypeVar("N", bound=Noun)
 
@@ -25,7 +26,7 @@ MANY_OFFERS = 200_000  # all of them, for answers that need the dearest first or
 
 def fleet_views(store: Store, project_id: str) -> tuple[FleetView, ...]:
     """Every fleet of a project with its spec and its live instances."""
-    fleets = [nouns.read(Fleet, record) for record in every(store, "gsi1", keys.fleets_of(project_id))]
+    fleets = [nouns.read(Fleet, record) for record in all_of(store, "gsi1", keys.fleets_of(project_id))]
     bodies = store.get_many([keys.fleet_body(fleet.id, fleet.spec_num) for fleet in fleets])
     return tuple(
         FleetView(fleet, _spec(fleet, body), instances_of(store, fleet.id))
@@ -42,17 +43,7 @@ def _spec(fleet: Fleet, body: Record | None) -> FleetSpec:
 
 def instances_of(store: Store, fleet_id: str) -> tuple[Instance, ...]:
     """A fleet's instances that aren't terminated, in order of their numbers."""
-    return tuple(nouns.read(Instance, record) for record in every(store, "gsi1", keys.instances_of(fleet_id)))
-
-
-def every(store: Store, index: Index, partition: str, *, low: str = "", high: str = "") -> Iterator[Record]:
-    cursor: str | None = None
-    while True:
-        page = store.query(index, partition, low=low, high=high, limit=500, cursor=cursor)
-        yield from page.records
-        if page.cursor is None:
-            return
-        cursor = page.cursor
+    return tuple(nouns.read(Instance, record) for record in all_of(store, "gsi1", keys.instances_of(fleet_id)))
 
 
 def highest_price(offers: Sequence[Offer]) -> float | None:

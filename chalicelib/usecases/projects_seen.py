@@ -5,7 +5,8 @@ from __future__ import annotations
 from chalicelib.domain.tenants import GlobalRole, Member, Project, User
 from chalicelib.store import keys, nouns
 from chalicelib.store.port import Store
-from chalicelib.usecases.plans import every
+from chalicelib.usecases.listing import every
+from chalicelib.usecases.users import memberships
 
 
 def projects_seen(store: Store, user: User, names: tuple[str, ...] | None) -> list[Project]:
@@ -15,9 +16,9 @@ def projects_seen(store: Store, user: User, names: tuple[str, ...] | None) -> li
         found = [nouns.find_target(store, keys.project_name(name)) for name in dict.fromkeys(names)]
         ids = [target[0] for target in found if target is not None]
     elif user.role is GlobalRole.admin:
-        ids = [nouns.pointed(record) for record in every(store, "main", "projects")]
+        ids = [nouns.pointed(record) for record in every(store, "projects", "name/")]
     else:
-        ids = [nouns.read(Member, record).project_id for record in every(store, "gsi1", keys.member_of(user.id))]
+        ids = [member.project_id for member in memberships(store, user)]
     projects = [p for p in nouns.find_many(store, Project, [keys.project(i) for i in ids]) if p and not p.deleted]
     if user.role is GlobalRole.admin or names is None:
         return projects

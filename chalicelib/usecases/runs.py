@@ -21,6 +21,7 @@ from chalicelib.store import keys, nouns
 from chalicelib.store.port import Change, Delete, Record, Store
 from chalicelib.usecases import plans
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.listing import all_of
 from chalicelib.usecases.trail import told
 
 TRIES = 5  # commits under contention before the caller hears of it
@@ -115,7 +116,7 @@ def read_row(store: Store, run: Run) -> RunRow:
     bodies: list[Record] = []
     jobs: list[Record] = []
     low = keys.run_body(run.id, run.deployment_num).sk
-    for record in plans.every(store, "main", f"run/{run.id}", low=low, high="job0"):
+    for record in all_of(store, "main", f"run/{run.id}", low=low, high="job0"):
         (bodies if record.key.sk.startswith("body/") else jobs).append(record)
     if not bodies or bodies[0].key.sk != low:
         raise Bug(f"run {run.id} has no spec at deployment {run.deployment_num}")

@@ -1,0 +1,77 @@
+"""Where a secret may be seen while a real job uses it: in the job itself, and nowhere that outlives it."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bench.measure import submit, task, wait_local_host
+from tests.harness.server import Server, processes_of, until
+from tests.runtime.live import log_of, wait_for
+
+SECRET, GIT_TOKEN = "s3cret-value-xyzzy", "ghp_git-token-plugh"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    one = Server(tmp_path / "home", env={"DSTACK_AGENT_RUNTIME": "process"})
+    one.home.mkdir()
+    try:
+        wait_local_host(one.start("--log-level", "debug"))
+        yield one
+    finally:
+        one.close()
+
+
+def files_with(folder: Path, text: str) -> set[Path]:
+    found = set()
+    for path in folder.rglob("*"):
+        try:
+            if path.is_file() and text.encode() in path.read_bytes():
+                found.add(path)
+        except FileNotFoundError:  # the agent tidies up meanwhile
+            continue
+    return found
+
+
+def test_secrets_and_tokens_are_in_no_file_log_event_or_command_line(server: Server) -> None:
+    project = "/api/project/main"
+    server.call(f"{project}/secrets/create_or_update", {"name": "k", "value": SECRET})
+    creds = {"clone_url": "https://example.com/r.git", "private_key": None, "oauth_token": GIT_TOKEN}
+    server.call(
+        f"{project}/repos/init", {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": creds}
+    )
+    made = server.call("/api/users/create", {"username": "bob", "global_role": "user"})["creds"]["token"]
+    private = server.call("/api/users/get_my_user")["ssh_private_key"].splitlines()[2]
+    submit(server, task("uses", "echo has ${#K} characters; sleep 3", env={"K": "${{ secrets.k }}"}))
+    wait_for(server, "uses", "running")
+
+    for path in files_with(server.data, SECRET):  # what the job is started from, for as long as it lives
+        assert "tasks" in path.parts and not stat.S_IMODE(path.stat().st_mode) & 0o077, path
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in processes_of(server.home)]
+    for kept in (SECRET, GIT_TOKEN, made, private, server.token):
+        assert not any(kept.encode() in line for line in lines), "in a command line"
+        assert kept not in json.dumps(server.call("/api/events/list", {})), "in an event"
+        if kept != SECRET:
+            assert files_with(server.data, kept) == set()
+        logged = [line for line in server.lines if kept in line]
+        assert all(line == f"The admin token is {kept}" for line in logged), logged
+
+    assert wait_for(server, "uses", "done", "failed")["status"] == "done"
+    assert log_of(server, "uses").split() == ["has", str(len(SECRET)), "characters"]
+    assert until("the task's folder to go", lambda: not files_with(server.data, SECRET))
+
+
+def test_nothing_that_the_server_starts_inherits_the_admin_token(server: Server) -> None:
+    """A job may read the environments of the processes above it."""
+    submit(server, task("waits", "sleep 60"))
+    wait_for(server, "waits", "running")
+    assert server.process is not None
+    below = [pid for pid in processes_of(server.home) if pid != server.process.pid]
+    assert len(below) >= 3, "the agent, a supervisor and a job"
+    for pid in below:
+        assert server.token.encode() not in Path(f"/proc/{pid}/environ").read_bytes()
