@@ -24,7 +24,7 @@ def apply_volume(session: Session, definition: Definition, options: ApplyOptions
         session.terminal.say(f"Volume {name} is as described. To delete and create it anew, add --force.")
         return 0
     question = (
-        f"Create the volume {name or ''}".rstrip() + "?"
+        f"Set up the volume {name or ''}".rstrip() + "?"
         if current is None
         else f"Delete the volume {name} with what is on it and create it anew?"
     )
@@ -45,7 +45,7 @@ def apply_gateway(session: Session, definition: Definition, options: ApplyOption
     if not options.as_json:
         _show(session, definition)
     if current is None:
-        question = f"Create the gateway {definition.name or ''}".rstrip() + "?"
+        question = f"Set up the gateway {definition.name or ''}".rstrip() + "?"
     elif _same(current["configuration"], definition.configuration) and options.yes and not options.force:
         session.terminal.say(f"Gateway {current['name']} is as described. To delete and create it anew, add --force.")
         return 0

@@ -99,7 +99,7 @@ def _agreed(session: Session, plan: dict[str, Any], current: dict[str, Any] | No
     terminal = session.terminal
     if current is None:
         name = plan["spec"]["configuration"].get("name")
-        question = f"Create the fleet {name}?" if name else "Create the fleet?"
+        question = f"Set up the fleet {name}?" if name else "Set up this fleet?"
     else:
         found = _changes(plan, current)
         if found:
@@ -134,7 +134,7 @@ def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
         stages.close()
     except KeyboardInterrupt:
         stages.close()
-        if not asks or not terminal.confirm(f"Delete the fleet {name} before leaving?"):
+        if not asks or not terminal.confirm(f"Give up and delete the fleet {name}?"):
             terminal.say(f"Fleet {name} goes on in the background; `dstack fleet` shows it.")
             return 0
         delete_fleet(session, name)

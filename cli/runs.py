@@ -74,7 +74,7 @@ class Submission:
             self._show(plan)
         if current is None:
             name = self.definition.name
-            return self._submit(plan) if self._agreed(f"Submit the run {name}?" if name else "Submit a new run?") else 0
+            return self._submit(plan) if self._agreed(f"Start the run {name}?" if name else "Start this run?") else 0
         name, found = current["run_spec"]["run_name"], self._changes(plan, current)
         if found and plan["action"] == "update":
             return (
@@ -143,7 +143,7 @@ class Submission:
     def _agreed(self, question: str) -> bool:
         if self.options.yes or self.session.terminal.confirm(question):
             return True
-        self.session.terminal.say("Nothing was submitted.")
+        self.session.terminal.say("Nothing was started.")
         return False
 
     def _changes(self, plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, Any, Any]]:

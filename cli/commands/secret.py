@@ -85,7 +85,7 @@ def delete(ctx: typer.Context, name: SecretArgument, project: ProjectOption = No
     """
     session = open_session(ctx, project)
     get_secret(session, name)
-    if not yes and not session.terminal.confirm(f"Delete the secret {name}?"):
+    if not yes and not session.terminal.confirm(f"Delete the value of secret {name} for good?"):
         session.terminal.say("Nothing was deleted.")
         return
     session.client.in_project("secrets/delete", {"secrets_names": [name]})

@@ -188,7 +188,7 @@ def test_a_retry_shows_both_logs(task: Dstack, plane: Plane) -> None:
 def test_it_asks_and_no_is_no(task: Dstack, plane: Plane) -> None:
     ended = task("apply", "-d", answers="what\nn\n")
     assert ended.code == 0 and "/runs/apply" not in plane.paths()
-    assert ended.out.count("Submit the run train? [y/n]: ") == 2 and "Nothing was submitted." in ended.out
+    assert ended.out.count("Start the run train? [y/n]: ") == 2 and "Nothing was started." in ended.out
 
 
 def test_nobody_answers(task: Dstack, plane: Plane) -> None:

@@ -30,7 +30,7 @@ def test_a_volume_is_created_and_waited_for(dstack: Dstack, plane: Plane) -> Non
     }
     ended = dstack("apply", answers="y\n")
     assert ended.code == 0, ended
-    assert "Create the volume data?" in ended.out and "Volume data is active." in ended.out
+    assert "Set up the volume data?" in ended.out and "Volume data is active." in ended.out
     (sent,) = plane.bodies("/volumes/create")
     assert sent["configuration"]["size"] == 100.0
     assert dstack.naps == [2.0, 2.0]

@@ -119,7 +119,7 @@ def test_a_short_job_ends_soon_after_it_began(server: Server, tmp_path: Path) ->
 def test_ctrl_c_on_a_terminal_asks_and_stops(server: Server, tmp_path: Path) -> None:
     (tmp_path / ".dstack.yml").write_text("type: task\nname: long\ncommands: [echo here, sleep 600]\n" + SMALL)
     screen = Screen(server, tmp_path, "apply")
-    screen.wait_for("Submit the run long? [y/n]")
+    screen.wait_for("Start the run long? [y/n]")
     screen.type("y\n")
     screen.wait_for("\nhere")
     screen.type("\x03")
