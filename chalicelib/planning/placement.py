@@ -184,9 +184,8 @@ class Floor:
         nodes = view.spec.configuration.nodes
         if nodes is None:
             return (None if option.waits or not option.notes else option.notes[0]), None
-        if wants.reuse_only:
-            text = "has no instance that fits, and `creation_policy: reuse` forbids a new one"
-            return Note(subject, text, "set `creation_policy: reuse-or-create`"), None
+        if (closed := _closed(wants, view)) and (wants.reuse_only or nodes.max == 0 or self._never_less(view)):
+            return closed, None
         machines = self.book.machines(option.query, 2 * MOST_TRIED)
         usable = [machine for machine in machines if machine[0].availability.usable]
         if not usable:
@@ -196,14 +195,18 @@ class Floor:
         if fresh is None or len(tried) >= MOST_TRIED:
             return Note(subject, f"has no offer left that wasn't tried ({_failures(job)})"), None
         if nodes.max is not None and self._count[view.fleet.id] >= nodes.max:
-            if nodes.max == 0:
-                return Note(subject, "has `nodes: 0`, so it never has an instance", "raise `nodes`"), None
             option.waits = (
                 option.waits or f"for room in fleet `{view.fleet.name}` ({nodes.max} of {nodes.max} nodes exist)"
             )
             return None, None
         offer, blocks, cut = fresh
         return None, Buy(view, _within(offer, option.query), blocks, cut)
+
+    def _never_less(self, view: FleetView) -> bool:
+        """Will the fleet keep all the instances that it has, so that there is never room for another?"""
+        nodes = view.spec.configuration.nodes
+        staying = [one for one in view.instances if one.status in (*_READY, *_COMING)]
+        return nodes is not None and len(staying) == self._count[view.fleet.id] <= nodes.min
 
     def _ask(self, wants: Wants) -> _Asked:
         asked = _Asked([], [], deque(), deque())
@@ -365,14 +368,30 @@ def plan_offers(
             continue
         found, nearest = _existing(wants, query, view)
         there += found
-        grows = view.spec.configuration.nodes is not None and view.spec.configuration.nodes.max != 0
-        if grows and not wants.reuse_only:
+        closed = _closed(wants, view)
+        if closed is None:
             queries.append(query)
-        if not found and not (grows and book.match(query, 1)[1]):
-            notes.append(nearest if not grows else _no_offers(nearest.subject, query, book))
+        if not found and (closed or not book.match(query, 1)[1]):
+            hosts = view.spec.configuration.nodes is None
+            notes.append(nearest if hosts else closed or _no_offers(nearest.subject, query, book))
     there.sort(key=lambda offer: (offer.availability is not Availability.idle, offer.price))
     bought, total = book.match_any(queries, limit) if queries else ((), 0)
     return [*there, *bought][:limit], len(there) + total, floor.telling(notes, wants)
+
+
+def _closed(wants: Wants, view: FleetView) -> Note | None:
+    """Why the fleet gets no new instance for this run as things are; None if it may."""
+    subject, nodes = f"fleet `{view.fleet.name}`", view.spec.configuration.nodes
+    if nodes is None:
+        return Note(subject, "has the hosts that it has", "add one")
+    if wants.reuse_only:
+        text = "has no instance that fits, and `creation_policy: reuse` forbids a new one"
+        return Note(subject, text, "set `creation_policy: reuse-or-create`")
+    if nodes.max == 0:
+        return Note(subject, "has `nodes: 0`, so it never has an instance", "raise `nodes`")
+    if nodes.max is not None and len(view.instances) >= nodes.max:
+        return Note(subject, f"is full: {nodes.max} of {nodes.max} nodes exist, none that fits", "raise `nodes`")
+    return None
 
 
 def _existing(wants: Wants, query: Query, view: FleetView) -> tuple[list[Offer], Note]:

@@ -142,7 +142,11 @@ def _delete(session: Session, name: str, numbers: list[int], yes: bool) -> None:
             hint=f"It has {', '.join(map(str, there))}." if there else "It has no instances now.",
         )
     label = ", ".join(str(number) for number in numbers)
-    what = f"instance {label} of fleet {name}" if numbers else f"fleet {name} and its {len(there)} instance(s)"
+    what = (
+        f"instance {label} of fleet {name}"
+        if numbers
+        else f"fleet {name} and its {len(there)} {'machine' if len(there) == 1 else 'machines'}"
+    )
     if not yes and not session.terminal.confirm(f"Delete {what}?"):
         session.terminal.say("Nothing was deleted.")
         return

@@ -278,3 +278,20 @@ def test_a_fleet_shows_what_it_could_be_made_of() -> None:
     offers, total = fleet_offers(b.fleet_spec(nodes="0..2", max_price=2), book, b.FACTS)
     assert ([offer.instance.name for offer in offers], total) == (["a"], 1)
     assert fleet_offers(b.fleet_spec(), book, b.FACTS) == ([], 0)
+
+
+def test_a_full_fleet_offers_no_new_machine() -> None:
+    cloud, book = b.fleet("cloud"), OfferBook([b.offer(has=b.resources(cpus=64, gb=256))])
+    full = b.view(cloud, b.host(0, cloud), nodes="1..1")
+    fits, big = b.run_spec(), b.run_spec(resources={"cpu": "32.."})
+    offers, total, notes = plan_offers(fits, b.job_spec(fits), [full], book, b.FACTS)
+    assert [offer.availability for offer in offers] == ["idle"] and (total, notes) == (1, [])
+    offers, _, notes = plan_offers(big, b.job_spec(big), [full], book, b.FACTS)
+    assert not offers and "is full: 1 of 1 nodes exist" in notes[0].text and notes[0].hint == "raise `nodes`"
+
+
+def test_reuse_alone_and_nothing_there_is_said_so() -> None:
+    spec = b.run_spec(creation_policy="reuse")
+    book = OfferBook([b.offer()])
+    offers, _, notes = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..2")], book, b.FACTS)
+    assert not offers and "`creation_policy: reuse` forbids a new one" in notes[0].text

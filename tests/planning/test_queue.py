@@ -257,3 +257,17 @@ def test_the_default_disk_is_not_asked_of_a_host_that_exists() -> None:
     plan = decide(b.waiting(b.queued("a"), b.queued("b", asked), fleets=(b.view(LOCAL, small),)))
     assert placed(plan) == {"a": "local-0"}
     assert "GB of disk" in jobs_of(plan)["b"].message
+
+
+def test_a_fixed_fleet_whose_machines_never_fit_is_no_reason_to_wait() -> None:
+    """They are never given back, so there would never be room for one that does."""
+    cloud = b.fleet("cloud")
+    small = b.host(0, cloud, status=InstanceStatus.idle)
+    offers = (b.offer(has=b.resources(cpus=64, gb=256)),)
+    item = b.queued("a", b.run_spec(resources={"cpu": "32.."}))
+    plan = decide(b.waiting(item, fleets=(b.view(cloud, small, nodes="1..1"),), offers=offers))
+    job = jobs_of(plan)["a"]
+    assert job.status == JobStatus.failed and "is full: 1 of 1 nodes exist" in job.message
+    plan = decide(b.waiting(item, fleets=(b.view(cloud, small, nodes="0..1"),), offers=offers))
+    job = jobs_of(plan)["a"]
+    assert job.status == JobStatus.submitted and "for room in fleet `cloud`" in job.message
