@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,7 +43,8 @@ def test_a_scenario_reads_the_same_on_every_root(path: Path, server: Server, tmp
     got = render(play(steps, user))
     if os.environ.get("UPDATE_GOLDEN") and not isinstance(server, LambdaServer):
         path.write_text(got)
-    assert got == path.read_text()
+    wanted = path.read_text()
+    assert got == wanted, "\n".join(difflib.unified_diff(wanted.splitlines(), got.splitlines(), "wanted", "got", n=1))
 
 
 def test_there_are_scenarios_and_each_is_written_as_it_is_rendered() -> None:
