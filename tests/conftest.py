@@ -1,4 +1,4 @@
-"""Profiles of Hypothesis: everything by default, a taste in `make test-fast`. No deadline: these machines are shared."""
+"""Profiles of Hypothesis: everything by default, a taste in `make test-fast`. No deadline: machines are shared."""
 
 from __future__ import annotations
 

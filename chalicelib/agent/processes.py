@@ -107,7 +107,7 @@ def polite_signal(pid: int) -> Optional[int]:
 
 
 def ask_to_end(pids: Iterable[int]) -> None:
-    """Below whoever takes SIGTERM everybody gets it: a shell whose child dies of SIGINT gives up before its own trap."""
+    """Below whoever takes SIGTERM all get it: a shell whose child dies of SIGINT gives up before its own trap."""
     wanted = {pid: polite_signal(pid) for pid in pids}
     heirs = {below for pid, number in wanted.items() if number == signal.SIGTERM for below in descendants(pid)}
     for pid, number in wanted.items():

@@ -125,7 +125,7 @@ class Presence(Noun):
     project_id: str
     boot: str = ""  # the agent process's own id: a new one means a restarted agent
     seq: int = 0  # the last message from this boot that changed something; an older one is a replay
-    past_boots: tuple[str, ...] = ()  # earlier agent processes, newest first: whatever still comes from them is a replay
+    past_boots: tuple[str, ...] = ()  # earlier agent processes, newest first; what still comes from them is a replay
     credential_hash: str = ""
     previous_hash: str = ""  # the bootstrap token, still good for 60 s from the same boot
     previous_until: Micros = 0

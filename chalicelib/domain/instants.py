@@ -1,7 +1,7 @@
 """Time as a plain integer: microseconds since the epoch, UTC.
 
-An integer compares, subtracts and sorts without a time-zone bug, has one text form in a key, and is what virtual time in
-the simulation counts in. It becomes an ISO date only on the wire.
+An integer compares, subtracts and sorts without a time-zone bug, has one text form in a key, and is what virtual time
+in the simulation counts in. It becomes an ISO date only on the wire.
 """
 
 from __future__ import annotations

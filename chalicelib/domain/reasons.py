@@ -1,6 +1,7 @@
 """Why things end. Values are the wire's; the tables below say what each reason means for status, retry and the screen.
 
-Source of the vocabulary: the client's enumerations (JobTerminationReason, RunTerminationReason, InstanceTerminationReason).
+Source of the vocabulary: the client's enumerations JobTerminationReason, RunTerminationReason and
+InstanceTerminationReason.
 """
 
 from __future__ import annotations
