@@ -1,7 +1,8 @@
 """What every stored noun has in common: it is frozen, and it knows which version of itself it was read as.
 
 `version` is the optimistic lock: 0 means "must not exist yet", n means "must still be n". A decision changes a noun
-with `with_(...)` and hands it back; the engine commits it under that condition. `version` is never part of the stored body.
+with `with_(...)` and hands it back; the engine commits it under that condition. `version` is never part of the stored
+body.
 """
 
 from __future__ import annotations
