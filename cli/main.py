@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -93,8 +94,15 @@ def _show_version(wanted: bool) -> None:
         try:
             typer.echo(version("dstack-serverless"))
         except PackageNotFoundError:
-            typer.echo("a checkout that isn't installed")
+            typer.echo(f"{written_version()} (a checkout that isn't installed)")
         raise typer.Exit
+
+
+def written_version() -> str:
+    import tomllib
+
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    return str(tomllib.loads(text)["project"]["version"])
 
 
 @app.callback()

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cli.config import config_path, load_projects
+from cli.main import written_version
 from cli.session import names_path
 from tests.cli.conftest import Dstack, interrupt_at
 from tests.cli.plane import (
@@ -528,3 +529,7 @@ def test_nothing_shows_the_help(bare: Dstack) -> None:
 def test_nothing_is_set_up(bare: Dstack) -> None:
     ended = bare("ps")
     assert ended.code == 1 and "dstack server" in ended.err
+
+
+def test_the_version_is_that_of_the_project_installed_or_not(bare: Dstack) -> None:
+    assert bare("--version").out.split()[0] == written_version()
