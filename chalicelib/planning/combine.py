@@ -95,6 +95,7 @@ def fleet_query(config: FleetConfiguration) -> Query:
         zones=lowered(config.availability_zones),
         instance_types=lowered(config.instance_types),
         blocks=config.blocks,
+        machine=None if config.blocks == 1 else config.resources,
     )
 
 
@@ -126,7 +127,8 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
     if run.spot is not None and fleet.spot is not None and run.spot != fleet.spot:
         market = "spot" if fleet.spot else "on-demand"
         return Note(subject, f"takes {market} instances only", f"set `spot_policy: {market}` or `auto` on one of them")
-    resources = run.resources if config.resources is None else meet_resources(run.resources, config.resources)
+    whole = config.blocks == 1  # a job gets a machine, so both speak of the same thing; else the run speaks of a share
+    resources = meet_resources(run.resources, config.resources) if whole and config.resources else run.resources
     if isinstance(resources, str):
         return Note(
             subject, f"and the run ask for different {resources}", f"change `resources` of the run or of `{name}`"
@@ -138,6 +140,7 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
         spot=fleet.spot if run.spot is None else run.spot,
         max_price=min(prices, default=None),
         blocks=fleet.blocks,
+        machine=fleet.machine,
         **lists,
     )
 

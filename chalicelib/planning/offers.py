@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Availability, Offer, Resources
 from chalicelib.domain.specs.resources import ResourcesSpec
-from chalicelib.planning.fitting import Blocks, blocks_needed, share, total_blocks
+from chalicelib.planning.fitting import Blocks, blocks_needed, misfits, share, total_blocks
 
 _MEMO = 64  # questions about kinds that are remembered; a queue asks few different ones
 _HITS = 8  # whole answers that are: each may be as long as the book
@@ -33,6 +33,7 @@ class Query:
     zones: frozenset[str] | None = None
     instance_types: frozenset[str] | None = None
     blocks: Blocks = 1  # into how many shares the machine is to be cut
+    machine: ResourcesSpec | None = None  # what the machine must be as a whole, where `resources` are of a share
 
     def takes_place(self, backend: str, region: str, zones: tuple[str, ...] | None) -> bool:
         if self.backends is not None and backend.lower() not in self.backends:
@@ -161,6 +162,8 @@ class OfferBook:
     @staticmethod
     def _needed(query: Query, name: str, has: Resources) -> int:
         if not query.takes_kind(name, has):
+            return 0
+        if query.machine is not None and next(misfits(query.machine, has), None) is not None:
             return 0
         total = total_blocks(query.blocks, has)
         return blocks_needed(query.resources, has, total) if total else 0

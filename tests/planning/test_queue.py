@@ -101,6 +101,17 @@ def test_jobs_share_a_host_by_blocks_and_no_block_twice() -> None:
     assert "waits for a free place" in jobs_of(plan)["r4"].message
 
 
+def test_a_fleet_that_cuts_machines_asks_of_the_whole_and_the_run_of_a_share() -> None:
+    whole = b.offer("eight", 8.0, has=b.resources(cpus=32, gb=128, gpus=8))
+    share = b.offer("two", 1.0, has=b.resources(cpus=32, gb=128, gpus=2))  # cheaper, but not what the fleet is made of
+    items = [b.queued(f"r{n}", b.run_spec(resources={"gpu": 2})) for n in range(4)]
+    cut = b.view(CLOUD, nodes="0..9", blocks=4, resources={"gpu": 8})
+    plan = decide(b.waiting(*items, fleets=(cut,), offers=(whole, share)))
+    (bought,) = instances_of(plan).values()
+    assert bought.offer.instance.name == "eight"
+    assert sorted(claim.blocks for claim in bought.claims) == [(0,), (1,), (2,), (3,)]
+
+
 def test_a_job_gets_the_fewest_blocks_that_fit() -> None:
     shared = b.host(0, LOCAL, has=b.resources(cpus=8, gb=32, gpus=4), total_blocks=4)
     two = b.run_spec(resources={"gpu": 2, "memory": "1GB.."})
