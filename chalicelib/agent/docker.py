@@ -220,7 +220,7 @@ def container_body(spec: Dict[str, Any], where: str, gpus: List[str], labels: Di
         host["IpcMode"] = "host"
     body: Dict[str, Any] = {
         "Image": spec["image"],
-        "Env": ["%s=%s" % item for item in sorted((spec.get("env") or {}).items())],
+        "Env": ["%s=%s" % item for item in sorted(files.with_places(spec, where).items())],
         "Tty": True,
         "Labels": labels,
         "WorkingDir": where,

@@ -13,11 +13,17 @@ import os
 import posixpath
 import shutil
 import tarfile
-from typing import BinaryIO, List, Optional, Tuple
+from typing import Any, BinaryIO, Dict, List, Optional, Tuple
 
 from .runtime import TaskError
 
 Owner = Optional[Tuple[int, int]]
+
+
+def with_places(spec: Dict[str, Any], where: str) -> Dict[str, str]:
+    """The task's variables and, below them, the folders that only its machine knows."""
+    places = {"DSTACK_WORKING_DIR": where, "DSTACK_REPO_DIR": where}
+    return dict(places, **{name: str(value) for name, value in (spec.get("env") or {}).items()})
 
 
 def resolve(path: str, working_dir: str, home: str) -> str:

@@ -122,7 +122,8 @@ class ProcessRuntime:
             owner = (account.uid, account.gid) if account.foreign else None
             into = files.is_place(mapping["path"]) or os.path.isdir(target)
             files.unpack(os.path.join(folder.files, str(number)), target, into, owner)
-        environment = task_environment(spec, account, home, folder.task, began.gpus)
+        placed = dict(spec, env=files.with_places(spec, where))
+        environment = task_environment(placed, account, home, folder.task, began.gpus)
         limits = Limits(folder.task, spec.get("cpu"), spec.get("memory_bytes"))
         work = ProcessWork(spec["commands"], environment, where, account, limits)
         began.report("running", username=account.name, working_dir=where)

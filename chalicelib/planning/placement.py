@@ -224,6 +224,11 @@ class Floor:
                 instance = self.instances[known.id]
                 if instance.status not in (*_READY, *_COMING):
                     continue
+                if _unheard(instance):
+                    option.waits = (
+                        option.waits or f"for {instance.name} in fleet `{view.fleet.name}` to say what it has"
+                    )
+                    continue
                 blocks, wrong = _judge(wants, query, instance)
                 if not blocks:
                     nearest = wrong if nearest is None or len(wrong) < len(nearest) else nearest
@@ -249,6 +254,11 @@ def _within(offer: Offer, query: Query) -> Offer:
     if query.zones is None or offer.availability_zones is None:
         return offer
     return offer.with_(availability_zones=tuple(z for z in offer.availability_zones if z.lower() in query.zones))
+
+
+def _unheard(instance: Instance) -> bool:
+    """A host of somebody's own that hasn't reported yet: nobody knows what it has."""
+    return not instance.bought and instance.status in _COMING and instance.started_at is None
 
 
 def _free_blocks(instance: Instance) -> list[int]:

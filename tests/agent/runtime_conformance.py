@@ -131,6 +131,13 @@ class RuntimeConformance:
         workshop.exited(task)
         assert b"<a b||x=y$z|>" in workshop.log(task)
 
+    def test_a_job_is_told_its_folders_unless_it_says_otherwise(self, workshop: Workshop) -> None:
+        task = workshop.start(
+            'test "$DSTACK_WORKING_DIR" = "$(pwd)" && echo "<$DSTACK_REPO_DIR>"', env={"DSTACK_REPO_DIR": "/mine"}
+        )
+        workshop.exited(task)
+        assert b"</mine>" in workshop.log(task)
+
     def test_output_and_errors_keep_their_order(self, workshop: Workshop) -> None:
         task = workshop.start("for i in $(seq 1 200); do echo out$i; echo err$i >&2; done")
         workshop.exited(task)
@@ -231,7 +238,7 @@ class RuntimeConformance:
         workshop.roster.remove(task)
 
     def test_usage_of_a_running_task(self, workshop: Workshop) -> None:
-        task = workshop.start("i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo worked; sleep 60")
+        task = workshop.start("i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo worked; sleep 60")
         workshop.says(task, b"worked")
         usage = workshop.runtime.usage(workshop.roster.folder(task))
         assert usage is not None

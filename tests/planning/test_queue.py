@@ -88,6 +88,14 @@ def test_a_host_that_is_no_good_is_left_alone(state: dict[str, Any]) -> None:
     assert placed(plan) == {}
 
 
+def test_a_host_that_has_not_reported_is_waited_for_not_judged() -> None:
+    nothing = b.resources(cpus=0, gb=0)
+    silent = b.host(0, LOCAL, has=nothing, status=InstanceStatus.pending, started_at=None, idle_since=None)
+    plan = decide(b.waiting(b.queued("a"), fleets=(b.view(LOCAL, silent),)))
+    assert jobs_of(plan)["a"].status == "submitted"
+    assert "to say what it has" in jobs_of(plan)["a"].message
+
+
 # --- blocks -----------------------------------------------------------------------------------------------------------
 
 
