@@ -148,6 +148,9 @@ class _Look:
             return False
         changes = self._found(facts)
         note = f"its agent reports from {facts.hostname or 'the machine'}"
+        if not self.instance.bought and total_blocks(self.config.blocks, resources_of(facts)) is None:
+            has = f"{facts.cpus} CPUs" + (f" and {len(facts.gpus)} GPUs" if facts.gpus else "")
+            note += f"; {has} can't be cut into {self.config.blocks} equal blocks, so it stays whole"
         self.instance = self.draft.move_instance(
             self.instance,
             "joined",

@@ -225,8 +225,10 @@ def test_a_host_is_what_its_agent_found_and_is_cut_as_its_fleet_says(blocks: Any
     unknown: Offer = b.offer("host", 0.0, backend="remote", region="", has=b.resources(cpus=1, gb=1))
     world = World(nodes=None, blocks=blocks, offer=unknown)
     cards = (GpuSeen(name="T4", memory_mib=15_360, vendor="nvidia", driver="550"),) * gpus
-    world.heard(SEEN.with_(gpus=cards)).decide()
+    plan = world.heard(SEEN.with_(gpus=cards)).decide()
     assert world.instance.total_blocks == total
+    told = " ".join(event.message for step in plan.steps for event in step.events)
+    assert ("can't be cut into 3 equal blocks" in told) == (blocks == 3)
     assert world.instance.offer.instance.resources.cpus == 8
     assert world.instance.gpu_driver == ("550" if gpus else None)
 

@@ -56,7 +56,8 @@ def run_json(
 def _status_message(run: Run, latest: list[Job]) -> str:
     if latest and not run.finished and all(job.status is JobStatus.pulling for job in latest):
         return "pulling"
-    if run.status in _WAITING and run.resubmission_attempt > 0:
+    unplaced = all(job.reason in (None, JobReason.failed_to_start_due_to_no_capacity) for job in latest)
+    if run.status in _WAITING and run.resubmission_attempt > 0 and unplaced:
         return "retrying"
     return run.status.value
 
