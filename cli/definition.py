@@ -46,7 +46,7 @@ def load_definition(
     try:
         parsed = resolved(parsed, environment=terminal.env, arguments=arguments)
     except Invalid as error:
-        raise Invalid([replace(problem, file=shown) for problem in error.problems]) from None
+        raise Invalid(_placed(error.problems, flags, raw, shown)) from None
     folder = path.parent if path else terminal.cwd
     document = _on_the_wire(parsed, flags)
     chosen: dict[str, Any] = {}
@@ -113,6 +113,18 @@ def _on_the_wire(configuration: Any, flags: Overrides | None) -> dict[str, Any]:
     if flags and flags.fleets:
         document["fleets"] = list(flags.fleets)
     return document
+
+
+def _placed(problems: Sequence[Problem], flags: Overrides | None, raw: bytes, shown: str) -> list[Problem]:
+    """Problems with where they are: in the file, or in a flag."""
+    from chalicelib.configuration.parse import located
+
+    by_flag = {f"env.{said}" for said in (flags.env if flags else ())}
+    of_file = [problem for problem in problems if problem.path not in by_flag]
+    return [
+        *(replace(problem, path="--env") for problem in problems if problem.path in by_flag),
+        *located(of_file, raw, filename=shown),
+    ]
 
 
 def load_profile(terminal: Terminal, name: str | None, none: bool) -> dict[str, Any]:

@@ -5,6 +5,8 @@ Pure: text in, model out. Whatever the input, it is `errors.Invalid` that is rai
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -71,6 +73,16 @@ def parse(text: str, *, filename: str = "") -> Configuration:
 
 def parse_bytes(raw: bytes, *, filename: str = "") -> Configuration:
     return parse(decode(raw, filename), filename=filename)
+
+
+def located(problems: Iterable[Problem], raw: bytes, *, filename: str = "") -> list[Problem]:
+    """Problems that were found after a file was parsed, with the places of their keys in it."""
+    mark = _document(decode(raw, filename), filename).mark
+    found = []
+    for problem in problems:
+        line, column = mark(tuple(int(part) if part.isdecimal() else part for part in problem.path.split(".")))
+        found.append(replace(problem, file=filename, line=line, column=column))
+    return found
 
 
 def parse_profiles(text: str, *, filename: str = "") -> ProfilesConfig:

@@ -1,0 +1,67 @@
+"""What both clients are given. A file is a theme: a `base`, and cases that add to it or bring a `file` of their own.
+
+Beside the configuration a case may have `flags` (one line of shell), `env` (`{url}` is the server's), other `files`
+(`~/…` in the home folder), the `path` of its configuration and what is `given` to -f instead of that path ("" for no
+-f at all). A theme whose name begins with `refused` holds what both clients must refuse.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).parent
+DEFAULT = ".dstack.yml"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command line and all that it may depend on."""
+
+    name: str
+    file: str
+    flags: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    path: str = DEFAULT
+    given: str | None = None
+    git: bool = False  # the folder is a checkout of `clients.REPOSITORY`
+
+    @property
+    def argv(self) -> list[str]:
+        named = self.given if self.given is not None else "" if self.path == DEFAULT else self.path
+        return ["apply", *(("-f", named) if named else ()), "-y", *self.flags]
+
+    @property
+    def refused(self) -> bool:
+        return self.name.startswith("refused")
+
+    def __str__(self) -> str:
+        """For a person who looks at a failure: everything that is not as usual."""
+        parts = [f"dstack {shlex.join(self.argv)}", self.file.rstrip()]
+        parts += [f"{name}={value}" for name, value in self.env.items()]
+        parts += [f"[{name}] {text.rstrip()}" for name, text in self.files.items()]
+        return "\n".join(parts)
+
+
+def cases_of(theme: Path) -> Iterator[Case]:
+    document = yaml.safe_load(theme.read_text(encoding="utf-8"))
+    assert document.keys() == {"about", "base", "cases"}, f"{theme.name}: about, base and cases are what there is"
+    for number, written in enumerate(document["cases"], start=1):
+        said: dict[str, Any] = {"add": written} if isinstance(written, str) else dict(written)
+        add = said.pop("add", "")
+        file = said.pop("file", None)
+        flags = tuple(shlex.split(said.pop("flags", "")))
+        text = file if file is not None else f"{document['base']}{add}\n"
+        yield Case(f"{theme.stem}-{number}", text, flags, **said)
+
+
+@cache
+def corpus() -> tuple[Case, ...]:
+    return tuple(case for theme in sorted(FOLDER.glob("*.yml")) for case in cases_of(theme))

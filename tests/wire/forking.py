@@ -1,0 +1,87 @@
+"""Runs command lines of a client fast: its modules are imported once, every command line gets a child of its own.
+
+    python forking.py peer PATH-OF-THE-CONSOLE-SCRIPT
+    python forking.py ours PATH-OF-THE-REPOSITORY
+
+Standard input brings one job a line, `{"argv", "cwd", "env", "output", "input"}`; standard output answers each with
+`{"status"}`, negative for a signal. A child tells which modules it had to import, and the parent imports them too, so
+that the next child finds them there. Standard library only: it runs in the environment of whichever client it drives.
+"""
+
+import gc
+import importlib
+import json
+import os
+import runpy
+import signal
+import sys
+import traceback
+
+SECONDS = 60
+
+
+def entry_point(kind, path):
+    """A function that runs the command line in `sys.argv` and ends the process as the client does."""
+    if kind == "peer":
+        sys.argv = ["dstack"]
+        return runpy.run_path(path, run_name="console_script")["main"]
+    sys.path.insert(0, path)
+    return importlib.import_module("cli.main").main
+
+
+def child(main, job, told):
+    """What the forked process does; it never comes back."""
+    signal.alarm(SECONDS)
+    before = set(sys.modules)
+    sink = os.open(job["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for descriptor in (1, 2):
+        os.dup2(sink, descriptor)
+    os.dup2(os.open(job["input"] or os.devnull, os.O_RDONLY), 0)
+    sys.stdin = os.fdopen(0, encoding="utf-8", closefd=False)
+    os.environ.clear()
+    os.environ.update(job["env"])
+    os.chdir(job["cwd"])
+    sys.argv = ["dstack", *job["argv"]]
+    status = 0
+    try:
+        main()
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code)
+        status = end.code if isinstance(end.code, int) else int(bool(end.code))
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.write(told, json.dumps(sorted(set(sys.modules) - before)).encode())
+        os._exit(status)
+
+
+def run(main, job):
+    gc.freeze()  # a collection in the child would copy all of the parent's pages
+    hears, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(hears)
+        child(main, job, told)
+    os.close(told)
+    with os.fdopen(hears) as stream:
+        imported = stream.read()
+    _, status = os.waitpid(pid, 0)
+    for name in json.loads(imported or "[]"):
+        try:
+            importlib.import_module(name)
+        except ImportError:  # a name that something made up in the child; no file has it
+            continue
+    return os.waitstatus_to_exitcode(status)
+
+
+if __name__ == "__main__":
+    entry = entry_point(sys.argv[1], sys.argv[2])
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        answers.write(json.dumps({"status": run(entry, json.loads(line))}) + "\n")
+        answers.flush()

@@ -1,0 +1,155 @@
+"""A server that answers just enough for `apply` to say what it wants, keeps every request, and then refuses.
+
+Who asked is told by the token, so that many command lines can talk to one recorder at once. The last call of a
+conversation (a plan, or a volume to create) is answered with an error that clients show and end on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import uuid
+from dataclasses import dataclass, field
+from email import message_from_bytes
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+LAST = re.compile(r"/api/project/[^/]+/(?:(?:runs|fleets|gateways)/get_plan|volumes/create|presets/\w+|\w+/apply)$")
+ENOUGH = "That is all we wanted to know."
+NOBODY = {
+    "id": "0b1a7a5e-30b8-4a55-8d8c-1d4a3d2f2f10",
+    "username": "admin",
+    "created_at": "2026-01-01T00:00:00+00:00",
+    "global_role": "admin",
+    "email": None,
+    "active": True,
+    "permissions": {"can_create_projects": True, "can_manage_ssh_fleets": True},
+    "ssh_public_key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHJlY29yZGVyIHB1YmxpYyBrZXkgZm9yIHRlc3RzLi4u recorder\n",
+}
+CREDENTIALS = {"creds": {"token": "token"}, "ssh_private_key": "no real key\n"}
+PROJECT = {
+    "project_id": "5a2e7c0e-9d5f-4a1e-bb0a-6d0a3c1b2e4f",
+    "project_name": "main",
+    "owner": NOBODY,
+    "created_at": "2026-01-01T00:00:00+00:00",
+    "backends": [],
+    "members": [
+        {
+            "user": NOBODY,
+            "project_role": "admin",
+            "permissions": {"can_manage_ssh_fleets": True, "can_manage_secrets": True},
+        }
+    ],
+    "is_public": False,
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    path: str
+    body: Any  # of JSON; bytes of an upload
+    file_name: str | None = None  # of an upload
+
+    @property
+    def call(self) -> str:
+        """The last two parts of the path: `runs/get_plan`."""
+        return "/".join(self.path.split("?")[0].rsplit("/", 2)[-2:])
+
+
+def refusal(code: str, message: str) -> tuple[int, Any]:
+    return 400, {"detail": [{"code": code, "msg": message}]}
+
+
+def answer(request: Request) -> tuple[int, Any]:
+    path = request.path.split("?")[0]
+    if LAST.search(path):
+        return refusal("error", ENOUGH)
+    if path == "/api/files/upload_archive":
+        return 200, {"id": archive_id(request.file_name or ""), "hash": request.file_name}
+    if path == "/api/users/get_my_user":
+        return 200, NOBODY | CREDENTIALS
+    if path.startswith("/api/projects/"):
+        return 200, [PROJECT] if path.endswith("/list") else PROJECT
+    if path.endswith("/list"):
+        return 200, []
+    if path.endswith("/get"):
+        return refusal("resource_not_exists", "There is no such thing.")
+    return 200, None
+
+
+def archive_id(name: str) -> str:
+    """The same for the same content, as a server that keeps each archive once would say."""
+    return str(uuid.UUID(bytes=uuid.uuid5(uuid.NAMESPACE_OID, name).bytes, version=4))
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each answer waits 40 ms for an acknowledgement
+    server: RecordingServer
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        kind = self.headers.get("Content-Type") or ""
+        token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
+        request = Request(self.path, None)
+        if kind.startswith("multipart/"):
+            form = message_from_bytes(b"Content-Type: " + kind.encode() + b"\r\n\r\n" + raw)
+            (part,) = form.get_payload()  # type: ignore[misc]
+            request = Request(self.path, part.get_payload(decode=True), part.get_filename())  # type: ignore[union-attr]
+        elif raw:
+            request = Request(self.path, json.loads(raw))
+        self.server.keep(token, request)
+        status, said = answer(request)
+        body = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: what came is kept."""
+
+
+class RecordingServer(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self._kept: dict[str, list[Request]] = {}
+        self._lock = threading.Lock()
+
+    def keep(self, token: str, request: Request) -> None:
+        with self._lock:
+            self._kept.setdefault(token, []).append(request)
+
+    def taken(self, token: str) -> list[Request]:
+        with self._lock:
+            return self._kept.pop(token, [])
+
+
+@dataclass
+class Recorder:
+    """The server, for as long as a `with` lasts."""
+
+    server: RecordingServer = field(default_factory=RecordingServer)
+
+    def __enter__(self) -> Recorder:
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def taken(self, token: str) -> list[Request]:
+        """What this token has sent since this was last asked."""
+        return self.server.taken(token)

@@ -1,0 +1,115 @@
+"""The corpus is what it claims to be: large, and with every field of the language in at least two cases."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, parse
+from chalicelib.domain.specs.mounts import RepoSpec
+from chalicelib.domain.specs.profiles import Profile
+from cli.commands.apply import UNBUILT
+from tests.wire.corpus import corpus
+from tests.wire.differences import DIFFERENCES, PAGE, page
+
+TWICE = 2
+FILLED_IN = {"SSHKey.public", "SSHKey.private", "ssh_key"}  # by the client, not by a person
+NOT_SENT = {"PresetConfiguration"}  # neither client sends one
+REFUSED = {"DevEnvironmentConfiguration.entrypoint"}  # by both, though it is a field of every run
+NOT_BUILT = {"repos"} | {f"RepoSpec.{field}" for field in RepoSpec.model_fields}  # among the differences
+
+
+def used(found: Any, seen: Counter[str]) -> None:
+    """Counts every field that was set, by its model, at every depth."""
+    if isinstance(found, BaseModel):
+        seen.update(f"{type(found).__name__}.{name}" for name in found.model_fields_set)
+        for name in found.model_fields_set:
+            used(getattr(found, name), seen)
+    elif isinstance(found, list | tuple):
+        for item in found:
+            used(item, seen)
+    elif isinstance(found, dict):
+        used(list(found.values()), seen)
+
+
+def models(model: type[BaseModel], found: dict[str, type[BaseModel]]) -> None:
+    """A model and all that its fields are made of."""
+    if model.__name__ in found:
+        return
+    found[model.__name__] = model
+    for field in model.model_fields.values():
+        for part in parts(field.annotation):
+            models(part, found)
+
+
+def parts(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for argument in getattr(annotation, "__args__", ()) for model in parts(argument)]
+
+
+def written() -> Counter[str]:
+    """How often each field is set in what is sent; every case counts a field once."""
+    total: Counter[str] = Counter()
+    for case in corpus():
+        if case.refused:
+            continue
+        seen: Counter[str] = Counter()
+        used(parse(case.file), seen)
+        for name, text in case.files.items():
+            if name.rpartition("/")[2].startswith("profiles.y"):
+                for profile in yaml.safe_load(text)["profiles"]:
+                    used(Profile.model_validate(profile), seen)
+        total.update(seen.keys())
+    return total
+
+
+def test_every_field_is_in_two_cases() -> None:
+    known: dict[str, type[BaseModel]] = {}
+    for kind in [*TYPES.values(), *VOLUME_TYPES.values(), Profile]:
+        if kind.__name__ not in NOT_SENT:
+            models(kind, known)
+    seen = written()
+    fields = {f"{name}.{field}" for name, model in known.items() for field in model.model_fields}
+    rare = {field for field in fields if seen[field] < TWICE and not FILLED_IN & {field, field.rpartition(".")[2]}}
+    abstract = {f"VolumeConfiguration.{field}" for field in known["VolumeConfiguration"].model_fields}
+    unbuilt = {field for field in fields if NOT_BUILT & {field, field.rpartition(".")[2]}}
+    assert sorted(rare - abstract - REFUSED - unbuilt) == []
+
+
+@pytest.mark.parametrize(("refused", "least"), [(False, 300), (True, 80)])
+def test_there_are_many(refused: bool, least: int) -> None:
+    cases = [case for case in corpus() if case.refused == refused]
+    assert len(cases) >= least
+    assert len(
+        {(case.file, case.flags, str(case.env), str(case.files), case.given, case.path) for case in cases}
+    ) == len(cases)
+
+
+def test_every_flag_of_apply_is_in_a_case() -> None:
+    """Those that change what is sent; `UNBUILT` ones are refused, and among the differences."""
+    from cli.commands.apply import app
+    from cli.parameters import Command
+
+    (command,) = (found for found in app.registered_commands if found.name == "apply")
+    assert command.cls is Command
+    import typer
+
+    options = typer.main.get_command(app).params
+    words = {word for case in corpus() for word in case.argv} | {w for one in DIFFERENCES for w in one.flags}
+    missing = [
+        option.name
+        for option in options
+        if option.param_type_name == "option"
+        and option.name not in UNBUILT
+        and not words & {*option.opts, *option.secondary_opts}
+    ]
+    assert missing == []
+
+
+def test_the_page_of_differences_is_up_to_date() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.wire.differences"

@@ -1,0 +1,138 @@
+"""The genuine client and ours send the same, refuse the same, and differ only where `differences` says so."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import pytest
+
+from tests.wire.clients import PEER, Sent, client, lay_out
+from tests.wire.corpus import Case, corpus
+from tests.wire.differences import DIFFERENCES, KINDER, OTHERWISE, STRICTER
+from tests.wire.recorder import Recorder
+
+PAIRS = 2  # of processes, each of which takes the next case
+PLACE = re.compile(r"^\S+\.ya?ml:\d+:\d+: ", re.MULTILINE)
+PROVEN = {one.case(number).name: one for number, one in enumerate(DIFFERENCES, start=1)}
+CASES = {case.name: case for case in corpus()}
+CASES |= {name: one.case(number) for number, (name, one) in enumerate(PROVEN.items(), start=1)}
+
+
+@dataclass(frozen=True)
+class Both:
+    """What the two did with one case."""
+
+    peer: Sent
+    ours: Sent
+
+
+@dataclass
+class Runs:
+    """Every case through both clients, by a few pairs of processes side by side."""
+
+    folder: Path
+    recorder: Recorder
+    done: dict[str, Both] = field(default_factory=dict)
+    waiting: SimpleQueue[Case] = field(default_factory=SimpleQueue)
+
+    def work(self) -> None:
+        with client("peer", self.recorder) as peer, client("ours", self.recorder) as ours:
+            while True:
+                try:
+                    case = self.waiting.get_nowait()
+                except Empty:
+                    return
+                folder = self.folder / case.name
+                lay_out(case, folder, self.recorder.url)
+                self.done[case.name] = Both(peer.run(case, folder), ours.run(case, folder))
+
+    def take(self, cases: list[Case]) -> None:
+        for case in cases:
+            self.waiting.put(case)
+        pairs = [threading.Thread(target=self.work) for _ in range(PAIRS)]
+        for pair in pairs:
+            pair.start()
+        for pair in pairs:
+            pair.join()
+
+
+@pytest.fixture(scope="module")
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Both]]:
+    if not (PEER / "dstack").exists():
+        reason = "the genuine client isn't installed here; `make test` installs it into .venvs/peer"
+        pytest.fail(reason) if os.environ.get("REQUIRE_REAL") else pytest.skip(reason)
+    wanted = {item.callspec.params["name"] for item in request.session.items if _is_case(item)}
+    with Recorder() as recorder:
+        found = Runs(tmp_path_factory.mktemp("wire"), recorder)
+        found.take([CASES[name] for name in sorted(wanted)])
+        yield found.done
+
+
+def _is_case(item: pytest.Item) -> bool:
+    return item.path == Path(__file__) and hasattr(item, "callspec")
+
+
+def named(*, refused: bool) -> list[str]:
+    return [case.name for case in corpus() if case.refused == refused]
+
+
+def readable(body: object) -> list[str]:
+    return json.dumps(body, indent=1, sort_keys=True).splitlines()
+
+
+@pytest.mark.parametrize("name", named(refused=False))
+def test_both_send_the_same(runs: dict[str, Both], name: str) -> None:
+    both = runs[name]
+    assert both.peer.plan, f"the genuine client refused\n{CASES[name]}\n{both.peer.output}"
+    assert both.ours.plan, f"we refused\n{CASES[name]}\n{both.ours.output}"
+    assert readable(both.ours.body()) == readable(both.peer.body()), str(CASES[name])
+    assert both.ours.status == both.peer.status == 1, "the recorder's refusal is an error to both"
+
+
+@pytest.mark.parametrize("name", named(refused=True))
+def test_both_refuse(runs: dict[str, Both], name: str) -> None:
+    both, case = runs[name], CASES[name]
+    assert both.peer.plan is None and both.peer.status != 0, f"the genuine client sent\n{case}"
+    assert both.ours.plan is None, f"we sent\n{case}"
+    assert both.ours.status in (1, 2) and not both.ours.crashed, both.ours.output
+    if not name.startswith("refused-around"):  # then the mistake is in the file
+        assert PLACE.search(both.ours.output), both.ours.output
+    assert teaches(both.ours.output), both.ours.output
+
+
+def teaches(output: str) -> bool:
+    """Whether it also says what to do: in brackets or an example, or on a line of its own."""
+    problem, *more = output.strip().splitlines()
+    return problem.endswith(")") or " as in `" in problem or bool(more)
+
+
+@pytest.mark.parametrize("name", PROVEN)
+def test_differences_are_as_described(runs: dict[str, Both], name: str) -> None:
+    both, difference = runs[name], PROVEN[name]
+    assert not both.ours.crashed, both.ours.output
+    assert both.peer.crashed == difference.crash, both.peer.output
+    assert (both.peer.plan is None) == (difference.kind == KINDER), both.peer.output
+    assert (both.ours.plan is None) == (difference.kind == STRICTER), both.ours.output
+    if difference.kind == STRICTER:
+        assert both.ours.status in (1, 2) and teaches(both.ours.output), both.ours.output
+    if difference.kind == OTHERWISE:
+        peer, ours = both.peer.body()["body"], both.ours.body()["body"]
+        for path, theirs, here in difference.changed:
+            assert (taken(peer, path), taken(ours, path)) == (theirs, here)
+        assert readable(ours) == readable(peer), "they differ in nothing else"
+
+
+def taken(body: Any, path: str) -> Any:
+    """The value at a path, which is taken out."""
+    *above, last = path.split(".")
+    for part in above:
+        body = body[part]
+    return body.pop(last)
