@@ -11,10 +11,8 @@ frozen, so one that reads byte for byte as before is the one we have.
 from __future__ import annotations
 
 import logging
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import orjson
 from pydantic import ValidationError
@@ -41,6 +39,7 @@ from chalicelib.planning.snapshots import (
     RunSnapshot,
 )
 from chalicelib.store import keys, nouns
+from chalicelib.store.kept import Lru
 from chalicelib.store.port import Index, Key, Record, Store
 
 N = TypeVar("N", bound=Noun)
@@ -50,32 +49,6 @@ log = logging.getLogger(__name__)
 
 YOUNG = 32  # a fleet's newest instances, looked for by key too
 PAGE = 500  # records a query; one page holds most fleets and queues
-
-
-class Lru(Generic[V]):
-    """The last `size` values by key. Two threads may compute the same value; one of them is kept."""
-
-    def __init__(self, size: int) -> None:
-        self._size, self._kept, self._lock = size, OrderedDict[object, V](), threading.Lock()
-
-    def get(self, key: object, make: Callable[[], V]) -> V:
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        value = make()
-        self.keep(key, value)
-        return value
-
-    def peek(self, key: object) -> V | None:
-        return self._kept.get(key)
-
-    def keep(self, key: object, value: V) -> None:
-        with self._lock:
-            self._kept[key] = value
-            self._kept.move_to_end(key)
-            while len(self._kept) > self._size:
-                self._kept.popitem(last=False)
 
 
 class Reader:

@@ -18,12 +18,14 @@ from chalicelib.errors import Bug, Conflict, Invalid, NotFound, Refused
 from chalicelib.machines.run import RUN
 from chalicelib.machines.table import apply as follow
 from chalicelib.store import keys, nouns
+from chalicelib.store.kept import Lru
 from chalicelib.store.port import Change, Delete, Record, Store
 from chalicelib.usecases import plans
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.listing import all_of
 from chalicelib.usecases.trail import told
 
+_FINISHED: Lru[RunRow] = Lru(1000)
 TRIES = 5  # commits under contention before the caller hears of it
 
 
@@ -112,7 +114,14 @@ def _repo_id(row: RunRow) -> str | None:
 
 
 def read_row(store: Store, run: Run) -> RunRow:
-    """The run with its spec and jobs: one query, because all of them share a partition."""
+    """The run with its spec and jobs. What has finished never changes again, so it is read once and kept."""
+    return (
+        _FINISHED.get((run.id, run.version), lambda: _read_row(store, run)) if run.finished else _read_row(store, run)
+    )
+
+
+def _read_row(store: Store, run: Run) -> RunRow:
+    """One query, because all of a run shares a partition."""
     bodies: list[Record] = []
     jobs: list[Record] = []
     low = keys.run_body(run.id, run.deployment_num).sk
