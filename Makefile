@@ -44,7 +44,7 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-timings 2>/dev/null || $(BIN)/lint-imports
-	@$(BIN)/vermin --no-tips -q -t=3.8- --eval-annotations chalicelib/agent
+	@$(BIN)/vermin --no-tips -q -t=3.8- chalicelib/agent
 	@$(BIN)/python .ci/sizes.py
 
 bench: $(VENV)/.dev ## the figures: JSON lines, then a table
