@@ -12,6 +12,7 @@ from chalicelib.api import dispatch
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.offers import Offer
 from chalicelib.runtime.embedded import compose
+from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import server_settings
 from chalicelib.usecases.bootstrap import first_start
 from tests.bench.measure import median_cpu_ms, report, task
@@ -35,7 +36,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         settings = server_settings({}, data_dir=Path(folder) / "data", config_path=Path(folder) / "config.yml")
         settings.data_dir.mkdir()
-        parts = compose(settings, "http://127.0.0.1", lambda instance_ids: None)
+        parts = compose(settings, declared(settings), "http://127.0.0.1", lambda instance_ids: None)
         plane = parts.plane
         first_start(plane, TOKEN)
         offers = catalog()
