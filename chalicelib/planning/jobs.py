@@ -110,7 +110,13 @@ def _resources(config: TaskConfiguration) -> ResourcesSpec:
 def _image(config: TaskConfiguration, images: DefaultImages) -> str:
     if config.image:
         return config.image
-    return (images.devel if config.nvcc else images.base).replace("{python}", config.python or images.python)
+    chosen = images.devel if config.nvcc else images.base
+    if config.python and "{python}" not in chosen:
+        raise NotSupported(
+            f"python: the default image here, {chosen}, comes with the Python that it has.",
+            hint="Remove `python`, or name an `image` that has the version you need.",
+        )
+    return chosen.replace("{python}", config.python or images.python)
 
 
 def _commands(config: TaskConfiguration) -> tuple[str, ...]:

@@ -37,8 +37,8 @@ class Limits:
 class Images:
     """The default images of jobs that name none. `{python}` is filled in."""
 
-    base: str = "dstackai/base:0.13-base-ubuntu24.04"
-    devel: str = "dstackai/base:0.13-devel-ubuntu24.04"
+    base: str = "python:{python}"
+    devel: str = "nvidia/cuda:12.8.1-devel-ubuntu24.04"
     python: str = "3.12"
 
 

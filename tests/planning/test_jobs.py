@@ -168,3 +168,12 @@ def test_a_task_has_every_field_of_the_protocol() -> None:
     )
     assert set(task) == set(protocol.split())
     assert (task["cpu"], task["memory_bytes"], task["gpus"]) == (0, 0, 0)
+
+
+def test_a_python_that_the_default_image_cannot_give_is_refused_not_ignored() -> None:
+    fixed, by_version = b.Images(), b.Images()
+    fixed.base, fixed.devel, by_version.base = "mine:1", "cuda:1", "python:{python}"
+    for wanted in ({"python": "3.11"}, {"python": "3.11", "nvcc": True}):
+        with pytest.raises(NotSupported, match="python"):
+            job_specs(b.run_spec(**wanted), images=fixed)
+    assert job_specs(b.run_spec(python="3.11"), images=by_version)[0].image_name == "python:3.11"
