@@ -1,4 +1,4 @@
-"""Pages of a short list that is read whole: by date and id, as clients page through users and projects."""
+"""Pages of lists: by date and id, as clients page through users and projects; by name, where names are the order."""
 
 from __future__ import annotations
 
@@ -11,6 +11,13 @@ from chalicelib.api.requests import At, Id, Request
 from chalicelib.domain.instants import Micros
 
 T = TypeVar("T")
+
+
+class NamedPage(Request):
+    """A page of a list in order of names. Who says nothing gets all: clients of this line don't page here."""
+
+    after: Annotated[str, StringConstraints(max_length=200)] = ""
+    limit: Annotated[int, Field(ge=1, le=2000)] | None = None
 
 
 class Page(Request):

@@ -116,7 +116,7 @@ class _Exchange:
                 self.unfinished = True
                 break
             after = job if repeated else fold.report(job, reports.get(job_id), self._end_of(job, reports.get(job_id)))
-            if after.status is JobStatus.provisioning and job_id not in reports:
+            if after.status is JobStatus.provisioning and job_id not in reports and not _joining(instance):
                 after = self._prepare(fold, after)
             changed += after is not job
             self.jobs[job_id] = after
@@ -182,9 +182,8 @@ class _Exchange:
 
     def _wake(self, instance: Instance, known: Presence | None, draft: Draft) -> None:
         units = dict.fromkeys(draft.step().wake)
-        joining = instance.status in (InstanceStatus.pending, InstanceStatus.provisioning)
         if (
-            joining
+            _joining(instance)
             or instance.unreachable
             or (self.message.facts and (known is None or known.facts != self.message.facts))
         ):
@@ -222,21 +221,28 @@ class _Exchange:
             return None if report.state == "exited" else {"id": job.id, **stop_word(job, self.now)}
         if job.status is JobStatus.submitted:
             return None if report is None else {"id": job.id, "want": "remove"}
-        spec = self.specs.get(job.id)
-        return {"id": job.id, "want": "run"} if spec is None else {"id": job.id, "want": "run", "spec": spec}
+        if (spec := self.specs.get(job.id)) is not None:
+            return {"id": job.id, "want": "run", "spec": spec}
+        unsent = report is None and job.status is JobStatus.provisioning  # until its machine has joined
+        return None if unsent else {"id": job.id, "want": "run"}
 
     def _next(self, instance: Instance) -> float:
         plane = self.plane
         if not plane.sync_fast:
             return 0.0  # the next call waits at the server
         jobs: Sequence[Job] = [job for job in self.jobs.values() if not job.finished]
-        joining = instance.status in (InstanceStatus.pending, InstanceStatus.provisioning)
-        if self.unfinished or joining or instance.status is InstanceStatus.terminating:
+        if self.unfinished or _joining(instance) or instance.status is InstanceStatus.terminating:
             return plane.sync_fast
         if any(job.status is not JobStatus.running for job in jobs):
             return plane.sync_fast
         last = max((at for at in (instance.idle_since, *(job.running_at for job in jobs)) if at), default=0)
         return _STEADY_SYNC * plane.sync_fast if self.now - last < _STEADY_AFTER else plane.sync_slow
+
+
+def _joining(instance: Instance) -> bool:
+    """Is what this machine found on itself still to be looked at? Jobs are sent once that is done: their environment
+    names addresses, and their history reads in the order in which things happened."""
+    return instance.status in (InstanceStatus.pending, InstanceStatus.provisioning)
 
 
 def _repeated(known: Presence, message: Message) -> bool:

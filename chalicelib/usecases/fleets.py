@@ -43,7 +43,6 @@ class FleetRow:
 class Filter:
     """Which fleets to list. `prev_*` is the last row of the page before."""
 
-    only_active: bool = False
     limit: int = 100
     ascending: bool = False
     prev_created_at: Micros | None = None

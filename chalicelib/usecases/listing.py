@@ -1,8 +1,9 @@
-"""Reading a whole listing, page by page."""
+"""Listings of the table, whole or a page of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from chalicelib.store.port import Index, Record, Store
 
@@ -12,6 +13,13 @@ PAGE = 500
 def every(store: Store, partition: str, prefix: str) -> Iterator[Record]:
     """Every record of the table in `partition` whose sort key begins with `prefix`, which ends in `/`."""
     return all_of(store, "main", partition, low=prefix, high=prefix[:-1] + chr(ord(prefix[-1]) + 1))
+
+
+def page_after(store: Store, partition: str, prefix: str, *, after: str, limit: int | None) -> list[Record]:
+    """Up to `limit` (None: all) of what `every` gives, from behind the name `after` on, in order of names."""
+    end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
+    rest = all_of(store, "main", partition, low=f"{prefix}{after}\0" if after else prefix, high=end)
+    return list(islice(rest, limit))
 
 
 def all_of(store: Store, index: Index, partition: str, *, low: str = "", high: str = "") -> Iterator[Record]:

@@ -18,7 +18,7 @@ from chalicelib.store import keys, nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.files import as_content, check_upload, keep
-from chalicelib.usecases.listing import every
+from chalicelib.usecases.listing import page_after
 
 _ID = re.compile(r"[\w.@+-]{1,200}", re.ASCII)
 _TYPES = ("remote", "local", "virtual")
@@ -70,8 +70,10 @@ def get_repo(plane: Plane, user: User, project: Project, repo_id: str, *, with_c
     return RepoView(repo, _creds(plane, repo).get(user.id) if with_creds else None)
 
 
-def list_repos(plane: Plane, project: Project) -> list[Repo]:
-    return [nouns.read(Repo, record) for record in every(plane.store, f"project/{project.id}", "repo/")]
+def list_repos(plane: Plane, project: Project, *, after: str = "", limit: int | None = None) -> list[Repo]:
+    """The project's repos by id, from behind the id `after` on."""
+    found = page_after(plane.store, f"project/{project.id}", "repo/", after=after, limit=limit)
+    return [nouns.read(Repo, record) for record in found]
 
 
 def delete_repos(plane: Plane, user: User, project: Project, repo_ids: Sequence[str]) -> None:

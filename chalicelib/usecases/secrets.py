@@ -12,12 +12,13 @@ from chalicelib.errors import Invalid, NotFound, Problem
 from chalicelib.store import keys, nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.listing import every
+from chalicelib.usecases.listing import page_after
 from chalicelib.usecases.trail import secret_target, told
 
 
-def list_secrets(plane: Plane, project: Project) -> list[Secret]:
-    found = every(plane.store, f"project/{project.id}", "secret/")
+def list_secrets(plane: Plane, project: Project, *, after: str = "", limit: int | None = None) -> list[Secret]:
+    """The project's secrets by name, from behind the name `after` on."""
+    found = page_after(plane.store, f"project/{project.id}", "secret/", after=after, limit=limit)
     return [nouns.read(Secret, record) for record in found]
 
 

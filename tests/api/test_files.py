@@ -160,6 +160,13 @@ def test_repos_are_listed_and_deleted(rig: Rig) -> None:
     assert "dstack init" in rig.refused("P/repos/delete", {"repos_ids": ["r-1"]})
 
 
+def test_repos_come_in_pages_by_id(rig: Rig) -> None:
+    for repo_id in ("c", "a", "b"):
+        rig.ok("P/repos/init", {**REMOTE, "repo_id": repo_id})
+    pages = [rig.ok("P/repos/list", {"limit": 2, "after": after}) for after in ("", "b", "c")]
+    assert [[repo["repo_id"] for repo in page] for page in pages] == [["a", "b"], ["c"], []]
+
+
 def test_code_is_kept_for_a_known_repo_only(rig: Rig) -> None:
     body, path = multipart(tar(("a.py", b"print()"))), "P/repos/upload_code"
     assert "dstack init" in message(upload(rig, path, body, query={"repo_id": "vr"}))

@@ -222,6 +222,23 @@ def test_fleets_page_over_projects_the_caller_belongs_to(rig: Rig) -> None:
     assert [row["project_name"] for row in rig.ok("/api/fleets/list", {}, token=ann)] == ["other"]
 
 
+def test_one_projects_fleets_come_whole_or_in_pages(rig: Rig) -> None:
+    for number in range(5):
+        rig.world.clock.pass_(number % 2)
+        create(rig, fleet(f"pool-{number}"))
+    whole = rig.ok("P/fleets/list")
+    assert [row["created_at"] for row in whole] == sorted(row["created_at"] for row in whole) and len(whole) == 5
+    seen: list[Any] = []
+    while page := rig.ok(
+        "P/fleets/list",
+        {"limit": 2, **({"prev_created_at": seen[-1]["created_at"], "prev_id": seen[-1]["id"]} if seen else {})},
+    ):
+        assert len(page) <= 2
+        seen += page
+    assert seen == whole
+    assert "limit" in rig.refused("P/fleets/list", {"limit": 0})
+
+
 def test_instances_are_listed_filtered_paged_and_got(rig: Rig) -> None:
     made, more = create(rig, fleet()), create(rig, fleet("more"))
     mine = [add_instance(rig, made, num) for num in range(5)]

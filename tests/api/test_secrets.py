@@ -32,6 +32,19 @@ def test_what_isnt_there_is_said_and_nothing_is_deleted(rig: Rig) -> None:
     assert len(rig.ok("P/secrets/list")) == 1
 
 
+def test_secrets_come_whole_or_in_pages_by_name(rig: Rig) -> None:
+    names = ["-", "a", "a-b", "ab", "z_"]
+    for name in reversed(names):
+        set_(rig, name)
+    assert [secret["name"] for secret in rig.ok("P/secrets/list")] == names
+    seen: list[str] = []
+    while page := rig.ok("P/secrets/list", {"limit": 2, "after": seen[-1] if seen else ""}):
+        assert len(page) <= 2
+        seen += [secret["name"] for secret in page]
+    assert seen == names
+    assert "limit" in rig.refused("P/secrets/list", {"limit": 0})
+
+
 @pytest.mark.parametrize("name", ["", "a b", "x/y", "é", "x" * 201, "../up"])
 def test_a_bad_name_is_refused(rig: Rig, name: str) -> None:
     assert "name:" in rig.refused("P/secrets/create_or_update", {"name": name, "value": "v"})

@@ -107,6 +107,17 @@ def test_a_placed_job_is_told_until_the_agent_lists_it(cluster: Cluster) -> None
     assert wants(listed) == {job.id: "run"} and "spec" not in listed["tasks"][0] and not has_news(listed)
 
 
+def test_a_job_is_sent_only_once_its_machine_has_joined(world: World) -> None:
+    cluster = Cluster.of(world, InstanceStatus.provisioning)
+    job = cluster.place()
+    cluster.save(cluster.instance.with_(status=InstanceStatus.provisioning))
+    cluster.agent.join()
+    waiting = cluster.agent.say()
+    assert wants(waiting) == {} and not has_news(waiting)
+    cluster.save(cluster.instance.with_(status=InstanceStatus.busy))
+    assert wants(cluster.agent.say()) == {job.id: "run"}
+
+
 def test_a_jobs_states_go_forward_with_their_events(cluster: Cluster) -> None:
     job = cluster.place()
     pull = {"downloaded_bytes": 5, "total_bytes": 10}

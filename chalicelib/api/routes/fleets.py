@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -9,6 +10,7 @@ from pydantic import Field
 from chalicelib.api.requests import At, Id, Name, Object, Request
 from chalicelib.api.table import Access, Call, Route
 from chalicelib.api.wire.fleets import fleet_json, fleet_plan_json
+from chalicelib.domain.tenants import Project
 from chalicelib.usecases import fleet_plans, fleets
 from chalicelib.usecases.projects_seen import projects_seen
 
@@ -39,12 +41,21 @@ class Get(Request):
 
 class List(Request):
     project_name: Name | None = None
-    only_active: bool = False
+    only_active: bool = False  # those that are gone aren't listed anyway
     include_imported: bool = False  # nothing can be imported, so there is nothing to add
     prev_created_at: At | None = None
     prev_id: Id | None = None
     limit: Annotated[int, Field(ge=0, le=100)] = 100
     ascending: bool = False
+
+
+class ProjectList(Request):
+    """As `List`, but whole and oldest first where nothing is said: clients of this line don't page here."""
+
+    prev_created_at: At | None = None
+    prev_id: Id | None = None
+    limit: Annotated[int, Field(ge=1, le=100)] | None = None
+    ascending: bool = True
 
 
 class Delete(Request):
@@ -77,17 +88,21 @@ def get(call: Call) -> Any:
 
 
 def list_project(call: Call) -> Any:
-    """Every fleet of the project, as clients of this line expect: they don't page here."""
-    return [fleet_json(row, call.tenant.name) for row in fleets.list_all(call.plane, call.tenant)]
+    asked = call.parse(ProjectList)
+    if asked.limit is None:
+        return [fleet_json(row, call.tenant.name) for row in fleets.list_all(call.plane, call.tenant)]
+    return _page(call, asked, [call.tenant], limit=asked.limit)
 
 
 def list_fleets(call: Call) -> Any:
     asked = call.parse(List)
     names = None if asked.project_name is None else (asked.project_name,)
-    projects = projects_seen(call.plane.store, call.actor, names)
+    return _page(call, asked, projects_seen(call.plane.store, call.actor, names), limit=asked.limit)
+
+
+def _page(call: Call, asked: List | ProjectList, projects: Sequence[Project], *, limit: int) -> Any:
     wanted = fleets.Filter(
-        only_active=asked.only_active,
-        limit=asked.limit,
+        limit=limit,
         ascending=asked.ascending,
         prev_created_at=asked.prev_created_at,
         prev_id=asked.prev_id,

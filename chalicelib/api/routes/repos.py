@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from pydantic import Field
 
+from chalicelib.api.listing import NamedPage
 from chalicelib.api.multipart import uploaded_file
 from chalicelib.api.requests import Object, Request
 from chalicelib.api.table import Access, Call, Route
@@ -49,7 +50,9 @@ def get(call: Call) -> Any:
 
 
 def list_repos(call: Call) -> Any:
-    return [_repo_json(repo) for repo in repos.list_repos(call.plane, call.tenant)]
+    asked = call.parse(NamedPage)
+    found = repos.list_repos(call.plane, call.tenant, after=asked.after, limit=asked.limit)
+    return [_repo_json(repo) for repo in found]
 
 
 def delete(call: Call) -> None:

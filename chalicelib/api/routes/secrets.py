@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
+from chalicelib.api.listing import NamedPage
 from chalicelib.api.requests import Request
 from chalicelib.api.table import Access, Call, Route
 from chalicelib.usecases import secrets
@@ -26,7 +27,8 @@ class Delete(Request):
 
 
 def list_secrets(call: Call) -> Any:
-    found = secrets.list_secrets(call.plane, call.tenant)
+    asked = call.parse(NamedPage)
+    found = secrets.list_secrets(call.plane, call.tenant, after=asked.after, limit=asked.limit)
     return [{"id": secret.id, "name": secret.name, "value": None} for secret in found]
 
 
