@@ -68,7 +68,14 @@ def described(terminal: Terminal, file: str | None) -> Definition:
     return Definition(document, {}, shown, path.parent if path else terminal.cwd)
 
 
-def fleet_definition(terminal: Terminal, document: dict[str, Any], flags: Overrides) -> Definition:
+def fleet_definition(
+    terminal: Terminal,
+    document: dict[str, Any],
+    flags: Overrides,
+    *,
+    profile: str | None = None,
+    no_profile: bool = True,
+) -> Definition:
     """A fleet that a command line describes instead of a file."""
     from pydantic import ValidationError
 
@@ -80,7 +87,8 @@ def fleet_definition(terminal: Terminal, document: dict[str, Any], flags: Overri
         parsed = overridden(FleetConfiguration.model_validate(document), flags)
     except ValidationError as error:
         raise Invalid(problems_of(error, model=FleetConfiguration)) from None
-    return Definition(parsed.model_dump(mode="json"), load_profile(terminal, None, True), "?", terminal.cwd)
+    chosen = load_profile(terminal, profile, no_profile)
+    return Definition(parsed.model_dump(mode="json"), chosen, "?", terminal.cwd)
 
 
 def synthetic_task(terminal: Terminal, flags: Overrides, *, profile: str | None, no_profile: bool) -> dict[str, Any]:

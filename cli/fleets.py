@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from chalicelib.errors import NotFound
+from chalicelib.errors import NotFound, Refused
 from cli.follow import Stages
 from cli.keys import read_key
 from cli.render import as_json, facts
@@ -28,6 +28,11 @@ def apply_fleet(session: Session, definition: Definition, options: ApplyOptions)
     spec = {"configuration": configuration, "configuration_path": definition.path, "profile": definition.profile}
     plan = session.client.in_project("fleets/get_plan", {"spec": spec})
     current = plan.get("current_resource")
+    if current is not None and plan["action"] != "update" and options.in_place:
+        raise Refused(
+            f"Fleet {current['name']} would have to be deleted and made anew for this.",
+            hint="Give the machine a fleet of its own.",
+        )
     if not options.as_json:
         _show(session, plan)
     if not _agreed(session, plan, current, options):

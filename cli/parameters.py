@@ -95,7 +95,21 @@ class Command(_Plain, TyperCommand):
 
 
 class Group(_Plain, TyperGroup):
-    """A group of such commands."""
+    """A group of such commands. A flag that stands before the command's name is that command's."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, found, rest = super().resolve_command(ctx, args)
+        self.hand_down(ctx, name, found)
+        return name, found, rest
+
+    def hand_down(self, ctx: Any, name: str | None, found: Any) -> None:
+        """Makes the flags of the group defaults of the command; one that it doesn't have was a mistake."""
+        said = {param.name: word for param in self.params if (word := given(ctx, param.name))}
+        known = {param.name for param in found.params}
+        for parameter, word in said.items():
+            if parameter not in known:
+                ctx.fail(f"{word} says nothing to `{ctx.command_path} {name}`; leave it out.")
+        ctx.default_map = {name: {parameter: ctx.params[parameter] for parameter in said}}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
@@ -104,6 +118,14 @@ class Group(_Plain, TyperGroup):
     def lines(self) -> list[tuple[str, str]]:
         """Every command with the first line of its help, uncut."""
         return [(name, (found.help or "").splitlines()[0]) for name, found in self.commands.items()]
+
+
+def given(ctx: Any, name: str) -> str:
+    """How a flag is written, if the command line has it; else nothing."""
+    source = ctx.get_parameter_source(name)
+    if source is None or source.name not in ("COMMANDLINE", "DEFAULT_MAP"):
+        return ""
+    return next(str(param.opts[-1]) for param in ctx.command.params if param.name == name)
 
 
 def new_group(help: str, cls: type[Group] = Group, *, passing_on: bool = False, **settings: Any) -> typer.Typer:

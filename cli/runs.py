@@ -45,6 +45,7 @@ class ApplyOptions:
     full_offers: bool = False
     unallocated: bool = False
     ssh_identity: str | None = None
+    in_place: bool = False  # never delete what is there to make it anew
 
 
 @dataclass

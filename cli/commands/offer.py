@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from cli.commands.apply import overrides
 from cli.definition import synthetic_task
+from cli.flags import PLANNED, max_offers, overrides, taking
 from cli.parameters import JsonOption, ProjectOption, command, new_group
 from cli.render import as_json, facts
 from cli.session import Session, open_session
@@ -18,8 +18,6 @@ from cli.tables.plans import offers_summary, offers_table
 
 app = new_group("Machines that could be had now, cheapest first.")
 
-Text = str | None
-Texts = list[str] | None
 GROUPS = ("gpu", "backend", "region", "count")
 
 
@@ -30,6 +28,7 @@ GROUPS = ("gpu", "backend", "region", "count")
     "dstack offer --gpu H100:8 --spot -b aws --json",
     "dstack offer --group-by gpu,backend",
 )
+@taking(max_offers(50), PLANNED)
 def offer(
     ctx: typer.Context,
     *,
@@ -39,47 +38,19 @@ def offer(
         Literal["plain", "json"] | None, typer.Option("--format", metavar="plain|json", help="How to print them.")
     ] = None,
     group_by: Annotated[
-        Texts, typer.Option("--group-by", metavar="KEYS", help="gpu, with backend, region and count if wanted.")
+        list[str] | None,
+        typer.Option("--group-by", metavar="KEYS", help="gpu, with backend, region and count if wanted."),
     ] = None,
-    max_offers: Annotated[int, typer.Option("--max-offers", min=1, metavar="N", help="How many to show.")] = 50,
-    full_offers: Annotated[
-        bool, typer.Option("--full-offers", help="Whole machines, not the share asked for.")
-    ] = False,
-    unallocated: Annotated[bool, typer.Option("--unallocated", help="Only what is free of each machine.")] = False,
-    cpu: Annotated[Text, typer.Option("--cpu", metavar="SPEC", help="As 4, 8.., arm:2.")] = None,
-    gpu: Annotated[Text, typer.Option("--gpu", metavar="SPEC", help="As A100:80GB:2, 24GB.., 0..1.")] = None,
-    memory: Annotated[Text, typer.Option("--memory", metavar="RANGE", help="As 16GB.., 64GB..128GB.")] = None,
-    disk: Annotated[Text, typer.Option("--disk", metavar="RANGE", help="As 200GB.., or 500GB.")] = None,
-    profile: Annotated[Text, typer.Option("--profile", metavar="NAME", help="Of .dstack/profiles.yml.")] = None,
-    no_profile: Annotated[bool, typer.Option("--no-profile", help="Not even the default profile.")] = False,
-    max_price: Annotated[
-        float | None, typer.Option("--max-price", min=0, metavar="PRICE", help="Dollars an hour, a machine.")
-    ] = None,
-    backend: Annotated[Texts, typer.Option("-b", "--backend", metavar="NAME", help="Only there. Repeatable.")] = None,
-    region: Annotated[Texts, typer.Option("-r", "--region", metavar="NAME", help="Only there. Repeatable.")] = None,
-    instance_type: Annotated[
-        Texts, typer.Option("--instance-type", metavar="NAME", help="Only such machines. Repeatable.")
-    ] = None,
-    fleet: Annotated[
-        Texts, typer.Option("--fleet", metavar="NAME", help="As a run in it would see. Repeatable.")
-    ] = None,
-    reuse: Annotated[bool, typer.Option("-R", "--reuse", help="Only machines that are there already.")] = False,
-    spot: Annotated[bool, typer.Option("--spot", help="Only spot machines.")] = False,
-    on_demand: Annotated[bool, typer.Option("--on-demand", help="No spot machines.")] = False,
-    spot_auto: Annotated[bool, typer.Option("--spot-auto", help="Either, the cheapest first.")] = False,
-    spot_policy: Annotated[
-        Literal["spot", "on-demand", "auto"] | None,
-        typer.Option("--spot-policy", metavar="POLICY", help="spot, on-demand or auto."),
-    ] = None,
+    **flags: Any,
 ) -> None:
     """Machines that could be had now, cheapest first.
 
     Fleets don't limit what is shown, unless --fleet names some. Without a spot flag, on-demand machines are shown.
+    What would become of a machine (--idle-duration, --retry and the like) is asked about as for a run.
     """
-    flags: Mapping[str, Any] = ctx.params
     groups = _groups(group_by)
     session = open_session(ctx, project)
-    spec = synthetic_task(session.terminal, overrides(flags), profile=profile, no_profile=no_profile)
+    spec = synthetic_task(session.terminal, overrides(ctx), profile=flags["profile"], no_profile=flags["no_profile"])
     json_wanted = json_wanted or format_ == "json"
     if groups:
         _show_groups(session, spec, groups, flags, json_wanted)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
 from chalicelib.errors import NotFound
-from cli.commands.apply import overrides
 from cli.commands.fleet import delete_one, list_all
 from cli.definition import fleet_definition
+from cli.flags import IDLE, PLACES, PROFILE, RESOURCES, RETRY, SPOT, overrides, taking
 from cli.fleets import apply_fleet
 from cli.parameters import ProjectOption, YesOption, command, new_group
 from cli.runs import ApplyOptions
@@ -17,13 +17,12 @@ from cli.session import Session, open_session
 
 app = new_group("Older words for fleets.", no_args_is_help=True)
 
-Text = str | None
 PoolOption = Annotated[str, typer.Option("--pool", metavar="NAME", help="The fleet that stands for the pool.")]
 DEFAULT_POOL = "default-pool"
 
 
 @app.callback()
-def pool() -> None:
+def pool(project: ProjectOption = None) -> None:
     """Older words for fleets."""
 
 
@@ -42,38 +41,26 @@ def ps(ctx: typer.Context, project: ProjectOption = None) -> None:
 
 
 @command(app, "add", "dstack pool add --gpu 24GB.. --max-price 1", "dstack pool add --cpu 8.. --idle-duration 2h -y")
+@taking(RESOURCES, PROFILE, PLACES, IDLE, SPOT, RETRY)
 def add(
     ctx: typer.Context,
     *,
     project: ProjectOption = None,
     pool_name: PoolOption = DEFAULT_POOL,
-    cpu: Annotated[Text, typer.Option("--cpu", metavar="SPEC", help="As 4, or 8..")] = None,
-    gpu: Annotated[Text, typer.Option("--gpu", metavar="SPEC", help="As A100:80GB:2, or 24GB..")] = None,
-    memory: Annotated[Text, typer.Option("--memory", metavar="RANGE", help="As 16GB.., or 64GB.")] = None,
-    disk: Annotated[Text, typer.Option("--disk", metavar="RANGE", help="As 200GB.., or 500GB.")] = None,
-    max_price: Annotated[
-        float | None, typer.Option("--max-price", min=0, metavar="PRICE", help="Dollars an hour.")
-    ] = None,
-    idle_duration: Annotated[Text, typer.Option("--idle-duration", metavar="TIME", help="As 72h, or off.")] = None,
-    backend: Annotated[list[str] | None, typer.Option("-b", "--backend", metavar="NAME", help="Only there.")] = None,
-    region: Annotated[list[str] | None, typer.Option("-r", "--region", metavar="NAME", help="Only there.")] = None,
-    spot: Annotated[bool, typer.Option("--spot", help="Only spot machines.")] = False,
-    on_demand: Annotated[bool, typer.Option("--on-demand", help="No spot machines.")] = False,
-    spot_auto: Annotated[bool, typer.Option("--spot-auto", help="Either, the cheapest.")] = False,
-    spot_policy: Annotated[
-        Literal["spot", "on-demand", "auto"] | None,
-        typer.Option("--spot-policy", metavar="POLICY", help="spot, on-demand or auto."),
-    ] = None,
     yes: YesOption = False,
+    **flags: Any,
 ) -> None:
     """Add one machine to those of the fleet, which is made if it isn't there. An idle one goes after --idle-duration.
 
+    What no flag says is taken from the profile. Machines of another kind need a fleet of their own, by --pool.
     No --json: it shows the fleet's table.
     """
     count = 1 + _machines(open_session(ctx, project), pool_name)
     nodes = {"min": 0, "target": count, "max": count}
     _hint(ctx, f"dstack apply -f FILE, with `type: fleet` and `nodes: {{min: 0, target: {count}, max: {count}}}`")
-    _apply(ctx, project, {"type": "fleet", "name": pool_name, "nodes": nodes}, yes=yes)
+    document = {"type": "fleet", "name": pool_name, "nodes": nodes}
+    profile = {"profile": flags["profile"], "no_profile": flags["no_profile"]}
+    _apply(ctx, project, document, yes=yes, **profile)
 
 
 def _machines(session: Session, fleet: str) -> int:
@@ -127,10 +114,10 @@ def remove(
     delete_one(open_session(ctx, project), fleet, int(number), yes)
 
 
-def _apply(ctx: typer.Context, project: str | None, document: dict[str, Any], *, yes: bool) -> None:
+def _apply(ctx: typer.Context, project: str | None, document: dict[str, Any], *, yes: bool, **profile: Any) -> None:
     session = open_session(ctx, project)
-    definition = fleet_definition(session.terminal, document, overrides(ctx.params))
-    raise typer.Exit(apply_fleet(session, definition, ApplyOptions(yes=yes)))
+    definition = fleet_definition(session.terminal, document, overrides(ctx), **profile)
+    raise typer.Exit(apply_fleet(session, definition, ApplyOptions(yes=yes, in_place=True)))
 
 
 def _hint(ctx: typer.Context, today: str) -> None:

@@ -26,7 +26,9 @@ class RunGroup(Group):
 
         words = apply_words(args)
         typer.echo(f"(`dstack run` is an older spelling; today: dstack apply {shlex.join(words)})", err=True)
-        return "apply", typer.main.get_command(apply.app), words
+        found = typer.main.get_command(apply.app)
+        self.hand_down(ctx, "apply", found)
+        return "apply", found, words
 
 
 def apply_words(args: list[str]) -> list[str]:
@@ -41,7 +43,7 @@ app = new_group("One run in full.", cls=RunGroup, no_args_is_help=True, passing_
 
 
 @app.callback()
-def run() -> None:
+def run(project: ProjectOption = None) -> None:
     """One run in full."""
 
 

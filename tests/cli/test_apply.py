@@ -368,7 +368,9 @@ def test_arguments_that_nothing_takes(task: Dstack) -> None:
 
 def test_a_variable_that_is_missing(task: Dstack) -> None:
     ended = task("apply", "-y", env={})
-    assert ended.code == 1 and ".dstack.yml:6:1: env.TOKEN" in ended.err and "export TOKEN" in ended.err
+    assert (
+        ended.code == 1 and "env.TOKEN" in ended.err and ".dstack.yml:6:" in ended.err and "export TOKEN" in ended.err
+    )
 
 
 def test_no_file(dstack: Dstack) -> None:
