@@ -14,7 +14,7 @@ import signal
 import socket
 import tempfile
 import time
-from typing import Any, Callable, Dict, List, Optional, Set
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Set
 from urllib.parse import quote
 
 from . import files, processes
@@ -75,7 +75,8 @@ class DockerRuntime:
         details = self._engine.image(image) or {}
         where = working_dir(began.spec, details)
         self._engine.remove(name)
-        body = container_body(began.spec, where, began.gpus, {LABEL: began.folder.task, OWNER: self._owner})
+        labels = {LABEL: began.folder.task, OWNER: self._owner}
+        body = container_body(began.spec, where, began.gpus, labels, venv_dir(details))
         self._engine.call("POST", "/containers/create", {"name": name}, body)
         self._bring_files(began, name, where)
         work = DockerWork(self._engine, name, began.spooled, attach=True)
@@ -123,10 +124,16 @@ class DockerRuntime:
             with tempfile.TemporaryFile(dir=began.folder.path) as packed:
                 archive = os.path.join(began.folder.files, str(number))
                 files.repack(archive, target, files.is_place(mapping["path"]), packed)
-                size = packed.tell()
-                packed.seek(0)
-                headers = {"Content-Type": "application/x-tar", "Content-Length": str(size)}
-                self._engine.call("PUT", "/containers/%s/archive" % name, {"path": "/"}, packed, headers)
+                self._put(name, packed)
+        with tempfile.TemporaryFile(dir=began.folder.path) as packed:
+            files.lone_file(files.HOSTFILE, began.spec.get("hostfile") or "", packed)
+            self._put(name, packed)
+
+    def _put(self, name: str, packed: BinaryIO) -> None:
+        size = packed.tell()
+        packed.seek(0)
+        headers = {"Content-Type": "application/x-tar", "Content-Length": str(size)}
+        self._engine.call("PUT", "/containers/%s/archive" % name, {"path": "/"}, packed, headers)
 
     def usage(self, folder: TaskFolder) -> Optional[Usage]:
         try:
@@ -193,7 +200,16 @@ def working_dir(spec: Dict[str, Any], image: Dict[str, Any]) -> str:
     return files.resolve(spec.get("working_dir") or "", base, home_of(spec))
 
 
-def container_body(spec: Dict[str, Any], where: str, gpus: List[str], labels: Dict[str, str]) -> Dict[str, Any]:
+def venv_dir(image: Dict[str, Any]) -> str:
+    """The Python environment that the image comes with: the one it names itself, or where Python's own images have it.
+    Empty where the image says nothing of a Python."""
+    known = dict(item.partition("=")[::2] for item in (image.get("Config") or {}).get("Env") or ())
+    return known.get("VIRTUAL_ENV") or ("/usr/local" if "PYTHON_VERSION" in known else "")
+
+
+def container_body(
+    spec: Dict[str, Any], where: str, gpus: List[str], labels: Dict[str, str], venv: str = ""
+) -> Dict[str, Any]:
     """The engine's description of the task's container."""
     if spec.get("volumes"):
         raise TaskError("creating_container_error", "volumes aren't supported on this machine yet")
@@ -220,7 +236,7 @@ def container_body(spec: Dict[str, Any], where: str, gpus: List[str], labels: Di
         host["IpcMode"] = "host"
     body: Dict[str, Any] = {
         "Image": spec["image"],
-        "Env": ["%s=%s" % item for item in sorted(files.with_places(spec, where).items())],
+        "Env": ["%s=%s" % item for item in sorted(files.with_places(spec, where, "/" + files.HOSTFILE, venv).items())],
         "Tty": True,
         "Labels": labels,
         "WorkingDir": where,

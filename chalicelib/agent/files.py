@@ -9,6 +9,7 @@ point out of it, devices, pipes and sockets.
 
 from __future__ import annotations
 
+import io
 import os
 import posixpath
 import shutil
@@ -19,10 +20,14 @@ from .runtime import TaskError
 
 Owner = Optional[Tuple[int, int]]
 
+HOSTFILE = "dstack/mpi/hostfile"  # below `/` in a container; as a hidden folder of the home where there is none
 
-def with_places(spec: Dict[str, Any], where: str) -> Dict[str, str]:
-    """The task's variables and, below them, the folders that only its machine knows."""
-    places = {"DSTACK_WORKING_DIR": where, "DSTACK_REPO_DIR": where}
+
+def with_places(spec: Dict[str, Any], where: str, hostfile: str, venv: str = "") -> Dict[str, str]:
+    """The task's variables and, below them, the places that only its machine knows."""
+    places = {"DSTACK_WORKING_DIR": where, "DSTACK_REPO_DIR": where, "DSTACK_MPI_HOSTFILE": hostfile}
+    if venv:
+        places["DSTACK_VENV_DIR"] = venv
     return dict(places, **{name: str(value) for name, value in (spec.get("env") or {}).items()})
 
 
@@ -127,6 +132,15 @@ def clear(path: str) -> None:
     """Make room for a file. A folder in its place is not deleted: too much may be in it."""
     if os.path.lexists(path):
         os.unlink(path)
+
+
+def lone_file(path: str, text: str, out: BinaryIO) -> None:
+    """A tar stream that, unpacked at `/`, puts `text` at `path` for everybody to read."""
+    data = text.encode()
+    member = tarfile.TarInfo(path.strip("/"))
+    member.size, member.mode = len(data), 0o644
+    with tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as packed:
+        packed.addfile(member, io.BytesIO(data))
 
 
 def repack(archive: str, target: str, into: bool, out: BinaryIO) -> None:

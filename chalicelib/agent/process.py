@@ -122,7 +122,9 @@ class ProcessRuntime:
             owner = (account.uid, account.gid) if account.foreign else None
             into = files.is_place(mapping["path"]) or os.path.isdir(target)
             files.unpack(os.path.join(folder.files, str(number)), target, into, owner)
-        placed = dict(spec, env=files.with_places(spec, where))
+        hostfile = os.path.join(home, "." + files.HOSTFILE)
+        own_file(hostfile, spec.get("hostfile") or "", account)
+        placed = dict(spec, env=files.with_places(spec, where, hostfile))
         environment = task_environment(placed, account, home, folder.task, began.gpus)
         limits = Limits(folder.task, spec.get("cpu"), spec.get("memory_bytes"))
         work = ProcessWork(spec["commands"], environment, where, account, limits)
@@ -169,6 +171,14 @@ def own_folder(path: str, account: Account) -> None:
             os.chown(path, account.uid, account.gid)
     except OSError as problem:
         raise TaskError("executor_error", "working directory %s: %s" % (path, problem.strerror)) from None
+
+
+def own_file(path: str, text: str, account: Account) -> None:
+    own_folder(os.path.dirname(path), account)
+    with open(path, "w") as file:
+        file.write(text)
+    if account.foreign:
+        os.chown(path, account.uid, account.gid)
 
 
 def task_environment(spec: Dict[str, Any], account: Account, home: str, task: str, gpus: List[str]) -> Dict[str, str]:

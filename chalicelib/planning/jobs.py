@@ -193,6 +193,15 @@ def task_env(job: Job, spec: JobSpec, instance: Instance) -> dict[str, str]:
     }
 
 
+def hostfile(job: Job, spec: JobSpec, instance: Instance) -> str:
+    """The nodes of the run as MPI's launchers read them, one a line: the address and, with GPUs, a slot for each."""
+    env = task_env(job, spec, instance)
+    slots = env["DSTACK_GPUS_PER_NODE"]
+    return "".join(
+        f"{address}\n" if slots == "0" else f"{address} slots={slots}\n" for address in env["DSTACK_NODES_IPS"].split()
+    )
+
+
 def agent_task(job: Job, spec: JobSpec, instance: Instance, project_name: str) -> dict[str, Any]:
     """The task as the agent protocol has it. A job that has the whole machine gets no limits (0)."""
     offer = job.assignment.offer if job.assignment else instance.offer
@@ -223,6 +232,7 @@ def agent_task(job: Job, spec: JobSpec, instance: Instance, project_name: str) -
             {"id": archive.id, "path": archive.path, "url": f"/agent/files/{archive.id}"}
             for archive in spec.file_archives
         ],
+        "hostfile": hostfile(job, spec, instance),
         "volumes": [],
         "home_dir": None,
     }

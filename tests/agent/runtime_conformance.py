@@ -138,6 +138,11 @@ class RuntimeConformance:
         workshop.exited(task)
         assert b"</mine>" in workshop.log(task)
 
+    def test_the_hostfile_lies_where_the_job_is_told(self, workshop: Workshop) -> None:
+        task = workshop.start('cat "$DSTACK_MPI_HOSTFILE"', hostfile="10.0.0.5 slots=8\n10.0.0.6 slots=8\n")
+        workshop.exited(task)
+        assert workshop.log(task) == b"10.0.0.5 slots=8\r\n10.0.0.6 slots=8\r\n"
+
     def test_output_and_errors_keep_their_order(self, workshop: Workshop) -> None:
         task = workshop.start("for i in $(seq 1 200); do echo out$i; echo err$i >&2; done")
         workshop.exited(task)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.docker import Pull, container_body, home_of, usage_of, user_text, working_dir
+from chalicelib.agent.docker import Pull, container_body, home_of, usage_of, user_text, venv_dir, working_dir
 from chalicelib.agent.engine import split_image
 from chalicelib.agent.runtime import TaskError, Usage
 
@@ -116,3 +116,18 @@ def test_a_pull_is_summed_over_its_layers() -> None:
 )
 def test_usage_in_both_versions_of_cgroups(memory: dict[str, Any], want: Usage | None) -> None:
     assert usage_of({"cpu_stats": {"cpu_usage": {"total_usage": 5999}}, "memory_stats": memory}) == want
+
+
+@pytest.mark.parametrize(
+    ("env", "where"),
+    [
+        (["PATH=/usr/local/bin", "PYTHON_VERSION=3.12.1"], "/usr/local"),
+        (["PYTHON_VERSION=3.12.1", "VIRTUAL_ENV=/venv"], "/venv"),
+        (["PATH=/bin"], ""),
+        (None, ""),
+    ],
+)
+def test_a_job_is_told_where_its_images_python_is(env: list[str] | None, where: str) -> None:
+    assert venv_dir({"Config": {"Env": env}}) == where
+    told = container_body({"image": "i", "env": {}}, "/w", [], {}, where)["Env"]
+    assert [line for line in told if line.startswith("DSTACK_VENV_DIR")] == [f"DSTACK_VENV_DIR={where}"] * bool(where)

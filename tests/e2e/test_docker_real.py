@@ -33,7 +33,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 def test_the_default_image_runs_a_task_and_its_streams_arrive_in_order(server: Server) -> None:
-    submit(server, task("inside", "echo out; echo err >&2; python3 -c 'print(6*7)'"))
+    submit(server, task("inside", 'echo out; echo err >&2; "$DSTACK_VENV_DIR/bin/python3" -c "print(6*7)"'))
     run = wait_for(server, "inside", "done", "failed")
     assert run["status"] == "done", log_of(server, "inside")
     assert log_of(server, "inside").splitlines() == ["out", "err", "42"]

@@ -144,7 +144,7 @@ def start() -> Iterator[DockerEngine]:
         engine = DockerEngine(str(folder / "d.sock"), folder, program, daemon(program, folder))
         ready(engine)
         _import(engine, BUSYBOX, _busybox(folder), {"PATH": "/bin"}, "/bin/sh")
-        _import(engine, PYTHON, _python(), {"PATH": "/usr/local/bin:/usr/bin:/bin"}, "/bin/bash")
+        _import(engine, PYTHON, _python(), {"PATH": "/usr/local/bin:/usr/bin:/bin", "VIRTUAL_ENV": "/usr"}, "/bin/bash")
         yield engine
     finally:
         _end(folder, engine.daemon if engine else None)

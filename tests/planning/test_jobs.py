@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import NotSupported
-from chalicelib.planning.jobs import agent_task, effective, job_specs, task_env
+from chalicelib.planning.jobs import agent_task, effective, hostfile, job_specs, task_env
 from tests.planning import building as b
 
 # What a client of 0.22 is told of a plain task with an image, field for field.
@@ -157,6 +157,8 @@ def test_a_job_is_told_where_it_is_and_its_user_has_the_last_word() -> None:
     assert (env["DSTACK_NODES_NUM"], env["DSTACK_GPUS_PER_NODE"], env["DSTACK_GPUS_NUM"]) == ("1", "2", "2")
     assert (env["DSTACK_NODES_IPS"], env["DSTACK_MASTER_NODE_IP"]) == ("10.0.0.5", "10.0.0.5")
     task = agent_task(job, spec, host, "main")
+    assert task["hostfile"] == "10.0.0.5 slots=2\n"
+    assert hostfile(job, spec, b.host(has=b.resources(gpus=0), internal_ip="10.0.0.6")) == "10.0.0.6\n"
     assert (task["env"]["TEAM"], task["env"]["DSTACK_RUN_NAME"], task["env"]["DSTACK_NODE_RANK"]) == ("a", "train", "9")
 
 
@@ -164,7 +166,7 @@ def test_a_task_has_every_field_of_the_protocol() -> None:
     task = agent_task(b.job(b.run()), b.job_spec(b.run_spec()), b.host(), "main")
     protocol = (
         "id name project run_name commands env image user working_dir shell privileged registry_auth cpu memory_bytes "
-        "shm_bytes gpus gpu_devices max_duration stop_duration files volumes home_dir runtime"
+        "shm_bytes gpus gpu_devices max_duration stop_duration files hostfile volumes home_dir runtime"
     )
     assert set(task) == set(protocol.split())
     assert (task["cpu"], task["memory_bytes"], task["gpus"]) == (0, 0, 0)

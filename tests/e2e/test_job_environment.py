@@ -1,0 +1,16 @@
+"""The page that lists what a job is told lists exactly what a job was seen to be told."""
+
+from __future__ import annotations
+
+import re
+
+from tests.harness.server import ROOT
+
+IN_CONTAINERS_ONLY = {"DSTACK_VENV_DIR"}
+
+
+def test_the_page_names_what_a_job_printed() -> None:
+    page = (ROOT / "docs/reference/job-environment.md").read_text()
+    printed = (ROOT / "tests/scenarios/scripts/env.txt").read_text()
+    listed = set(re.findall(r"(?m)^\| `(DSTACK_\w+)`", page))
+    assert listed == set(re.findall(r"(?m)^(DSTACK_\w+)$", printed)) | IN_CONTAINERS_ONLY
