@@ -7,7 +7,7 @@ than it shows. What the reader may not see is left out, whatever the filters say
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -45,6 +45,13 @@ def list_events(store: Store, actor: User, projects: Mapping[str, Project], want
     seen: set[str] = set()
     fitting = (event for event in merged if _fits(event, actor, projects, wanted) and _first(event, seen))
     return list(islice(fitting, wanted.limit))
+
+
+def gone_actors(store: Store, events: Sequence[Event]) -> Ids:
+    """The ids of those who did something here and are deleted by now."""
+    ids = sorted({event.actor_id for event in events if event.actor_id is not None})
+    found = store.get_many([keys.user(user_id) for user_id in ids])
+    return frozenset(user_id for user_id, record in zip(ids, found, strict=True) if record is None)
 
 
 def _sources(actor: User, projects: Mapping[str, Project], wanted: Filter) -> list[tuple[Index, str]]:

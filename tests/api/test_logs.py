@@ -263,3 +263,12 @@ def test_bad_filters_are_refused(rig: Rig, fields: dict[str, Any]) -> None:
 def test_the_server_says_who_it_is_without_a_token(rig: Rig) -> None:
     assert rig.call("/api/server/get_info", token=None).json == {"server_version": "0.22.5"}
     assert rig.call("/healthcheck", token=None, method="GET").json == {"status": "running"}
+
+
+def test_history_says_that_who_made_it_is_gone(rig: Rig) -> None:
+    ann = rig.user("ann", ProjectRole.admin)
+    rig.ok("P/secrets/create_or_update", {"name": "tok", "value": "v"}, token=ann)
+    before = {event["actor_user"]: event["is_actor_user_deleted"] for event in listed(rig)}
+    rig.ok("/api/users/delete", {"users": ["ann"]})
+    after = {event["actor_user"]: event["is_actor_user_deleted"] for event in listed(rig)}
+    assert before["ann"] is False and after["ann"] is True and after["admin"] is False

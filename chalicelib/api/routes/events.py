@@ -74,7 +74,8 @@ def list_events(call: Call) -> Any:
     every = call.actor.role is GlobalRole.admin
     projects = {project.id: project for project in visible(call.plane.store, call.actor, not_joined=every)}
     found = events.list_events(call.plane.store, call.actor, projects, asked.filter())
-    return [event_json(event, projects) for event in found]
+    gone = events.gone_actors(call.plane.store, found)
+    return [event_json(event, projects, gone) for event in found]
 
 
 ROUTES: tuple[Route, ...] = (Route("POST", "/api/events/list", Access.user, list_events),)

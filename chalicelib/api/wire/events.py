@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import Any
 
 from chalicelib.domain.events import Event
@@ -10,7 +10,8 @@ from chalicelib.domain.instants import iso
 from chalicelib.domain.tenants import Project
 
 
-def event_json(event: Event, projects: Mapping[str, Project]) -> dict[str, Any]:
+def event_json(event: Event, projects: Mapping[str, Project], gone: Set[str]) -> dict[str, Any]:
+    """`gone`: the ids of actors that are deleted by now."""
     project = projects.get(event.project_id)
     within = {
         "project_id": None if project is None else project.id,
@@ -23,6 +24,6 @@ def event_json(event: Event, projects: Mapping[str, Project]) -> dict[str, Any]:
         "recorded_at": iso(event.at),
         "actor_user_id": event.actor_id,
         "actor_user": event.actor_name,
-        "is_actor_user_deleted": None if event.actor_id is None else False,
+        "is_actor_user_deleted": None if event.actor_id is None else event.actor_id in gone,
         "targets": [{"type": t.type, **within, "id": t.id, "name": t.name} for t in event.targets],
     }
