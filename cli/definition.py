@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from chalicelib.errors import Invalid, Problem, Refused
 from cli.runs import Definition
-from cli.terminal import Terminal
+from cli.terminal import STANDARD_INPUT, Terminal
 
 if TYPE_CHECKING:
     from chalicelib.configuration.overrides import Overrides
 
 RUN_TYPES = ("dev-environment", "task", "service")
 DEFAULT_FILES = (".dstack.yml", ".dstack.yaml")
-STANDARD_INPUT = "-"
 
 
 def load_definition(

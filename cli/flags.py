@@ -80,6 +80,11 @@ RETRY = (
     flag("--retry/--no-retry", kind=bool | None, help="Try again after failures."),
     flag("--retry-duration", metavar="TIME", help="Try again for so long."),
 )
+PRESETS = (  # known elsewhere; refused by name
+    flag("--keep-service", kind=bool, default=False, help="Not available yet.", hidden=True),
+    flag("--trials", metavar="N", help="Not available yet.", hidden=True),
+    flag("--previous", kind=list[str] | None, metavar="ID", help="Not available yet.", hidden=True),
+)
 PLANNED = (*RESOURCES, *SHARES, *PROFILE, *PLACES, *LIMIT, *FLEETS, *IDLE, *SPOT, *RETRY)  # what a plan depends on
 
 EXCLUSIVE = (

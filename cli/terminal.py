@@ -19,6 +19,8 @@ import typer
 
 from chalicelib.errors import Refused
 
+STANDARD_INPUT = "-"  # said where a file or a value is to come from there
+
 
 def _is_watched() -> bool:
     return sys.stdout.isatty()
@@ -55,6 +57,15 @@ class Terminal:
     def write(self, data: bytes) -> None:
         """Raw bytes, at once: the log of a job."""
         typer.echo(data, nl=False)
+
+    def secret(self, word: str, flag: str) -> str:
+        """What a flag says, or the first line of standard input where that is `-`: no list of processes shows it."""
+        if word != STANDARD_INPUT:
+            return word
+        line = sys.stdin.readline().strip()
+        if not line:
+            raise Refused(f"{flag} -: there is nothing on standard input.", hint="Give it as the first line there.")
+        return line
 
     def confirm(self, question: str, *, unattended: str = "Add -y to go ahead without being asked.") -> bool:
         """Asks until the answer is y or n."""

@@ -1,6 +1,7 @@
 """What a started server tells its user, and the entry it makes in the client's configuration.
 
-The entry belongs to the user: one that leads to another server is never overwritten, its token could be lost for good.
+The entry belongs to the user: one that leads to another server is overwritten only where the user says so, its token
+could be lost for good.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from cli.config import ProjectEntry, default_of, load_projects, save_projects, w
 NAME = "main"
 
 
-def first_words(path: Path, url: str, token: str | None, admin_hash: str) -> list[str]:
-    """The lines to print. `token` only where it is new; `admin_hash` tells whether an entry is this server's."""
+def first_words(path: Path, url: str, token: str | None, admin_hash: str, enter: bool | None = None) -> list[str]:
+    """The lines to print. `token` only where it is new; `admin_hash` tells whether an entry is this server's.
+
+    `enter` says whether to write the entry: even over another server's, not at all, or (None) only where none is lost.
+    """
     entries = load_projects(path)
     mine = next((entry for entry in entries if entry.name == NAME), None)
     lines = [f"The server is running at {url}"]
@@ -24,10 +28,12 @@ def first_words(path: Path, url: str, token: str | None, admin_hash: str) -> lis
         token = mine.token
     if token is None:
         return lines
-    if mine is not None and hash_token(mine.token) != admin_hash:
-        command = f"dstack project add --name {NAME} --url {url} --token {token}"
+    command = f"dstack project add --name {NAME} --url {url} --token {token}"
+    if enter is False:
+        return [*lines, f"{path} is left as it is. To enter the project `{NAME}` there:\n  {command}"]
+    if mine is not None and hash_token(mine.token) != admin_hash and not enter:
         return [*lines, f"{path} has another project `{NAME}`, at {mine.url}. To replace it:\n  {command}"]
-    if mine is None or mine.url != url:
+    if mine is None or (mine.url, mine.token) != (url, token):
         save_projects(path, with_project(entries, ProjectEntry(NAME, url, token, default=bool(mine and mine.default))))
     default = default_of(load_projects(path))
     if default is not None and default.name != NAME:

@@ -141,7 +141,7 @@ def compose(settings: ServerSettings, config: ServerConfig, url: str, ring: News
     from chalicelib.engine.execute import Executor
     from chalicelib.engine.sweep import Sweeper
     from chalicelib.store.blobs import FileBlobs
-    from chalicelib.store.logs import FileLogs
+    from chalicelib.store.log_files import FileLogs
     from chalicelib.store.seal import Sealer
     from chalicelib.store.sqlite import SqliteStore
     from chalicelib.usecases.agent_files import PROGRAM
@@ -312,4 +312,5 @@ def _local_agent(settings: ServerSettings, plane: Plane, project: Project, url: 
 def _welcome(settings: ServerSettings, url: str, token: str | None, admin: User) -> None:
     from chalicelib.runtime.announce import first_words
 
-    print("\n".join(first_words(settings.config_path, url, token, admin.token_hash)), flush=True)
+    lines = first_words(settings.config_path, url, token, admin.token_hash, settings.enter_project)
+    print("\n".join(lines), flush=True)

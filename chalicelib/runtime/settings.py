@@ -13,6 +13,7 @@ from chalicelib.usecases.context import Images, Limits
 DEFAULT_PORT = 3000
 LOG_LEVELS = ("debug", "info", "warning", "error")
 RUNTIMES = ("auto", "docker", "process")
+SWITCHES = {"on": True, "off": False, "1": True, "0": False, "true": True, "false": False, "yes": True, "no": False}
 MAX_BLOCKS = 1024  # jobs that may share this machine
 
 
@@ -32,6 +33,7 @@ class ServerSettings:
     local_blocks: str = "1"  # how many jobs may share this machine: a number or `auto`
     fake_cloud: bool = False
     stop_jobs: bool = False  # on SIGTERM, end the jobs of this machine too
+    enter_project: bool | None = None  # in the client's file: even over another's entry, never, or only if it is free
     agent_runtime: str = "auto"  # docker, process, or auto: docker where an engine answers
     docker_socket: Path = Path("/var/run/docker.sock")
     limits: Limits = field(default_factory=Limits)
@@ -71,19 +73,25 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "server_config_disabled": "DSTACK_SERVER_CONFIG_DISABLED" in env,  # whatever it is set to
         "log_level": _choice(env, "DSTACK_SERVER_LOG_LEVEL", LOG_LEVELS, ServerSettings.log_level),
         "admin_token": env.get("DSTACK_SERVER_ADMIN_TOKEN"),
+        "local_fleet": _switch(env, "DSTACK_SERVER_LOCAL_FLEET", ServerSettings.local_fleet),
+        "local_blocks": env.get("DSTACK_SERVER_LOCAL_BLOCKS", ServerSettings.local_blocks),
+        "fake_cloud": _switch(env, "DSTACK_SERVER_FAKE_CLOUD", ServerSettings.fake_cloud),
+        "stop_jobs": _switch(env, "DSTACK_SERVER_STOP_JOBS", ServerSettings.stop_jobs),
+        "enter_project": _switch(env, "DSTACK_SERVER_ENTER_PROJECT", ServerSettings.enter_project),
         "agent_runtime": _choice(env, "DSTACK_AGENT_RUNTIME", RUNTIMES, ServerSettings.agent_runtime),
         "docker_socket": _docker_socket(env),
         "limits": Limits(upload=_number(env, "DSTACK_SERVER_CODE_UPLOAD_LIMIT", Limits.upload)),
         "images": images,
     }
     values |= {name: value for name, value in flags.items() if value not in (None, "")}
-    blocks = str(values.get("local_blocks", ServerSettings.local_blocks))
+    blocks = str(values["local_blocks"])
     if blocks != "auto" and not (
         blocks.isascii() and blocks.isdigit() and len(blocks) < 6 and 1 <= int(blocks) <= MAX_BLOCKS
     ):
+        name, sign = ("--local-blocks", " ") if flags.get("local_blocks") else ("DSTACK_SERVER_LOCAL_BLOCKS", "=")
         raise Invalid(
-            f"--local-blocks is {blocks!r}, neither `auto` nor a number from 1 to {MAX_BLOCKS}.",
-            hint="Set it as in --local-blocks 4.",
+            f"{name} is {blocks!r}, neither `auto` nor a number from 1 to {MAX_BLOCKS}.",
+            hint=f"Set it as in {name}{sign}4.",
         )
     return ServerSettings(**values).resolved()  # type: ignore[arg-type]
 
@@ -99,6 +107,15 @@ def _number(env: Mapping[str, str], name: str, default: int, *, most: int = 2**4
     if not (text.isascii() and text.isdigit()) or len(text) > 15 or int(text) > most:
         raise Invalid(f"{name} is {text!r}, not a number from 0 to {most}.", hint=f"Set it as in {name}={default}.")
     return int(text)
+
+
+def _switch(env: Mapping[str, str], name: str, default: bool | None) -> bool | None:
+    text = env.get(name)
+    if text is None:
+        return default
+    if text.lower() not in SWITCHES:
+        raise Invalid(f"{name} is {text!r}, not one of {', '.join(SWITCHES)}.", hint=f"Set it as in {name}=on.")
+    return SWITCHES[text.lower()]
 
 
 def _choice(env: Mapping[str, str], name: str, known: tuple[str, ...], default: str) -> str:

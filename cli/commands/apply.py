@@ -10,7 +10,7 @@ import typer
 from chalicelib.errors import NotSupported
 from cli.clouds import apply_gateway, apply_volume
 from cli.definition import RUN_TYPES, load_definition
-from cli.flags import PLANNED, max_offers, overrides, taking
+from cli.flags import PLANNED, PRESETS, max_offers, overrides, taking
 from cli.fleets import apply_fleet
 from cli.parameters import ProjectOption, YesOption, command, given, new_group
 from cli.runs import ApplyOptions, Submission
@@ -34,7 +34,7 @@ NOT_YET = "Not available yet."
     "dstack apply -f train.dstack.yml -y -d --gpu A100:80GB --max-price 3 -e EPOCHS=10",
     "dstack apply -f train.dstack.yml -- --lr 0.001",
 )
-@taking(max_offers(3), PLANNED)
+@taking(max_offers(3), PLANNED, PRESETS)
 def apply(
     ctx: typer.Context,
     *,
@@ -120,6 +120,9 @@ UNBUILT = {  # parameter: flag, and why
     "repo_hash": ("--repo-hash", "sending a Git repository along isn't available yet"),
     "token": ("--token", "sending a Git repository along isn't available yet"),
     "git_identity": ("--git-identity", "sending a Git repository along isn't available yet"),
+    "keep_service": ("--keep-service", "presets aren't available yet"),
+    "trials": ("--trials", "presets aren't available yet"),
+    "previous": ("--previous", "presets aren't available yet"),
 }
 
 

@@ -37,7 +37,9 @@ def add(
     *,
     name: NameOption,
     url: Annotated[str, typer.Option("--url", metavar="URL", help="The server's address.")],
-    token: Annotated[str, typer.Option("--token", metavar="TOKEN", help="Your token there.")],
+    token: Annotated[
+        str, typer.Option("--token", metavar="TOKEN", help="Your token there; `-` reads it from standard input.")
+    ],
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Make it the default without asking.")] = False,
     no: Annotated[bool, typer.Option("-n", "--no", help="Leave the default as it is, without asking.")] = False,
 ) -> None:
@@ -48,6 +50,7 @@ def add(
     if yes and no:
         raise typer.BadParameter("-y and -n contradict each other.", ctx=ctx)
     here = terminal(ctx)
+    token = here.secret(token, "--token")
     Client(url, token, name, sleep=here.sleep).post(f"/api/projects/{name}/get")
     path = config_path(here.home)
     projects = load_projects(path)

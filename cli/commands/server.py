@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from cli.parameters import command, new_group
+from cli.terminal import STANDARD_INPUT, Terminal, terminal
 
 app = new_group("Start the control plane on this machine.")
 
@@ -20,6 +21,7 @@ app = new_group("Start the control plane on this machine.")
     "dstack server --fake-cloud --no-local-fleet",
 )
 def server(
+    ctx: typer.Context,
     *,
     host: Annotated[str | None, typer.Option("--host", metavar="ADDR", help="Where to listen; 127.0.0.1.")] = None,
     port: Annotated[
@@ -38,8 +40,11 @@ def server(
     ] = None,
     debug: Annotated[bool, typer.Option("-d", "--debug", help="The same as --log-level debug.")] = False,
     token: Annotated[
-        str | None, typer.Option("--token", metavar="TOKEN", help="The admin's token, instead of a random one.")
+        str | None,
+        typer.Option("--token", metavar="TOKEN", help="The admin's token; `-` reads it from standard input."),
     ] = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Enter the project in ~/.dstack/config.yml.")] = False,
+    no: Annotated[bool, typer.Option("-n", "--no", help="Leave ~/.dstack/config.yml as it is.")] = False,
     local_fleet: Annotated[
         bool | None, typer.Option("--local-fleet/--no-local-fleet", help="Whether this machine may run jobs.")
     ] = None,
@@ -55,12 +60,16 @@ def server(
 ) -> None:
     """Start the control plane on this machine.
 
-    Every flag has a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG,
-    DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN. No --json: it runs until it is stopped; its log goes to
-    standard error.
+    Its project is entered in ~/.dstack/config.yml, unless that has one of the same name at another server: -y replaces
+    it. Each flag has a variable, which it goes before: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_DIR,
+    DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN, DSTACK_SERVER_ENTER_PROJECT (on as -y, off
+    as -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS, DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_STOP_JOBS.
+    No --json: it runs until it is stopped; its log goes to standard error.
     """
     if debug and log_level not in (None, "debug"):
         raise typer.BadParameter(f"--debug and --log-level {log_level} contradict each other.")
+    if yes and no:
+        raise typer.BadParameter("-y and -n contradict each other.", ctx=ctx)
     from chalicelib.runtime.embedded import serve
     from chalicelib.runtime.settings import server_settings
 
@@ -70,10 +79,21 @@ def server(
         data_dir=data_dir,
         server_config=config,
         log_level="debug" if debug else log_level,
-        admin_token=token,
+        admin_token=_admin_token(terminal(ctx), token),
+        enter_project=True if yes else False if no else None,
         local_fleet=local_fleet,
         local_blocks=local_blocks,
         fake_cloud=fake_cloud,
         stop_jobs=stop_jobs,
     )
     raise typer.Exit(serve(settings))
+
+
+def _admin_token(here: Terminal, token: str | None) -> str | None:
+    """The token of a flag; a server runs long, and what its command line says everyone on the machine can read."""
+    if token not in (None, "", STANDARD_INPUT):
+        here.warn(
+            "The token of --token can be read by everyone on this machine, in its list of processes. Better: "
+            "DSTACK_SERVER_ADMIN_TOKEN, or --token - and the token on standard input."
+        )
+    return here.secret(token, "--token") if token else None

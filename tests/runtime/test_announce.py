@@ -11,8 +11,8 @@ from cli.config import ProjectEntry, load_projects, save_projects
 URL, TOKEN = "http://127.0.0.1:3000", "the-token"
 
 
-def started(path: Path, url: str = URL, token: str | None = TOKEN) -> str:
-    return "\n".join(first_words(path, url, token, hash_token(TOKEN)))
+def started(path: Path, url: str = URL, token: str | None = TOKEN, *, enter: bool | None = None) -> str:
+    return "\n".join(first_words(path, url, token, hash_token(TOKEN), enter))
 
 
 def test_the_first_start_enters_the_project_as_the_default(tmp_path: Path) -> None:
@@ -34,6 +34,19 @@ def test_an_entry_of_another_server_is_kept_and_the_command_to_replace_it_is_sho
     save_projects(path, theirs)
     assert "dstack project add --name main" in started(path)
     assert load_projects(path) == theirs
+
+
+def test_an_entry_of_another_server_is_replaced_only_where_the_user_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "config.yml"
+    save_projects(path, [ProjectEntry("main", "https://elsewhere.example", "old", default=True)])
+    assert "is the default" in started(path, enter=True)
+    assert load_projects(path) == [ProjectEntry("main", URL, TOKEN, default=True)]
+
+
+def test_told_not_to_it_leaves_the_file_alone(tmp_path: Path) -> None:
+    path = tmp_path / "config.yml"
+    assert "dstack project add --name main" in started(path, enter=False)
+    assert not path.exists()
 
 
 def test_another_default_stays_the_default(tmp_path: Path) -> None:

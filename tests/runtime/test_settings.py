@@ -33,11 +33,22 @@ def test_a_flag_goes_before_a_variable() -> None:
         ("DSTACK_SERVER_CODE_UPLOAD_LIMIT", "2 MB"),
         ("DSTACK_SERVER_LOG_LEVEL", "loud"),
         ("DSTACK_AGENT_RUNTIME", "podman"),
+        ("DSTACK_SERVER_LOCAL_FLEET", "perhaps"),
+        ("DSTACK_SERVER_LOCAL_BLOCKS", "two"),
+        ("DSTACK_SERVER_FAKE_CLOUD", "aws"),
     ],
 )
 def test_a_variable_that_makes_no_sense_is_named(name: str, value: str) -> None:
     with pytest.raises(Invalid, match=f"{name} is .*Set it as in {name}="):
         server_settings({name: value})
+
+
+@pytest.mark.parametrize("field", ["local_fleet", "fake_cloud", "stop_jobs", "enter_project"])
+def test_a_switch(field: str) -> None:
+    name = f"DSTACK_SERVER_{field.upper()}"
+    for word, value in (("on", True), ("TRUE", True), ("1", True), ("off", False), ("0", False), ("no", False)):
+        assert getattr(server_settings({name: word}), field) is value
+    assert getattr(server_settings({name: "on"}, **{field: False}), field) is False  # the flag wins
 
 
 @pytest.mark.parametrize("blocks", ["", "auto", "1", "16"])
