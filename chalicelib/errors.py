@@ -7,7 +7,10 @@ help. `code` is the wire code (a closed list that clients know); `status` the HT
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+
+_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 @dataclass(frozen=True)
@@ -22,11 +25,16 @@ class Problem:
     hint: str = ""  # "did you mean `nodes`?", or an example that is right
     code: str = "invalid-value"  # stable slug, an entry in the error catalogue
 
-    def render(self) -> str:
-        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+    @property
+    def text(self) -> str:
+        """The words, without the place: one line, and the same from the API, from every client and from a file."""
         field = f"{self.path}: " if self.path else ""
         hint = f" ({self.hint})" if self.hint else ""
-        return (f"{place}: " if place else "") + f"{field}{self.message}{hint}"
+        return _BREAKING.sub(lambda found: repr(found[0])[1:-1], f"{field}{self.message}{hint}")
+
+    def render(self) -> str:
+        place = ":".join(str(part) for part in (self.file, self.line, self.column) if part)
+        return f"{place}: {self.text}" if place else self.text
 
 
 class DstackError(Exception):
@@ -41,11 +49,14 @@ class DstackError(Exception):
 
 
 class Invalid(DstackError):
-    """Input that can't be accepted; `problems` holds all of them, not the first only."""
+    """Input that can't be accepted; `problems` holds all of them, not the first only.
+
+    The message has a line for each, and `fields` an entry for each line: who shows it can tell where each belongs.
+    """
 
     def __init__(self, problems: list[Problem] | tuple[Problem, ...] | str, *, hint: str = "") -> None:
         found = (Problem(problems),) if isinstance(problems, str) else tuple(problems)
-        super().__init__("\n".join(p.render() for p in found), hint=hint, fields=tuple(p.path for p in found if p.path))
+        super().__init__("\n".join(p.render() for p in found), hint=hint, fields=tuple(p.path for p in found))
         self.problems = found
 
 

@@ -37,7 +37,7 @@ def _known(error: DstackError) -> Reply:
     if error.status in (403, 404):
         return error.status, orjson.dumps({"detail": {"msg": str(error), "code": None}})
     entry: dict[str, Any] = {"msg": str(error), "code": error.code}
-    if error.fields:
+    if any(error.fields):  # one for each line of the text, empty where a line is about no field
         entry["fields"] = list(error.fields)
     return error.status, orjson.dumps({"detail": [entry]})
 

@@ -22,6 +22,7 @@ from chalicelib.errors import Problem
 
 MOST_TOLD = 200  # nobody mends more at once, and a file can have ten thousand
 Path = tuple[str | int, ...]
+_UNKNOWN = "unknown-"  # begins the kind of error of a discriminator that names no type; its field follows
 Marks = Callable[[Path], tuple[int, int]]  # line and column of the key at a path
 
 # Keys people write where they aren't, or used to be; the place is said only where the model there has no such field.
@@ -78,6 +79,8 @@ def _entry_problems(entry: dict[str, Any], root: type[BaseModel] | None, marks: 
         message, hint, code = _stranger(entry["loc"], root)
     else:
         message, hint, code = _said(kind, entry, context, path)
+        if kind.startswith(_UNKNOWN) and isinstance(entry["input"], dict):
+            path = (*path, kind.removeprefix(_UNKNOWN))  # the key that names the type
     yield _problem(message, path, hint, code, marks)
 
 
@@ -205,8 +208,8 @@ SAYINGS: dict[str, Callable[[Any, dict[str, Any]], tuple[str, str, str]]] = {
 
 def _said(kind: str, entry: dict[str, Any], context: dict[str, Any], path: Path) -> tuple[str, str, str]:
     value = entry["input"]
-    if kind.startswith("unknown-"):  # a discriminator that names no type
-        return _no_such_type(kind.removeprefix("unknown-"), value, entry["msg"])
+    if kind.startswith(_UNKNOWN):
+        return _no_such_type(kind.removeprefix(_UNKNOWN), value, entry["msg"])
     if kind == "missing":
         return f"`{path[-1]}` is needed", "", "missing"
     if kind == "value_error":

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from chalicelib.configuration.interpolation import Unreadable, fill, joined_arguments, references
-from chalicelib.domain.specs.env import EnvSentinel
+from chalicelib.domain.specs.env import EnvSentinel, plain, unresolved
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.errors import Invalid, Problem
 
@@ -75,18 +75,11 @@ def _check_known(text: str, values: Mapping[str, Mapping[str, str]]) -> None:
 def _env(
     env: Mapping[str, str | EnvSentinel], environment: Mapping[str, str], problems: list[Problem]
 ) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, value in env.items():
-        if isinstance(value, str):
-            found[name] = value
-        elif value.key in environment:
-            found[name] = environment[value.key]
-        else:
-            hint = f"`export {value.key}=...`, or write `{name}=value` in the file"
-            problems.append(
-                Problem(f"{value.key} isn't set in your environment", f"env.{name}", hint=hint, code="unset-variable")
-            )
-    return found
+    found = {
+        name: value if isinstance(value, str) else environment.get(value.key, value) for name, value in env.items()
+    }
+    problems += unresolved(found, "env")
+    return plain(found)
 
 
 def _probe(path: str, probe: Any, fill_env: Fill) -> Any:

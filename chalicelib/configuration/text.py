@@ -83,6 +83,9 @@ def _below(node: Any, part: str | int) -> tuple[Any, Any]:
     """The key and the value of an entry; for a list both are the item."""
     if isinstance(node, yaml.SequenceNode) and isinstance(part, int):
         return (node.value[part], node.value[part]) if part < len(node.value) else (None, None)
+    if isinstance(node, yaml.SequenceNode):  # the list form of `env`: `- NAME=value`, or `- NAME`
+        item = next((item for item in node.value if str(item.value).partition("=")[0] == part), None)
+        return item, item
     if isinstance(node, yaml.MappingNode):
         wanted = str(part)
         for name in (wanted, _RENAMED.get(wanted)):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable
 
 _THING = re.compile(r"[a-z][a-z0-9-]{1,40}")
+_LONGEST = 41
 _LOOSE = re.compile(r"[A-Za-z0-9_-]+")
 
 # noun: the longest name it may have. Everything not named here follows the rule of runs, fleets, volumes and gateways.
@@ -37,26 +38,26 @@ _ANIMALS = """
 ADJECTIVES, ANIMALS = _ADJECTIVES.split(), _ANIMALS.split()
 
 
-def problem(name: str, noun: str) -> str | None:
+def problem(name: str, noun: str) -> tuple[str, str] | None:
     """Why a name won't do, and what would; None when it is fine. `noun` is what it would name."""
-    shown = f"{name[:60]!r} can't be the name of a {noun}"
+    wrong = f"`{name[:60]}` can't be the name of a {noun}"
     if noun in _LOOSE_LENGTHS:
         longest = _LOOSE_LENGTHS[noun]
         if _LOOSE.fullmatch(name) and len(name) <= longest:
             return None
-        return f"{shown}: up to {longest} letters, digits, `_` and `-`, for example `my-{noun}`"
+        return wrong, f"up to {longest} letters, digits, `_` and `-`, for example `my-{noun}`"
     if _THING.fullmatch(name):
         return None
-    if len(name) > 41:
-        return f"{shown}: it has {len(name)} characters, at most 41 are possible"
-    rule = "small letters, digits and `-`, 2 to 41 of them and a letter first"
-    return f"{shown}: {rule}, for example `{_mended(name, noun)}`"
+    if len(name) > _LONGEST:
+        return f"{wrong}: it has {len(name)} characters", f"at most {_LONGEST} are possible"
+    rule = f"small letters, digits and `-`, 2 to {_LONGEST} of them and a letter first"
+    return wrong, f"{rule}, for example `{_mended(name, noun)}`"
 
 
 def _mended(name: str, noun: str) -> str:
     """The nearest name that would do."""
     tried = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").lstrip("0123456789-")
-    return tried[:41] if _THING.fullmatch(tried[:41]) else f"my-{noun}"
+    return tried[:_LONGEST] if _THING.fullmatch(tried[:_LONGEST]) else f"my-{noun}"
 
 
 def made_up(number: int) -> str:
@@ -72,3 +73,13 @@ def made_up_run(number: int, taken: Callable[[str], bool]) -> str:
     while taken(f"{stem}-{count}"):
         count += 1
     return f"{stem}-{count}"
+
+
+def made_up_thing(number: int, taken: Callable[[str], bool]) -> str:
+    """`calm-otter` if it is free, else with the first number that is: the second one is `calm-otter-2`."""
+    name = made_up(number)
+    count = 2
+    while taken(name):
+        name = f"{made_up(number)}-{count}"
+        count += 1
+    return name

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from chalicelib.domain.specs.env import EnvSentinel
-from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.env import unresolved
+from chalicelib.domain.specs.fleets import NEEDS_NODES, FleetSpec
 from chalicelib.domain.specs.runs import RunSpec, TaskConfiguration
 from chalicelib.errors import Problem
 
@@ -196,7 +196,7 @@ def refusals(run_spec: RunSpec) -> list[Problem]:
     # A value that comes from the profile is named once, where it was written.
     written = {problem.path.removeprefix("profile.") for problem in found if problem.path.startswith("profile.")}
     kept = [p for p in found if p.path.removeprefix("configuration.") not in written or p.path.startswith("profile.")]
-    return kept + _unset_env(run_spec.configuration.env, "configuration.env")
+    return kept + unresolved(run_spec.configuration.env, "configuration.env")
 
 
 def fleet_refusals(spec: FleetSpec) -> list[Problem]:
@@ -206,9 +206,8 @@ def fleet_refusals(spec: FleetSpec) -> list[Problem]:
         for problem in _refused(spec, FLEET, "fleet.")
     ]
     if spec.configuration.nodes is None and spec.configuration.ssh_config is None:
-        text = "a fleet needs to know how many instances it may have"
-        found.append(Problem(text, path="configuration.nodes", hint="for example `nodes: 0..2`", code="missing"))
-    return found + _unset_env(spec.configuration.env, "configuration.env")
+        found.append(Problem(NEEDS_NODES[1], path="configuration", hint=NEEDS_NODES[2], code=NEEDS_NODES[0]))
+    return found + unresolved(spec.configuration.env, "configuration.env")
 
 
 def _refused(spec: BaseModel, table: dict[str, Verdict], prefix: str) -> Iterator[Problem]:
@@ -237,17 +236,3 @@ def _values(spec: Any, steps: list[str]) -> Iterator[tuple[Any, Any]]:
 
 def _means_nothing(value: Any, default: Any, verdict: Refused) -> bool:
     return value is None or value in ((), [], {}) or value == default or value in verdict.harmless
-
-
-def _unset_env(env: Any, path: str) -> list[Problem]:
-    """Variables whose value whoever submits was to fill in."""
-    return [
-        Problem(
-            f"the variable `{name}` has no value",
-            path=f"{path}.{name}",
-            hint=f"set it where you submit: `export {name}=…`",
-            code="unset-env",
-        )
-        for name, value in env.items()
-        if isinstance(value, EnvSentinel)
-    ]

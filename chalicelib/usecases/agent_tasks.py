@@ -6,10 +6,10 @@ event, and one that was changed meanwhile is used as it is now.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from chalicelib.configuration.interpolation import fill, secrets_in
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
@@ -21,8 +21,6 @@ from chalicelib.store import keys, nouns
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.files import archive_id
 from chalicelib.usecases.secrets import opened
-
-_REFERENCE = re.compile(r"\$\{\{\s*secrets\.([A-Za-z0-9_-]+)\s*\}\}")
 
 
 def job_spec(plane: Plane, job: Job) -> JobSpec:
@@ -66,10 +64,9 @@ def archives_of(plane: Plane, job: Job) -> frozenset[str]:
 
 def fill_secrets(plane: Plane, project_id: str, task: dict[str, Any]) -> dict[str, Any]:
     places = [task["env"], *([task["registry_auth"]] if task.get("registry_auth") else [])]
-    names = sorted({name for place in places for text in place.values() for name in _names(text)})
-    if not names:
-        return task
-    found = nouns.find_many(plane.store, Secret, [keys.secret(project_id, name) for name in names])
+    texts = [text for place in places for text in place.values() if isinstance(text, str)]
+    names = sorted({name for text in texts for name in secrets_in(text)})
+    found = nouns.find_many(plane.store, Secret, [keys.secret(project_id, name) for name in names]) if names else []
     missing = [name for name, secret in zip(names, found, strict=True) if secret is None]
     if missing:
         listed = ", ".join(f"`{name}`" for name in missing)
@@ -84,12 +81,8 @@ def fill_secrets(plane: Plane, project_id: str, task: dict[str, Any]) -> dict[st
     return filled
 
 
-def _names(text: object) -> Iterable[str]:
-    return _REFERENCE.findall(text) if isinstance(text, str) else ()
-
-
 def _filled(place: Mapping[str, Any], values: Mapping[str, str]) -> dict[str, Any]:
     return {
-        name: _REFERENCE.sub(lambda found: values[found[1]], text) if isinstance(text, str) else text
+        name: fill(text, {"secrets": values}, strict=False) if isinstance(text, str) else text
         for name, text in place.items()
     }

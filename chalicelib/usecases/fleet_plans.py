@@ -12,7 +12,7 @@ from chalicelib.domain.fleets import Fleet, FleetBody, FleetStatus
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
-from chalicelib.errors import AlreadyExists, Conflict, Invalid, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Refused
 from chalicelib.planning import placement, support
 from chalicelib.planning.combine import fleet_query, merged_fleet
 from chalicelib.store import keys, nouns
@@ -43,7 +43,7 @@ class Seen:
 
 def get_plan(plane: Plane, project: Project, raw: dict[str, Any]) -> FleetPlan:
     spec = specs.read_fleet_spec(raw)
-    _refuse_unbuilt(spec)
+    specs.refuse(spec, support.fleet_refusals(spec))
     name = spec.configuration.name
     fleet = None if name is None else named(plane.store, project, name)
     current = None if fleet is None else read_row(plane.store, fleet)
@@ -72,9 +72,9 @@ def apply_plan(
     """Create the fleet, or change it in place where that is possible. `role` is the user's in the project."""
     spec = specs.read_fleet_spec(raw)
     refuse_ssh(plane, user, role, [spec])
-    _refuse_unbuilt(spec)
+    specs.refuse(spec, support.fleet_refusals(spec))
     name = spec.configuration.name or specs.invented_name(
-        plane.random_id(), lambda name: plane.store.get(keys.fleet_name(project.id, name)) is not None
+        plane.random_id(), "fleet", lambda name: plane.store.get(keys.fleet_name(project.id, name)) is not None
     )
     raw = _complete(raw, name)
     for _ in range(TRIES):
@@ -83,12 +83,6 @@ def apply_plan(
         except Conflict:
             continue  # somebody took the name, or the engine moved the fleet: look again
     raise Refused(f"The fleet {name} keeps changing.", hint="Try again.")
-
-
-def _refuse_unbuilt(spec: FleetSpec) -> None:
-    problems = support.fleet_refusals(spec)
-    if problems:
-        raise Invalid(problems)
 
 
 def _complete(raw: dict[str, Any], name: str | None) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.runs import Run, RunBody, RunStatus
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Project, User
-from chalicelib.errors import AlreadyExists, Conflict, Invalid, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Refused
 from chalicelib.planning import jobs as planned_jobs
 from chalicelib.planning import placement, support
 from chalicelib.planning.combine import combined, wants_of
@@ -128,12 +128,11 @@ def _job_plan(
 
 def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> _Draft:
     spec = specs.read_run_spec(raw)
-    name = spec.run_name or spec.configuration.name
+    name = spec.configuration.name if spec.run_name is None else spec.run_name
     if name is None:
         name = specs.invented_name(
-            plane.random_id(), lambda name: plane.store.get(keys.run_name(project.id, name)) is not None
+            plane.random_id(), "run", lambda name: plane.store.get(keys.run_name(project.id, name)) is not None
         )
-    specs.check_name(name, "run")
     raw = {**raw, "run_name": name}
     key = spec.ssh_key_pub or user.ssh_public_key or None
     configuration = {**raw["configuration"], "priority": spec.configuration.priority or 0}
@@ -141,9 +140,7 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> _
         run_name=name, ssh_key_pub=key, configuration=spec.configuration.with_(priority=configuration["priority"])
     )
     effective = planned_jobs.effective(filled)
-    problems = support.refusals(effective)
-    if problems:
-        raise Invalid(problems)
+    specs.refuse(effective, support.refusals(effective))
     derived = planned_jobs.job_specs(effective, images=plane.images, user_ssh_key=key)
     sent = {**raw, "ssh_key_pub": key, "configuration": configuration}
     return _Draft(raw, sent, effective, tuple(derived))

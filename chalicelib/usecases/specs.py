@@ -6,7 +6,6 @@ difference to the user.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -15,26 +14,18 @@ import orjson
 from pydantic import BaseModel, ValidationError
 
 from chalicelib.configuration import problems_of
+from chalicelib.domain import names
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.profiles import Profile
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Invalid, Problem, Refused
 
 M = TypeVar("M", bound=BaseModel)
+S = TypeVar("S", RunSpec, FleetSpec)
 
 Raw = dict[str, Any]
 
-NAME = re.compile(r"[a-z][a-z0-9-]{1,40}")
 MAX_SPEC = 250_000  # bytes of a spec and of all that is derived from it, together one record of the store
-
-_FIRST = (
-    *("amber", "brave", "calm", "clever", "crisp", "daring", "eager", "fair", "fond", "glad"),
-    *("keen", "kind", "lively", "lucky", "mellow", "merry", "neat", "noble", "proud", "quick"),
-)
-_SECOND = (
-    *("badger", "beaver", "bison", "crane", "egret", "falcon", "ferret", "gecko", "heron", "ibex"),
-    *("koala", "lemur", "lynx", "marten", "otter", "panda", "puma", "raven", "seal", "swift"),
-)
 
 RUN_IN_PLACE = ("configuration_path", "configuration.priority")
 FLEET_IN_PLACE = (
@@ -67,38 +58,49 @@ def read_spec(model: type[M], raw: Any, prefix: str = "") -> M:
 
 
 def read_run_spec(raw: Raw) -> RunSpec:
-    spec = read_spec(RunSpec, raw, "run_spec")
-    check_name(spec.run_name, "run")
-    return spec
+    return _read(RunSpec, raw)
 
 
 def read_fleet_spec(raw: Raw) -> FleetSpec:
-    spec = read_spec(FleetSpec, raw, "spec")
-    check_name(spec.configuration.name, "fleet")
-    return spec
+    return _read(FleetSpec, raw)
 
 
-def check_name(name: str | None, noun: str) -> None:
-    if name is not None and not NAME.fullmatch(name):
-        raise Invalid(
-            [
-                Problem(
-                    f"{name[:60]!r} can't be the name of a {noun}",
-                    "name",
-                    hint="small letters, digits and dashes, 2 to 41 of them, a letter first: train-2",
-                )
-            ]
-        )
+def _read(model: type[S], raw: Raw) -> S:
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        found = problems_of(error, model=model)
+    raise Invalid(as_written(found, model))
 
 
-def invented_name(random_id: str, taken: Callable[[str], bool]) -> str:
+def refuse(spec: RunSpec | FleetSpec, problems: Iterable[Problem]) -> None:
+    """Raises Invalid if the spec's name or anything found in it won't do; all of it at once."""
+    name, noun = (spec.run_name, "run") if isinstance(spec, RunSpec) else (spec.configuration.name, "fleet")
+    wrong = names.problem(name, noun) if name is not None else None
+    found = [Problem(wrong[0], path="configuration.name", hint=wrong[1], code="invalid-name")] if wrong else []
+    found += problems
+    if found:
+        raise Invalid(as_written(found, type(spec)))
+
+
+def as_written(problems: Iterable[Problem], model: type[RunSpec | FleetSpec]) -> list[Problem]:
+    """Problems by the paths that who wrote the thing knows: those of a file for what is in the configuration, so that
+    a client can find the line; `profile.…` for what is in the profile; from the top of the request for all else."""
+    whole = "run_spec" if model is RunSpec else "spec"
+    return [replace(problem, path=_path_as_written(problem.path, whole)) for problem in problems]
+
+
+def _path_as_written(path: str, whole: str) -> str:
+    first, _, below = path.partition(".")
+    if first == "configuration":
+        return below
+    return path if first == "profile" else f"{whole}.{path}".rstrip(".")
+
+
+def invented_name(random_id: str, noun: str, taken: Callable[[str], bool]) -> str:
     """A name a person can say, for a thing that was given none."""
     seed = int(random_id.replace("-", ""), 16)
-    for number in range(1, 1000):
-        name = f"{_FIRST[seed % len(_FIRST)]}-{_SECOND[seed // len(_FIRST) % len(_SECOND)]}-{number}"
-        if not taken(name):
-            return name
-    raise Refused("No free name was found.", hint="Give one: `name: my-run`.")
+    return names.made_up_run(seed, taken) if noun == "run" else names.made_up_thing(seed, taken)
 
 
 def text_of(raw: Raw, derived: Iterable[str] = ()) -> str:

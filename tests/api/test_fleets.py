@@ -94,7 +94,7 @@ def test_a_fleet_without_a_name_gets_one(rig: Rig) -> None:
 
 
 def test_a_bad_name_is_refused(rig: Rig) -> None:
-    assert "train-2" in rig.refused("P/fleets/get_plan", {"spec": fleet("Bad Name")})
+    assert "`bad-name`" in rig.refused("P/fleets/get_plan", {"spec": fleet("Bad Name")})
 
 
 # --- change in place ------------------------------------------------------------------------------------------------

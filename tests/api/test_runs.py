@@ -99,12 +99,35 @@ def test_other_kinds_of_run_are_refused_by_name(rig: Rig, kind: str) -> None:
 
 @pytest.mark.parametrize("name", ["Upper", "a", "1st", "x" * 42, "with space", "ünder", ""])
 def test_a_bad_name_is_refused_with_a_good_one(rig: Rig, name: str) -> None:
-    assert "train-2" in rig.refused("P/runs/apply", {"plan": {"run_spec": task(name)}, "force": False})
+    said = rig.refused("P/runs/apply", {"plan": {"run_spec": task(name)}, "force": False})
+    assert said.startswith(f"name: `{name}` can't be the name of a run")
+    assert "2 to 41" in said or "at most 41" in said
 
 
 def test_a_wrong_field_is_named_with_its_place(rig: Rig) -> None:
     reply = rig.call("/api/project/main/runs/get_plan", {"run_spec": task(commandz=["x"])})
-    assert reply.status == 400 and "run_spec.configuration" in reply.json["detail"][0]["fields"][0]
+    assert reply.status == 400
+    assert reply.json["detail"] == [
+        {
+            "msg": "commandz: `commandz` isn't a known key (did you mean `commands`?)",
+            "code": "error",
+            "fields": ["commandz"],
+        }
+    ]
+
+
+def test_every_problem_has_a_line_and_a_field_of_its_own(rig: Rig) -> None:
+    spec = task("Bad", ports=["80"], env={"A": {"key": "A"}}) | {"working_dir": "/x", "profile": {"reservation": "r"}}
+    (entry,) = rig.call("/api/project/main/runs/get_plan", {"run_spec": spec}).json["detail"]
+    assert entry["fields"] == ["name", "run_spec.working_dir", "ports", "profile.reservation", "env.A"]
+    for line, field in zip(entry["msg"].split("\n"), entry["fields"], strict=True):
+        assert line.startswith(f"{field}: ")
+
+
+def test_a_problem_stays_on_its_line_whatever_it_quotes(rig: Rig) -> None:
+    spec = task(max_duration="1\n2", **{"a\nb": 1})
+    (entry,) = rig.call("/api/project/main/runs/get_plan", {"run_spec": spec}).json["detail"]
+    assert len(entry["msg"].split("\n")) == len(entry["fields"]) == 2
 
 
 def test_a_later_clients_null_keys_are_ignored(rig: Rig) -> None:

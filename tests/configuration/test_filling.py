@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.configuration import profiles
-from chalicelib.configuration.interpolation import Reference, Unreadable, fill, joined_arguments, references
+from chalicelib.configuration.interpolation import Reference, Unreadable, fill, joined_arguments, references, secrets_in
 from chalicelib.configuration.overrides import Overrides, overridden
 from chalicelib.configuration.parse import parse, parse_profiles
 from chalicelib.configuration.resolution import resolved
@@ -43,7 +43,7 @@ def test_interpolation(text: str, filled: str) -> None:
         "${{ }}",
         "${{ run.foo }}",
         "${{ 1.a }}",
-        "${{ secrets.a-b }}",
+        "${{ env.a-b }}",
         "${{ ${{ run.args }} }}",
     ],
 )
@@ -57,6 +57,13 @@ def test_references() -> None:
         Reference("env", "A"),
         Reference("secrets", "c.d"),
     ]
+
+
+def test_secrets_are_filled_in_by_any_name_they_can_have_and_all_else_is_text() -> None:
+    text = "${{secrets.9-a}} ${{ github.ref }} ${{env.X}} ${{ a-b }} $${{ secrets.B }} ${{ secrets.B }} ${{"
+    assert secrets_in(text) == ["9-a", "B"]
+    filled = fill(text, {"secrets": {"9-a": "1", "B": "2"}}, strict=False)
+    assert filled == "1 ${{ github.ref }} ${{env.X}} ${{ a-b }} ${{ secrets.B }} 2 ${{"
 
 
 def test_an_escape_survives_whoever_is_not_the_last() -> None:

@@ -184,8 +184,8 @@ def test_every_problem_of_a_file_at_once_in_its_order() -> None:
     told = [(p.line, p.path, p.code) for p in found]
     assert told == [
         (2, "projects.0.name", "invalid-name"),
-        (4, "projects.0.backends.0", "unknown-value"),
-        (6, "projects.0.backends.1.creds", "unknown-value"),
+        (4, "projects.0.backends.0.type", "unknown-value"),
+        (6, "projects.0.backends.1.creds.type", "unknown-value"),
         (7, "projects.0.backends.1.region", "unknown-key"),
         (8, "projects.0.backends.2.creds", "missing"),
         (9, "projects.0.backends.2.api_key", "unknown-key"),
@@ -196,8 +196,8 @@ def test_every_problem_of_a_file_at_once_in_its_order() -> None:
         (15, "encryption.keys.0.secret", "invalid-value"),
     ]
     hints = {p.path: p.hint for p in found}
-    assert hints["projects.0.backends.0"] == "did you mean `aws`?"
-    assert hints["projects.0.backends.1.creds"] == "did you mean `access_key`?"
+    assert hints["projects.0.backends.0.type"] == "did you mean `aws`?"
+    assert hints["projects.0.backends.1.creds.type"] == "did you mean `access_key`?"
     assert hints["projects.0.backends.1.region"] == "did you mean `regions`?"
     assert hints["projects.0.backends.2.api_key"] == "it belongs under `creds`, with `type: api_key`"
     assert hints["default_permision"] == "did you mean `default_permissions`?"
@@ -245,8 +245,8 @@ SLURM = {"name": "a", "hostname": "h", "user": "u", "private_key": {"path": "k"}
             "keep one",
         ),
         (BACKENDS[13] | {"creds": BACKENDS[13]["creds"] | {"key_content": "k"}}, "exclusive", "creds.key_content", ""),
-        ({"type": "remote"}, "unknown-value", "", "one of"),
-        ({"creds": KEY}, "missing", "", "`type` is needed"),
+        ({"type": "remote"}, "unknown-value", "type", "one of"),
+        ({"creds": KEY}, "missing", "type", "`type` is needed"),
     ],
 )
 def test_a_wrong_backend(backend: dict[str, Any], code: str, path: str, said: str) -> None:

@@ -48,13 +48,13 @@ def test_an_unknown_key_that_says_nothing_is_a_newer_clients() -> None:
         ({}, [("configuration", "missing")]),
         ([], [("", "wrong-type")]),
         ({"configuration": None}, [("configuration", "wrong-type")]),
-        ({"configuration": {}}, [("configuration", "missing")]),
-        ({"configuration": {"type": "tsk"}}, [("configuration", "unknown-value")]),
-        ({"configuration": {"type": ["task"]}}, [("configuration", "unknown-value")]),
+        ({"configuration": {}}, [("configuration.type", "missing")]),
+        ({"configuration": {"type": "tsk"}}, [("configuration.type", "unknown-value")]),
+        ({"configuration": {"type": ["task"]}}, [("configuration.type", "unknown-value")]),
         ({"configuration": {"type": "task"}}, [("configuration", "missing")]),
         (
             {"configuration": {"type": "task", "commands": ["a"]}, "repo_data": {"repo_type": "svn"}},
-            [("repo_data", "unknown-value")],
+            [("repo_data.repo_type", "unknown-value")],
         ),
     ],
 )

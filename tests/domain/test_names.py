@@ -35,6 +35,12 @@ def test_made_up_names_are_the_same_for_the_same_number_and_good_ones() -> None:
     assert not any(names.problem(f"{name}-1", "run") for name in found)
 
 
+def test_a_fleet_gets_a_number_only_if_it_must() -> None:
+    stem = names.made_up(3)
+    assert names.made_up_thing(3, {f"{stem}-2"}.__contains__) == stem
+    assert names.made_up_thing(3, {stem, f"{stem}-2"}.__contains__) == f"{stem}-3"
+
+
 def test_a_run_gets_the_first_free_number() -> None:
     stem = names.made_up(3)
     assert names.made_up_run(3, {f"{stem}-1", f"{stem}-2", f"{stem}-4"}.__contains__) == f"{stem}-3"

@@ -294,7 +294,7 @@ def test_env_in_three_forms() -> None:
     assert read(Env, ["A=1", "B=", "C", "D=x=y"]) == {"A": "1", "B": "", "C": EnvSentinel(key="C"), "D": "x=y"}
     assert read(Env, {"A": 1, "B": "x", "C": 2.5}) == {"A": "1", "B": "x", "C": "2.5"}
     found = read(Env, ["A=1", "B"])
-    assert (unresolved(found), plain(found)) == (["B"], {"A": "1"})
+    assert ([problem.path for problem in unresolved(found, "env")], plain(found)) == (["env.B"], {"A": "1"})
     assert wire(Env, ["B"]) == {"B": {"key": "B"}}
 
 

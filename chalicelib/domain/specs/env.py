@@ -12,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Tag
 
 from chalicelib.domain.specs.reading import TAG, Reads, Spec, faults
+from chalicelib.errors import Problem
 
 _ITEM = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?", re.DOTALL)
 _HINT = "write `- NAME=value`, or `- NAME` to take it from your own environment"
@@ -61,9 +62,18 @@ _LIST_FORM = {
 Env = Annotated[dict[str, EnvValue], Reads(read_env, (_LIST_FORM,))]
 
 
-def unresolved(env: dict[str, str | EnvSentinel]) -> list[str]:
+def unresolved(env: dict[str, str | EnvSentinel], path: str) -> list[Problem]:
     """Variables that still wait for a value."""
-    return [value.key for value in env.values() if isinstance(value, EnvSentinel)]
+    return [
+        Problem(
+            f"the variable `{value.key}` has no value",
+            f"{path}.{name}",
+            hint=f"`export {value.key}=...` where you apply this, or write `{name}=value`",
+            code="unset-variable",
+        )
+        for name, value in env.items()
+        if isinstance(value, EnvSentinel)
+    ]
 
 
 def plain(env: dict[str, str | EnvSentinel]) -> dict[str, str]:

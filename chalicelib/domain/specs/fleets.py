@@ -192,6 +192,9 @@ class SSHParams(Spec):
         return self
 
 
+NEEDS_NODES = ("missing", "a fleet needs `nodes` or `ssh_config`", "for example `nodes: 0..2`", "")
+
+
 class FleetConfiguration(Spec):
     """Machines of clouds (`nodes`), or hosts that are there already (`ssh_config`)."""
 
@@ -240,7 +243,7 @@ class FleetConfiguration(Spec):
                 if getattr(self, field) is not None
             ]
         elif info.context == FROM_FILE and self.nodes is None:
-            found.append(("missing", "a fleet needs `nodes` or `ssh_config`", "for example `nodes: 0..2`", ""))
+            found.append(NEEDS_NODES)
         elif info.context == FROM_FILE and self.env:
             found.append(("exclusive", "`env` is for SSH fleets", "put it into the configurations of runs", "env"))
         if found:

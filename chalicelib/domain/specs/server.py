@@ -19,7 +19,7 @@ KEY_BYTES = 32
 
 def _project_name(name: str) -> str:
     if wrong := names.problem(name, "project"):
-        raise fault("invalid-name", wrong)
+        raise fault("invalid-name", *wrong)
     return name
 
 

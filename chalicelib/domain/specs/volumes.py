@@ -124,5 +124,9 @@ AnyVolumeConfiguration = Annotated[
     | Annotated[KubernetesVolumeConfiguration, Tag(TAG + "KubernetesVolumeConfiguration")]
     | Annotated[DaytonaVolumeConfiguration, Tag(TAG + "DaytonaVolumeConfiguration")]
     | Annotated[LiumVolumeConfiguration, Tag(TAG + "LiumVolumeConfiguration")],
-    Discriminator(_arm, custom_error_type="unknown-backend", custom_error_message="one of " + ", ".join(VOLUMES)),
+    Discriminator(
+        _arm,
+        custom_error_type="unknown-backend",
+        custom_error_message="one of " + ", ".join(f"`{name}`" for name in VOLUMES),
+    ),
 ]
