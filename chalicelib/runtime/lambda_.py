@@ -142,7 +142,7 @@ def plane() -> Plane:
     from chalicelib.domain.ids import derive
     from chalicelib.store.blobs import S3Blobs
     from chalicelib.store.dynamo import DynamoStore
-    from chalicelib.store.logs import BlobLogs
+    from chalicelib.store.log_blobs import BlobLogs
     from chalicelib.store.seal import Sealer
 
     chosen, clock = settings(), SystemClock()

@@ -24,6 +24,25 @@ class LogPage:
     resume: str  # where a follower goes on, also at the end. With `descending`: the same as next_token, or ""
 
 
+@dataclass(frozen=True, slots=True)
+class LogAsk:
+    """Records with start <= at < end, oldest first, or newest first if `descending`, from behind `token` on."""
+
+    start: Micros = -_FOREVER
+    end: Micros = _FOREVER
+    token: str | None = None
+    limit: int = 1000
+    max_bytes: int = 1_000_000
+    descending: bool = False
+
+    def __post_init__(self) -> None:
+        if self.limit < 1 or self.max_bytes < 1:
+            raise Invalid(f"a page of {self.limit} records and {self.max_bytes} bytes.", hint="Ask for one at least.")
+
+
+EVERYTHING = LogAsk()
+
+
 class Span(NamedTuple):
     """The bytes of the stream from `first` to `last` that one chunk gives."""
 
@@ -90,15 +109,7 @@ def unpacked(payload: bytes, first: int) -> Iterator[tuple[int, Micros, bytes]]:
         first += length
 
 
-class Request(NamedTuple):
-    start: Micros
-    end: Micros
-    limit: int
-    max_bytes: int
-    descending: bool
-
-
-def page_of(spans: Iterable[Span], ask: Request, resume: Token) -> LogPage:
+def page_of(spans: Iterable[Span], ask: LogAsk, resume: Token) -> LogPage:
     """One page out of spans that come in the order asked for."""
     records: list[Piece] = []
     size = 0
@@ -140,14 +151,6 @@ def _part(data: bytes, room: int, descending: bool) -> bytes:
             cut = place
             break
     return data[cut:] if descending else data[:cut]
-
-
-def request_of(start: Micros | None, end: Micros | None, limit: int, max_bytes: int, descending: bool) -> Request:
-    if limit < 1 or max_bytes < 1:
-        raise Invalid(f"a page of {limit} records and {max_bytes} bytes.", hint="Ask for one at least.")
-    return Request(
-        -_FOREVER if start is None else start, _FOREVER if end is None else end, limit, max_bytes, descending
-    )
 
 
 def checked_ids(project_id: str, job_id: str) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from chalicelib.engine.execute import Executor
 from chalicelib.engine.load import Loader
 from chalicelib.engine.reconcile import Reconciler
 from chalicelib.planning.plan import Effect
-from chalicelib.store.logs import BlobLogs
+from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Change, Due, Index, Key, Page, Record, Store
 from chalicelib.store.seal import Sealer

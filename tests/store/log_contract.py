@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chalicelib.errors import Invalid
-from chalicelib.store.logs import LogPage, LogStore, Piece
+from chalicelib.store.logs import LogAsk, LogPage, LogStore, Piece
 
 P, J = "project-1", "job-1"
 
@@ -19,10 +19,10 @@ def read_all(logs: LogStore, **ask: Any) -> list[Piece]:
 
 
 def pages(logs: LogStore, **ask: Any) -> list[LogPage]:
-    found = [logs.read(P, J, **ask)]
+    found = [logs.read(P, J, LogAsk(**ask))]
     while found[-1].next_token is not None:
         assert len(found) < 3000, "a log without an end"
-        found.append(logs.read(P, J, **{**ask, "token": found[-1].next_token}))
+        found.append(logs.read(P, J, LogAsk(**{**ask, "token": found[-1].next_token})))
     return found
 
 
@@ -40,7 +40,7 @@ class LogContract:
     def test_a_log_that_was_never_written_is_empty(self, logs: LogStore) -> None:
         assert logs.end(P, J) == 0
         for descending in (False, True):
-            page = logs.read(P, J, descending=descending)
+            page = logs.read(P, J, LogAsk(descending=descending))
             assert page.records == () and page.next_token is None
 
     def test_what_is_appended_comes_back_with_its_times(self, logs: LogStore) -> None:
@@ -49,7 +49,7 @@ class LogContract:
         assert logs.end(P, J) == 7
         pieces = ((10, b"a\n"), (11, b"b\xff\x00\n"), (12, b"c"))
         assert logs.read(P, J).records == pieces
-        assert logs.read(P, J, descending=True).records == pieces[::-1]
+        assert logs.read(P, J, LogAsk(descending=True)).records == pieces[::-1]
 
     def test_jobs_and_projects_are_apart(self, logs: LogStore) -> None:
         logs.append(P, J, 0, [(1, b"mine")])
@@ -86,9 +86,9 @@ class LogContract:
 
     def test_a_page_that_ends_the_log_has_no_token(self, logs: LogStore) -> None:
         logs.append(P, J, 0, [(n, b"x") for n in range(10)])
-        assert logs.read(P, J, limit=10).next_token is None
-        assert logs.read(P, J, limit=10, descending=True).next_token is None
-        assert logs.read(P, J, limit=9).next_token is not None
+        assert logs.read(P, J, LogAsk(limit=10)).next_token is None
+        assert logs.read(P, J, LogAsk(limit=10, descending=True)).next_token is None
+        assert logs.read(P, J, LogAsk(limit=9)).next_token is not None
 
     def test_pages_by_bytes_never_cut_a_character(self, logs: LogStore) -> None:
         whole = "аб☃😀z" * 12
@@ -128,23 +128,23 @@ class LogContract:
         for n in range(12):
             logs.append(P, J, logs.end(P, J), [(n, b"line %d\n" % n)])
             if n % 3 == 0:
-                page = logs.read(P, J, token=resume)
+                page = logs.read(P, J, LogAsk(token=resume))
                 assert page.next_token is None
                 seen, resume = seen + text(list(page.records)), page.resume
-                assert logs.read(P, J, token=resume).records == ()
+                assert logs.read(P, J, LogAsk(token=resume)).records == ()
         assert seen == b"".join(b"line %d\n" % n for n in range(10))
 
     def test_a_follower_may_begin_before_the_first_byte(self, logs: LogStore) -> None:
         resume = logs.read(P, J).resume
         logs.append(P, J, 0, [(1, b"first")])
-        assert logs.read(P, J, token=resume).records == ((1, b"first"),)
+        assert logs.read(P, J, LogAsk(token=resume)).records == ((1, b"first"),)
 
     @pytest.mark.parametrize("token", ["", "x", "1", "1.", ".1", "-1.0", "1.-1", "1.1.1", "9" * 30 + ".0", "٣.١"])
     def test_a_malformed_token_is_refused(self, logs: LogStore, token: str) -> None:
         logs.append(P, J, 0, [(1, b"first")])
         for descending in (False, True):
             with pytest.raises(Invalid, match="token"):
-                logs.read(P, J, token=token, descending=descending)
+                logs.read(P, J, LogAsk(token=token, descending=descending))
 
     @pytest.mark.parametrize("part", ["", "..", "a/b", "../x", "a\0b", "x" * 200])
     def test_an_id_that_could_lead_elsewhere_is_refused(self, logs: LogStore, part: str) -> None:
@@ -181,7 +181,9 @@ class LogContract:
                 for descending in (False, True):
                     token, parts = None, []
                     while True:
-                        page = logs.read(P, job, token=token, limit=limit, max_bytes=most, descending=descending)
+                        page = logs.read(
+                            P, job, LogAsk(token=token, limit=limit, max_bytes=most, descending=descending)
+                        )
                         parts += [data for _, data in page.records]
                         token = page.next_token
                         if token is None:

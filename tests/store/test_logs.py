@@ -11,7 +11,9 @@ import pytest
 
 from chalicelib.errors import DstackError, Invalid
 from chalicelib.store.blobs import FileBlobs
-from chalicelib.store.logs import BlobLogs, FileLogs, LogStore
+from chalicelib.store.log_blobs import BlobLogs
+from chalicelib.store.log_files import FileLogs
+from chalicelib.store.logs import LogAsk, LogStore
 from tests.store.log_contract import J, LogContract, P, read_all, text
 
 
@@ -83,7 +85,7 @@ def test_a_token_that_points_into_a_chunk_is_refused(tmp_path: Path) -> None:
     for token in ("7.0", "60.3", "10000.0"):
         for descending in (False, True):
             with pytest.raises(Invalid, match="token"):
-                logs.read(P, J, token=token, descending=descending)
+                logs.read(P, J, LogAsk(token=token, descending=descending))
 
 
 def test_racing_appends_of_one_stream_add_each_byte_once(tmp_path: Path) -> None:
@@ -128,7 +130,7 @@ def test_two_writers_of_blobs_that_both_saw_the_same_end(tmp_path: Path) -> None
 
 KILLED = """
 import sys
-from chalicelib.store.logs import FileLogs
+from chalicelib.store.log_files import FileLogs
 logs = FileLogs(sys.argv[1])
 end = 0
 while True:

@@ -8,7 +8,8 @@ import pytest
 
 from chalicelib.errors import Refused
 from chalicelib.store.blobs import Blobs, S3Blobs
-from chalicelib.store.logs import BlobLogs, LogStore
+from chalicelib.store.log_blobs import BlobLogs
+from chalicelib.store.logs import LogStore
 from tests.emulators.ministack import Emulator
 from tests.store.blob_contract import BlobContract
 from tests.store.log_contract import LogContract

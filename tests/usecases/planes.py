@@ -11,7 +11,7 @@ from typing import Any
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.store.blobs import FileBlobs
-from chalicelib.store.logs import FileLogs
+from chalicelib.store.log_files import FileLogs
 from chalicelib.store.seal import Sealer
 from chalicelib.store.sqlite import SqliteStore
 from chalicelib.usecases.context import Limits, Plane

@@ -14,7 +14,7 @@ from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import StorageFull
-from chalicelib.store.logs import FileLogs
+from chalicelib.store.log_files import FileLogs
 from chalicelib.store.port import Change, Key
 from chalicelib.usecases.agent import has_news, sync
 from tests.usecases.cluster import FACTS, INSTANCE, PROJECT, Cluster, exited, logs, running, wants

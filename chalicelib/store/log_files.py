@@ -1,0 +1,214 @@
+"""Logs in files, one a job, with the chunks one after another.
+
+Each chunk is a frame with a checksum. It is on the disk before it is acknowledged; one cut short by a crash is removed
+by the next append and never shown.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from chalicelib.domain.instants import Micros
+from chalicelib.errors import DstackError
+from chalicelib.store.disk import disk_error, make_folder, sync_folder
+from chalicelib.store.log_pages import (
+    EVERYTHING,
+    LogAsk,
+    LogPage,
+    Piece,
+    Span,
+    Token,
+    bad_token,
+    checked_ids,
+    fresh,
+    packed,
+    page_of,
+    token_of,
+    unpacked,
+)
+
+_MARK = b"dlog"
+_HEAD = struct.Struct(
+    "<4sIQIqqI"
+)  # mark, payload bytes, offset, content bytes, low, high, checksum of all before and after
+_FOOT = struct.Struct("<I")  # bytes of the whole frame, so that the file reads backwards too
+
+
+class _Frame(NamedTuple):
+    place: int
+    size: int
+    first: int
+    last: int
+    low: Micros
+    high: Micros
+    payload: int  # bytes
+    checksum: int
+
+
+class FileLogs:
+    """The file's own lock orders writers, in this process and in others."""
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root)
+
+    def append(self, project_id: str, job_id: str, offset: int, records: Sequence[Piece]) -> int:
+        path = self._path(project_id, job_id)
+        try:
+            make_folder(path.parent)
+            with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "rb+", buffering=0) as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                size, end = _tail(file.fileno())
+                pieces = fresh(end, offset, records)
+                if pieces:
+                    if size == 0:
+                        sync_folder(path.parent)
+                    end = _write(file.fileno(), size, end, pieces)
+                return end
+        except OSError as error:
+            raise disk_error(path, error) from error
+
+    def end(self, project_id: str, job_id: str) -> int:
+        handle = self._open(project_id, job_id)
+        if handle is None:
+            return 0
+        try:
+            return _tail(handle)[1]
+        finally:
+            os.close(handle)
+
+    def read(self, project_id: str, job_id: str, ask: LogAsk = EVERYTHING) -> LogPage:
+        at = token_of(ask.token)
+        handle = self._open(project_id, job_id)
+        if handle is None:
+            return LogPage((), None, "" if ask.descending else str(at or Token(0, 0)))
+        try:
+            spans = _backwards(handle, at) if ask.descending else _forwards(handle, at)
+            return page_of(spans, ask, at or Token(0, 0))
+        finally:
+            os.close(handle)
+
+    def delete(self, project_id: str, job_id: str) -> None:
+        path = self._path(project_id, job_id)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise disk_error(path, error) from error
+
+    def _path(self, project_id: str, job_id: str) -> Path:
+        project_id, job_id = checked_ids(project_id, job_id)
+        return self._root / project_id / f"{job_id}.log"
+
+    def _open(self, project_id: str, job_id: str) -> int | None:
+        path = self._path(project_id, job_id)
+        try:
+            return os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise disk_error(path, error) from error
+
+
+def _write(handle: int, size: int, end: int, pieces: Sequence[Piece]) -> int:
+    """Adds a frame at `size`, which cuts off what a crash may have left there."""
+    payload = packed(pieces)
+    content = sum(len(data) for _, data in pieces)
+    times = [at for at, _ in pieces]
+    head = _HEAD.pack(_MARK, len(payload), end, content, min(times), max(times), 0)
+    head = head[:-4] + zlib.crc32(payload, zlib.crc32(head[:-4])).to_bytes(4, "little")
+    frame = head + payload + _FOOT.pack(len(head) + len(payload) + _FOOT.size)
+    os.ftruncate(handle, size)
+    try:
+        written = 0
+        while written < len(frame):
+            written += os.pwrite(handle, frame[written:], size + written)
+        os.fdatasync(handle)
+    except OSError:
+        os.ftruncate(handle, size)
+        raise
+    return end + content
+
+
+def _frame_at(handle: int, place: int, limit: int) -> _Frame | None:
+    """The frame that begins at `place`, if one can that ends at `limit` or before; its payload is not looked at."""
+    raw = os.pread(handle, _HEAD.size, place)
+    if len(raw) < _HEAD.size:
+        return None
+    mark, payload, offset, content, low, high, checksum = _HEAD.unpack(raw)
+    size = _HEAD.size + payload + _FOOT.size
+    if mark != _MARK or place + size > limit:
+        return None
+    return _Frame(place, size, offset, offset + content, low, high, payload, checksum)
+
+
+def _payload(handle: int, frame: _Frame) -> bytes | None:
+    """What is in the frame, or None if it isn't what was written."""
+    raw = os.pread(handle, _HEAD.size + frame.payload, frame.place)
+    head, payload = raw[: _HEAD.size - 4], raw[_HEAD.size :]
+    sound = len(payload) == frame.payload and zlib.crc32(payload, zlib.crc32(head)) == frame.checksum
+    return payload if sound else None
+
+
+def _frame_before(handle: int, place: int) -> _Frame | None:
+    if place < _HEAD.size + _FOOT.size:
+        return None
+    (size,) = _FOOT.unpack(os.pread(handle, _FOOT.size, place - _FOOT.size))
+    frame = _frame_at(handle, place - size, place) if size <= place else None
+    return frame if frame is not None and frame.size == size else None
+
+
+def _tail(handle: int) -> tuple[int, int]:
+    """Where the sound part of the file ends, and the stream's end there."""
+    size = os.fstat(handle).st_size
+    last = _frame_before(handle, size)
+    if last is not None and _payload(handle, last) is not None:
+        return size, last.last
+    # Nothing yet, or a crash while the last frame was written. All before it was on the disk when it began.
+    place = end = 0
+    while (frame := _frame_at(handle, place, size)) is not None:
+        if frame.place + frame.size == size and _payload(handle, frame) is None:
+            break
+        place, end = place + frame.size, frame.last
+    return place, end
+
+
+def _span(handle: int, frame: _Frame, first: int, last: int) -> Span:
+    def load() -> Iterable[tuple[int, Micros, bytes]]:
+        payload = _payload(handle, frame)
+        if payload is None:
+            raise DstackError(
+                f"Bytes {frame.first} to {frame.last} of this log are damaged on the server's disk.",
+                hint="Ask for a time before or after them.",
+            )
+        return unpacked(payload, frame.first)
+
+    return Span(frame.place, first, last, frame.low, frame.high, load)
+
+
+def _forwards(handle: int, token: Token | None) -> Iterator[Span]:
+    size, _ = _tail(handle)
+    place, first = token or Token(0, 0)
+    frame = _frame_at(handle, place, size)
+    if place != 0 and (frame is None or not frame.first <= first <= frame.last):
+        raise bad_token()
+    while frame is not None:
+        yield _span(handle, frame, max(first, frame.first), frame.last)
+        frame = _frame_at(handle, frame.place + frame.size, size)
+
+
+def _backwards(handle: int, token: Token | None) -> Iterator[Span]:
+    if token is None:
+        frame = _frame_before(handle, _tail(handle)[0])
+        last = None if frame is None else frame.last
+    else:
+        frame, last = _frame_at(handle, token.place, _tail(handle)[0]), token.offset
+        if frame is None or not frame.first <= token.offset <= frame.last:
+            raise bad_token()
+    while frame is not None:
+        yield _span(handle, frame, frame.first, frame.last if last is None else min(last, frame.last))
+        frame, last = _frame_before(handle, frame.place), None
