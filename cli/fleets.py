@@ -31,7 +31,7 @@ def apply_fleet(session: Session, definition: Definition, options: ApplyOptions)
     if current is not None and plan["action"] != "update" and options.in_place:
         raise Refused(
             f"Fleet {current['name']} would have to be deleted and made anew for this.",
-            hint="Give the machine a fleet of its own.",
+            hint="Give the machine a fleet of its own: --pool NAME.",
         )
     if not options.as_json:
         _show(session, plan)

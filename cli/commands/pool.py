@@ -12,7 +12,7 @@ from cli.definition import fleet_definition
 from cli.flags import IDLE, PLACES, PROFILE, RESOURCES, RETRY, SPOT, overrides, taking
 from cli.fleets import apply_fleet
 from cli.parameters import ProjectOption, YesOption, command, new_group
-from cli.runs import ApplyOptions
+from cli.runs import ApplyOptions, Definition
 from cli.session import Session, open_session
 
 app = new_group("Older words for fleets.", no_args_is_help=True)
@@ -55,12 +55,14 @@ def add(
     What no flag says is taken from the profile. Machines of another kind need a fleet of their own, by --pool.
     No --json: it shows the fleet's table.
     """
-    count = 1 + _machines(open_session(ctx, project), pool_name)
+    said = overrides(ctx)
+    session = open_session(ctx, project)
+    count = 1 + _machines(session, pool_name)
     nodes = {"min": 0, "target": count, "max": count}
     _hint(ctx, f"dstack apply -f FILE, with `type: fleet` and `nodes: {{min: 0, target: {count}, max: {count}}}`")
     document = {"type": "fleet", "name": pool_name, "nodes": nodes}
     profile = {"profile": flags["profile"], "no_profile": flags["no_profile"]}
-    _apply(ctx, project, document, yes=yes, **profile)
+    _apply(session, fleet_definition(session.terminal, document, said, **profile), yes=yes)
 
 
 def _machines(session: Session, fleet: str) -> int:
@@ -83,7 +85,9 @@ def add_ssh(
     *,
     destination: Annotated[str, typer.Argument(metavar="USER@HOST", help="As ssh takes it.")],
     identity: Annotated[str, typer.Option("-i", "--identity", metavar="KEY", help="The private key to log in with.")],
-    port: Annotated[int | None, typer.Option("-p", "--port", min=1, max=65535, metavar="N", help="Of its SSH.")] = None,
+    ssh_port: Annotated[
+        int | None, typer.Option("-p", "--port", min=1, max=65535, metavar="N", help="Of its SSH.")
+    ] = None,
     project: ProjectOption = None,
     pool_name: PoolOption = DEFAULT_POOL,
     yes: YesOption = False,
@@ -94,9 +98,11 @@ def add_ssh(
     if not user or not host:
         raise typer.BadParameter(f"{destination!r} is not USER@HOST.", ctx=ctx)
     ssh: dict[str, Any] = {"user": user, "identity_file": identity, "hosts": [host]}
-    if port:
-        ssh["port"] = port
-    _apply(ctx, project, {"type": "fleet", "name": pool_name, "ssh_config": ssh}, yes=yes)
+    if ssh_port:
+        ssh["port"] = ssh_port
+    session = open_session(ctx, project)
+    document = {"type": "fleet", "name": pool_name, "ssh_config": ssh}
+    _apply(session, fleet_definition(session.terminal, document, overrides(ctx)), yes=yes)
 
 
 @command(app, "remove", "dstack pool remove gpu-0", "dstack pool remove gpu-0 -y")
@@ -114,9 +120,7 @@ def remove(
     delete_one(open_session(ctx, project), fleet, int(number), yes)
 
 
-def _apply(ctx: typer.Context, project: str | None, document: dict[str, Any], *, yes: bool, **profile: Any) -> None:
-    session = open_session(ctx, project)
-    definition = fleet_definition(session.terminal, document, overrides(ctx), **profile)
+def _apply(session: Session, definition: Definition, *, yes: bool) -> None:
     raise typer.Exit(apply_fleet(session, definition, ApplyOptions(yes=yes, in_place=True)))
 
 

@@ -1,0 +1,349 @@
+"""Every flag that is known elsewhere exists here or is refused by name; every flag that exists does something.
+
+"Something" is what can be seen from outside: what was asked of the server, printed, written, waited for, or the exit
+code. Each flag is given alone and compared with the same command line without it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.runtime.settings import server_settings
+from cli.config import ProjectEntry, config_path, save_projects
+from tests.cli.conftest import Dstack, interrupt_at
+from tests.cli.known_flags import KNOWN, KNOWN_FLAGS
+from tests.cli.plane import PROJECT_ID, Plane, finished, fleet, instance, log_page, offer, run
+from tests.cli.test_help import LEAVES, ROOT
+
+UNBUILT = ("export", "gateway", "import", "login", "preset", "volume")
+OLDER = ("pool", "destroy")
+
+
+def found(path: str) -> Any:
+    command: Any = ROOT
+    for name in path.split():
+        command = command.get_command(None, name)
+    return command
+
+
+def flags_of(command: Any) -> list[Any]:
+    return [param for param in command.params if param.param_type_name == "option" and param.name != "help"]
+
+
+@pytest.mark.parametrize(("path", "word"), KNOWN_FLAGS, ids=" ".join)
+def test_a_known_flag_exists_or_is_refused_by_name(path: str, word: str, bare: Dstack) -> None:
+    if path.startswith(UNBUILT):
+        ended = bare(*path.split(), word)
+        assert ended.code == 1 and "available yet" in ended.err and ended.err.count("\n") == 2, ended
+        return
+    assert any(word in (*param.opts, *param.secondary_opts) for param in flags_of(found(path)))
+
+
+def test_every_known_command_is_ours_or_refused(bare: Dstack) -> None:
+    for path in KNOWN:
+        if not path.startswith(UNBUILT):
+            assert found(path) is not None, path
+
+
+# --- every flag does something ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Line:
+    """A command line without the flag, and what it needs."""
+
+    words: str
+    rest: str = ""  # what follows the flag
+    answers: str = "n\n"
+    watched: bool = False
+    plane: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Seen:
+    code: int
+    out: str
+    err: str
+    asked: list[Any]
+    naps: list[float]
+    files: dict[str, bytes]
+
+
+def plan(body: dict[str, Any]) -> dict[str, Any]:
+    spec = body["run_spec"]
+    needs = {"resources": spec["configuration"]["resources"], "spot": False, "max_price": None}
+    job = {"job_spec": {"requirements": needs}, "offers": [offer()], "total_offers": 6, "max_price": 20.0}
+    return {
+        "project_name": "main",
+        "user": "admin",
+        "run_spec": spec,
+        "job_plans": [job],
+        "current_resource": None,
+        "action": "create",
+    }
+
+
+def fleet_plan(body: dict[str, Any]) -> dict[str, Any]:
+    found = {"project_name": "main", "user": "admin", "action": "update", "offers": [], "total_offers": 0}
+    return {**found, "spec": body["spec"], "current_resource": fleet()}
+
+
+def active(body: dict[str, Any]) -> dict[str, Any]:
+    """The plan where the same run is active already."""
+    return {**plan(body), "current_resource": run("train") | {"run_spec": body["run_spec"]}}
+
+
+GROUPED = {"name": "T4", "memory_mib": 16384, "count": {"min": 1, "max": 2}, "price": {"min": 0.2, "max": 0.4}}
+EVENT = {"id": "1", "recorded_at": "2026-11-21T04:00:00Z", "message": "done", "targets": []}
+TASK = "type: task\nname: train\ncommands: [echo, '${{ run.args }}']\nports: [80]\n"
+OTHER = "type: task\nname: other\ncommands: [ls]\n"
+ANSWERS: dict[str, Any] = {
+    "/api/runs/list": lambda body: [run()] if body["only_active"] else [run(), finished("old")][: body["limit"]],
+    "/runs/get": run(),
+    "/runs/stop": None,
+    "/runs/delete": None,
+    "/runs/get_plan": plan,
+    "/runs/apply": run("train", "submitted"),
+    "/repos/init": None,
+    "/logs/poll": log_page("one\n"),
+    "/metrics/job/train": {"metrics": [{"name": "cpu_usage_percent", "timestamps": [], "values": [50, 10]}]},
+    "/fleets/list": [fleet(instances=[instance(0)])],
+    "/fleets/get": fleet(instances=[instance(0)]),
+    "/fleets/delete": None,
+    "/fleets/delete_instances": None,
+    "/fleets/get_plan": fleet_plan,
+    "/fleets/apply": fleet(instances=[instance(0)]),
+    "/gpus/list": {"gpus": [{**GROUPED, "spot": ["spot"], "backend": "aws", "regions": ["x"]}]},
+    "/secrets/list": [{"id": "1", "name": "tok", "value": None}],
+    "/secrets/get": {"id": "1", "name": "tok", "value": "s3cret"},
+    "/secrets/create_or_update": None,
+    "/secrets/delete": None,
+    "/api/events/list": [EVENT],
+    "/api/projects/main/get": {"project_id": PROJECT_ID},
+    "/api/projects/lab/get": {"project_id": PROJECT_ID},
+    "/api/users/get_my_user": {"username": "admin"},
+}
+LINES = {
+    "apply": "apply",
+    "attach": "attach train --logs",
+    "delete": "delete",
+    "destroy": "destroy",
+    "fleet get": "fleet get gpu",
+    "fleet delete": "fleet delete gpu",
+    "fleet delete-instance": "fleet delete-instance gpu 0",
+    "logs": "logs train",
+    "metrics": "metrics train",
+    "pool add-ssh": "pool add-ssh ubuntu@10.0.0.7 -i key",
+    "pool remove": "pool remove gpu-0",
+    "project add": "project add --name main --url {url} --token t",
+    "project delete": "project delete --name main",
+    "run get": "run get train",
+    "secret get": "secret get tok",
+    "secret set": "secret set tok value",
+    "secret delete": "secret delete tok",
+    "stop": "stop train",
+}
+ELSEWHERE = {  # flags that show on another command line than the plain one
+    ("apply", "detach"): Line("apply -y"),
+    ("apply", "as_json"): Line("apply -y"),
+    ("apply", "force"): Line("apply -y", plane={"/runs/get_plan": active}),
+    ("apply", "no_repo"): Line("apply -f repo.yml"),
+    ("apply", "retry"): Line("apply"),
+    ("attach", "logs"): Line("attach train"),
+    ("logs", "following"): Line("logs train"),
+    ("project add", "yes"): Line("project add --name lab --url {url} --token t"),
+    ("project add", "no"): Line("project add --name lab --url {url} --token t", answers="y\n"),
+    ("run get", "run_id"): Line("run get"),
+    ("fleet get", "fleet_id"): Line("fleet get"),
+    ("pool", "project"): Line("pool", "list"),
+    ("run", "project"): Line("run", "get train"),
+}
+VALUES = {  # by parameter where one value doesn't fit all
+    "file": "other.yml",
+    "ssh_identity": "key",
+    "identity": "key2",
+    "cpu": "8",
+    "gpu": "A100:2",
+    "memory": "32GB..",
+    "disk": "200GB..",
+    "max_duration": "2h",
+    "idle_duration": "1h",
+    "retry_duration": "3h",
+    "since": "1h",
+    "spot_policy": "auto",
+    "format_": "json",
+    "group_by": "gpu",
+    "env": "A=1",
+    "port": "8080:80",
+    "profile": "cheap",
+    "instances": "0",
+    "url": "http://127.0.0.1:1",
+    "last": "1",
+    "replica": "1",
+    "job": "1",
+    "max_offers": "7",
+    "max_price": "2.5",
+    "ssh_port": "2222",
+    "trials": "3",
+    "pool_name": "other",
+}
+
+
+def cases() -> list[tuple[str, str]]:
+    """Every flag of every command; a group's flags as those of the group."""
+    paths = {" ".join(path): command for path, command in LEAVES.items()}
+    groups = {path.rpartition(" ")[0] for path in paths if " " in path}
+    every = {**paths, **{name: found(name) for name in groups}}
+    return [
+        (path, param.name)
+        for path, command in sorted(every.items())
+        if not path.startswith((*UNBUILT, "server"))
+        for param in flags_of(command)
+    ]
+
+
+@pytest.fixture
+def observed(dstack: Dstack, plane: Plane, tmp_path: Path) -> Callable[[Line, list[str]], Seen]:
+    """Runs a command line in a home and a folder of its own, and sees all that comes of it."""
+    count = 0
+
+    def observe(line: Line, more: list[str]) -> Seen:
+        nonlocal count
+        count += 1
+        place = tmp_path / str(count)
+        home, work = place / "home", place / "work"
+        (work / ".dstack").mkdir(parents=True)
+        home.mkdir()
+        entries = [ProjectEntry("main", plane.url, "secret-token", True), ProjectEntry("lab", plane.url, "t2")]
+        save_projects(config_path(home), entries)
+        (work / ".dstack.yml").write_text(TASK)
+        (work / "other.yml").write_text(OTHER)
+        (work / "repo.yml").write_text(OTHER + "repos: [.]\n")
+        (work / ".dstack" / "profiles.yml").write_text(
+            "profiles: [{name: cheap, max_price: 1}, {name: usual, default: true, max_price: 3}]\n"
+        )
+        for name in ("key", "key2"):
+            shutil.copy(tmp_path / name, work / name)
+        plane.asked.clear()
+        plane.answers = {**ANSWERS, **line.plane}
+        naps: list[float] = []
+        terminal = replace(dstack.terminal, home=home, cwd=work, watched=line.watched, columns=200)
+        stop = interrupt_at(3)
+
+        def sleep(seconds: float) -> None:
+            naps.append(seconds)
+            stop(seconds)
+
+        words = line.words.format(url=plane.url).split()
+        ended = Dstack(replace(terminal, sleep=sleep), naps)(*words, *more, *line.rest.split(), answers=line.answers)
+        asked = [(one.path, one.body, one.headers["Authorization"]) for one in plane.asked]
+        files = {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
+        return Seen(ended.code, *(t.replace(str(place), "") for t in (ended.out, ended.err)), asked, naps, files)
+
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    kind = (serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption())
+    for name in ("key", "key2"):
+        (tmp_path / name).write_bytes(Ed25519PrivateKey.generate().private_bytes(*kind))
+    return observe
+
+
+@pytest.mark.parametrize(("path", "name"), cases(), ids=lambda value: value.replace(" ", "-"))
+def test_a_flag_does_something_or_is_refused_by_name(
+    path: str, name: str, observed: Callable[[Line, list[str]], Seen]
+) -> None:
+    (param,) = (one for one in flags_of(found(path)) if one.name == name)
+    line = ELSEWHERE.get((path, name)) or Line(LINES.get(path, path))
+    plain = observed(line, [])
+    for word in (*param.opts, *param.secondary_opts):
+        here = replace(line, watched=True) if word == "--no-follow" else line
+        seen = observed(here, given(param, word))
+        before = observed(here, []) if here is not line else plain
+        assert "Traceback" not in seen.err
+        refused = seen.code in (1, 2) and max(param.opts, key=len) in seen.err
+        assert refused or asdict(seen) != asdict(before), f"{path} {word} changes nothing"
+        assert seen.code != 2 or refused, seen.err
+
+
+@pytest.mark.parametrize("path", sorted({path for path, _ in cases()}))
+def test_the_same_line_does_the_same(path: str, observed: Callable[[Line, list[str]], Seen]) -> None:
+    """Or the test above would see a difference where the flag makes none."""
+    line = Line(LINES.get(path, path))
+    assert asdict(observed(line, [])) == asdict(observed(line, []))
+
+
+def given(param: Any, word: str) -> list[str]:
+    if param.is_flag:
+        return [word]
+    default = {"project": "lab", "name": "lab"}.get(param.name, "x")
+    return [word, VALUES.get(param.name, default)]
+
+
+@pytest.mark.parametrize("param", flags_of(found("server")), ids=lambda param: str(param.name))
+def test_a_flag_of_the_server_has_a_variable_that_says_the_same(param: Any) -> None:
+    names = {
+        "data_dir": "DIR",
+        "config": "CONFIG",
+        "token": "ADMIN_TOKEN",
+        "yes": "ENTER_PROJECT",
+        "no": "ENTER_PROJECT",
+    }
+    fields = {"config": "server_config", "token": "admin_token", "yes": "enter_project", "no": "enter_project"}
+    name = "LOG_LEVEL" if param.name == "debug" else names.get(param.name, param.name.upper())
+    value = {"port": "4000", "log_level": "debug", "debug": "debug", "local_blocks": "4", "no": "off"}.get(param.name)
+    value = value or ("on" if param.is_flag else "/srv/x")
+    value = "off" if param.name == "local_fleet" else value
+    variable = f"DSTACK_SERVER_{name}"
+    assert variable in " ".join((found("server").help or "").split())
+    field = fields.get(param.name, "log_level" if param.name == "debug" else param.name)
+    assert getattr(server_settings({variable: value}), field) != getattr(server_settings({}), field)
+
+
+# --- what flags say together -----------------------------------------------------------------------------------------
+
+
+def test_a_flag_before_the_command_is_the_commands(dstack: Dstack, plane: Plane) -> None:
+    save_projects(
+        config_path(dstack.terminal.home),
+        [ProjectEntry(name, plane.url, "t", name == "main") for name in ("main", "lab")],
+    )
+    plane.answers |= {f"/api/project/lab{path}": value for path, value in ANSWERS.items()}
+    for words in ("fleet --project lab get gpu", "run --project lab get train", "secret --project lab list"):
+        assert dstack(*words.split()).code == 0, words
+    assert all(one.path.startswith("/api/project/lab/") for one in plane.asked)
+    assert "RESOURCES" in dstack("fleet", "-v", "--project", "lab", "list").out
+
+
+def test_a_flag_before_a_command_that_hasnt_it_is_a_mistake(dstack: Dstack) -> None:
+    ended = dstack("fleet", "-v", "delete", "gpu", "-y")
+    assert ended.code == 2 and "--verbose says nothing to `dstack fleet delete`" in ended.err
+
+
+@pytest.mark.parametrize("command", ["apply -y", "offer", "pool add -y"])
+@pytest.mark.parametrize("both", ["--spot --on-demand", "--profile a --no-profile", "--no-retry --retry-duration 1h"])
+def test_flags_that_contradict_each_other(dstack: Dstack, command: str, both: str) -> None:
+    (dstack.terminal.cwd / ".dstack.yml").write_text(TASK)
+    ended = dstack(*command.split(), *both.split())
+    assert ended.code == 2 and "contradict each other" in ended.err, ended
+
+
+@pytest.mark.parametrize("kind", ["fleet", "volume", "gateway"])
+@pytest.mark.parametrize("flag", ["--max-offers 3", "--full-offers", "--ssh-identity key", "--profile cheap"])
+def test_flags_of_runs_are_refused_where_they_would_say_nothing(dstack: Dstack, kind: str, flag: str) -> None:
+    fields = {"fleet": "nodes: 1", "volume": "backend: aws\nregion: r\nsize: 1GB", "gateway": "backend: aws\nregion: r"}
+    (dstack.terminal.cwd / ".dstack.yml").write_text(f"type: {kind}\nname: x\n{fields[kind]}\n")
+    ended = dstack("apply", "-y", *flag.split())
+    assert ended.code == 2 and f"A {kind} takes no {flag.split(maxsplit=1)[0]}" in ended.err, ended
+
+
+def test_a_pool_never_deletes_machines_to_make_others(dstack: Dstack, plane: Plane) -> None:
+    plane.answers |= {**ANSWERS, "/fleets/get_plan": lambda body: {**fleet_plan(body), "action": "create"}}
+    ended = dstack("pool", "add", "--gpu", "80GB", "-y")
+    assert ended.code == 1 and "--pool" in ended.err and "/fleets/delete" not in plane.paths(), ended
