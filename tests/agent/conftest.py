@@ -12,7 +12,7 @@ from tests.engines import docker
 
 @pytest.fixture(scope="session")
 def docker_engine() -> Iterator[docker.DockerEngine]:
-    with docker.required_or_skipped() as engine:
+    with docker.or_skipped() as engine:
         yield engine
 
 

@@ -17,7 +17,7 @@ from tests.runtime.test_durability_real import LINES, agent_pid, expected, log_o
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with docker.required_or_skipped() as engine:
+    with docker.or_skipped() as engine:
         env = {
             "DSTACK_AGENT_RUNTIME": "docker",
             "DOCKER_HOST": f"unix://{engine.socket}",
