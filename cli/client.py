@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from chalicelib.errors import DstackError, Forbidden, NotFound, Refused
+from chalicelib.errors import DstackError, Forbidden, Invalid, NotFound, Refused
+from cli.problems import problems_in
 
 API_VERSION = "0.22.5"  # the version of the contract that we speak
 CONNECT_ATTEMPTS = 3
@@ -145,10 +146,7 @@ def failure(status: int, answer: Any, url: str, project: str, path: str) -> Dsta
     """The error for an answer of 400 or more."""
     said = _message(answer)
     if status == 400:
-        code = _code(answer)
-        if code == "resource_not_exists":
-            return NotFound(said)
-        return Refused(said or f"The server refused the request to {path} and gave no reason.")
+        return _refusal(answer, said or f"The server refused the request to {path} and gave no reason.")
     if status in (401, 403):
         reason = f" ({said.rstrip('.')})" if said else ""
         return Forbidden(
@@ -171,6 +169,14 @@ def failure(status: int, answer: Any, url: str, project: str, path: str) -> Dsta
     )
 
 
+def _refusal(answer: Any, said: str) -> DstackError:
+    entry = _entry(answer)
+    if entry.get("code") == "resource_not_exists":
+        return NotFound(said)
+    problems = problems_in(entry)
+    return Invalid(problems) if problems else Refused(said)
+
+
 def _detail(answer: Any) -> Any:
     return answer.get("detail") if isinstance(answer, dict) else None
 
@@ -184,10 +190,10 @@ def _message(answer: Any) -> str:
     return str(detail or "")
 
 
-def _code(answer: Any) -> str:
+def _entry(answer: Any) -> dict[str, Any]:
     detail = _detail(answer)
     first = detail[0] if isinstance(detail, list) and detail else None
-    return str(first.get("code") or "") if isinstance(first, dict) else ""
+    return first if isinstance(first, dict) else {}
 
 
 def _validation(answer: Any) -> str:

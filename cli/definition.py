@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.errors import Invalid, Problem, Refused
+from cli.places import Places, Written
 from cli.runs import Definition
 from cli.terminal import STANDARD_INPUT, Terminal
 
@@ -42,20 +43,24 @@ def load_definition(
     if flags:
         parsed = overridden(parsed, flags)
     _check_use_of(arguments, parsed, shown)
+    folder = path.parent if path else terminal.cwd
+    places = Places(Written(shown, raw), flags=flags)
+    found = _missing_files(parsed, folder, terminal.home)
     try:
         parsed = resolved(parsed, environment=terminal.env, arguments=arguments)
     except Invalid as error:
-        raise Invalid(_placed(error.problems, flags, raw, shown)) from None
-    folder = path.parent if path else terminal.cwd
+        found += error.problems
+    places.refuse(found)
     document = _on_the_wire(parsed, flags)
     chosen: dict[str, Any] = {}
     if document["type"] in RUN_TYPES:
-        _check_working_dir(document, shown)
         document["files"] = [_local(entry, folder, terminal.home) for entry in document.get("files") or ()]
-        chosen = load_profile(terminal, profile, no_profile)
-    elif document["type"] == "fleet":
-        chosen = load_profile(replace(terminal, env={}), None, no_profile)  # the default one, whatever is set
-    return Definition(document, chosen, shown, folder)
+        chosen, where = load_profile(terminal, profile, no_profile)
+        places = replace(places, profile=where)
+    elif document["type"] == "fleet":  # the default profile, whatever is set
+        chosen, where = load_profile(replace(terminal, env={}), None, no_profile)
+        places = replace(places, profile=where)
+    return Definition(document, chosen, shown, folder, places)
 
 
 def described(terminal: Terminal, file: str | None) -> Definition:
@@ -86,11 +91,13 @@ def fleet_definition(
         parsed = overridden(FleetConfiguration.model_validate(document), flags)
     except ValidationError as error:
         raise Invalid(problems_of(error, model=FleetConfiguration)) from None
-    chosen = load_profile(terminal, profile, no_profile)
-    return Definition(parsed.model_dump(mode="json"), chosen, "?", terminal.cwd)
+    chosen, where = load_profile(terminal, profile, no_profile)
+    return Definition(parsed.model_dump(mode="json"), chosen, "?", terminal.cwd, Places(profile=where, flags=flags))
 
 
-def synthetic_task(terminal: Terminal, flags: Overrides, *, profile: str | None, no_profile: bool) -> dict[str, Any]:
+def synthetic_task(
+    terminal: Terminal, flags: Overrides, *, profile: str | None, no_profile: bool
+) -> tuple[dict[str, Any], Places]:
     """The run spec that asks for offers: a task that asks for nothing but what the flags say."""
     from chalicelib.configuration.overrides import overridden
     from chalicelib.domain.specs.runs import TaskConfiguration
@@ -99,7 +106,8 @@ def synthetic_task(terminal: Terminal, flags: Overrides, *, profile: str | None,
     task = TaskConfiguration.model_validate(
         {"type": "task", "commands": [":"], "image": "scratch", "user": "root", "resources": anything}
     )
-    return {
+    chosen, where = load_profile(terminal, profile, no_profile)
+    spec: dict[str, Any] = {
         "run_name": None,
         "repo_id": None,
         "repo_data": None,
@@ -109,9 +117,10 @@ def synthetic_task(terminal: Terminal, flags: Overrides, *, profile: str | None,
         "working_dir": None,
         "configuration_path": None,
         "configuration": _on_the_wire(overridden(task, flags), flags),
-        "profile": load_profile(terminal, profile, no_profile),
+        "profile": chosen,
         "ssh_key_pub": None,
     }
+    return spec, Places(profile=where, flags=flags)
 
 
 def _on_the_wire(configuration: Any, flags: Overrides | None) -> dict[str, Any]:
@@ -122,36 +131,34 @@ def _on_the_wire(configuration: Any, flags: Overrides | None) -> dict[str, Any]:
     return document
 
 
-def _placed(problems: Sequence[Problem], flags: Overrides | None, raw: bytes, shown: str) -> list[Problem]:
-    """Problems with where they are: in the file, or in a flag."""
-    from chalicelib.configuration.parse import located
-
-    by_flag = {f"env.{said}" for said in (flags.env if flags else ())}
-    of_file = [problem for problem in problems if problem.path not in by_flag]
-    return [
-        *(replace(problem, path="--env") for problem in problems if problem.path in by_flag),
-        *located(of_file, raw, filename=shown),
-    ]
-
-
-def load_profile(terminal: Terminal, name: str | None, none: bool) -> dict[str, Any]:
-    """The profile to send: the named one, else the default one, of this folder's file, then of the home's."""
+def load_profile(terminal: Terminal, name: str | None, none: bool) -> tuple[dict[str, Any], Written | None]:
+    """The profile to send: the named one, else the default one, of this folder's file, then of the home's; and where
+    it is written."""
     from chalicelib.configuration import parse_profiles
+    from chalicelib.configuration.parse import decode
     from chalicelib.configuration.profiles import FILES, NONE_WANTED, chosen, wanted
 
     name, looks = wanted(name, none, terminal.env)
     if not looks:
-        return dict(NONE_WANTED.model_dump(mode="json"))
+        return dict(NONE_WANTED.model_dump(mode="json")), None
     found = []
     for base in (terminal.cwd, terminal.home):
         path = next((base / file for file in FILES if (base / file).is_file()), None)
         if path is not None:
             try:
-                text = path.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise Refused(f"{path} can't be read: {error}.", hint="Mend it, or use --no-profile.") from error
-            found.append(parse_profiles(text, filename=str(path)))
-    return dict(chosen(name, tuple(found)).model_dump(mode="json"))
+                raw = path.read_bytes()
+            except OSError as error:
+                raise Refused(f"{path} can't be read: {error.strerror}.", hint="Or use --no-profile.") from error
+            shown = str(path.relative_to(base)) if base == terminal.cwd else str(path)
+            found.append((Written(shown, raw), parse_profiles(decode(raw, shown), filename=shown)))
+    profile = chosen(name, tuple(config for _, config in found))
+    places = (
+        replace(written, above=("profiles", place))
+        for written, config in found
+        for place, one in enumerate(config.profiles)
+        if one is profile
+    )
+    return dict(profile.model_dump(mode="json")), next(places, None)
 
 
 def _read(terminal: Terminal, file: str | None) -> tuple[Path | None, str, bytes]:
@@ -198,15 +205,23 @@ def _check_use_of(arguments: Sequence[str], configuration: Any, shown: str) -> N
         )
 
 
-def _check_working_dir(document: Mapping[str, Any], shown: str) -> None:
-    folder = document.get("working_dir")
-    if folder and not folder.startswith(("/", "~")):
-        raise Invalid(
-            [Problem(f"{folder} is relative", "working_dir", shown, hint="write an absolute path, or one from `~`")]
+def _missing_files(configuration: Any, folder: Path, home: Path) -> list[Problem]:
+    """What `files` names and isn't there."""
+    return [
+        Problem(
+            f"`{mapping.local_path}` doesn't exist",
+            f"files.{place}.local_path",
+            hint="paths are relative to the folder of the configuration",
+            code="invalid-path",
         )
+        for place, mapping in enumerate(getattr(configuration, "files", ()))
+        if not os.path.lexists(_local_path(mapping.local_path, folder, home))
+    ]
+
+
+def _local_path(local: str, folder: Path, home: Path) -> Path:
+    return home / local[2:] if local.startswith("~/") else folder / local
 
 
 def _local(entry: Mapping[str, Any], folder: Path, home: Path) -> dict[str, Any]:
-    local = entry["local_path"]
-    found = home / local[2:] if local.startswith("~/") else folder / local
-    return {**entry, "local_path": str(found)}
+    return {**entry, "local_path": str(_local_path(entry["local_path"], folder, home))}

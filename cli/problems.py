@@ -1,12 +1,24 @@
-"""Problems of a configuration file as a person reads them: place, sentence, the line itself and a caret."""
+"""Problems as a person reads them: place, sentence, the line itself and a caret; whether found here or by a server."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from chalicelib.errors import Invalid, Problem
 
 TAB = "    "
+
+
+def problems_in(entry: Mapping[str, Any]) -> tuple[Problem, ...]:
+    """What a server's refusal says of single fields: a line of its text for each, and none if it isn't of that kind."""
+    lines, fields = str(entry.get("msg", "")).split("\n"), entry.get("fields")
+    if not isinstance(fields, list) or len(fields) != len(lines) or not all(isinstance(f, str) for f in fields):
+        return ()
+    return tuple(
+        Problem(line.removeprefix(Problem("", field).text), field) for line, field in zip(lines, fields, strict=True)
+    )
 
 
 def render_problems(error: Invalid, folder: Path) -> str:
@@ -15,7 +27,7 @@ def render_problems(error: Invalid, folder: Path) -> str:
     text = "\n".join(blocks)
     count = len(error.problems)
     if count > 1:
-        text += f"\n{count} problems; nothing was sent."
+        text += f"\n{count} problems; nothing was done."
     return f"{text}\n{error.hint}" if error.hint else text
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from chalicelib.errors import NotFound, NotSupported, Refused
 from cli.follow import POLL_SECONDS, Stages, ending, exit_code, follow
+from cli.places import Places
 from cli.render import as_json, facts
 from cli.session import Session
 from cli.tables.plans import changes, changes_table, cost_line, offers_summary, offers_table, run_facts
@@ -24,6 +25,7 @@ class Definition:
     profile: dict[str, Any]
     path: str  # as the server is told
     folder: Path  # that relative paths in it start from
+    places: Places = field(default_factory=Places)  # of what is in it
 
     @property
     def kind(self) -> str:

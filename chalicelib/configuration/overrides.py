@@ -24,6 +24,7 @@ _FLAGS = {
     "instance_types": "--instance-type",
     "fleets": "--fleet",
     "ports": "--port",
+    "creation_policy": "--reuse",
 }
 
 
@@ -49,6 +50,18 @@ class Overrides:
     max_duration: str | None = None
     idle_duration: str | None = None
     creation_policy: str | None = None
+
+    def flag_of(self, path: str) -> str | None:
+        """The flag that says what is at a path of the configuration."""
+        first, _, below = path.partition(".")
+        said = _said(self).get(first)
+        if first == "env":
+            return "--env" if below in {item.partition("=")[0] for item in self.env} else None
+        if first == "resources" and said is not None:
+            said = said.get(below.partition(".")[0])
+        if first == "retry" and self.retry_duration is not None:
+            return "--retry-duration"
+        return _flag(path) if said is not None else None
 
 
 def overridden(configuration: C, flags: Overrides) -> C:

@@ -5,13 +5,12 @@ Pure: text in, model out. Whatever the input, it is `errors.Invalid` that is rai
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from chalicelib.configuration.problems import MOST_TOLD, Marks, nearest, problems_of
+from chalicelib.configuration.problems import MOST_TOLD, Marks, Path, nearest, problems_of
 from chalicelib.domain.specs.fleets import FleetConfiguration
 from chalicelib.domain.specs.gateways import GatewayConfiguration
 from chalicelib.domain.specs.presets import PresetConfiguration
@@ -75,14 +74,14 @@ def parse_bytes(raw: bytes, *, filename: str = "") -> Configuration:
     return parse(decode(raw, filename), filename=filename)
 
 
-def located(problems: Iterable[Problem], raw: bytes, *, filename: str = "") -> list[Problem]:
-    """Problems that were found after a file was parsed, with the places of their keys in it."""
-    mark = _document(decode(raw, filename), filename).mark
-    found = []
-    for problem in problems:
-        line, column = mark(tuple(int(part) if part.isdecimal() else part for part in problem.path.split(".")))
-        found.append(replace(problem, file=filename, line=line, column=column))
-    return found
+def located(problem: Problem, path: Path, raw: bytes, *, filename: str = "") -> Problem:
+    """A problem that was found after a file was parsed, with its place there; as it is if the file has no such key."""
+    document = _document(decode(raw, filename), filename)
+    where = tuple(int(part) if isinstance(part, str) and part.isdecimal() else part for part in path)
+    if not document.has(where[0]):
+        return problem
+    line, column = document.mark(where)
+    return replace(problem, file=filename, line=line, column=column)
 
 
 def parse_profiles(text: str, *, filename: str = "") -> ProfilesConfig:

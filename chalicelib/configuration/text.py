@@ -68,6 +68,9 @@ class Document:
         default_factory=list
     )  # numbers that read differently than they were written
 
+    def has(self, key: str | int) -> bool:
+        return _below(self.node, key)[0] is not None
+
     def mark(self, path: Path) -> tuple[int, int]:
         """Line and column of the key at a path, or of the nearest one above it that the file has."""
         node, line, column = self.node, 1, 1

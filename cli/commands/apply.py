@@ -92,12 +92,14 @@ def apply(
     shown = {name: flags[name] for name in SHOWN_OFFERS}
     options = ApplyOptions(yes, force, detach, verbose, as_json, ssh_identity=ssh_identity, **shown)
     if definition.kind in RUN_TYPES:
-        raise typer.Exit(Submission(session, definition, options).apply())
+        with definition.places.told():
+            raise typer.Exit(Submission(session, definition, options).apply())
     if definition.kind == "preset":
         raise NotSupported("type: preset isn't available yet.", hint="Describe the service in a file of its own.")
     _refuse_those_of_runs(ctx, definition.kind)
     carry_out = {"fleet": apply_fleet, "volume": apply_volume, "gateway": apply_gateway}[definition.kind]
-    raise typer.Exit(carry_out(session, definition, options))
+    with definition.places.told():
+        raise typer.Exit(carry_out(session, definition, options))
 
 
 SHOWN_OFFERS = ("max_offers", "full_offers", "unallocated")

@@ -50,12 +50,14 @@ def offer(
     """
     groups = _groups(group_by)
     session = open_session(ctx, project)
-    spec = synthetic_task(session.terminal, overrides(ctx), profile=flags["profile"], no_profile=flags["no_profile"])
+    profile, no_profile = flags["profile"], flags["no_profile"]
+    spec, places = synthetic_task(session.terminal, overrides(ctx), profile=profile, no_profile=no_profile)
     json_wanted = json_wanted or format_ == "json"
-    if groups:
-        _show_groups(session, spec, groups, flags, json_wanted)
-    else:
-        _show_offers(session, spec, flags, json_wanted)
+    with places.told():
+        if groups:
+            _show_groups(session, spec, groups, flags, json_wanted)
+        else:
+            _show_offers(session, spec, flags, json_wanted)
 
 
 def _show_offers(session: Session, spec: dict[str, Any], flags: Mapping[str, Any], json_wanted: bool) -> None:

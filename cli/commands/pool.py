@@ -121,7 +121,8 @@ def remove(
 
 
 def _apply(session: Session, definition: Definition, *, yes: bool) -> None:
-    raise typer.Exit(apply_fleet(session, definition, ApplyOptions(yes=yes, in_place=True)))
+    with definition.places.told():
+        raise typer.Exit(apply_fleet(session, definition, ApplyOptions(yes=yes, in_place=True)))
 
 
 def _hint(ctx: typer.Context, today: str) -> None:
