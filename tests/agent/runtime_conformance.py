@@ -24,7 +24,8 @@ from chalicelib.agent.processes import living
 from chalicelib.agent.roster import Roster
 from chalicelib.agent.runtime import Runtime
 
-PATIENCE = 20.0
+PATIENCE = 120.0  # seconds: two busy cores are slow
+NEVER = 100 * PATIENCE  # a grace that no test waits out
 
 
 @dataclass
@@ -151,7 +152,7 @@ class RuntimeConformance:
 
     def test_five_megabytes_arrive_whole(self, workshop: Workshop) -> None:
         task = workshop.start("head -c 5000000 /dev/zero | tr '\\0' x; echo; echo end")
-        state = workshop.exited(task, 60)
+        state = workshop.exited(task)
         log = workshop.log(task)
         assert log == b"x" * 5_000_000 + b"\r\nend\r\n"
         assert state["state"] == "exited" and workshop.roster.log(task).end() == len(log)
@@ -173,19 +174,18 @@ class RuntimeConformance:
     def test_stop_lets_a_listener_finish(self, workshop: Workshop) -> None:
         task = workshop.start("trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done")
         workshop.says(task, b"ready")
-        workshop.roster.stop(task, 10)
+        workshop.roster.stop(task, NEVER)
         state = workshop.exited(task)
         assert (state["reason"], state["exit_status"]) == ("terminated_by_user", 3)
         assert b"bye" in workshop.log(task)
 
     def test_stop_kills_after_the_grace(self, workshop: Workshop) -> None:
-        task = workshop.start("trap '' TERM INT; echo ready; while :; do sleep 0.05; done")
+        task = workshop.start("trap 'echo asked' TERM INT; echo ready; while :; do sleep 0.05; done")
         workshop.says(task, b"ready")
-        began = time.monotonic()
         workshop.roster.stop(task, 1)
         state = workshop.exited(task)
         assert (state["reason"], state["exit_status"]) == ("terminated_by_user", 137)
-        assert time.monotonic() - began >= 1
+        assert b"asked" in workshop.log(task)
 
     def test_abort_kills_at_once_and_everybody(self, workshop: Workshop) -> None:
         task = workshop.start(
@@ -193,13 +193,27 @@ class RuntimeConformance:
         )
         workshop.says(task, b"ready")
         workshop.roster.abort(task)
-        assert workshop.exited(task, 5)["reason"] == "aborted_by_user"
+        assert workshop.exited(task)["reason"] == "aborted_by_user"
         assert not sleepers("3210")
 
     def test_nobody_outlives_the_first_process(self, workshop: Workshop) -> None:
         task = workshop.start("(trap '' HUP; sleep 4321 </dev/null >/dev/null 2>&1 &) ; sleep 4321 & exit 5")
         assert workshop.exited(task)["exit_status"] == 5
         assert not sleepers("4321")
+
+    @pytest.mark.parametrize("end", ["stop", "abort", "exit"])
+    def test_a_daemon_of_its_own_session_and_without_our_mark_doesnt_escape(self, workshop: Workshop, end: str) -> None:
+        seconds = {"stop": "5431", "abort": "5432", "exit": "5433"}[end]
+        daemon = f"(setsid env -i PATH=$PATH sh -c '>up; exec sleep {seconds}' </dev/null >/dev/null 2>&1 &)"
+        left = "true" if end == "exit" else "sleep 600"
+        task = workshop.start(f"{daemon}; until [ -e up ]; do sleep 0.05; done; echo on; {left}")
+        workshop.says(task, b"on")
+        if end == "stop":
+            workshop.roster.stop(task, 1)
+        elif end == "abort":
+            workshop.roster.abort(task)
+        workshop.exited(task)
+        assert not sleepers(seconds)
 
     def test_max_duration_ends_a_task(self, workshop: Workshop) -> None:
         state = workshop.exited(workshop.start("while :; do sleep 0.05; done", max_duration=1, stop_duration=1))

@@ -10,6 +10,8 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
+PATIENCE = 120.0  # seconds: two busy cores are slow
+
 
 class Plane:
     """What a server knows of one instance's tasks. One condition guards it; every change wakes the waiters."""
@@ -34,7 +36,7 @@ class Plane:
             self.wants[task] = dict(more, id=task, want=want)
             self.news.notify_all()
 
-    def until(self, truth: Any, seconds: float = 15.0) -> Any:
+    def until(self, truth: Any, seconds: float = PATIENCE) -> Any:
         """Wait until `truth()` is true; the state of the world is the message of the failure."""
         deadline = time.monotonic() + seconds
         with self.news:
@@ -45,7 +47,7 @@ class Plane:
                 self.news.wait(min(left, 0.5))
             return value
 
-    def exited(self, task: str, seconds: float = 15.0) -> dict[str, Any]:
+    def exited(self, task: str, seconds: float = PATIENCE) -> dict[str, Any]:
         """The task's last report once it is over and its log is whole."""
 
         def whole() -> Any:

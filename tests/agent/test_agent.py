@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from chalicelib.agent import build
 from chalicelib.agent.processes import marked
 from tests.agent.runtime_conformance import archive
-from tests.agent.server import Plane, Server
+from tests.agent.server import PATIENCE, Plane, Server
 
 
 class Agent:
@@ -47,7 +46,7 @@ class Agent:
     def stop(self) -> int:
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(10)
+        return self.process.wait(PATIENCE)
 
     def run(self, script: str, **spec: Any) -> str:
         task = str(uuid.uuid4())
@@ -69,7 +68,7 @@ class Agent:
         with self.plane.news:
             self.plane.news.notify_all()
         try:
-            assert self.process.wait(20) == 0, self.log.read_text()
+            assert self.process.wait(PATIENCE) == 0, self.log.read_text()
         finally:
             self.process.kill()
             self.server.stop()
@@ -105,17 +104,18 @@ def test_the_credential_replaces_the_token_and_is_private(agent: Agent) -> None:
 
 
 def test_a_change_reaches_the_server_past_a_hanging_poll(agent: Agent) -> None:
+    agent.plane.until(lambda: agent.plane.facts)
+    agent.kill()
+    agent.start("--wait", str(10 * PATIENCE))  # nothing may wait for that poll to come back
     task = agent.run("read line; exit 0")
     agent.running(task)
-    began = time.monotonic()
     agent.plane.want(task, "abort")
     assert agent.plane.exited(task)["reason"] == "aborted_by_user"
-    assert time.monotonic() - began < 2, "the poll hangs for 5 s; nothing may wait for it"
 
 
 def test_a_long_log_arrives_whole_while_the_task_runs(agent: Agent) -> None:
     task = agent.run("i=0; while [ $i -lt 60000 ]; do i=$((i+1)); echo line $i; done")
-    agent.plane.exited(task, 40)
+    agent.plane.exited(task)
     assert agent.plane.logs[task] == b"".join(b"line %d\r\n" % i for i in range(1, 60001))
 
 
@@ -152,7 +152,7 @@ def test_a_second_agent_hands_the_first_the_new_address(agent: Agent) -> None:
     agent.says(task, b"begun")
     agent.server.stop()
     agent.server = Server(agent.plane)
-    second = subprocess.run(agent.command(), capture_output=True, text=True, timeout=20)
+    second = subprocess.run(agent.command(), capture_output=True, text=True, timeout=PATIENCE)
     assert (second.returncode, "runs on" in second.stderr) == (0, True)
     agent.plane.exited(task)
     assert agent.plane.logs[task] == b"begun\r\nended\r\n"
@@ -162,7 +162,7 @@ def test_a_second_agent_hands_the_first_the_new_address(agent: Agent) -> None:
 def test_a_folder_of_another_instance_is_refused(agent: Agent) -> None:
     agent.plane.until(lambda: agent.plane.facts)
     words = [word if word != "i-1" else "i-2" for word in agent.command()]
-    other = subprocess.run(words, capture_output=True, text=True, timeout=20)
+    other = subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
     assert other.returncode == 3
     assert "i-1" in other.stderr and "--data" in other.stderr
 
@@ -203,16 +203,16 @@ def test_a_missing_archive_says_so(agent: Agent) -> None:
 
 
 def test_gpus_that_arent_there_are_missed_in_words(agent: Agent) -> None:
-    if agent.plane.until(lambda: agent.plane.facts)["gpus"]:
-        pytest.skip("this machine has GPUs")
-    report = agent.plane.exited(agent.run("true", gpus=2))
-    assert (report["reason"], report["message"]) == ("executor_error", "2 GPUs wanted, 0 of 0 free here")
+    here = len(agent.plane.until(lambda: agent.plane.facts)["gpus"])
+    report = agent.plane.exited(agent.run("true", gpus=here + 2))
+    missed = f"{here + 2} GPUs wanted, {here} of {here} free here"
+    assert (report["reason"], report["message"]) == ("executor_error", missed)
 
 
 def test_many_tasks_at_once(agent: Agent) -> None:
     tasks = [agent.run(f"echo task {number}; exit {number}") for number in range(20)]
     for number, task in enumerate(tasks):
-        assert agent.plane.exited(task, 30)["exit_status"] == number
+        assert agent.plane.exited(task)["exit_status"] == number
         assert agent.plane.logs[task] == b"task %d\r\n" % number
 
 
@@ -241,7 +241,7 @@ def test_a_full_disk_holds_output_back_and_loses_none(tmp_path: Path) -> None:
             assert agent.process is not None and agent.process.poll() is None
             assert agent.plane.reports[task]["state"] == "running"
             (place / "filler").unlink()
-            assert agent.plane.exited(task, 20)["exit_status"] == 8
+            assert agent.plane.exited(task)["exit_status"] == 8
             assert agent.plane.logs[task] == b"begun\r\n" + b"".join(b"line %d\r\n" % i for i in range(1, 3001))
         finally:
             (place / "filler").unlink(missing_ok=True)

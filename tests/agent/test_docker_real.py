@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.docker import DockerRuntime, container_name
-from tests.agent.runtime_conformance import RuntimeConformance, Workshop, kill_supervisor
+from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor
 from tests.engines.docker import BUSYBOX, PYTHON, DockerEngine
 
 
@@ -86,7 +86,7 @@ class TestDockerRuntime(RuntimeConformance):
         task = workshop.start("i=0; while [ $i -lt 150 ]; do i=$((i+1)); echo line $i; sleep 0.02; done; exit 6")
         workshop.says(task, b"line 5\r\n")
         docker_engine.kill_and_restart()
-        assert workshop.exited(task, 30)["exit_status"] == 6
+        assert workshop.exited(task)["exit_status"] == 6
         assert workshop.log(task) == b"".join(b"line %d\r\n" % i for i in range(1, 151))
 
     def test_containers_without_a_task_are_swept(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
@@ -101,8 +101,8 @@ class TestDockerRuntime(RuntimeConformance):
     def test_stop_ends_a_command_that_doesnt_listen(self, workshop: Workshop) -> None:
         task = workshop.start("", commands=["/bin/sleep", "100"])
         workshop.running(task)
-        workshop.roster.stop(task, 30)
-        assert workshop.exited(task, 10)["reason"] == "terminated_by_user"
+        workshop.roster.stop(task, NEVER)
+        assert workshop.exited(task)["reason"] == "terminated_by_user"
 
 
 def test_credentials_go_to_the_registry_and_nowhere_else() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from chalicelib.agent.process import ProcessRuntime
 from chalicelib.agent.processes import marked
-from tests.agent.runtime_conformance import RuntimeConformance, Workshop, kill_supervisor
+from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor
 
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root may run a task as somebody else")
 
@@ -38,8 +38,8 @@ class TestProcessRuntime(RuntimeConformance):
         task = workshop.start("", commands=["/bin/bash", "-i", "-c", "echo ready; sleep 100; echo never"])
         workshop.says(task, b"ready")
         workshop.until(lambda: len(marked(task)) >= 2, task)
-        workshop.roster.stop(task, 10)
-        assert workshop.exited(task, 8)["reason"] == "terminated_by_user"
+        workshop.roster.stop(task, NEVER)
+        assert workshop.exited(task)["reason"] == "terminated_by_user"
         assert b"never" not in workshop.log(task)
 
     @root_only

@@ -47,6 +47,7 @@ APPLETS = (
     "kill",
     "wc",
     "tr",
+    "setsid",
 )
 READY_SECONDS = 120.0
 
