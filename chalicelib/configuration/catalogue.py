@@ -13,6 +13,7 @@ class Entry:
     meaning: str
     wrong: str
     right: str
+    found_by_server: str = ""  # what is said of the wrong file, where only a server can know
 
 
 def _task(lines: str) -> str:
@@ -81,8 +82,8 @@ ENTRIES: dict[str, Entry] = {
     "invalid-interpolation": Entry(
         "A `${{ ... }}` that is never closed, isn't `namespace.name`, or names nothing that is known there. "
         "Found when a configuration is applied.",
-        "",
-        "",
+        "type: task\ncommands: ['python train.py ${{ args }}']",
+        "type: task\ncommands: ['python train.py ${{ run.args }}']",
     ),
     "invalid-memory": Entry(
         "An amount of memory that can't be read. Units are MB, GB and TB.",
@@ -95,7 +96,7 @@ ENTRIES: dict[str, Entry] = {
         _task("volumes:\n  - data:/data"),
     ),
     "invalid-name": Entry(
-        "A name with characters that names can't have.",
+        "A name with characters that names can't have, or one that is too long.",
         "type: task\ngroups:\n  - name: Workers\n    commands: [make]",
         "type: task\ngroups:\n  - name: workers\n    commands: [make]",
     ),
@@ -161,8 +162,16 @@ ENTRIES: dict[str, Entry] = {
     ),
     "unset-variable": Entry(
         "A variable listed by name alone isn't set where the configuration is applied from. Found when it is applied.",
-        "",
-        "",
+        _task("env:\n  - TOKEN"),
+        _task("env:\n  - TOKEN=abc"),
+    ),
+    "unsupported": Entry(
+        "Part of the language, but what it asks for can't be done yet. The server that would have to do it refuses it "
+        "by name, so that nothing is accepted and ignored.",
+        _task("reservation: cr-1"),
+        "type: task\ncommands: [python train.py]",
+        ".dstack.yml:3:1: reservation: `reservation` isn't supported yet: no backend here can use a reservation yet "
+        "(remove it; it will be accepted once it has an effect)",
     ),
     "wrong-type": Entry(
         "Text where a number should be, one value where a list should be, and so on.",

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.configuration.catalogue import ENTRIES, Entry
-from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, parse
+from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, located, parse
+from chalicelib.configuration.resolution import resolved
 from chalicelib.configuration.schema import configuration_schema, definitions_of, profiles_schema
 from chalicelib.domain.specs.backends import MODELS
 from chalicelib.domain.specs.credentials import types_of
@@ -117,7 +118,7 @@ def _entry(code: str, entry: Entry) -> Iterator[str]:
     yield "```"
     yield ""
     yield "```text"
-    yield from said(entry.wrong)
+    yield from [entry.found_by_server] if entry.found_by_server else said(entry.wrong)
     yield "```"
     yield ""
     yield "Right:"
@@ -128,9 +129,17 @@ def _entry(code: str, entry: Entry) -> Iterator[str]:
 
 
 def said(text: str) -> list[str]:
-    """What is said to a file."""
+    """What is said to a file that is applied where no variable is set."""
     try:
-        parse(text, filename=".dstack.yml")
+        configuration = parse(text, filename=".dstack.yml")
+        try:
+            resolved(configuration, environment={})
+        except Invalid as error:
+            found = [
+                located(problem, tuple(problem.path.split(".")), text.encode(), filename=".dstack.yml")
+                for problem in error.problems
+            ]
+            raise Invalid(found) from None
     except Invalid as error:
         return [problem.render() for problem in error.problems]
     return []

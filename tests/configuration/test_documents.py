@@ -1,5 +1,6 @@
 """Schema, reference and error catalogue: made from the code, and the same as what is committed."""
 
+import ast
 import json
 import re
 import subprocess
@@ -13,11 +14,15 @@ import yaml
 
 from chalicelib.configuration import catalogue, reference
 from chalicelib.configuration.parse import parse
+from chalicelib.configuration.resolution import resolved
 from chalicelib.configuration.schema import configuration_schema, profiles_schema
+from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Invalid
+from chalicelib.planning.support import refusals
 from tests.configuration.test_recorded import KINDER, STRICTER, reason, recorded
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "chalicelib"
 PAGES = ROOT / "docs" / "reference"
 SCHEMA = jsonschema.Draft202012Validator(configuration_schema())
 
@@ -40,34 +45,55 @@ def test_pages_are_up_to_date(page: str) -> None:
     assert reference.renewed(text, reference.PAGES[page]()) == text, "python -m chalicelib.configuration.reference"
 
 
+def read(file: str) -> None:
+    resolved(parse(file), environment={})
+
+
 @pytest.mark.parametrize("code", sorted(catalogue.ENTRIES))
 def test_catalogue_entries_are_true(code: str) -> None:
     entry = catalogue.ENTRIES[code]
     assert entry.meaning
-    if entry.wrong:
+    if entry.found_by_server:
+        read(entry.wrong)
+        found = [problem.text for problem in refusals(RunSpec.model_validate({"configuration": parse(entry.wrong)}))]
+        assert [f".dstack.yml:3:1: {text.removeprefix('configuration.')}" for text in found] == [entry.found_by_server]
+    elif entry.wrong:
         with pytest.raises(Invalid) as caught:
-            parse(entry.wrong)
+            read(entry.wrong)
         assert [problem.code for problem in caught.value.problems] == [code]
-        parse(entry.right)
+    if entry.right:
+        read(entry.right)
 
 
-def test_every_code_has_an_entry() -> None:
-    code = r"[a-z0-9]+(?:-[a-z0-9]+)*"
-    patterns = (
-        rf'fault\(\s*"({code})"',
-        rf'code="({code})"',
-        rf'append\(\(\s*"({code})",',
-        rf'^\s+\("({code})", f?"',
-        rf'_refused\(\s*"({code})"',
-    )
+def is_sentence(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and " " in str(node.value))
+
+
+def codes(folder: Path) -> set[str]:
+    """The codes of all problems that the code in a folder can find."""
     found: set[str] = set()
-    for folder in ("chalicelib/configuration", "chalicelib/domain"):
-        for file in (ROOT / folder).rglob("*.py"):
-            text = file.read_text(encoding="utf-8")
-            found |= {match for pattern in patterns for match in re.findall(pattern, text, re.MULTILINE)}
-    known = set(catalogue.ENTRIES)
-    assert len(found) > 20
-    assert found - known == set()
+    for file in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                places = {"fault": 0, "_refused": 0, "wrong": 2, "Problem": 6}
+                given = [keyword.value for keyword in node.keywords if keyword.arg == "code"]
+                given += node.args[places[name] : places[name] + 1] if name in places else []
+            elif isinstance(node, ast.Tuple) and len(node.elts) == 4 and is_sentence(node.elts[1]):
+                given = node.elts[:1]  # a fault: code, message, hint, where
+            elif isinstance(node, ast.Tuple) and len(node.elts) == 3 and is_sentence(node.elts[0]):
+                given = node.elts[2:]  # a saying: message, hint, code
+            else:
+                continue
+            for one in given:
+                arms = [one.body, one.orelse] if isinstance(one, ast.IfExp) else [one]
+                found |= {str(arm.value) for arm in arms if isinstance(arm, ast.Constant)}
+    return {code for code in found if re.fullmatch(r"[a-z0-9-]+", code)}
+
+
+def test_every_code_has_an_entry_and_every_entry_is_of_a_code() -> None:
+    found = {code for part in ("configuration", "domain", "planning", "usecases") for code in codes(PACKAGE / part)}
+    assert found == set(catalogue.ENTRIES)
 
 
 def test_schemas_are_2020_12() -> None:

@@ -248,7 +248,10 @@ class ReplicaGroup(Spec):
     @classmethod
     def read(cls, written: Any) -> Any:
         """`count` is the older word for `replicas`."""
-        if isinstance(written, dict) and written.get("count") is not None and written.get("replicas") is None:
+        if isinstance(written, dict) and written.get("count") is not None:
+            if written.get("replicas") is not None:
+                message = "`count` is an older word for `replicas`, which is there too"
+                raise fault("exclusive", message, "keep `replicas`", at="count")
             return {k: v for k, v in written.items() if k not in ("count", "replicas")} | {"replicas": written["count"]}
         return written
 
