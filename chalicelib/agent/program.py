@@ -280,8 +280,11 @@ class Program:
         if self._roster.folder(task).launch()["spec"].get("files"):
             self._launching.add(task)
             self._slow.submit(self._logged, self._launch_slowly, task)
-        else:
+            return
+        try:
             self._roster.launch(task, self._fetch)
+        except OSError as problem:  # no room for its log, no more processes: tried again at the next look
+            log("starting %s: %s" % (task, problem))
 
     def _launch_slowly(self, task: str) -> None:
         try:

@@ -12,9 +12,10 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from .runtime import Runtime, TaskError, micros
 from .spool import SpoolReader
-from .tasks import FINAL, TaskFolder, list_tasks
+from .tasks import FINAL, TaskFolder, list_tasks, read_text
 
 REPORTED = ("state", "at", "exit_status", "reason", "message", "pull", "username", "working_dir")
+LAUNCHES = 3  # failed ones, after which a task's supervisor is taken for one that can't start here
 ROOM = 1 << 20  # less than this free on the disk counts as full
 Fetch = Callable[[str, str], None]  # url, place
 
@@ -24,7 +25,8 @@ class Roster:
         self._data, self._runtimes, self._default = data, runtimes, default
         self._program, self._docker_socket = program, docker_socket
         self._readers: Dict[str, SpoolReader] = {}
-        self._launched: List["subprocess.Popen[bytes]"] = []
+        self._launched: List[Tuple[str, "subprocess.Popen[bytes]"]] = []
+        self._failures: Dict[str, int] = {}
 
     def folder(self, task: str) -> TaskFolder:
         return TaskFolder(self._data, task)
@@ -91,11 +93,21 @@ class Roster:
         argv = [sys.executable, "-I", "-S", self._program, "supervise", folder.path]
         with open(os.path.join(folder.path, "supervisor.log"), "ab") as log:
             child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        self._launched.append(child)
+        self._launched.append((task, child))
 
     def reap(self) -> None:
-        """A supervisor forks itself away; what we started ends at once and is taken off the process table here."""
-        self._launched = [child for child in self._launched if child.poll() is None]
+        """A supervisor forks itself away; what we started ends at once and is taken off the process table here. Where
+        it fails again and again before that, the task can't be run here, and that is its end."""
+        self._launched = [(task, child) for task, child in self._launched if not self._reaped(task, child)]
+
+    def _reaped(self, task: str, child: "subprocess.Popen[bytes]") -> bool:
+        if child.poll():
+            self._failures[task] = self._failures.get(task, 0) + 1
+            if self._failures[task] >= LAUNCHES and not self.folder(task).state().get("state") and self.orphaned(task):
+                said = (read_text(os.path.join(self.folder(task).path, "supervisor.log")) or "").strip().splitlines()
+                message = "the task's supervisor doesn't start on this machine: %s" % (said or ["it says nothing"])[-1]
+                self.give_up(task, TaskError("executor_error", message))
+        return child.returncode is not None
 
     def give_up(self, task: str, problem: TaskError) -> None:
         state = {"id": task, "state": FINAL, "at": micros(), "reason": problem.reason, "message": problem.message}
@@ -124,6 +136,7 @@ class Roster:
             runtime.remove(folder)
         folder.delete()
         self._readers.pop(task, None)
+        self._failures.pop(task, None)
 
     # What to report -----------------------------------------------------------------------------------------------
 

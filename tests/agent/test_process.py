@@ -12,6 +12,7 @@ import pytest
 
 from chalicelib.agent.process import ProcessRuntime
 from chalicelib.agent.processes import marked
+from chalicelib.agent.roster import Roster
 from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor
 
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root may run a task as somebody else")
@@ -63,6 +64,25 @@ class TestProcessRuntime(RuntimeConformance):
         assert (state["reason"], "supervisor" in state["message"]) == ("executor_error", True)
         assert workshop.log(task) == b"before\r\n"
         workshop.until(lambda: not marked(task), task)  # what was killed takes a moment to go
+
+    def test_a_supervisor_that_cant_start_is_the_end_of_its_task_in_words(self, workshop: Workshop) -> None:
+        broken = workshop.data / "broken.py"
+        broken.write_text("raise SystemExit('no such module: x')")
+        roster = Roster(str(workshop.data), {"process": workshop.runtime}, "process", str(broken), "")
+        roster.create("task", {"id": "task", "commands": ["true"]}, [])
+        roster.launch("task", workshop.fetch)
+
+        def over() -> bool:
+            roster.reap()
+            if not roster.over("task"):
+                roster.launch("task", workshop.fetch)
+            return roster.over("task")
+
+        workshop.until(over, "task")
+        state = roster.report("task")
+        assert (state["reason"], "no such module: x" in state["message"]) == ("executor_error", True)
+        roster.reap()
+        roster.remove("task")
 
     def test_no_core_files(self, workshop: Workshop) -> None:
         task = workshop.start("ulimit -c")
