@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from cli.main import GROUPS, app
+from cli.main import GROUPS, HIDDEN, app
 
 HEAD = """\
 # Commands
@@ -33,6 +33,16 @@ def reference() -> str:
     return "\n".join(
         [HEAD, *(line for name in GROUPS for line in _command(root.get_command(None, name), f"dstack {name}"))]
     )
+
+
+def leaves(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command that does something, with its path; those of older words too."""
+    root: Any = command or typer.main.get_command(app)
+    names = list(getattr(root, "commands", {})) if command else [*GROUPS, *HIDDEN]
+    if not names:
+        yield path, root
+    for name in names:
+        yield from leaves(root.get_command(None, name), (*path, name))
 
 
 def _command(command: Any, path: str) -> Iterator[str]:

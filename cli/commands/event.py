@@ -11,6 +11,7 @@ from cli.commands.secret import get_secret
 from cli.parameters import JsonOption, ProjectOption, WatchOption, command, new_group
 from cli.render import as_json
 from cli.session import Session, completer, open_session, watch
+from cli.shapes import document
 from cli.since import since_moment
 from cli.tables.cells import moment
 from cli.tables.events import event_line
@@ -88,7 +89,7 @@ def _list(ctx: typer.Context) -> None:
     def show() -> None:
         found = fetch_events(session, body, start)
         if flags["json_wanted"]:
-            session.terminal.say(as_json({"project": session.project, "events": found}))
+            session.terminal.say(as_json(document("event list", {"project": session.project, "events": found})))
             return
         for one in found:
             session.terminal.say(event_line(one, session.terminal.colour))

@@ -11,6 +11,7 @@ from chalicelib.errors import NotFound, Refused
 from cli.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption, YesOption, command, new_group
 from cli.render import as_json
 from cli.session import Session, completer, open_session, watch
+from cli.shapes import document
 from cli.tables.fleets import fleets_table
 
 app = new_group("Fleets and the machines in them.", invoke_without_command=True)
@@ -46,7 +47,8 @@ def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) ->
         fleets: list[Any] = session.client.in_project("fleets/list", {"include_imported": True})
         session.remember("fleet", [found["name"] for found in fleets])
         if json_wanted:
-            session.terminal.say(json.dumps({"project": session.project, "fleets": fleets}, ensure_ascii=False))
+            found = document("fleet list", {"project": session.project, "fleets": fleets})
+            session.terminal.say(json.dumps(found, ensure_ascii=False))
             return
         session.show(fleets_table(fleets, session.terminal.now(), session.project, verbose))
         if not fleets:

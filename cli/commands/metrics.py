@@ -12,6 +12,7 @@ from chalicelib.errors import NotFound
 from cli.parameters import JsonOption, ProjectOption, command, new_group
 from cli.render import as_json
 from cli.session import completer, open_session, watch
+from cli.shapes import document
 from cli.tables.metrics import metrics_table
 
 SAMPLES = 1000
@@ -51,7 +52,7 @@ def metrics(
             )
         if json_wanted:
             rows = [{"job": one["job_spec"]["job_name"], "metrics": values} for one, values in jobs]
-            session.terminal.say(as_json({"project": session.project, "run": run, "jobs": rows}))
+            session.terminal.say(as_json(document("metrics", {"project": session.project, "run": run, "jobs": rows})))
             return
         session.show(metrics_table(jobs))
 

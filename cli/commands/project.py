@@ -12,6 +12,7 @@ from cli.config import ProjectEntry, config_path, default_of, load_projects, sav
 from cli.parameters import JsonOption, YesOption, command, new_group
 from cli.render import Table, as_json, render
 from cli.session import completer
+from cli.shapes import document
 from cli.terminal import Terminal, terminal
 
 app = new_group("The servers and projects that this machine knows.", invoke_without_command=True)
@@ -78,7 +79,7 @@ def _list(here: Terminal, verbose: bool, json_wanted: bool) -> None:
         rows = [{"project": p.name, "url": p.url, "default": p.default} for p in projects]
         if verbose:
             rows = [{**row, "user": users[str(row["project"])]} for row in rows]
-        here.say(as_json({"projects": rows}))
+        here.say(as_json(document("project list", {"projects": rows})))
         return
     table = Table(("PROJECT", "URL", "USER", "DEFAULT") if verbose else ("PROJECT", "URL", "DEFAULT"))
     for p in projects:

@@ -11,6 +11,7 @@ from chalicelib.errors import NotFound
 from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.render import Table, as_json
 from cli.session import Session, completer, open_session
+from cli.shapes import document
 
 HIDDEN = "******"
 
@@ -37,7 +38,7 @@ def _list(session: Session, json_wanted: bool) -> None:
     found: list[Any] = session.client.in_project("secrets/list")
     session.remember("secret", [one["name"] for one in found])
     if json_wanted:
-        session.terminal.say(as_json({"project": session.project, "secrets": found}))
+        session.terminal.say(as_json(document("secret list", {"project": session.project, "secrets": found})))
         return
     table = Table(("NAME", "VALUE"))
     for one in found:
@@ -53,7 +54,7 @@ def get(
     session = open_session(ctx, project)
     found = get_secret(session, name)
     if json_wanted:
-        session.terminal.say(as_json(found))
+        session.terminal.say(as_json(document("secret get", found)))
         return
     table = Table(("NAME", "VALUE"))
     table.add(found["name"], str(found["value"]))

@@ -314,7 +314,10 @@ def test_project_list_shows_no_token(dstack: Dstack, plane: Plane) -> None:
     assert ended.out.splitlines() == [f"PROJECT  URL{' ' * (len(plane.url) - 3)}  DEFAULT", f"main     {plane.url}  ✓"]
     assert "admin" in dstack("project", "list", "-v").out
     document = json.loads(dstack("project", "list", "-v", "--json").out)
-    assert document == {"projects": [{"project": "main", "url": plane.url, "default": True, "user": "admin"}]}
+    assert document == {
+        "shape": 1,
+        "projects": [{"project": "main", "url": plane.url, "default": True, "user": "admin"}],
+    }
     assert dstack("project").out == ended.out
 
 

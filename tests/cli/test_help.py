@@ -5,25 +5,17 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import typer
 
-from cli.main import GROUPS, HIDDEN, app
+from cli.main import GROUPS, app
+from cli.reference import leaves
 from tests.cli.conftest import Dstack
 
 ROOT = typer.main.get_command(app)
 SHELL_WORDS = ("|", ">", "<")
-
-
-def leaves(command: Any = ROOT, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    names = [*GROUPS, *HIDDEN] if command is ROOT else list(getattr(command, "commands", {}))
-    if not names:
-        yield path, command
-    for name in names:
-        yield from leaves(command.get_command(None, name), (*path, name))
 
 
 LEAVES = dict(leaves())

@@ -1,0 +1,120 @@
+"""Real documents of every `--json`: the command line over the real API, with a run and a fleet in several states."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+
+from chalicelib.api import dispatch
+from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.jobs import JobStatus, PullProgress
+from chalicelib.domain.runs import RunStatus
+from chalicelib.usecases.agent_message import MetricPoint
+from chalicelib.usecases.metrics import metric_puts
+from cli.config import ProjectEntry, config_path, save_projects
+from cli.shapes import SHAPES
+from tests.api.rig import ADMIN, Rig, fleet
+from tests.api.test_fleets import add_instance, create
+from tests.api.test_runs import finish, job_of, placed
+from tests.cli.conftest import Dstack
+from tests.cli.outline import Outline, outline
+from tests.cli.plane import Asked, Plane
+
+RECORDED = Path(__file__).parent / "golden" / "shapes.json"
+SMALL = "resources: {cpu: 1.., memory: 1GB.., disk: 1GB..}\n"
+
+
+class RealPlane(Plane):
+    """The API itself behind the same server."""
+
+    rig: Rig
+
+    def answer(self, asked: Asked) -> tuple[int, Any]:
+        path, _, query = asked.path.partition("?")
+        headers = {name.lower(): value for name, value in asked.headers.items()}
+        method = "GET" if query else "POST"
+        request = dispatch.Request(method, path, dict(parse_qsl(query)), headers, asked.raw)
+        found = dispatch.answer(self.rig.world.plane, request)
+        return found.status, found.body
+
+
+def fill(rig: Rig, dstack: Dstack) -> None:
+    """Runs that wait, pull, run and have ended; a fleet with machines; a secret; samples of what a job uses."""
+    made = create(rig, fleet(resources={"gpu": {"name": ["A100"], "count": {"min": 0}}}))
+    add_instance(rig, made)
+    task_file = dstack.terminal.cwd / "task.yml"
+    task_file.write_text("type: task\ncommands: [ls]\nenv: [A=1]\nmax_duration: 1h\nretry: true\n" + SMALL)
+    for name in ("waiting", "pulling", "done"):
+        assert dstack("apply", "-f", "task.yml", "-n", name, "-y", "-d", "--gpu", "A100:40GB..:0..1").code == 0
+    ids = {name: rig.ok("P/runs/get", {"run_name": name})["id"] for name in ("waiting", "pulling", "done")}
+    now = rig.world.clock.now()
+    pulling = placed(job_of(rig, ids["pulling"]), now).with_(
+        status=JobStatus.pulling, pull=PullProgress(downloaded_bytes=2, extracted_bytes=1, total_bytes=5)
+    )
+    rig.save(pulling)
+    rig.save(placed(job_of(rig, ids["done"]), now))
+    points = [
+        MetricPoint(task=pulling.id, at=now + at * SECOND, cpu_usage_micro=at * 1000, memory_usage_bytes=5)
+        for at in (1, 11)
+    ]
+    rig.world.plane.store.commit(metric_puts(points, {pulling.id: pulling}, now))
+    rig.world.clock.pass_(MINUTE / 1e6)
+    finish(rig, ids["done"], RunStatus.failed)
+    rig.ok("P/secrets/create_or_update", {"name": "tok", "value": "v"})
+
+
+def documents(dstack: Dstack) -> dict[str, list[Any]]:
+    """What each command prints, by the name of its shape."""
+    (dstack.terminal.cwd / "fleet.yml").write_text("type: fleet\nname: other\nnodes: 0..1\n")
+    lines = {
+        "ps": ["ps --json", "ps -a --json", "ps --format json"],
+        "run get": [f"run get {name} --json" for name in ("waiting", "pulling", "done")],
+        "fleet get": ["fleet get pool --json"],
+        "fleet list": ["fleet list --json"],
+        "offer": [
+            "offer --json",
+            "offer --format json --spot-auto --max-price 3 --gpu A100,H100:40GB..80GB:1..2 --cpu x86:2..4",
+        ],
+        "offer --group-by": ["offer --group-by gpu --json", "offer --group-by gpu,backend,region,count --json"],
+        "event list": ["event --json", "event list --json --within-run done"],
+        "metrics": ["metrics pulling --json"],
+        "project list": ["project list --json", "project list -v --json"],
+        "secret list": ["secret list --json"],
+        "secret get": ["secret get tok --json"],
+        "apply": ["apply -f task.yml -n fresh -y --json", "apply -f fleet.yml -y --json"],
+    }
+    return {name: [_printed(dstack, line) for line in each] for name, each in lines.items()}
+
+
+def _printed(dstack: Dstack, line: str) -> Any:
+    ended = dstack(*line.split())
+    assert ended.code == 0, (line, ended)
+    return json.loads(ended.out)
+
+
+def observed(dstack: Dstack, plane: RealPlane) -> dict[str, Outline]:
+    entry = ProjectEntry("main", plane.url, ADMIN, True)
+    save_projects(config_path(dstack.terminal.home), [entry])
+    fill(plane.rig, dstack)
+    return outlines(documents(dstack))
+
+
+def outlines(found: dict[str, list[Any]]) -> dict[str, Outline]:
+    """Of every shape, those that stand in others too."""
+    waiting, outlined = dict(found), {}
+    while waiting:
+        name = next(iter(waiting))
+        nouns: dict[str, list[Any]] = {}
+        outlined[name] = outline(waiting.pop(name), SHAPES[name].parts, nouns)
+        for noun, more in nouns.items():
+            assert noun not in outlined or noun in waiting or noun not in found
+            waiting[noun] = [*waiting.get(noun, []), *more]
+    return {name: outlined[name] for name in SHAPES}
+
+
+def recorded() -> dict[str, Any]:
+    return dict(orjson.loads(RECORDED.read_bytes())) if RECORDED.exists() else {}
