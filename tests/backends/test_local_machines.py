@@ -24,7 +24,7 @@ from chalicelib.domain.boot_script import user_data
 from chalicelib.errors import Gone
 from tests.backends.conformance import request_for
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 
 
 class Plane(BaseHTTPRequestHandler):

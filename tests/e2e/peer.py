@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.server import ROOT, Server
+from tests.harness.server import PATIENCE, ROOT, Server
 
 VENV = ROOT / ".venvs" / "peer"
 
@@ -39,7 +39,13 @@ class Peer:
         """One command; its exit status must be `expect`, and no traceback may show."""
         command = [str(VENV / "bin" / "dstack"), *args]
         done = subprocess.run(
-            command, cwd=self.home, env=self.environment(), capture_output=True, text=True, input=input, timeout=180
+            command,
+            cwd=self.home,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            input=input,
+            timeout=2 * PATIENCE,
         )
         text = done.stdout + done.stderr
         assert "Traceback" not in text, text
@@ -53,7 +59,7 @@ class Peer:
         """A script in the client's own Python; its last line of output as JSON."""
         command = [str(VENV / "bin" / "python"), str(script), self.server.url, self.server.token, *args]
         done = subprocess.run(
-            command, cwd=self.home, env=self.environment(), capture_output=True, text=True, timeout=180
+            command, cwd=self.home, env=self.environment(), capture_output=True, text=True, timeout=2 * PATIENCE
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return json.loads(done.stdout.splitlines()[-1])

@@ -51,7 +51,7 @@ def finished(server: Server, name: str) -> str:
         found: str = server.call("/api/project/main/runs/get", {"run_name": name})["status"]
         return found if found in ("done", "failed", "terminated") else ""
 
-    return str(until(f"{name} to finish", status, seconds=60))
+    return str(until(f"{name} to finish", status))
 
 
 def test_projects(peer: Peer, server: Server) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from tests.harness.server import ROOT, Server
+from tests.harness.server import PATIENCE, ROOT, Server
 
 
 def commands() -> list[str]:
@@ -21,10 +20,7 @@ def commands() -> list[str]:
 
 
 def test_the_tour_by_hand(tmp_path: Path) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    user = Server(tmp_path / "home", env={"DSTACK_SERVER_PORT": port, "DSTACK_AGENT_RUNTIME": "process"})
+    user = Server(tmp_path / "home", env={"DSTACK_SERVER_PORT": "0", "DSTACK_AGENT_RUNTIME": "process"})
     user.home.mkdir()
     environment = user.environment()
     server: subprocess.Popen[str] | None = None
@@ -47,7 +43,7 @@ def test_the_tour_by_hand(tmp_path: Path) -> None:
     finally:
         if server is not None:
             server.terminate()
-            server.wait(timeout=30)
+            server.wait(timeout=PATIENCE)
         user.close()
     assert "Hello from hello" in outputs["apply"]
     assert "exited (0)" in outputs["ps"]

@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 VENV = ROOT / ".venvs" / "ministack"
 LOCK = Path(__file__).with_name("ministack.lock")
 REGION = "us-east-1"
-_PATIENCE = 60.0  # seconds to wait for the first answer: two busy cores are slow
+_PATIENCE = 120.0  # seconds to wait for the first answer: two busy cores are slow
 
 
 class Unavailable(Exception):

@@ -29,5 +29,5 @@ class LambdaServer(Server):
         )
         self.lines = []
         threading.Thread(target=self._read, args=(self.process,), daemon=True).start()
-        until("the AWS root to come up", self._came_up, seconds=60)
+        until("the AWS root to come up", self._came_up)
         return self

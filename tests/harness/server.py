@@ -19,9 +19,10 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "test-admin-token"
+PATIENCE = 120.0  # seconds to wait for anything real: two busy cores are slow
 
 
-def until(what: str, check: Callable[[], Any], *, seconds: float = 30.0, every: float = 0.05) -> Any:
+def until(what: str, check: Callable[[], Any], *, seconds: float = PATIENCE, every: float = 0.05) -> Any:
     """The first truthy answer of `check`; fails the test when it doesn't come in time."""
     end = time.monotonic() + seconds
     while True:
@@ -96,7 +97,7 @@ class Server:
         if self.process is None:
             return 0
         self.process.send_signal(number)
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=PATIENCE)
 
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
@@ -117,7 +118,7 @@ class Server:
         headers = {"Authorization": f"Bearer {token or self.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=60) as reply:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
                 return json.loads(reply.read() or b"null")
         except urllib.error.HTTPError as error:
             raise HttpError(error.code, error.read().decode()) from None
@@ -132,7 +133,7 @@ class Server:
             stderr=subprocess.STDOUT,
             text=True,
             input=input,
-            timeout=120,
+            timeout=2 * PATIENCE,
         )
         if check and done.returncode != 0:
             raise AssertionError(f"dstack {' '.join(args)} ended with {done.returncode}:\n{done.stdout}")

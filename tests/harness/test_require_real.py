@@ -30,7 +30,9 @@ def test_expected_to_fail(): assert False
 """
 
 
-@pytest.mark.parametrize(("required", "status", "outcome"), [("", 0, "3 skipped, 1 xfailed"), ("1", 1, "1 failed, 1 xfailed, 2 errors")])
+@pytest.mark.parametrize(
+    ("required", "status", "outcome"), [("", 0, "3 skipped, 1 xfailed"), ("1", 1, "1 failed, 1 xfailed, 2 errors")]
+)
 def test_every_skip_fails_under_require_real(tmp_path: Path, required: str, status: int, outcome: str) -> None:
     (tmp_path / "test_it.py").write_text(SKIPS)
     done = subprocess.run(

@@ -13,11 +13,10 @@ def run_of(server: Server, name: str) -> dict[str, Any]:
     return run
 
 
-def wait_for(server: Server, name: str, *statuses: str, seconds: float = 40) -> dict[str, Any]:
+def wait_for(server: Server, name: str, *statuses: str) -> dict[str, Any]:
     run: dict[str, Any] = until(
         f"{name} to be {statuses}",
         lambda: (run := run_of(server, name)) and run["status"] in statuses and run,
-        seconds=seconds,
     )
     return run
 

@@ -15,20 +15,20 @@ import uvicorn
 
 from chalicelib.runtime.asgi import Gateway, Polls
 from chalicelib.runtime.connection import HEAD_BYTES, Connection
-from tests.harness.server import until
+from tests.harness.server import PATIENCE, until
 
 LIMIT = 100_000
 HEAD = b"POST /api/runs/list HTTP/1.1\r\nHost: a\r\n"
 
 
 class Hasty(Connection):
-    head_seconds = 0.2
-    body_seconds = 0.2
+    head_seconds = 2.0
+    body_seconds = 2.0
 
 
 class Patient(Connection):
-    head_seconds = 600.0
-    body_seconds = 600.0
+    head_seconds = 10 * PATIENCE
+    body_seconds = 10 * PATIENCE
 
 
 @dataclass
@@ -51,7 +51,7 @@ class Listening:
 
     def ask(self, data: bytes, *, end: bool = False) -> bytes:
         """All that is answered until the server closes."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as client:
             client.sendall(data)
             if end:
                 client.shutdown(socket.SHUT_WR)
@@ -67,7 +67,7 @@ def listening(connection: type[Connection]) -> Iterator[Listening]:
         yield one
         assert one.server is not None
         one.server.should_exit = True
-        thread.join(10)
+        thread.join(PATIENCE)
         assert not thread.is_alive(), "a request that never came whole holds the server up"
 
 
@@ -117,7 +117,7 @@ def test_what_is_no_http_is_answered_as_every_error(patient: Listening) -> None:
 
 
 def test_a_request_in_pieces_is_one_request(patient: Listening) -> None:
-    with socket.create_connection(("127.0.0.1", patient.port), timeout=20) as client:
+    with socket.create_connection(("127.0.0.1", patient.port), timeout=PATIENCE) as client:
         for piece in (
             b"POST /x HT",
             b"TP/1.1\r\nHo",
@@ -133,7 +133,7 @@ def test_a_request_in_pieces_is_one_request(patient: Listening) -> None:
 def test_a_body_without_end_is_answered_and_cut(patient: Listening) -> None:
     chunk = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
     with (
-        socket.create_connection(("127.0.0.1", patient.port), timeout=20) as client,
+        socket.create_connection(("127.0.0.1", patient.port), timeout=PATIENCE) as client,
         pytest.raises(ConnectionError),
     ):
         client.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n")
@@ -144,7 +144,7 @@ def test_a_body_without_end_is_answered_and_cut(patient: Listening) -> None:
 
 def test_leaving_doesnt_wait_for_what_never_comes(patient: Listening) -> None:
     """The fixture's end fails where it does."""
-    held = [socket.create_connection(("127.0.0.1", patient.port), timeout=20) for _ in range(3)]
+    held = [socket.create_connection(("127.0.0.1", patient.port), timeout=PATIENCE) for _ in range(3)]
     for client, data in zip(held, (b"", HEAD, HEAD + b"Content-Length: 10\r\n\r\n{}"), strict=True):
         client.sendall(data)
     assert patient.server is not None

@@ -13,7 +13,7 @@ import pytest
 from chalicelib.errors import Refused
 from chalicelib.runtime.server_file import BACKENDS, declared
 from chalicelib.runtime.settings import server_settings
-from tests.harness.server import ROOT, HttpError, Server
+from tests.harness.server import PATIENCE, ROOT, HttpError, Server
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def attempt(server: Server, *flags: str) -> str:
         env=server.environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr

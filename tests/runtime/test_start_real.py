@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.harness.server import ROOT, HttpError, Server
+from tests.harness.server import PATIENCE, ROOT, HttpError, Server
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 def attempt(server: Server, *flags: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cli.main", "server", "--data-dir", str(server.data), "--no-local-fleet", *flags]
     return subprocess.run(
-        command, cwd=ROOT, env=server.environment(), capture_output=True, text=True, timeout=60, check=False
+        command, cwd=ROOT, env=server.environment(), capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 

@@ -106,7 +106,7 @@ def test_readers_do_not_wait_for_the_writer(path: Path) -> None:
     found: list[Record | None] = []
     thread = threading.Thread(target=lambda: found.append(store.get(Key("a", "status"))))
     thread.start()
-    thread.join(10)
+    thread.join(120)
     assert found == [record("a")]
     store._writer.execute("ROLLBACK")
     store.close()
