@@ -38,6 +38,8 @@ COMPUTE_CAPABILITY: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("rtx5070", "rtx5080", "rtx5090", "rtxpro6000"), (12, 0)),
 }
 
+_WITH_ARM = ("gh200", "gb200", "gb300", "gb10", "t4g")  # GPUs that are sold with ARM CPUs only
+
 _VENDORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("amd", ("mi210", "mi250", "mi250x", "mi300a", "mi300x", "mi325x", "mi350x", "mi355x")),
     ("google", ("v2", "v3", "v4", "v5p", "v5litepod", "v6e")),
@@ -71,12 +73,12 @@ def misfits(spec: ResourcesSpec, has: Resources, *, provisioned: bool = True) ->
     """Every requirement that a machine doesn't meet.
 
     `provisioned`: the machine is made to order. The default disk size says how large a disk to make, so it isn't asked
-    of a host that exists already.
+    of a host that exists already. And a machine is made with the CPUs that images are made for, unless others are asked
+    for: nobody means to find out that a program doesn't run there because it was a cent cheaper.
     """
-    if spec.cpu.arch and has.cpu_arch and spec.cpu.arch != has.cpu_arch:
-        yield Misfit(
-            f"needs {spec.cpu.arch} CPUs, has {has.cpu_arch}", f"set `cpu: {has.cpu_arch}:…` with a fitting image"
-        )
+    arch = spec.cpu.arch or ("x86" if provisioned and not _comes_with_arm(spec.gpu) else None)
+    if arch and has.cpu_arch and arch != has.cpu_arch:
+        yield Misfit(f"needs {arch} CPUs, has {has.cpu_arch}", f"set `cpu: {has.cpu_arch}:…` with a fitting image")
     if not spec.cpu.count.holds(has.cpus):
         yield Misfit(f"needs {spec.cpu.count} CPUs, has {has.cpus}", f"set `cpu: {has.cpus}`")
     memory = has.memory_mib / 1024
@@ -89,6 +91,10 @@ def misfits(spec: ResourcesSpec, has: Resources, *, provisioned: bool = True) ->
     disk = has.disk.size_mib / 1024
     if spec.disk is not None and (provisioned or spec.disk != _DEFAULT.disk) and not spec.disk.size.holds(disk):
         yield Misfit(f"needs {spec.disk.size} GB of disk, has {disk:.4g}", f"set `disk: {_near(spec.disk.size, disk)}`")
+
+
+def _comes_with_arm(gpu: GPUSpec | None) -> bool:
+    return gpu is not None and any(squeeze(name) in _WITH_ARM for name in gpu.name or ())
 
 
 def _near(wanted: Range[Any], has: float) -> str:

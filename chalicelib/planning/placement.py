@@ -317,6 +317,11 @@ def _no_offers(subject: str, query: Query, book: OfferBook) -> Note:
         text = f"may grow, but every offer that fits costs more than `max_price`, {query.max_price:g}"
         return Note(subject, text, f"raise `max_price` to {dear[0].price:g}")
     text = f"may grow, but none of the {len(book)} offers fits the run and the fleet"
+    cpu = query.resources.cpu
+    if cpu.arch is None:
+        arm = query.resources.model_copy(update={"cpu": cpu.with_(arch="arm")})
+        if found := book.match(replace(query, resources=arm), 1)[1]:
+            return Note(subject, text, f"set `cpu: arm:{cpu.count}` with a fitting image: {found} would fit")
     for what, relaxed in _relaxed(query):
         if found := book.match(relaxed, 1)[1]:
             return Note(subject, text, f"change `{what}`: without it {found} would fit")

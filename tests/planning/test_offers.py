@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -159,6 +160,14 @@ def test_exact_means_exactly() -> None:
     assert list(misfits(needs(cpu={"arch": "arm"}), b.resources(cpu_arch="x86")))
 
 
+def test_arm_is_bought_where_it_is_asked_for_or_comes_with_the_gpu_and_found_anywhere() -> None:
+    arm = b.resources(cpu_arch="arm")
+    assert [m.hint for m in misfits(needs(), arm)] == ["set `cpu: arm:…` with a fitting image"]
+    assert not list(misfits(needs(cpu="arm:1.."), arm)) and not list(misfits(needs(), arm, provisioned=False))
+    grace = Resources(cpus=72, memory_mib=2**19, cpu_arch="arm", gpus=(Gpu(name="GH200", memory_mib=98_304),))
+    assert not list(misfits(needs(gpu="GH200"), grace)) and list(misfits(needs(gpu="1"), grace))
+
+
 @pytest.mark.parametrize(
     ("name", "vendor"),
     [("A100", "nvidia"), ("RTX 4090", "nvidia"), ("MI300X", "amd"), ("v5litepod-4", "google"), ("Z9", None)],
@@ -264,6 +273,12 @@ def test_a_plan_says_of_each_fleet_why_it_has_nothing() -> None:
     assert [note.subject for note in notes] == ["fleet `local`", "fleet `cloud`"]
     assert "needs 2 GPUs, has none" in notes[0].text
     assert plan_offers(spec, b.job_spec(spec), [], OfferBook(), b.FACTS)[2][0].text == "has no fleet"
+
+
+def test_a_plan_says_that_arm_would_do() -> None:
+    spec, book = b.run_spec(), OfferBook([b.offer(has=b.resources(cpu_arch="arm"))])
+    offers, _, notes = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..1")], book, b.FACTS)
+    assert not offers and re.search(r"set `cpu: arm:.*`.*: 1 would fit", notes[0].hint)
 
 
 def test_offers_of_a_fleet_that_is_cut_are_shown_as_shares() -> None:

@@ -91,7 +91,13 @@ class User:
         set_default_project(self.home / ".dstack" / "config.yml", self.project, self.server.url, self.server.token)
 
     def dstack(self, words: list[str], tail: int = 0) -> str:
-        """The output, or its last lines, and the status where it isn't 0."""
+        """The output, or its last lines, without what differs from run to run; and the status where it isn't 0."""
+        output, status = self.raw(words)
+        shown = normalise(output, self).split("\n")[-tail:]
+        return f"{NEWLINE.join(shown)}{f'{NEWLINE}[exit {status}]' if status else ''}".strip("\n")
+
+    def raw(self, words: list[str]) -> tuple[str, int]:
+        """What the command prints on either stream, and its status."""
         environment = {**self.server.environment(), "HOME": str(self.home), "PYTHONPATH": str(ROOT), **self.exported}
         command = [sys.executable, "-m", "cli.main", *words]
         done = subprocess.run(
@@ -104,9 +110,7 @@ class User:
             text=True,
             timeout=120,
         )
-        status = f"\n[exit {done.returncode}]" if done.returncode else ""
-        shown = normalise(done.stdout, self).split("\n")[-tail:]
-        return f"{NEWLINE.join(shown)}{status}".strip("\n")
+        return done.stdout, done.returncode
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
         return self.server.call(f"/api/project/{self.project}/{path}", body)
@@ -117,7 +121,7 @@ def play(steps: list[Step], user: User) -> list[Step]:
     done: list[Step] = []
     for step in steps:
         try:
-            done.append(Step(step.kind, step.text, _played(step, user)))
+            done.append(Step(step.kind, step.text, run_step(step, user)))
         except AssertionError as error:
             seen = [step for step in done if step.kind != "file"]
             seen += [Step("command", " ".join(words), user.dstack(words[1:])) for words in _LAST_LOOK]
@@ -126,7 +130,7 @@ def play(steps: list[Step], user: User) -> list[Step]:
     return done
 
 
-def _played(step: Step, user: User) -> str:
+def run_step(step: Step, user: User) -> str:
     if step.kind == "file":
         path = user.home / step.text
         path.parent.mkdir(parents=True, exist_ok=True)
