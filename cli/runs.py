@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from chalicelib.errors import NotFound, NotSupported, Refused
+from chalicelib.errors import NotFound, Refused
 from cli.follow import POLL_SECONDS, Stages, ending, exit_code, follow
 from cli.places import Places
 from cli.render import as_json, facts
+from cli.repos import Brought, RepoFlags, bring
 from cli.session import Session
 from cli.tables.plans import changes, changes_table, cost_line, offers_summary, offers_table, run_facts
 from cli.tables.runs import FINISHED, runs_table
-
-NO_REPO = {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": None}
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class ApplyOptions:
     unallocated: bool = False
     ssh_identity: str | None = None
     in_place: bool = False  # never delete what is there to make it anew
+    repo: RepoFlags = field(default_factory=RepoFlags)
 
 
 @dataclass
@@ -58,16 +58,12 @@ class Submission:
     definition: Definition
     options: ApplyOptions
     run_spec: dict[str, Any] = field(default_factory=dict)
+    repo: Brought = field(default_factory=Brought)
 
     def apply(self) -> int:
         """Carries it out; returns the exit code."""
-        if self.definition.configuration.get("repos"):
-            raise NotSupported(
-                "repos: sending a Git repository along isn't available yet.",
-                hint="List the files under `files` instead.",
-            )
         key = self._public_key()
-        self.session.client.in_project("repos/init", NO_REPO)
+        self.repo = bring(self.session, self.options.repo, self.definition.configuration, self.definition.folder)
         self.run_spec = self._run_spec(key)
         plan = self._plan()
         current = plan.get("current_resource")
@@ -91,13 +87,13 @@ class Submission:
         return self._submit(self._plan())  # planned again: the run that the server compares with has ended
 
     def _run_spec(self, public_key: str | None) -> dict[str, Any]:
-        configuration = self.definition.configuration
+        configuration, repos = self.definition.configuration, self.definition.configuration.get("repos")
         return {
             "run_name": self.definition.name,
-            "repo_id": "none",
-            "repo_data": {"repo_type": "virtual"},
-            "repo_code_hash": None,
-            "repo_dir": None,
+            "repo_id": self.repo.id,
+            "repo_data": self.repo.data,
+            "repo_code_hash": self.repo.code_hash,
+            "repo_dir": repos[0]["path"] if repos else None,
             "file_archives": upload_files(self.session, configuration),
             "working_dir": None,
             "configuration_path": self.definition.path,
@@ -178,6 +174,7 @@ class Submission:
             "plan": {"run_spec": plan["run_spec"], "current_resource": plan.get("current_resource")},
             "force": self.options.force,
         }
+        self.repo.upload(self.session)
         run = self.session.client.in_project("runs/apply", body)
         name = run["run_spec"]["run_name"]
         self.session.remember("run", [name])

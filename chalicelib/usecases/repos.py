@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from chalicelib.domain.tenants import Archive, Project, Repo, User
-from chalicelib.errors import DstackError, Invalid, Problem, Refused
+from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from chalicelib.store import keys, nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
 from chalicelib.usecases.context import Plane
@@ -23,12 +23,6 @@ from chalicelib.usecases.listing import page_after
 _ID = re.compile(r"[\w.@+-]{1,200}", re.ASCII)
 _TYPES = ("remote", "local", "virtual")
 MAX_INFO, MAX_CREDS = 4_000, 10_000  # bytes of JSON
-
-
-class RepoNotFound(DstackError):
-    """Clients know this code: they offer to initialise the repo."""
-
-    code = "repo_does_not_exist"
 
 
 @dataclass(frozen=True)
@@ -66,7 +60,11 @@ def save_repo(
 def get_repo(plane: Plane, user: User, project: Project, repo_id: str, *, with_creds: bool) -> RepoView:
     repo = nouns.find(plane.store, Repo, keys.repo(project.id, repo_id)) if _ID.fullmatch(repo_id) else None
     if repo is None:
-        raise RepoNotFound(f"The project {project.name} knows no repo {repo_id[:80]!r}.", hint="Run: dstack init")
+        # Clients ask before each run, and at this code, no other, make the repo known.
+        raise NotFound(
+            f"The project {project.name} knows no repo {repo_id[:80]!r}.",
+            hint="`dstack init -P REPO` makes one known.",
+        )
     return RepoView(repo, _creds(plane, repo).get(user.id) if with_creds else None)
 
 

@@ -13,6 +13,7 @@ from cli.definition import RUN_TYPES, load_definition
 from cli.flags import PLANNED, PRESETS, max_offers, overrides, taking
 from cli.fleets import apply_fleet
 from cli.parameters import ProjectOption, YesOption, command, given, new_group
+from cli.repos import RepoFlags
 from cli.runs import ApplyOptions, Submission
 from cli.session import open_session
 
@@ -57,12 +58,16 @@ def apply(
     ] = None,
     port: Annotated[Texts, typer.Option("-p", "--port", metavar="MAP", help="As 8080, 80:8080. Repeatable.")] = None,
     host: Annotated[Text, typer.Option("--host", metavar="ADDR", help=NOT_YET)] = None,
-    repo: Annotated[Text, typer.Option("-P", "--repo", metavar="REPO", help=NOT_YET)] = None,
-    repo_branch: Annotated[Text, typer.Option("--repo-branch", metavar="NAME", help=NOT_YET)] = None,
-    repo_hash: Annotated[Text, typer.Option("--repo-hash", metavar="HASH", help=NOT_YET)] = None,
+    repo: Annotated[
+        Text, typer.Option("-P", "--repo", metavar="REPO", help="A checkout's folder, or an address.")
+    ] = None,
+    repo_branch: Annotated[Text, typer.Option("--repo-branch", metavar="NAME", help="Its branch.")] = None,
+    repo_hash: Annotated[Text, typer.Option("--repo-hash", metavar="HASH", help="Its commit.")] = None,
     no_repo: Annotated[Switch, typer.Option("--no-repo", help="No repository, even if the file has one.")] = False,
-    token: Annotated[Text, typer.Option("-t", "--token", metavar="TOKEN", help=NOT_YET)] = None,
-    git_identity: Annotated[Text, typer.Option("--git-identity", metavar="KEY", help=NOT_YET)] = None,
+    token: Annotated[Text, typer.Option("-t", "--token", metavar="TOKEN", help="To read the repository.")] = None,
+    git_identity: Annotated[
+        Text, typer.Option("--git-identity", metavar="KEY", help="A private key, to read the repository.")
+    ] = None,
     **flags: Any,
 ) -> None:
     """Create or change what a configuration file describes.
@@ -90,7 +95,8 @@ def apply(
     if no_repo:
         definition.configuration["repos"] = []
     shown = {name: flags[name] for name in SHOWN_OFFERS}
-    options = ApplyOptions(yes, force, detach, verbose, as_json, ssh_identity=ssh_identity, **shown)
+    brought = RepoFlags(repo, repo_branch, repo_hash, no_repo, token, git_identity)
+    options = ApplyOptions(yes, force, detach, verbose, as_json, ssh_identity=ssh_identity, repo=brought, **shown)
     if definition.kind in RUN_TYPES:
         with definition.places.told():
             raise typer.Exit(Submission(session, definition, options).apply())
@@ -103,13 +109,14 @@ def apply(
 
 
 SHOWN_OFFERS = ("max_offers", "full_offers", "unallocated")
+OF_REPO = ("repo", "repo_branch", "repo_hash", "no_repo", "token", "git_identity")
 
 
 def _refuse_those_of_runs(ctx: typer.Context, kind: str) -> None:
     """Flags that would say nothing to a fleet, a volume or a gateway; what the type has no field for is found later."""
     if kind == "fleet" and ctx.params["profile"]:
         raise typer.BadParameter("A fleet takes no --profile; only the default one counts for it.", ctx=ctx)
-    of_runs = (*SHOWN_OFFERS, "ssh_identity", "profile", *(["no_profile"] if kind != "fleet" else []))
+    of_runs = (*SHOWN_OFFERS, "ssh_identity", *OF_REPO, "profile", *(["no_profile"] if kind != "fleet" else []))
     for word in (given(ctx, name) for name in of_runs):
         if word:
             raise typer.BadParameter(f"A {kind} takes no {word}; leave the flag out.", ctx=ctx)
@@ -117,11 +124,6 @@ def _refuse_those_of_runs(ctx: typer.Context, kind: str) -> None:
 
 UNBUILT = {  # parameter: flag, and why
     "host": ("--host", "forwarding ports of jobs isn't available yet"),
-    "repo": ("--repo", "sending a Git repository along isn't available yet"),
-    "repo_branch": ("--repo-branch", "sending a Git repository along isn't available yet"),
-    "repo_hash": ("--repo-hash", "sending a Git repository along isn't available yet"),
-    "token": ("--token", "sending a Git repository along isn't available yet"),
-    "git_identity": ("--git-identity", "sending a Git repository along isn't available yet"),
     "keep_service": ("--keep-service", "presets aren't available yet"),
     "trials": ("--trials", "presets aren't available yet"),
     "previous": ("--previous", "presets aren't available yet"),

@@ -120,7 +120,7 @@ def test_a_repo_is_known_after_init(rig: Rig) -> None:
         "repo_creds": None,
     }
     reply = rig.call("/api/project/main/repos/get", {"repo_id": "other", "include_creds": False})
-    assert reply.json["detail"][0]["code"] == "repo_does_not_exist"
+    assert reply.json["detail"][0]["code"] == "resource_not_exists"
 
 
 def test_credentials_of_a_repo_are_their_givers_and_sealed(rig: Rig) -> None:

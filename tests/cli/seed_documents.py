@@ -158,7 +158,7 @@ volumes:
         """
 type: task
 commands: [ls]
-repo: https://github.com/example/example
+repo: https://127.0.0.1:9/example/example
 """,
         "repos",
     ),

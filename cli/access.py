@@ -1,0 +1,153 @@
+"""How a job may read a repository: the first of a few ways that works from here, tried with `git ls-remote`.
+
+Without credentials first. Then what the command line gives, or what was left on the server earlier; only where there
+is neither, what this machine has for the host: the key of ~/.ssh/config, the token of the GitHub CLI, ~/.ssh/id_rsa.
+What works goes to the server, since the machine that runs the job clones with it, and the user is told so.
+"""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from chalicelib.errors import Refused
+from cli.git import git
+from cli.keys import read_key
+from cli.remotes import Remote
+from cli.terminal import Terminal
+
+# As a machine that knows nothing of this user would ask.
+PLAIN = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_DIR": "/dev/null"}
+SSH = (
+    "ssh -F none -i {key} -o IdentitiesOnly=yes -o IdentityAgent=none -o BatchMode=yes -o ConnectTimeout=20 "
+    "-o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR"
+)
+HELPER = '!f() { echo username=anything; echo "password=$DSTACK_REPO_TOKEN"; }; f'  # a token in a URL shows in `ps`
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to read a repository; `said` is what a person calls it."""
+
+    said: str
+    private_key: str | None = None
+    token: str | None = None
+
+    def credentials(self, remote: Remote) -> dict[str, str | None]:
+        address = remote.ssh if self.private_key else remote.https
+        return {"clone_url": address, "private_key": self.private_key, "oauth_token": self.token}
+
+
+ANYBODY = Way("without credentials")
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the command line says of credentials."""
+
+    token: str | None = None
+    identity: str | None = None  # a private key's file
+
+    def way(self, terminal: Terminal) -> Way | None:
+        if self.identity:
+            key = read_key(self.identity, terminal.cwd, terminal.home, said_by="--git-identity")
+            return Way("with --git-identity", private_key=key["private"])
+        if self.token:
+            if not self.token.isprintable() or " " in self.token:
+                raise Refused("--token: a token has no spaces or line breaks.", hint="Copy it again, in quotes.")
+            return Way("with --token", token=self.token)
+        return None
+
+
+def stored_way(credentials: dict[str, str | None] | None) -> Way | None:
+    """What was left on the server; None where that is nothing, or no secret."""
+    if not credentials or not (credentials.get("private_key") or credentials.get("oauth_token")):
+        return None
+    return Way(
+        "with what the server has for you",
+        private_key=credentials.get("private_key"),
+        token=None if credentials.get("private_key") else credentials.get("oauth_token"),
+    )
+
+
+def find_way(remote: Remote, ways: list[Way], terminal: Terminal, *, branch: str | None) -> Way:
+    """The first of `ways` that reads the repository, in which `branch` has to be."""
+    tried = []
+    for way in ways:
+        listed, why = _ask(remote, way, terminal, branch)
+        if listed is None:
+            tried.append(f"  {way.said}: {why}")
+            continue
+        if branch and not any(line.endswith((f"refs/heads/{branch}", f"refs/tags/{branch}")) for line in listed):
+            raise Refused(
+                f"{remote.https} has no branch {branch}.", hint=f"See them with `git ls-remote --heads {remote.https}`."
+            )
+        return way
+    raise Refused("\n".join([f"The repository {remote.https} can't be read:", *tried]), hint=_advice(ways[-1]))
+
+
+def _advice(last: Way) -> str:
+    if last.said == "with --git-identity":
+        return "Is the key known there, and the address right?"
+    if last.said == "with --token":
+        return "May the token read this repository, and is the address right?"
+    return "Is the address right? A private one needs --token TOKEN (as `$(gh auth token)`) or --git-identity KEY."
+
+
+def own_ways(remote: Remote, terminal: Terminal) -> list[Way]:
+    """What this machine has for the repository's host, the likeliest first."""
+    found = []
+    if remote.ssh_key:
+        found += _key_way(remote.ssh_key, "of ~/.ssh/config", terminal)
+    if token := _github_token(remote.host, terminal.home):
+        found.append(Way("with the token of the GitHub CLI", token=token))
+    return found + _key_way("~/.ssh/id_rsa", "by default", terminal)
+
+
+def _key_way(name: str, why: str, terminal: Terminal) -> list[Way]:
+    """The key of a file, if it is one that a job could use: it is there, and has no passphrase."""
+    try:
+        key = read_key(name, terminal.cwd, terminal.home)
+    except Refused:
+        return []  # nobody asked for this very key; that it was of no use shows in what was tried
+    return [Way(f"with the key {name}, {why}", private_key=key["private"])]
+
+
+def _github_token(host: str, home: Path) -> str | None:
+    import yaml
+
+    try:
+        known = yaml.safe_load((home / ".config" / "gh" / "hosts.yml").read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return None  # another program's file: not there, or of a form that we don't know
+    entry = known.get(host) if isinstance(known, dict) else None
+    token = entry.get("oauth_token") if isinstance(entry, dict) else None
+    return token if isinstance(token, str) and token else None
+
+
+def _ask(remote: Remote, way: Way, terminal: Terminal, branch: str | None) -> tuple[list[str] | None, str]:
+    """What the remote lists, or why it doesn't."""
+    wanted = ["HEAD", *([f"refs/heads/{branch}", f"refs/tags/{branch}"] if branch else [])]
+    if not way.private_key:
+        helper = ["-c", f"credential.helper={HELPER}"] if way.token else []
+        words = ["-c", "credential.helper=", *helper, "ls-remote", remote.https, *wanted]
+        said = git(*words, env=terminal.env, also={**PLAIN, "DSTACK_REPO_TOKEN": way.token or ""})
+    else:
+        with _as_file(way.private_key) as path:
+            command = SSH.format(key=shlex.quote(str(path)))
+            also = {**PLAIN, "GIT_SSH_COMMAND": command}
+            said = git("ls-remote", remote.ssh, *wanted, env=terminal.env, also=also)
+    return (None, said.why) if said.status else (said.text.splitlines(), "")
+
+
+@contextmanager
+def _as_file(private_key: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="dstack-") as scratch:
+        path = Path(scratch) / "key"
+        path.touch(0o600)
+        path.write_text(private_key, encoding="utf-8")
+        yield path

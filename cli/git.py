@@ -1,0 +1,68 @@
+"""The `git` program, run so that what it answers depends on the repository and not on who asks.
+
+Nobody is asked for a password, and variables that would point git to another repository (a hook has them) are dropped.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from chalicelib.errors import Refused
+
+OF_ANOTHER_REPOSITORY = {
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_DIR",
+    "GIT_INDEX_FILE",
+    "GIT_NAMESPACE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_WORK_TREE",
+}
+ASK_NOBODY = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "SSH_ASKPASS": ""}
+LONGEST = 60.0  # seconds; a remote that says nothing for so long is as good as none
+
+
+@dataclass(frozen=True)
+class Said:
+    status: int
+    out: bytes
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out.decode(errors="surrogateescape").strip()
+
+    @property
+    def why(self) -> str:
+        """What git itself says about a failure: its first line of that kind, else its last."""
+        lines = [line.strip() for line in self.err.splitlines() if line.strip()]
+        return next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
+
+
+def git(
+    *words: str, env: Mapping[str, str], folder: Path | None = None, given: bytes = b"", also: Mapping[str, str] = {}
+) -> Said:
+    """What git answers; `also` are variables of this call."""
+    kept = {name: value for name, value in env.items() if name not in OF_ANOTHER_REPOSITORY}
+    try:
+        done = subprocess.run(
+            ["git", *words],
+            cwd=folder,
+            env={**kept, **ASK_NOBODY, **also},
+            input=given,
+            capture_output=True,
+            timeout=LONGEST,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise Refused(
+            "A repository needs the program git, and it isn't on the PATH.",
+            hint="Install git, or bring the files with `files`.",
+        ) from None
+    except subprocess.TimeoutExpired:
+        return Said(-1, b"", f"no answer in {LONGEST:.0f} seconds")
+    return Said(done.returncode, done.stdout, done.stderr.decode(errors="replace"))

@@ -1,0 +1,140 @@
+"""Addresses of repositories: one repository has several, by https and by ssh, and one name for them all.
+
+The server knows a repository by an id that every client derives alike from host and path, so that credentials which
+one client has left there are found by the next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import string
+import subprocess
+from dataclasses import dataclass, replace
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from chalicelib.errors import DstackError, Invalid, Problem, Refused
+
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+SCP = re.compile(r"(?P<user>[\w.+-]+)@(?P<host>[\w.-]+):(?P<path>[^:].*)", re.ASCII)
+HOST = re.compile(r"[a-z0-9_][a-z0-9_.-]*|[0-9a-f:.]*:[0-9a-f:.]*", re.ASCII)
+PORTS = {"https": 443, "ssh": 22}
+DIGITS = string.digits + string.ascii_lowercase
+EXAMPLE = "it looks like https://github.com/me/app.git or git@github.com:me/app.git"
+
+
+@dataclass(frozen=True)
+class Remote:
+    host: str
+    path: str  # as in a URL, without the slash before it
+    https_port: int | None = None  # where it isn't the usual one
+    ssh_port: int | None = None
+    ssh_user: str = "git"
+    ssh_key: str | None = None  # the one that ~/.ssh/config has for the host
+
+    @property
+    def https(self) -> str:
+        return f"https://{self._host}{_port(self.https_port)}/{self.path}"
+
+    @property
+    def ssh(self) -> str:
+        return f"ssh://{self.ssh_user}@{self._host}{_port(self.ssh_port)}/{self.path}"
+
+    @property
+    def name(self) -> str:
+        return self._plain.rpartition("/")[2] or "unknown"
+
+    @property
+    def id(self) -> str:
+        whole = f"{self.host}/{self._plain}" if self._plain else self.host
+        number = int.from_bytes(hashlib.sha256(whole.encode()).digest(), "little") // 36**24
+        return f"{self.name}-{''.join(DIGITS[number // 36**place % 36] for place in range(7, -1, -1))}"
+
+    @property
+    def _plain(self) -> str:
+        return self.path.rstrip("/").removesuffix(".git")
+
+    @property
+    def _host(self) -> str:
+        return f"[{self.host}]" if ":" in self.host else self.host
+
+
+def _port(number: int | None) -> str:
+    return f":{number}" if number else ""
+
+
+def fault(said_by: str, what: str, hint: str) -> DstackError:
+    """What is wrong with a repository that a flag or a field of the configuration names."""
+    if said_by.startswith("--"):
+        return Refused(f"{said_by}: {what}.", hint=f"{hint[0].upper()}{hint[1:]}.")
+    return Invalid([Problem(what, said_by, hint=hint)])
+
+
+def is_address(text: str) -> bool:
+    """Whether it is meant for an address, right or wrong, and not for a path."""
+    return bool(URL.match(text) or SCP.fullmatch(text))
+
+
+def parse_remote(text: str, home: Path, *, said_by: str) -> Remote:
+    """The repository at an address; what ~/.ssh/config says of its host is taken in."""
+    text = text.strip()
+    if found := SCP.fullmatch(text):
+        remote = Remote(found["host"].lower(), _quoted(found["path"]), ssh_user=found["user"])
+        return _configured(remote, home, user_is_said=True)
+    if not URL.match(text):
+        raise fault(said_by, f"{text} isn't the address of a repository", EXAMPLE)
+    parts = urlsplit(text)
+    if parts.scheme not in PORTS:
+        raise fault(said_by, f"{text} is reached by {parts.scheme}; a job can clone by https and ssh only", EXAMPLE)
+    try:
+        port, host = parts.port, parts.hostname or ""
+    except ValueError as error:
+        raise fault(said_by, f"{text} has no port that there can be ({str(error).lower()})", EXAMPLE) from None
+    if not HOST.fullmatch(host):
+        raise fault(said_by, f"{text} names no host", EXAMPLE)
+    port = None if port == PORTS[parts.scheme] else port
+    remote = Remote(host, _quoted(unquote(parts.path.removeprefix("/"))))
+    if parts.scheme == "https":  # a name and password in it are not for the server
+        return _configured(replace(remote, https_port=port), home, user_is_said=False)
+    remote = replace(remote, ssh_port=port, ssh_user=parts.username or "git")
+    return _configured(remote, home, user_is_said=parts.username is not None)
+
+
+def _quoted(path: str) -> str:
+    return quote(path, safe="/~@:+,;=!$&'()*")
+
+
+def _configured(remote: Remote, home: Path, *, user_is_said: bool) -> Remote:
+    """With the host, port, user and key of ~/.ssh/config, as the `ssh` program reads it."""
+    config = home / ".ssh" / "config"
+    if not config.is_file():
+        return remote
+    unset = "Host *\nUser git\nIdentityFile none\n"  # what comes first counts, so these stand for "nothing said"
+    try:
+        done = subprocess.run(
+            ["ssh", "-G", "-F", "/dev/stdin", "--", remote.host],
+            input=f'Include "{config}"\n{unset}',
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            check=False,
+        )
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return remote  # then no key of it could be used either
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise Refused(f"{config} can't be used: {last}.", hint="Mend it; `ssh -G HOST` shows what it says of a host.")
+    said: dict[str, str] = {}
+    for line in done.stdout.splitlines():
+        key, _, value = line.partition(" ")
+        said.setdefault(key, value)
+    port, key_file = int(said.get("port", "22")), said.get("identityfile", "none")
+    return replace(
+        remote,
+        host=said.get("hostname", remote.host).lower(),
+        ssh_port=remote.ssh_port or (None if port == PORTS["ssh"] else port),
+        ssh_user=remote.ssh_user if user_is_said else said.get("user", "git"),
+        ssh_key=None if key_file == "none" else key_file.replace("%d", str(home)),
+    )

@@ -1,0 +1,203 @@
+"""The repository that a run brings: from flags or the configuration to what the server is told of it.
+
+The job clones it, so the server gets its address, the commit and, where needed, credentials; from a checkout also the
+patch of what has changed since that commit. The patch goes up only when the run is submitted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from chalicelib.errors import NotFound, Refused
+
+if TYPE_CHECKING:
+    from cli.access import Given, Way
+    from cli.remotes import Remote
+    from cli.session import Session
+
+OF_FILE = "repos.0"  # at most one is written
+NONE: dict[str, Any] = {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": None}
+
+
+@dataclass(frozen=True)
+class RepoFlags:
+    """What a command line says of the repository."""
+
+    repo: str | None = None  # a path or an address
+    branch: str | None = None
+    commit: str | None = None
+    none: bool = False
+    token: str | None = None
+    identity: str | None = None
+
+    def given(self) -> list[str]:
+        """Those that say something about a repository that has to be named."""
+        said = {
+            "--repo-branch": self.branch,
+            "--repo-hash": self.commit,
+            "--token": self.token,
+            "--git-identity": self.identity,
+        }
+        return [flag for flag, value in said.items() if value is not None]
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What a run says of its repository; of none unless it is filled in."""
+
+    id: str = "none"
+    data: dict[str, Any] = field(default_factory=lambda: {"repo_type": "virtual"})
+    patch: bytes = b""
+
+    @property
+    def code_hash(self) -> str | None:
+        return hashlib.sha256(self.patch).hexdigest() if self.patch else None
+
+    def upload(self, session: Session) -> None:
+        """The patch, if there is one."""
+        if self.code_hash:
+            project, repo = quote(session.project, safe=""), quote(self.id, safe="")
+            path = f"/api/project/{project}/repos/upload_code?repo_id={repo}"
+            session.client.upload(path, self.code_hash, self.patch)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A repository as it was named, by whom, and from where paths start."""
+
+    said_by: str
+    place: str
+    is_path: bool
+    folder: Path
+    branch: str | None = None
+    commit: str | None = None
+
+
+def bring(session: Session, flags: RepoFlags, configuration: Mapping[str, Any], folder: Path) -> Brought:
+    """Makes the run's repository known to the server, and says what the run is to say of it."""
+    wanted = _wanted(session, flags, configuration.get("repos") or [], folder)
+    if wanted is None:
+        session.client.in_project("repos/init", NONE)
+        return Brought()
+    remote, brought = _read(session, wanted)
+    _make_known(session, remote, flags, branch=None if wanted.is_path else wanted.branch)
+    return brought
+
+
+def register(session: Session, flags: RepoFlags) -> Remote:
+    """Leaves a repository's address and credentials on the server, for runs to come."""
+    from cli.access import ANYBODY, find_way, own_ways
+
+    terminal = session.terminal
+    remote, _ = _read(session, _named(flags.repo or ".", "--repo", terminal.cwd))
+    given = _given(flags).way(terminal)
+    ways = [ANYBODY, *([given] if given else own_ways(remote, terminal))]
+    _keep(session, remote, find_way(remote, ways, terminal, branch=None))
+    return remote
+
+
+def _wanted(session: Session, flags: RepoFlags, written: list[Any], folder: Path) -> Wanted | None:
+    """What is to be brought: --repo before the file's."""
+    from cli.remotes import fault
+
+    if flags.none or not (flags.repo or written):
+        if said := flags.given():
+            why = "--no-repo leaves none" if flags.none else "none is named"
+            raise Refused(f"{said[0]} says something of a repository, and {why}.", hint="Add --repo, or leave it out.")
+        return None
+    if flags.repo:
+        wanted = _named(flags.repo, "--repo", session.terminal.cwd)
+        branch, commit = flags.branch, flags.commit
+    else:
+        entry = written[0]
+        if entry["local_path"] is not None:
+            wanted = Wanted(OF_FILE, entry["local_path"], True, folder)
+        else:
+            wanted = Wanted(OF_FILE, entry["url"], False, folder)
+        branch = entry["branch"] if flags.branch is None else flags.branch
+        commit = entry["hash"] if flags.commit is None else flags.commit
+    if wanted.is_path and (branch is not None or commit is not None):
+        raise fault(
+            wanted.said_by,
+            f"{wanted.place} is a checkout, whose own branch and commit count",
+            "leave branch and hash out and check the branch out, or name the repository by its address",
+        )
+    return Wanted(wanted.said_by, wanted.place, wanted.is_path, wanted.folder, branch, commit)
+
+
+def _named(place: str, said_by: str, folder: Path) -> Wanted:
+    from cli.remotes import is_address
+
+    return Wanted(said_by, place, not is_address(place.strip()), folder)
+
+
+def _read(session: Session, wanted: Wanted) -> tuple[Remote, Brought]:
+    from cli.remotes import fault, parse_remote
+
+    terminal, said_by = session.terminal, wanted.said_by
+    if not wanted.place:
+        raise fault(said_by, "an empty path or address names no repository", "write `.` for this folder")
+    if not wanted.is_path:
+        remote = parse_remote(wanted.place, terminal.home, said_by=said_by)
+        return remote, Brought(remote.id, _data(remote, wanted.branch, wanted.commit))
+    from cli.checkout import read_checkout
+
+    place = terminal.home / wanted.place[2:] if wanted.place.startswith("~/") else wanted.folder / wanted.place
+    found = read_checkout(place, terminal.env, said_by=said_by)
+    if found.left_out:
+        terminal.warn(f"Not brought, since each is a repository of its own: {', '.join(found.left_out)}")
+    remote = parse_remote(found.remote, terminal.home, said_by=said_by)
+    data = _data(remote, found.branch, found.commit, found.user_name, found.user_email)
+    return remote, Brought(remote.id, data, found.patch)
+
+
+def _data(remote: Remote, branch: str | None, commit: str | None, *committer: str | None) -> dict[str, Any]:
+    name, email = committer or (None, None)
+    return {
+        "repo_type": "remote",
+        "repo_name": remote.name,
+        "repo_branch": branch,
+        "repo_hash": commit,
+        "repo_config_name": name,
+        "repo_config_email": email,
+    }
+
+
+def _given(flags: RepoFlags) -> Given:
+    from cli.access import Given
+
+    return Given(flags.token, flags.identity)
+
+
+def _make_known(session: Session, remote: Remote, flags: RepoFlags, *, branch: str | None) -> None:
+    """Finds a way in. What the server has already is left as it is, unless the command line gives other credentials."""
+    from cli.access import ANYBODY, find_way, own_ways, stored_way
+
+    terminal = session.terminal
+    given = _given(flags).way(terminal)
+    try:
+        known = session.client.in_project("repos/get", {"repo_id": remote.id, "include_creds": True})["repo_creds"]
+    except NotFound:
+        known = None
+    if given or known is None:
+        ways = [ANYBODY, *([given] if given else own_ways(remote, terminal))]
+        _keep(session, remote, find_way(remote, ways, terminal, branch=branch))
+    else:
+        stored = stored_way(known)
+        find_way(remote, [ANYBODY, *([stored] if stored else [])], terminal, branch=branch)
+
+
+def _keep(session: Session, remote: Remote, way: Way) -> None:
+    from cli.access import ANYBODY
+
+    credentials = way.credentials(remote)
+    info = {"repo_type": "remote", "repo_name": remote.name}
+    body = {"repo_id": remote.id, "repo_info": info, "repo_creds": credentials}
+    session.client.in_project("repos/init", body)
+    if way is not ANYBODY:
+        session.terminal.warn(f"Jobs read {remote.https} {way.said}; the server keeps it for you.")
