@@ -28,6 +28,7 @@ Marks = Callable[[Path], tuple[int, int]]  # line and column of the key at a pat
 # Keys people write where they aren't, or used to be; the place is said only where the model there has no such field.
 ELSEWHERE = {
     "command": "the key is `commands`, a list",
+    "commands": "tasks and services have `commands`; a dev environment has `init`",
     "cpu": "it belongs under `resources`",
     "cpus": "write `resources: {cpu: 4..}`",
     "disk": "it belongs under `resources`",
@@ -106,7 +107,8 @@ def _shown(value: Any) -> str:
         return "a mapping"
     if isinstance(value, list | tuple):
         return "a list"
-    text = str(value)
+    whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
+    text = str(int(value) if whole else value)  # JSON of some clients has `0.0` where `0` was written
     return f"`{text}`" if len(text) <= 40 else f"`{text[:37]}...`"
 
 

@@ -88,7 +88,7 @@ REMOTE = {
 }
 
 
-def _raw(path: str) -> dict[str, Any]:
+def raw_with(path: str) -> dict[str, Any]:
     """A spec in which only `path` is set."""
     raw: dict[str, Any] = {"configuration": {"type": "task", "commands": ["a"]}, "profile": {}}
     if path.startswith("fleet."):
@@ -112,7 +112,7 @@ def _raw(path: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", [path for path, verdict in (RUN | FLEET).items() if isinstance(verdict, Refused)])
 def test_a_refused_field_is_named(path: str) -> None:
-    raw = _raw(path)
+    raw = raw_with(path)
     problems = (
         fleet_refusals(FleetSpec.model_validate(raw))
         if path.startswith("fleet.")
