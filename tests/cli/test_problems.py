@@ -73,7 +73,8 @@ def test_what_the_file_doesnt_say_has_no_line(web: Dstack, plane: Plane) -> None
 def test_what_a_flag_says_is_told_of_the_flag(web: Dstack, plane: Plane) -> None:
     told = ["name", "env.A", "env.B", "ports", "resources.gpu.count", "resources.cpu", "retry", "fleets.0.project"]
     plane.answers["/runs/get_plan"] = refusal(*((path, "x") for path in told))
-    ended = web(*"apply -y -n other -e B=1 -p 90 --gpu 1 --retry-duration 1h --fleet a/b".split())
+    flags = ["-n", "other", "-e", "B=1", "-p", "90", "--gpu", "1", "--retry-duration", "1h", "--fleet", "a/b"]
+    ended = web("apply", "-y", *flags)
     assert [line.partition(": x")[0] for line in ended.err.splitlines() if line.endswith(": x")] == [
         "--name",
         ".dstack.yml:4:5: env.A",
