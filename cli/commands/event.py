@@ -92,7 +92,7 @@ def _list(ctx: typer.Context) -> None:
             session.terminal.say(as_json(document("event list", {"project": session.project, "events": found})))
             return
         for one in found:
-            session.terminal.say(event_line(one, session.terminal.colour))
+            session.terminal.say(event_line(one, session.terminal.width, session.terminal.colour))
 
     watch(session, show, flags["watching"], json_too=flags["json_wanted"])
 

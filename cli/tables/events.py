@@ -1,13 +1,18 @@
-"""One event as one line: when, who, about what, and what happened."""
+"""One event as one line, or as many as its screen needs: when, who, about what, and what happened."""
 
 from __future__ import annotations
 
-from cli.render import paint
+from cli.render import paint, wrap
 from cli.tables.cells import Json, local_time
 
+INDENT = "  "  # of a line that goes on
 
-def event_line(event: Json, colour: bool = False) -> str:
+
+def event_line(event: Json, width: int | None = None, colour: bool = False) -> str:
     targets = ", ".join(f"{target['type']} {target['name']}" for target in event.get("targets") or ())
     who = f"[{event['actor_user']}]" if event.get("actor_user") else ""
-    when = paint(f"[{local_time(event['recorded_at'])}]", "dim", colour)
-    return f"{when}{who}[{targets}] {event['message']}"
+    when = f"[{local_time(event['recorded_at'])}]"
+    text = f"{when}{who}[{targets}] {event['message']}"
+    if width:
+        text = f"\n{INDENT}".join(wrap(text, width - len(INDENT)))
+    return paint(when, "dim", colour) + text[len(when) :]

@@ -1,0 +1,161 @@
+"""What every command that shows something prints, on screens of three widths without colour, and piped.
+
+`GOLDEN=write python -m pytest tests/cli/test_faces.py` writes them anew; look at the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.config import ProjectEntry, config_path, save_projects
+from cli.reference import leaves
+from tests.cli.conftest import Dstack
+from tests.cli.plane import Plane, fleet, offer, run
+from tests.cli.test_flags import ANSWERS
+from tests.cli.test_tables import GROUPS, H100, many_fleets, many_runs, metrics, run_plan
+
+FOLDER = Path(__file__).parent / "golden" / "faces"
+LONG = "an error that says in some detail what went wrong, and " * 6 + "ends"
+ESCAPE = re.compile(r"\x1b\[\d*m")
+FACES = {  # command line: what it is called
+    "apply -f task.yml": "apply-task",
+    "apply -f changed.yml": "apply-changed",
+    "apply -f fleet.yml": "apply-fleet",
+    "event": "event",
+    "fleet": "fleet",
+    "fleet list -v": "fleet-list-verbose",
+    "fleet get gpu-cluster": "fleet-get",
+    "metrics train": "metrics",
+    "offer --gpu H100": "offer",
+    "offer --group-by gpu,backend": "offer-grouped",
+    "project": "project",
+    "project list -v": "project-list-verbose",
+    "ps -a": "ps",
+    "ps -v": "ps-verbose",
+    "run get train": "run-get",
+    "secret": "secret",
+    "secret get deploy_key": "secret-get",
+}
+NO_TABLE = {  # lines, a log, a script
+    "attach", "completion", "delete", "fleet delete", "fleet delete-instance", "init", "logs", "project add",
+    "project delete", "project set-default", "secret delete", "secret set", "server", "stop",
+}  # fmt: skip
+
+
+def plan_of(body: dict[str, Any]) -> dict[str, Any]:
+    plan = run_plan()
+    name = body["run_spec"]["configuration"]["name"]
+    current = None
+    if name == "changed":
+        spec = {"run_name": name, "configuration": {**body["run_spec"]["configuration"], "commands": ["before"]}}
+        current = run(name) | {"run_spec": spec}
+    return {
+        **plan,
+        "run_spec": {**body["run_spec"], "run_name": name},
+        "current_resource": current,
+        "action": "update",
+    } | {"effective_run_spec": {**plan["run_spec"], "configuration": body["run_spec"]["configuration"]}}
+
+
+def fleet_plan_of(body: dict[str, Any]) -> dict[str, Any]:
+    offers = [offer("p5.48xlarge", 29.3218, resources=H100), offer()]
+    found = {
+        "project_name": "main",
+        "user": "admin",
+        "action": "create",
+        "current_resource": None,
+        "spec": body["spec"],
+    }
+    return {**found, "offers": offers, "total_offers": 25, "max_offer_price": 30.0}
+
+
+@pytest.fixture
+def furnished(dstack: Dstack, plane: Plane) -> Dstack:
+    (job, samples), _ = metrics()
+    targets = [{"type": "run", "name": "finetune-llama-70b"}, {"type": "job", "name": "finetune-llama-70b-0-0"}]
+    event = {
+        "id": "1",
+        "recorded_at": "2026-11-21T04:00:00Z",
+        "actor_user": "admin",
+        "message": LONG,
+        "targets": targets,
+    }
+    broken = run("broken", "failed", error=LONG, latest={**run()["latest_job_submission"], "error": LONG})
+    plane.answers |= {
+        **ANSWERS,
+        "/api/runs/list": [*many_runs(), broken],
+        "/runs/get": {**run("train"), "jobs": [job]} | {"message": LONG},
+        "/runs/get_plan": plan_of,
+        "/fleets/list": many_fleets(),
+        "/fleets/get": many_fleets()[0],
+        "/fleets/get_plan": fleet_plan_of,
+        "/gpus/list": {"gpus": GROUPS},
+        "/metrics/job/train": {"metrics": samples},
+        "/secrets/list": [{"id": "1", "name": name, "value": None} for name in ("deploy_key", "tok")],
+        "/secrets/get": {
+            "id": "1",
+            "name": "deploy_key",
+            "value": "-----BEGIN KEY-----\n" + "A" * 150 + "\n-----END KEY-----",
+        },
+        "/api/events/list": [event],
+        "/api/project/lab/fleets/list": [fleet()],
+    }
+    entries = [ProjectEntry("main", plane.url, "secret-token", True), ProjectEntry("a-longer-name", plane.url, "t2")]
+    save_projects(config_path(dstack.terminal.home), entries)
+    for name, text in {
+        "task": "type: task\nname: train\ncommands: [ls]\n",
+        "changed": "type: task\nname: changed\ncommands: [after]\n",
+        "fleet": "type: fleet\nname: gpu-cluster\nnodes: 0..2\nresources: {gpu: 'H100:8'}\nspot_policy: auto\n",
+    }.items():
+        (dstack.terminal.cwd / f"{name}.yml").write_text(text)
+    return dstack
+
+
+def shown(dstack: Dstack, plane: Plane, line: str, width: int | None, **env: str) -> str:
+    """What a person sees, with what differs from machine to machine put out."""
+    ended = dstack(*line.split(), answers="n\n", watched=width is not None, columns=width, env=env)
+    assert ended.code == 0, (line, ended)
+    port = plane.url.rpartition(":")[2]
+    text = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "2026-11-21 hh:mm:ss", ended.out)
+    return text.replace(port, "3" + "0" * (len(port) - 1)).replace(str(dstack.terminal.cwd), "")
+
+
+@pytest.mark.parametrize("line", FACES)
+def test_reads_as_approved(furnished: Dstack, plane: Plane, line: str) -> None:
+    parts = []
+    for width in (80, 120, 200, None):
+        text = shown(furnished, plane, line, width, NO_COLOR="1")
+        assert "\x1b" not in text
+        assert not width or max(map(len, text.splitlines())) <= width, text
+        parts.append(f"=== {width or 'piped'}\n{text}")
+    path = FOLDER / f"{FACES[line]}.txt"
+    if os.environ.get("GOLDEN") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n".join(parts), encoding="utf-8")
+    assert "\n".join(parts) == path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("line", FACES)
+def test_colour_changes_no_word(furnished: Dstack, plane: Plane, line: str) -> None:
+    assert ESCAPE.sub("", shown(furnished, plane, line, 120)) == shown(furnished, plane, line, 120, NO_COLOR="")
+
+
+@pytest.mark.parametrize("line", FACES)
+def test_piped_is_plain_and_whole(furnished: Dstack, plane: Plane, line: str) -> None:
+    """No colour, no carriage return, and every word that a wide screen shows."""
+    piped = shown(furnished, plane, line, None)
+    assert not set("\x1b\r\x08") & set(piped)
+    assert piped.split() == shown(furnished, plane, line, 10_000, NO_COLOR="1").split()
+
+
+def test_every_command_has_a_face_or_prints_no_table() -> None:
+    words = {" ".join(path) for path, _ in leaves() if path[0] not in ("pool", "destroy")}
+    unbuilt = {"export", "gateway", "import", "login", "preset", "volume"}
+    faces = {name for name in words if any(f"{line} ".startswith(f"{name} ") for line in FACES)}
+    grouped = {"event list", "secret list"}  # as `event` and `secret` print it
+    assert words - faces - NO_TABLE - grouped == unbuilt
