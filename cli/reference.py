@@ -13,14 +13,27 @@ import typer
 
 from cli.main import GROUPS, HIDDEN, app
 
-HEAD = """\
+EXIT_CODES = (  # code, what it means, when
+    ("0", "done", "The command did what it was asked; a followed run is done."),
+    ("0", "refused by the person", "A question was answered with n; nothing was changed."),
+    ("0", "left running", "Ctrl-C ended the looking on (`apply -y`, `attach`, `logs`, `--watch`); the run goes on."),
+    ("1", "an error", "Said on standard error, with what to do about it."),
+    ("1", "no exit status", "A followed run was stopped, or ended without its job exiting by itself."),
+    ("2", "a wrong command line", "An unknown command or flag, a value of the wrong kind, flags that contradict."),
+    ("1 to 255", "the job's", "`apply` and `attach`: what the job of a failed run exited with."),
+)
+_ROWS = "\n".join(f"| {code} | {name} | {when} |" for code, name, when in EXIT_CODES)
+HEAD = f"""\
 # Commands
 
-Written by `python -m cli.reference`; `dstack COMMAND --help` says the same.
+Written by `python -m cli.reference`; `dstack COMMAND --help` says the same. What `--json` prints: [json.md](json.md).
 
-Exit codes: 0 done; 1 an error, or a run that failed; 2 a wrong command line. `apply` and `attach` end with the exit
-status of the job that they follow. Output proper goes to standard output, errors and progress to standard error. Piped
-output has no colour, no spinner, and is never cut; `NO_COLOR` turns colour off on a terminal too.
+| exit code | | |
+|---|---|---|
+{_ROWS}
+
+Output proper goes to standard output, errors and progress to standard error. Piped output has no colour, no spinner,
+and is never cut; `NO_COLOR` turns colour off on a terminal too.
 
 A command speaks to the server of `DSTACK_SERVER_URL` with `DSTACK_TOKEN` where both are set (then `--project` or
 `DSTACK_PROJECT` names the project), else to that of the project in `~/.dstack/config.yml`: the one of `--project` or
