@@ -32,7 +32,8 @@ from chalicelib.engine.reconcile import Reconciler
 from chalicelib.errors import DstackError, Refused
 from chalicelib.runtime.asgi import Gateway, Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
-from chalicelib.runtime.local_host import LocalAgent, ensure_fleet
+from chalicelib.runtime.local_fleet import ensure_fleet
+from chalicelib.runtime.local_host import LocalAgent
 from chalicelib.runtime.loop import EffectPool, Loop, Ticker
 from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import ServerSettings
@@ -47,7 +48,7 @@ log = logging.getLogger(__name__)
 API_THREADS = 4
 PROGRAM_FILE = "agent.pyz"
 SWEEP_EVERY = 300.0  # seconds between two looks for what belongs to nobody
-STOP_PATIENCE = 15.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
+STOP_PATIENCE = 60.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
 
 
 def serve(settings: ServerSettings) -> int:
@@ -102,16 +103,24 @@ def _folder(path: Path) -> IO[str]:
 
 
 def kept_secret(path: Path) -> bytes:
-    """32 random bytes, made once and kept private."""
+    """32 random bytes, made once and kept private. The folder is ours alone, so nobody else makes them meanwhile."""
+    if not path.exists():
+        draft = path.with_suffix(".draft")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)  # whole or not at all: half a key would seal what nothing opens
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return bytes.fromhex(path.read_text())
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_hex(32))
-        file.flush()
-        os.fsync(file.fileno())
-    return bytes.fromhex(path.read_text())
+        kept = bytes.fromhex(path.read_text())
+    except ValueError:
+        kept = b""
+    if len(kept) != 32:
+        raise Refused(
+            f"{path} isn't the key that was made there: it must hold 64 hexadecimal digits.",
+            hint="Put it back from a copy of the data folder; what it sealed can't be read with another.",
+        )
+    return kept
 
 
 @dataclass(frozen=True)
@@ -303,10 +312,11 @@ def _gateway(plane: Plane, polls: Polls, ready: Callable[[], None]) -> Gateway:
 def _local_agent(settings: ServerSettings, plane: Plane, project: Project, url: str) -> LocalAgent | None:
     if not settings.local_fleet:
         return None
-    instance_id = ensure_fleet(plane, project, settings.local_blocks)
+    place = ensure_fleet(plane, project, settings.local_blocks)
+    folder = "agent" if place.first else f"agent-{place.instance_id[:8]}"  # a folder belongs to one instance
     program = settings.data_dir / PROGRAM_FILE
     options = ("--runtime", settings.agent_runtime, "--docker-socket", str(settings.docker_socket))
-    return LocalAgent(plane, settings.data_dir / "agent", instance_id, url, program, options)
+    return LocalAgent(plane, settings.data_dir / folder, place.instance_id, url, program, options)
 
 
 def _welcome(settings: ServerSettings, url: str, token: str | None, admin: User) -> None:

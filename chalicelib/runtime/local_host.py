@@ -1,8 +1,8 @@
-"""This machine as an on-prem host: the fleet `local`, and its agent as a child that outlives the server.
+"""This machine's agent, as a child that outlives the server.
 
 The agent runs in a session of its own, so that `kill -9` of the server leaves it and its jobs alone. The next server
 finds the agent's lock held and adopts it; where the lock is free it starts a new one. Waiting for the lock is what
-tells that an agent died, whoever started it.
+tells that an agent died, whoever started it. An agent whose instance its user deleted has ended for good.
 """
 
 from __future__ import annotations
@@ -18,15 +18,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from chalicelib.domain.events import Event, Target
-from chalicelib.domain.fleets import Fleet, FleetBody
-from chalicelib.domain.ids import derive
-from chalicelib.domain.instances import Instance
-from chalicelib.domain.instances import instance_id as instance_id_of
-from chalicelib.domain.instants import SECOND
-from chalicelib.domain.offers import InstanceType, Offer, Resources
+from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.runs import Run
-from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.store import keys, nouns
@@ -36,62 +29,9 @@ from chalicelib.usecases.context import Plane
 
 log = logging.getLogger(__name__)
 
-FLEET = "local"
 LOCK = "lock"  # the agent holds it as long as it lives, and writes its pid there
 CREDENTIAL = "credential"  # the agent's own, which it got for the bootstrap token
 ADDRESS = "server"  # where the agent looks for the server, again and again
-
-
-def ensure_fleet(plane: Plane, project: Project, blocks: str) -> str:
-    """The instance id of this machine, made on the first start. Idempotent: ids are derived from the install."""
-    fleet_id = derive(plane.install_id, "fleet", FLEET)
-    instance_id = instance_id_of(fleet_id, 0)
-    if plane.store.get(keys.instance(instance_id)) is not None:
-        return instance_id
-    now = plane.clock.now()
-    spec = FleetSpec.model_validate(
-        {
-            "configuration": {
-                "type": "fleet",
-                "name": FLEET,
-                "blocks": blocks if blocks == "auto" else int(blocks),
-                "ssh_config": {"hosts": ["localhost"]},
-            }
-        }
-    )
-    fleet = Fleet(
-        id=fleet_id, project_id=project.id, name=FLEET, created_at=now, last_processed_at=now, next_instance_num=1
-    )
-    instance = Instance(
-        id=instance_id,
-        project_id=project.id,
-        fleet_id=fleet_id,
-        fleet_name=FLEET,
-        num=0,
-        name=f"{FLEET}-0",
-        offer=Offer(
-            backend="remote",
-            instance=InstanceType(name="instance", resources=Resources(cpus=0, memory_mib=0)),
-            region="remote",
-            price=0.0,
-        ),
-        hostname="localhost",
-        created_at=now,
-        last_processed_at=now,
-        due_at=now + 5 * SECOND,
-    )
-    event = Event(
-        id=derive(fleet_id, "event", "created"),
-        project_id=project.id,
-        at=now,
-        message="Fleet created for this machine",
-        targets=(Target(type="fleet", id=fleet_id, name=FLEET),),
-        fleet_id=fleet_id,
-    )
-    body = FleetBody(fleet_id=fleet_id, spec=spec.model_dump_json())
-    changes = [nouns.put(noun) for noun in (fleet, body, instance, event)]
-    plane.store.commit([*changes, nouns.pointer(keys.fleet_name(project.id, FLEET), fleet_id)])
-    return instance_id
 
 
 class LocalAgent:
@@ -122,11 +62,21 @@ class LocalAgent:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if self._stopping.is_set():
                 return
+            if self._gone():
+                log.warning("this machine was deleted from its fleet and runs no jobs; a new start brings it back")
+                return
             self._process = self._spawn()
             code = self._process.wait()
-            if not self._stopping.is_set():
+            if not self._stopping.is_set() and not self._gone():
                 log.warning("the local agent ended with status %s; starting it again", code)
             delay = 1.0
+
+    def _instance(self) -> Instance | None:
+        return nouns.find(self._plane.store, Instance, keys.instance(self._instance_id))
+
+    def _gone(self) -> bool:
+        instance = self._instance()
+        return instance is None or instance.status is InstanceStatus.terminated
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, str(self._program), "--server", self._url, "--data", str(self._folder)]
@@ -139,13 +89,13 @@ class LocalAgent:
 
     def busy(self) -> bool:
         """Whether a job holds a place on this machine."""
-        instance = nouns.find(self._plane.store, Instance, keys.instance(self._instance_id))
+        instance = self._instance()
         return instance is not None and bool(instance.claims)
 
     def stop_jobs(self, project: Project, patience: float) -> None:
         """Abort the runs that have a job here, as a user would, and wait until the agent has ended them."""
         store, plane = self._plane.store, self._plane
-        instance = nouns.find(store, Instance, keys.instance(self._instance_id))
+        instance = self._instance()
         owner = nouns.find(store, User, keys.user(project.owner_id))
         for run_id in {claim.run_id for claim in instance.claims} if instance else ():
             run = nouns.find(store, Run, keys.run(run_id))
@@ -154,6 +104,8 @@ class LocalAgent:
         end = time.monotonic() + patience
         while self.busy() and time.monotonic() < end:
             time.sleep(0.05)
+        if self.busy():
+            log.warning("jobs of this machine didn't end within %g s; they and their agent go on", patience)
 
     def stop(self) -> None:
         """End the agent. Its process tasks go on: their supervisors own them until the next agent adopts them."""

@@ -34,5 +34,6 @@ def log_of(server: Server, name: str) -> str:
 
 
 def agent_pid(server: Server) -> int:
-    pid = (server.data / "agent" / "lock").read_text().strip()
-    return int(pid)
+    """Who holds the agent's lock; an agent that has just started writes that a moment later."""
+    lock = server.data / "agent" / "lock"
+    return int(until("the agent's process id", lambda: lock.read_text().strip()))
