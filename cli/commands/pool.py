@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from chalicelib.errors import NotFound
+from chalicelib.errors import NotFound, NotSupported
 from cli.commands.fleet import delete_one, list_all
 from cli.definition import fleet_definition
 from cli.flags import IDLE, PLACES, PROFILE, RESOURCES, RETRY, SPOT, overrides, taking
@@ -18,6 +18,7 @@ from cli.session import Session, open_session
 app = new_group("Older words for fleets.", no_args_is_help=True)
 
 PoolOption = Annotated[str, typer.Option("--pool", metavar="NAME", help="The fleet that stands for the pool.")]
+PortOption = Annotated[int | None, typer.Option("-p", "--port", min=1, max=65535, metavar="N", help="Of its SSH.")]
 DEFAULT_POOL = "default-pool"
 
 
@@ -78,15 +79,20 @@ def _machines(session: Session, fleet: str) -> int:
     app,
     "add-ssh",
     "dstack pool add-ssh ubuntu@10.0.0.7 -i ~/.ssh/id_ed25519",
-    "dstack pool add-ssh ubuntu@gpu1 -i key -p 2222 --pool lab -y",
+    "dstack pool add-ssh ubuntu@gpu1 -i key -p 2222 -J ubuntu@login1 --pool lab -y",
 )
 def add_ssh(
     ctx: typer.Context,
     *,
-    destination: Annotated[str, typer.Argument(metavar="USER@HOST", help="As ssh takes it.")],
+    destination: Annotated[str, typer.Argument(metavar="[USER@]HOST", help="As ssh takes it.")],
     identity: Annotated[str, typer.Option("-i", "--identity", metavar="KEY", help="The private key to log in with.")],
-    ssh_port: Annotated[
-        int | None, typer.Option("-p", "--port", min=1, max=65535, metavar="N", help="Of its SSH.")
+    ssh_port: PortOption = None,
+    login: Annotated[str | None, typer.Option("-l", "--login", metavar="USER", help="Whom to log in as.")] = None,
+    jump: Annotated[
+        str | None, typer.Option("-J", "--jump", metavar="USER@HOST[:PORT]", help="A host on the way to it.")
+    ] = None,
+    other: Annotated[
+        list[str] | None, typer.Option("-o", "--option", metavar="NAME=VALUE", help="Not available.")
     ] = None,
     project: ProjectOption = None,
     pool_name: PoolOption = DEFAULT_POOL,
@@ -94,15 +100,29 @@ def add_ssh(
 ) -> None:
     """Add a machine of your own: applies an SSH fleet with it as its host. No --json: it shows the fleet's table."""
     _hint(ctx, "dstack apply -f FILE, with `type: fleet` and `ssh_config`")
+    if other:
+        raise NotSupported(f"-o {other[0]}: options of ssh can't be passed on.", hint="Name host, user, port and key.")
     user, _, host = destination.rpartition("@")
+    user = user or login or ""
     if not user or not host:
-        raise typer.BadParameter(f"{destination!r} is not USER@HOST.", ctx=ctx)
+        raise typer.BadParameter(f"{destination!r} is not USER@HOST, and there is no -l USER.", ctx=ctx)
     ssh: dict[str, Any] = {"user": user, "identity_file": identity, "hosts": [host]}
     if ssh_port:
         ssh["port"] = ssh_port
+    if jump:
+        ssh["proxy_jump"] = {**_jump(ctx, jump, user), "identity_file": identity}
     session = open_session(ctx, project)
     document = {"type": "fleet", "name": pool_name, "ssh_config": ssh}
     _apply(session, fleet_definition(session.terminal, document, overrides(ctx)), yes=yes)
+
+
+def _jump(ctx: typer.Context, text: str, user: str) -> dict[str, Any]:
+    """`ubuntu@login1:2222` as ssh's -J takes it; the user is the same where none is named."""
+    named, _, place = text.rpartition("@")
+    host, _, port = place.partition(":")
+    if not host or (port and not port.isdigit()):
+        raise typer.BadParameter(f"{text!r} is not USER@HOST or USER@HOST:PORT.", ctx=ctx)
+    return {"hostname": host, "user": named or user, **({"port": int(port)} if port else {})}
 
 
 @command(app, "remove", "dstack pool remove gpu-0", "dstack pool remove gpu-0 -y")

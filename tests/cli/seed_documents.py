@@ -15,6 +15,7 @@ class Shown(NamedTuple):
 
 
 CONFIGURATIONS = {
+    # the skill
     "dev-environment": Shown(
         """
 type: dev-environment
@@ -43,6 +44,8 @@ resources:
 """,
         "ports",
     ),
+    "task that uses Docker": Shown("type: task\ndocker: true\ncommands: [docker ps]\n", "docker"),
+    "task in an image": Shown("type: task\nimage: ubuntu\ncommands: [ls]\nworking_dir: /srv\n"),
     "service": Shown(
         """
 type: service
@@ -87,38 +90,6 @@ spot_policy: auto
 idle_duration: 5m
 """
     ),
-    "fleet with a target": Shown(
-        """
-type: fleet
-name: my-fleet
-nodes:
-  min: 2
-  max: 10
-  target: 6
-idle_duration: 1h
-"""
-    ),
-    "fleet in blocks": Shown(
-        """
-type: fleet
-name: my-fleet
-nodes: 0..2
-resources:
-  gpu: H100:8
-blocks: 4
-"""
-    ),
-    "fleet that is a cluster": Shown(
-        """
-type: fleet
-name: my-fleet
-nodes: 2
-placement: cluster
-resources:
-  gpu: H100:8
-""",
-        "placement",
-    ),
     "fleet over SSH": Shown(
         """
 type: fleet
@@ -128,8 +99,7 @@ ssh_config:
   identity_file: ~/.ssh/id_rsa
   hosts:
     - 192.168.1.10
-    - hostname: 192.168.1.11
-      blocks: auto
+    - 192.168.1.11
 """,
         "ssh_config",
     ),
@@ -154,18 +124,196 @@ volumes:
 """,
         "volumes",
     ),
+    "dev-environment with an instance volume": Shown(
+        """
+type: dev-environment
+ide: vscode
+volumes:
+  - name: my-instance-volume
+    path: /cache_data
+""",
+        "dev-environment",
+    ),
     "task with a repository": Shown(
         """
 type: task
 commands: [ls]
-repo: https://127.0.0.1:9/example/example
+repo: http://127.0.0.1:9/example/example
 """,
         "repos",
     ),
+    # fleets
+    "fleet of up to 8 GPUs": Shown(
+        """
+type: fleet
+name: my-fleet
+nodes: 0..2
+idle_duration: 1h
+resources:
+  gpu: 0..8
+"""
+    ),
+    "fleet that is a cluster": Shown(
+        """
+type: fleet
+name: my-fleet
+nodes: 2
+placement: cluster
+resources:
+  gpu: H100:8
+""",
+        "placement",
+    ),
+    "cluster over SSH": Shown(
+        """
+type: fleet
+name: my-fleet
+placement: cluster
+ssh_config:
+  user: ubuntu
+  identity_file: ~/.ssh/id_rsa
+  hosts:
+    - 3.255.177.51
+    - 3.255.177.52
+""",
+        "ssh_config",
+    ),
+    "fleet made in advance": Shown(
+        """
+type: fleet
+name: my-fleet
+nodes: 2..10
+resources:
+  gpu: H100:8
+"""
+    ),
+    "fleet with a target": Shown(
+        """
+type: fleet
+name: my-fleet
+nodes:
+  min: 2
+  max: 10
+  target: 6
+idle_duration: 1h
+"""
+    ),
+    "fleet of spot and other machines": Shown(
+        """
+type: fleet
+name: my-fleet
+nodes: 0..2
+spot_policy: auto
+idle_duration: 1h
+resources:
+  gpu: 0..8
+"""
+    ),
+    "fleet of machines that go after an hour": Shown(
+        """
+type: fleet
+name: my-fleet
+nodes: 2
+idle_duration: 1h
+resources:
+  gpu: 24GB
+"""
+    ),
+    "fleet of machines that go at once": Shown("type: fleet\nname: my-fleet\nnodes: 2\nidle_duration: 0s\n"),
+    "fleet of machines that stay": Shown("type: fleet\nname: my-fleet\nnodes: 2\nidle_duration: off\n"),
+    "fleet in blocks": Shown(
+        """
+type: fleet
+name: my-fleet
+nodes: 0..2
+resources:
+  gpu: H100:8
+blocks: 4
+"""
+    ),
+    "hosts in blocks": Shown(
+        """
+type: fleet
+name: my-fleet
+ssh_config:
+  user: ubuntu
+  identity_file: ~/.ssh/id_rsa
+  hosts:
+    - hostname: 3.255.177.51
+      blocks: 4
+    - hostname: 3.255.177.52
+      blocks: auto
+    - hostname: 3.255.177.53
+      blocks: 1
+""",
+        "ssh_config",
+    ),
+    "hosts behind another": Shown(
+        """
+type: fleet
+name: my-fleet
+ssh_config:
+  user: ubuntu
+  identity_file: ~/.ssh/id_rsa
+  hosts:
+    - 3.255.177.51
+    - 3.255.177.52
+  proxy_jump:
+    hostname: 3.255.177.50
+    user: ubuntu
+    identity_file: ~/.ssh/id_rsa
+""",
+        "ssh_config",
+    ),
+    "hosts with variables and a network": Shown(
+        """
+type: fleet
+name: my-fleet
+env:
+  - HTTP_PROXY=http://proxy.example.com:80
+  - HTTPS_PROXY=http://proxy.example.com:80
+  - NO_PROXY=localhost,127.0.0.1
+ssh_config:
+  user: ubuntu
+  identity_file: ~/.ssh/id_rsa
+  network: 10.0.0.0/16
+  hosts:
+    - 10.0.0.51
+    - 10.0.0.52
+""",
+        "ssh_config",
+    ),
+    "fleet by instance types, prices and regions": Shown(
+        "type: fleet\nname: my-fleet\nnodes: 0..2\ninstance_types: [sim.l4]\nmax_price: 3\nregions: [sim-west]\n"
+    ),
+    # clusters
+    "task of several nodes": Shown("type: task\nnodes: 2\ncommands: [ls]\nretry: true\n", "nodes"),
+    "task of several nodes, each with its volume": Shown(
+        """
+type: task
+nodes: 2
+commands: [ls]
+volumes:
+  - name: data-${{ dstack.node_rank }}
+    path: /data
+""",
+        "volumes",
+    ),
+    "task with a folder of the machine": Shown(
+        "type: task\ncommands: [ls]\nvolumes: ['/mnt/nfs-storage:/storage']\n", "volumes"
+    ),
 }
 
-# In their order: a task called `my-run` has run, and a fleet `my-fleet` has one machine.
+# In their order: a task called `my-run` has run, and a fleet `my-fleet` has one machine. Questions are answered with n.
 COMMANDS = {
+    # the skill
+    "dstack apply": "",
+    "dstack apply -y -d": "",
+    "dstack apply --force -y -d": "",
+    "dstack apply --max-price 2.5 -y -d --force": "",
+    "dstack fleet": "",
+    "dstack fleet get my-fleet": "",
+    "dstack fleet get my-fleet --json": "",
     "dstack ps": "",
     "dstack ps --json": "",
     "dstack ps -v": "",
@@ -182,19 +330,26 @@ COMMANDS = {
     "dstack offer": "",
     "dstack offer --backend aws": "",
     "dstack offer --gpu A100": "",
-    "dstack fleet": "",
-    "dstack fleet get my-fleet": "",
-    "dstack fleet get my-fleet --json": "",
-    "dstack fleet delete-instance my-fleet 0 -y": "",
-    "dstack fleet delete my-fleet -y": "",
+    "dstack offer --backend aws --gpu A100": "",
     "dstack volume": "volumes",
     "dstack gateway": "Gateways",
+    # pools
+    "dstack run .": "",
+    "dstack run . --reuse -y -d": "",
+    "dstack run . --idle-duration 10m -y -d --force": "",
+    "dstack run . --pool my-fleet -y -d --force": "",
     "dstack pool ps": "",
     "dstack pool list": "",
-    "dstack pool add --cpu 2 -y": "",
+    "dstack pool add --gpu 80GB": "",
+    "dstack pool add --cpu 2 --spot-auto --idle-duration 72h --max-price 5 --retry -y": "",
     "dstack pool remove default-pool-0 -y": "",
     "dstack pool add-ssh ubuntu@54.73.155.119 -i ~/.ssh/id_rsa -y": "ssh_config",
-    "dstack run . --reuse -y -d": "",
-    "dstack run . --idle-duration 10m -y -d": "",
-    "dstack delete -f my-fleet.dstack.yml -y": "",
+    "dstack pool add-ssh 54.73.155.119 -l ubuntu -p 2222 -i ~/.ssh/id_rsa -J jump@10.0.0.1:2022 -y": "ssh_config",
+    "dstack pool add-ssh ubuntu@54.73.155.119 -i ~/.ssh/id_rsa -o StrictHostKeyChecking=no": "-o",
+    # fleets
+    "dstack fleet delete-instance my-fleet 0 -y": "",
+    "dstack fleet delete my-fleet -i 7 -y": "instance 7",
+    "dstack fleet delete my-fleet -y": "",
+    "dstack delete -f my-fleet.dstack.yaml": "",
+    "dstack delete -f my-fleet.dstack.yaml -y": "",
 }

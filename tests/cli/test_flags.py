@@ -139,7 +139,7 @@ LINES = {
     "fleet delete-instance": "fleet delete-instance gpu 0",
     "logs": "logs train",
     "metrics": "metrics train",
-    "pool add-ssh": "pool add-ssh ubuntu@10.0.0.7 -i key",
+    "pool add-ssh": "pool add-ssh 10.0.0.7 -l ubuntu -i key",
     "pool remove": "pool remove gpu-0",
     "project add": "project add --name main --url {url} --token t",
     "project delete": "project delete --name main",
@@ -190,6 +190,7 @@ VALUES = {  # by parameter where one value doesn't fit all
     "max_offers": "7",
     "max_price": "2.5",
     "ssh_port": "2222",
+    "jump": "me@10.0.0.1:22",
     "trials": "3",
     "pool_name": "other",
 }

@@ -43,10 +43,17 @@ def environment(server: Server) -> dict[str, str]:
 
 
 def run(server: Server, line: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """One command line, piped."""
+    """One command line, piped; a question is answered with n."""
     words = shlex.split(line.replace("~", str(server.home)))[1:]
     return subprocess.run(
-        [*DSTACK, *words], cwd=folder, env=environment(server), capture_output=True, text=True, timeout=60, check=False
+        [*DSTACK, *words],
+        cwd=folder,
+        env=environment(server),
+        input="n\n",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -174,13 +181,16 @@ def test_a_known_configuration_works_or_is_refused_by_name(server: Server, tmp_p
 def test_known_commands_work_or_are_refused_by_name(server: Server, tmp_path: Path) -> None:
     (tmp_path / ".dstack.yml").write_text("type: task\nname: my-run\ncommands: [echo hi]\n" + SMALL)
     fleet = "type: fleet\nname: my-fleet\nnodes: {min: 0, target: 1, max: 2}\n"
-    (tmp_path / "my-fleet.dstack.yml").write_text(fleet)
-    assert run(server, "dstack apply -f my-fleet.dstack.yml -y", tmp_path).returncode == 0
+    (tmp_path / "my-fleet.dstack.yaml").write_text(fleet)
+    assert run(server, "dstack apply -f my-fleet.dstack.yaml -y", tmp_path).returncode == 0
     assert run(server, "dstack apply -y", tmp_path).returncode == 0
     for line, refused in COMMANDS.items():
-        if line.startswith("dstack delete"):  # by now the fleet is gone: made anew
+        if line == "dstack delete -f my-fleet.dstack.yaml":  # by now the fleet is gone: made anew
             until("the fleet to be gone", lambda: "my-fleet" not in server.cli("fleet"))
-            assert run(server, "dstack apply -f my-fleet.dstack.yml -y", tmp_path).returncode == 0
+            assert run(server, "dstack apply -f my-fleet.dstack.yaml -y", tmp_path).returncode == 0
         done = run(server, line, tmp_path)
+        assert not set("\x1b\r\x08") & set(done.stdout + done.stderr), "piped, it has no colour and no spinner"
+        if line.startswith(("dstack run .", "dstack pool")) and not refused:
+            assert "is an older spelling; today: dstack" in done.stderr.splitlines()[0], (line, done)
         assert (done.returncode == 0) is not bool(refused), (line, done)
         assert refused in done.stderr and "Traceback" not in done.stderr, (line, done)
