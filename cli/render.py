@@ -195,4 +195,4 @@ def _pieces(text: str) -> list[str]:
 
 
 def _crumbs(text: str) -> list[str]:
-    return [piece[:NARROWEST] for piece in _pieces(text)]
+    return [_head(piece, NARROWEST) for piece in _pieces(text)]

@@ -56,6 +56,11 @@ def test_wide_characters_take_two_columns() -> None:
     assert render(table(("日本", "x"), ("ab", "y")), 80).splitlines()[1:] == ["日本  x", "ab    y"]
 
 
+def test_a_narrow_screen_is_kept_for_wide_characters_too() -> None:
+    lines = render(table(("日" * 20, "本" * 20)), 14).splitlines()
+    assert max(map(cell_width, lines)) <= 14
+
+
 def test_facts_stand_in_a_column() -> None:
     assert facts([("A", "1"), ("Long", "two words")], 11) == "A     1\nLong  two\n      words"
 
