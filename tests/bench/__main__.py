@@ -11,7 +11,7 @@ from tests.harness.server import ROOT
 
 BENCHES: dict[str, list[str]] = {
     "single": [],
-    "burst": ["--jobs", "150", "--hosts", "150", "--job-seconds", "1"],
+    "burst": ["--jobs", "150", "--hosts", "150", "--job-seconds", "1", "--runs", "3"],
     "burst-1000": ["--jobs", "1000", "--hosts", "150", "--job-seconds", "1"],
     "api": [],
     "plans": [],

@@ -44,16 +44,17 @@ def median_cpu_ms(work: Callable[[], object], runs: int = 7) -> float:
     return round(statistics.median(timed(work)[1] for _ in range(runs)) * 1000, 3)
 
 
-def process_cpu(command: list[str], env: dict[str, str] | None = None, runs: int = 5) -> float:
-    """The median CPU seconds of a whole process, one warm-up not counted."""
-    figures = []
+def process_cost(command: list[str], env: dict[str, str] | None = None, runs: int = 5) -> tuple[float, float]:
+    """The median CPU and wall seconds of a whole process, one warm-up not counted."""
+    figures, walls = [], []
     for number in range(runs + 1):
         before = os.times()
         subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
         after = os.times()
         if number:
             figures.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    return round(statistics.median(figures), 3)
+            walls.append(after.elapsed - before.elapsed)
+    return round(statistics.median(figures), 3), round(statistics.median(walls), 3)
 
 
 @contextmanager
