@@ -78,6 +78,9 @@ def _entry_problems(entry: dict[str, Any], root: type[BaseModel] | None, marks: 
         return
     if kind == "extra_forbidden":
         message, hint, code = _stranger(entry["loc"], root)
+    elif kind == "model_type" and (short := _short_forms(entry["loc"], root)):
+        message, code = f"expected something like `{short[0]}`, got {_shown(entry['input'])}", "wrong-type"
+        hint = f"or like {_listed(short[1:])}" if short[1:] else "or a mapping"
     else:
         message, hint, code = _said(kind, entry, context, path)
         if kind.startswith(_UNKNOWN) and isinstance(entry["input"], dict):
@@ -281,6 +284,12 @@ def _models_at(loc: Path, root: type[BaseModel] | None) -> list[type[BaseModel]]
                 for inner in _models_in(model.model_fields[part].annotation)
             ]
     return models
+
+
+def _short_forms(loc: Path, root: type[BaseModel] | None) -> list[str]:
+    """Examples of the short forms of what may stand at a path."""
+    forms = [form for model in _models_at(loc, root) for form in getattr(model, "SHORT_FORMS", ())]
+    return [str(example) for form in forms for example in form.get("examples", ())]
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -34,7 +34,12 @@ class Range(Value, Generic[T]):
             return {"min": low or None, "max": high or None} if dots else {"min": low, "max": low}
         if isinstance(written, int | float) and not isinstance(written, bool):
             return {"min": written, "max": written}
-        return written
+        if isinstance(written, dict | Range):
+            return written
+        shown = (
+            "nothing" if written is None else "a list" if isinstance(written, list | tuple) else f"`{written}`".lower()
+        )
+        raise _wrong(f"expected a number or a range, got {shown}", "for example `2`, `1..4`, `2..` or `..8`")
 
     @model_validator(mode="after")
     def _ordered(self) -> Range[T]:

@@ -1,5 +1,7 @@
 """What can't go together, and what must: rules between fields, each with the field that is told."""
 
+from typing import Any
+
 import pytest
 
 from chalicelib.configuration.parse import parse
@@ -157,3 +159,61 @@ def test_the_older_words_mean_todays() -> None:
     assert parse("type: service\nport: 1\nreplicas: [{count: 1, commands: [a]}]\n") == parse(
         "type: service\nport: 1\ngroups: [{replicas: 1, commands: [a]}]\n"
     )
+
+
+TASK_FILE = "type: task\ncommands: [a]\n"
+SERVICE_FILE = "type: service\nport: 1\ncommands: [a]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "value"),
+    [
+        (TASK_FILE + "resources: {gpu: 'A 100 : 2'}", "resources.gpu.name.0", "A100"),
+        (TASK_FILE + "resources: {gpu: {name: 4090}}", "resources.gpu.name.0", "4090"),
+        (TASK_FILE + "resources: {memory: 1e3}", "resources.memory.min", 1000.0),
+        (TASK_FILE + "volumes: ['n://a/./b//c']", "volumes.0.path", "//a/b/c"),
+        (TASK_FILE + "volumes: [{name: [1, b], path: /a}]", "volumes.0.name", ["1", "b"]),
+        (TASK_FILE + "repos: ['C:\\a']", "repos.0.path", "."),
+        (TASK_FILE + "repos: ['a:a']", "repos.0.path", "a"),
+        (SERVICE_FILE + "gateway: '0'", "gateway", False),
+        (SERVICE_FILE + "gateway: t", "gateway", True),
+        ("type: dev-environment\nversion: ''\n", "version", ""),
+    ],
+)
+def test_read_as_the_genuine_client_reads_it(text: str, path: str, value: object) -> None:
+    found: Any = parse(text).model_dump(mode="json")
+    for part in path.split("."):
+        found = found[int(part) if part.isdecimal() else part]
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("ports: [true]", "ports.0: expected something like `8080`, got `true` (or like `80:8080`, `*:8080`)"),
+        ("fleets: [8]", "fleets.0: expected something like `name`, got `8` (or like `project/name`)"),
+        (
+            "resources: {cpu: {count: [1]}}",
+            "resources.cpu.count: expected a number or a range, got a list (for example",
+        ),
+        ("resources: {memory: true}", "resources.memory: expected an amount of memory, got `true`"),
+        ("resources: {disk: []}", "resources.disk: expected something like `16GB`, got a list (or like `24GB..`"),
+        ("volumes: [1]", "volumes.0: expected a mount (for example `my-volume:/data`"),
+        ("files: ['C:\\a']", "files.0.path: `C:\\a` isn't a path in a container (say where it goes"),
+        ("repos: [{url: ''}]", "repos.0: a repo needs `local_path` or `url`"),
+        ("max_price: 0.0", "max_price: `0` is too small (more than 0)"),
+    ],
+)
+def test_what_a_short_form_should_look_like_is_said(line: str, said: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        parse(TASK_FILE + line)
+    (problem,) = caught.value.problems
+    assert problem.text.startswith(said)
+
+
+def test_replicas_and_its_older_word_together() -> None:
+    with pytest.raises(Invalid) as caught:
+        parse("type: service\nport: 80\ngroups:\n- {replicas: 1, count: 3, commands: [r]}\n")
+    (problem,) = caught.value.problems
+    assert (problem.path, problem.line, problem.code) == ("groups.0.count", 4, "exclusive")
+    assert "`count` is an older word for `replicas`" in problem.message

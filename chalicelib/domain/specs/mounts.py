@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from chalicelib.domain.specs.reading import TAG, JsonSchema, Reads, Spec, Whole, fault, faults
+from chalicelib.domain.specs.reading import TAG, JsonSchema, Reads, Spec, Whole, fault, faults, is_number
 
 _TEXT = {"type": "string"}
 _PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
@@ -66,7 +67,7 @@ def absolute(path: str) -> str:
         )
     if ".." in path.split("/"):
         raise fault("invalid-path", f"`{path[:80]}` may not hold `..`", "write the path it leads to")
-    return re.sub("/+", "/", path).rstrip("/") or "/"
+    return str(PurePosixPath(path))
 
 
 AbsolutePath = Annotated[str, AfterValidator(absolute)]
@@ -81,10 +82,14 @@ def _mount_halves(written: str) -> tuple[str, str]:
     return parts[0], parts[1]
 
 
+def _is_name(written: Any) -> bool:
+    return isinstance(written, str) or is_number(written)
+
+
 def _volume_names(written: Any) -> Any:
     if isinstance(written, dict) or written is None or isinstance(written, bool):
         raise fault("wrong-type", "expected the name of a volume, or a list of names", "for example `name: my-volume`")
-    if isinstance(written, list | tuple) and not (written and all(isinstance(name, str) for name in written)):
+    if isinstance(written, list | tuple) and not (written and all(map(_is_name, written))):
         raise fault("wrong-type", "expected a list of names of volumes", "for example `name: [volume-1, volume-2]`")
     return written
 
@@ -107,8 +112,10 @@ class InstanceMountPoint(Spec):
 
 
 def _read_mount(written: Any) -> Any:
-    if not isinstance(written, str):
+    if isinstance(written, dict | VolumeMountPoint | InstanceMountPoint):
         return written
+    if not isinstance(written, str):
+        raise fault("invalid-mount", "expected a mount", "for example `my-volume:/data` or `/host/folder:/data`")
     source, path = _mount_halves(written)
     return {"instance_path": source, "path": path} if "/" in source else {"name": source, "path": path}
 
@@ -126,13 +133,22 @@ MountPoint = Annotated[
 ]
 
 
+def _in_container(path: str) -> str:
+    """Every container has POSIX paths, whatever this machine has."""
+    if re.match(r"[A-Za-z]:[\\/]|//|\\\\", path):
+        raise fault("invalid-path", f"`{path[:80]}` isn't a path in a container", r"say where it goes: `C:\data:/data`")
+    return path
+
+
 class FilePathMapping(Spec):
     """A local file or folder, and where it goes."""
 
     local_path: str = Field(
         description="Relative to the configuration file's folder; `~` is the home folder.", min_length=1
     )
-    path: str = Field(description="Relative to the working directory; `~` is the container user's home.", min_length=1)
+    path: Annotated[str, AfterValidator(_in_container)] = Field(
+        description="Relative to the working directory; `~` is the container user's home.", min_length=1
+    )
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT | {"examples": ["data", "config.toml:/etc/app.toml"]},)
 
@@ -171,14 +187,15 @@ class RepoSpec(Spec):
         if remote:
             return {"url": remote[1]} | ({"path": remote[2]} if remote[2] else {})
         files = FilePathMapping.read(written)
-        return {"local_path": files["local_path"]} | ({"path": files["path"]} if ":" in written else {})
+        where = {"path": files["path"]} if written != files["local_path"] else {}
+        return {"local_path": files["local_path"], **where}
 
     @model_validator(mode="after")
     def _one_source(self) -> RepoSpec:
         found = []
-        if self.local_path is not None and self.url is not None:
+        if self.local_path and self.url:
             found.append(("exclusive", "a repo is either local or remote", "keep `local_path` or `url`", "url"))
-        if self.local_path is None and self.url is None:
+        if not self.local_path and not self.url:
             found.append(("missing", "a repo needs `local_path` or `url`", "for example `- local_path: .`", ""))
         if self.path.startswith("~") and self.path != "~" and not self.path.startswith("~/"):
             found.append(

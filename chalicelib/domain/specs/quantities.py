@@ -19,6 +19,7 @@ _WHOLE = re.compile(r"-?\d+")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _LONGEST = 100 * 365 * 86_400  # a century: beyond it is a mistake, and far beyond it doesn't fit the wire
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)(mb|gb|tb)?", re.IGNORECASE)
+_POWER = re.compile(r"\d{1,6}(\.\d{1,6})?e\d", re.IGNORECASE)  # YAML takes `1e3` for text
 _GB = {"mb": 1 / 1024, "gb": 1.0, "tb": 1024.0}
 _MOST_GB = 1e9
 _MOST = 1_000_000
@@ -117,6 +118,8 @@ def gigabytes(written: Any) -> float:
         text = "".join(written.split())
         if (found := _MEMORY.fullmatch(text)) and len(found[1]) < 16:
             return gigabytes(float(found[1]) * _GB[(found[2] or "gb").lower()])
+        if _POWER.fullmatch(text):
+            return gigabytes(float(text))
         short = re.fullmatch(r"(\d+(?:\.\d+)?)([mgt])i?b?", text, re.IGNORECASE)
         hint = f"units are MB, GB and TB: `{short[1]}{short[2].upper()}B`" if short else "for example `512MB` or `16GB`"
         raise fault("invalid-memory", f"`{_cut(written)}` isn't an amount of memory", hint)
@@ -128,12 +131,12 @@ def memory_range(written: Any) -> Any:
     if isinstance(written, str) and ".." in written:
         low, _, high = written.partition("..")
         return _bounds(low.strip(), high.strip())
-    if isinstance(written, str) or is_number(written):
-        amount = gigabytes(written)
-        return {"min": amount, "max": amount}
-    if isinstance(written, dict) and written.keys() <= {"min", "max"}:
-        return _bounds(written.get("min"), written.get("max"))
-    return written
+    if isinstance(written, dict):
+        return _bounds(written.get("min"), written.get("max")) if written.keys() <= {"min", "max"} else written
+    if isinstance(written, Range):
+        return written
+    amount = gigabytes(written)
+    return {"min": amount, "max": amount}
 
 
 def _bounds(low: Any, high: Any) -> dict[str, float | None]:

@@ -52,11 +52,11 @@ def _cpu_token(token: str) -> tuple[str, Any]:
 
 
 def _gpu_token(token: str) -> tuple[str, Any]:
-    if vendor := _VENDORS.get(token.lower()):
-        return "vendor", vendor
-    if token[0].isalpha():
-        return "name", _names(token.split(","))
     text = token.replace(" ", "")
+    if vendor := _VENDORS.get(text.lower()):
+        return "vendor", vendor
+    if text[0].isalpha():
+        return "name", _names(text.split(","))
     if any(letter.isalpha() for letter in text):
         return "memory", memory_range(text)
     if _COUNT.fullmatch(text):
@@ -71,10 +71,12 @@ def _names(written: Any) -> Any:
             listed = ", ".join(part.strip() for part in written.split(","))
             raise fault("invalid-gpu", "several GPU names are a list here", f"write `name: [{listed}]`")
         written = [written]
+    if is_number(written):  # `4090`, which YAML takes for a number
+        return [str(written)]
     if not isinstance(written, list | tuple):
         return written
-    names = [name.strip().removeprefix("tpu-") if isinstance(name, str) else name for name in written]
-    if "" in names:
+    names = [name.removeprefix("tpu-") if isinstance(name, str) else name for name in written]
+    if any(isinstance(name, str) and not name.strip() for name in names):
         raise fault("invalid-gpu", "a GPU name is empty", _GPU_EXAMPLE)
     return names
 

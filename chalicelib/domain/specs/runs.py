@@ -34,7 +34,7 @@ class DevEnvironmentConfiguration(RunConfiguration):
         found = super()._faults()
         if self.entrypoint is not None:
             found.append(("exclusive", "a dev environment has no entrypoint", "put commands in `init`", "entrypoint"))
-        if self.version is not None and self.ide is None:
+        if self.version and self.ide is None:
             found.append(("missing", "`version` is the version of an IDE", "add `ide: vscode`", "version"))
         if self.ide == "windsurf" and self.version and not re.fullmatch(r"[0-9][^@\s]*@[0-9a-f]+", self.version):
             hint = "write the version, `@` and the commit: `1.106.0@8951cd3a`"

@@ -17,7 +17,8 @@ from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.workloads import Fault, GroupName, Python, RunConfiguration, doubled_names, number_groups
 
 _TEXT = {"type": "string"}
-_SWITCHES = {"true": True, "false": False, "yes": True, "no": False, "on": True, "off": False}
+_SWITCHES = {word: True for word in ("true", "yes", "on", "1", "t", "y")}
+_SWITCHES |= {word: False for word in ("false", "no", "off", "0", "f", "n")}
 
 
 def _window(value: int) -> int:
