@@ -32,7 +32,7 @@ COMMANDS = {
     ),
     "offer --group-by": Shape(
         1,
-        "The same by accelerator; which keys a group has depends on KEYS.",
+        "The same by accelerator; which of the places a group has depends on KEYS, the others are null.",
         {"requirements.resources": "Resources"},
     ),
     "project list": Shape(1, "The projects this machine knows; `user` with -v.", ours=True),

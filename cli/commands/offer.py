@@ -19,6 +19,7 @@ from cli.tables.plans import offers_summary, offers_table
 app = new_group("Machines that could be had now, cheapest first.")
 
 GROUPS = ("gpu", "backend", "region", "count")
+PLACES = ("backends", "backend", "regions", "region")
 
 
 @command(
@@ -119,8 +120,9 @@ def _show_groups(
         "reservation": said.get("reservation"),
     }
     if json_wanted:
+        gpus = [{**dict.fromkeys(PLACES), **group} for group in found]  # every key always, as scripts know them
         session.terminal.say(
-            as_json({"project": session.project, "requirements": asked, "group_by": groups, "gpus": found})
+            as_json({"project": session.project, "requirements": asked, "group_by": groups, "gpus": gpus})
         )
         return
     _show_facts(session, asked)
