@@ -1,4 +1,4 @@
-"""`dstack init`: an example configuration in this folder, and the schema that lets an editor check it."""
+"""`dstack init`: an example configuration, and the schema that lets an editor check it; or a repository made known."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Annotated
 import typer
 
 from chalicelib.errors import NotSupported
-from cli.parameters import command, new_group
+from cli.parameters import ProjectOption, command, new_group
+from cli.repos import RepoFlags, register
+from cli.session import open_session
 from cli.terminal import Terminal, terminal
 
 SCHEMA = Path(".dstack") / "configuration.schema.json"
@@ -29,29 +31,35 @@ resources:
 app = new_group("Prepare this folder: an example configuration, and the schema for your editor.")
 
 
-@command(app, "init", "dstack init", "dstack init --schema")
+@command(app, "init", "dstack init", "dstack init --schema", "dstack init -P . -t TOKEN")
 def init(
     ctx: typer.Context,
     *,
     schema: Annotated[
         bool, typer.Option("--schema", help="Write the schema that editors check the files with.")
     ] = False,
-    project: Annotated[str | None, typer.Option("--project", metavar="NAME", help="Not available yet.")] = None,
-    repo: Annotated[str | None, typer.Option("-P", "--repo", metavar="REPO", help="Not available yet.")] = None,
-    token: Annotated[str | None, typer.Option("-t", "--token", metavar="TOKEN", help="Not available yet.")] = None,
+    project: ProjectOption = None,
+    repo: Annotated[
+        str | None, typer.Option("-P", "--repo", metavar="REPO", help="Make this checkout or address known instead.")
+    ] = None,
+    token: Annotated[str | None, typer.Option("-t", "--token", metavar="TOKEN", help="To read the repository.")] = None,
     git_identity: Annotated[
-        str | None, typer.Option("--git-identity", metavar="KEY", help="Not available yet.")
+        str | None, typer.Option("--git-identity", metavar="KEY", help="A private key, to read the repository.")
     ] = None,
 ) -> None:
     """Prepare this folder: an example configuration, and the schema for your editor.
 
     The example is .dstack.yml, a task that runs; one that is here already is left as it is. With --schema also
     .dstack/configuration.schema.json, and a first line in .dstack.yml that names it to editors.
-    No --json: it prints what it wrote.
+    With -P, -t or --git-identity it writes nothing, and leaves the address of a repository, and what it takes to read
+    it, on the server instead. No --json: it prints what it wrote.
     """
-    for flag, value in (("--project", project), ("--repo", repo), ("--token", token), ("--git-identity", git_identity)):
-        if value:
-            raise NotSupported(f"{flag}: sending a Git repository along isn't available yet.", hint="Leave it out.")
+    if repo or token or git_identity or project:
+        if schema:
+            raise typer.BadParameter("--schema is about this folder, the other flags about a repository.", ctx=ctx)
+        remote = register(open_session(ctx, project), RepoFlags(repo, token=token, identity=git_identity))
+        terminal(ctx).say(f"The server knows {remote.https} now, as {remote.id}.")
+        return
     here = terminal(ctx)
     target = here.cwd / ".dstack.yml"
     if schema:

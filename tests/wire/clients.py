@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -16,15 +15,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.wire.corpus import Case
+from tests.wire.corpus import ADDRESSES, Case
+from tests.wire.far import SSH, Far
 from tests.wire.keys import filled
 from tests.wire.recorder import LAST, Recorder, Request
 
 ROOT = Path(__file__).parents[2]
 PEER = ROOT / ".venvs" / "peer" / "bin"
 DRIVER = Path(__file__).with_name("forking.py")
-REPOSITORY = "https://127.0.0.1:9/me/app.git"
 CLOSED = "http://127.0.0.1:9"  # whatever looks outside meets a closed door at once
+CHECK_IN = """
+git init -q --bare -b main {far}
+git init -q -b main .
+git remote add origin {far}
+git add .
+git commit -q -m first
+git push -q -u origin main
+git config remote.origin.url {address}
+git config remote.origin.pushurl {far}
+"""
 
 
 @dataclass(frozen=True)
@@ -57,7 +66,19 @@ class Sent:
             held = {archive_id(upload.file_name or ""): members(upload.body) for upload in uploads}
             archives = [{"path": entry["path"], "holds": held[entry["id"]]} for entry in spec["file_archives"]]
             body = {**body, "run_spec": {**spec, "file_archives": archives}}
-        return {"call": self.plan.call, "body": body}
+        return {"call": self.plan.call, "body": body, "repos": self.repos()}
+
+    def repos(self) -> list[Any]:
+        """All that was said of repositories, with patches as text."""
+        told = [request for request in self.requests if "/repos/" in request.path]
+        return [
+            [request.call, request.path.partition("?")[2], request.file_name, readable(request.body)]
+            for request in told
+        ]
+
+
+def readable(body: Any) -> Any:
+    return body.decode("latin-1").splitlines() if isinstance(body, bytes) else body
 
 
 def members(archive: bytes) -> list[tuple[str, str, int, str, str]]:
@@ -71,43 +92,24 @@ def members(archive: bytes) -> list[tuple[str, str, int, str, str]]:
     return found
 
 
-class Client:
-    """One process of a client that forks for every command line."""
+class Driver:
+    """A process of a client's that forks for every command line."""
 
-    def __init__(self, kind: str, recorder: Recorder) -> None:
-        self.kind, self.recorder = kind, recorder
+    def __init__(self, kind: str, env: dict[str, str]) -> None:
         python = PEER / "python" if kind == "peer" else Path(sys.executable)
         target = PEER / "dstack" if kind == "peer" else ROOT
         self.process = subprocess.Popen(
-            [python, DRIVER, kind, target],
-            cwd="/",
-            env=environment(Path("/nonexistent"), "none"),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
+            [python, DRIVER, kind, target], cwd="/", env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
 
-    def run(self, case: Case, folder: Path) -> Sent:
-        """The case in `folder`, which `lay_out` has filled."""
-        token = f"{self.kind}-{case.name}"
-        path = {"PATH": f"{folder}/bin:{os.environ['PATH']}"} if case.git else {}
-        job = {
-            "argv": [word.replace("{folder}", str(folder)) for word in case.argv],
-            "cwd": str(folder / "work"),
-            "env": environment(folder / "home", token)
-            | path
-            | {name: value.replace("{url}", self.recorder.url) for name, value in case.env.items()},
-            "output": str(folder / f"{self.kind}.txt"),
-            "input": str(folder / "work" / case.path) if case.given == "-" else None,
-        }
+    def run(self, job: dict[str, Any]) -> int:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.write(json.dumps(job) + "\n")
         self.process.stdin.flush()
         answer = self.process.stdout.readline()
-        assert answer, f"the {self.kind} client's process has ended"
-        output = (folder / f"{self.kind}.txt").read_text(encoding="utf-8", errors="replace")
-        return Sent(json.loads(answer)["status"], output, self.recorder.taken(token))
+        assert answer, "the client's process has ended"
+        return int(json.loads(answer)["status"])
 
     def close(self) -> None:
         assert self.process.stdin is not None
@@ -119,9 +121,45 @@ class Client:
             self.process.wait()
 
 
+class Client:
+    """One of the two, with a process that is there for all cases but those that need a fresh one."""
+
+    def __init__(self, kind: str, recorder: Recorder, far: Far) -> None:
+        self.kind, self.recorder, self.far = kind, recorder, far
+        self.driver = Driver(kind, environment(Path("/nonexistent"), "none"))
+
+    def run(self, case: Case, folder: Path) -> Sent:
+        """The case in `folder`, which `lay_out` has filled."""
+        token = f"{self.kind}-{case.name}"
+        path = {"PATH": f"{folder}/bin:{os.environ['PATH']}"} if case.git else {}
+        said = {name: value.replace("{url}", self.recorder.url) for name, value in case.env.items()}
+        env = environment(folder / "home", token) | self.far.variables | path | said
+        job = {
+            "argv": [word.replace("{folder}", str(folder)) for word in case.argv],
+            "cwd": str(folder / "work"),
+            "env": env,
+            "output": str(folder / f"{self.kind}.txt"),
+            "input": str(folder / "work" / case.path) if case.given == "-" else None,
+        }
+        self.recorder.expect(token, case)
+        if case.fresh:
+            driver = Driver(self.kind, env)
+            try:
+                status = driver.run(job)
+            finally:
+                driver.close()
+        else:
+            status = self.driver.run(job)
+        output = (folder / f"{self.kind}.txt").read_text(encoding="utf-8", errors="replace")
+        return Sent(status, output, self.recorder.taken(token))
+
+    def close(self) -> None:
+        self.driver.close()
+
+
 @contextmanager
-def client(kind: str, recorder: Recorder) -> Iterator[Client]:
-    one = Client(kind, recorder)
+def client(kind: str, recorder: Recorder, far: Far) -> Iterator[Client]:
+    one = Client(kind, recorder, far)
     try:
         yield one
     finally:
@@ -142,27 +180,23 @@ def environment(home: Path, token: str) -> dict[str, str]:
     }
 
 
-def check_in(folder: Path) -> None:
-    """Makes the case's folder a checkout of a repository that git finds on this machine, whatever its address says."""
-    work, home = folder / "work", folder / "home"
-    (home / ".gitconfig").write_text("[user]\nname = Me\nemail = me@example.com\n", encoding="utf-8")
-    git = folder / "bin" / "git"  # a setting of the user's wouldn't do: the genuine client has git ignore them
-    git.parent.mkdir()
-    found = shutil.which("git")
-    git.write_text(
-        f'#!/bin/sh\nexec {found} -c url.file://{folder}/far.insteadOf={REPOSITORY} "$@"\n', encoding="utf-8"
-    )
-    git.chmod(0o755)
-    for command in (
-        f"init -q --bare -b main {folder}/far",
-        "init -q -b main .",
-        f"remote add origin {REPOSITORY}",
-        "add .",
-        "commit -q -m first",
-        "push -q -u origin main",
-    ):
-        words = [str(git), *shlex.split(command)]
-        subprocess.run(words, cwd=work, env=environment(home, ""), check=True, capture_output=True)
+def check_in(case: Case, folder: Path) -> None:
+    """Makes the case's folder a checkout, and does with it what the case says."""
+    tools = folder / "bin"
+    tools.mkdir()
+    for name in ("ssh", "ssh-keygen"):
+        found = shutil.which(name)
+        assert found, f"the tests need {name}"
+        if name == "ssh":
+            (tools / name).write_text(SSH.format(ssh=found, home=folder / "home", root=folder.parent), encoding="utf-8")
+            (tools / name).chmod(0o755)
+        else:  # the genuine client looks for it beside the other
+            (tools / name).symlink_to(found)
+    (folder / "home" / ".gitconfig").write_text("[user]\nname = Me\nemail = me@example.com\n", encoding="utf-8")
+    script = CHECK_IN.format(far=folder / "app.git", address=ADDRESSES["{far}"].replace("{case}", case.name))
+    words = ["bash", "-ec", script + case.before.replace("{folder}", str(folder))]
+    done = subprocess.run(words, cwd=folder / "work", env=environment(folder / "home", ""), capture_output=True)
+    assert done.returncode == 0, f"{case}\n{done.stderr.decode()}"
 
 
 def lay_out(case: Case, folder: Path, url: str) -> None:
@@ -175,4 +209,4 @@ def lay_out(case: Case, folder: Path, url: str) -> None:
         path.write_bytes(filled(text).encode())
         path.chmod(0o755 if text.startswith("#!") else 0o600)
     if case.git:
-        check_in(folder)
+        check_in(case, folder)

@@ -49,6 +49,7 @@ class Difference:
     given: str | None = None
     crash: bool = False  # the genuine client ends with a traceback
     git: bool = False  # in a checkout
+    before: str = ""
     changed: tuple[tuple[str, Any, Any], ...] = ()  # path in the plan's body, what it sends there, and what we send
 
     def case(self, number: int) -> Case:
@@ -60,7 +61,8 @@ class Difference:
             path=self.path,
             given=self.given,
             git=self.git,
-        )
+            before=self.before,
+        ).placed()
 
 
 def stricter(what: str, why: str, file: str = TASK, *flags: str, files: Mapping[str, str] | None = None) -> Difference:
@@ -80,6 +82,13 @@ def kinder(
 
 LATER = "The server there refuses it after the plan was sent."
 NOT_BUILT = "Not available yet. A flag or field that did nothing would be worse than a refusal."
+NO_EFFECT = "It would do nothing."
+CODE = "run_spec.repo_code_hash"
+PATCHES = {  # by their hash
+    "odd": "71446a30889237bea1340e1ac9806413cb5e546f2e17ead563b05353a2e9e0fc",
+    "unfit": "27be68430c29ddaf329da68360623e627d1e8a7ec601102f5c18a4e730371e83",
+    "fit": "66a457f745c438fee7160b24d1529c4ed29604a8d0ff0eb14099356369736426",
+}
 MISREAD = "YAML 1.1 takes it for another number than the one that was written; in quotes it is what it looks like."
 NEGATIVE = "There is no such amount; there every cloud refuses it in its own way, or takes it for zero."
 SWITCH = "`true` would silently be 1."
@@ -123,10 +132,21 @@ DIFFERENCES: tuple[Difference, ...] = (
     stricter("Arguments that no command takes", "They were meant for something else, most often for -f.",
              "type: task\nimage: i\n", "--", "stray", "words"),
     stricter("`--host`", NOT_BUILT, TASK, "--host", "0.0.0.0"),
-    Difference(STRICTER, "`repos`", NOT_BUILT, TASK + "repos: [.]\n", git=True),
-    Difference(STRICTER, "`--repo` and the flags that go with it", NOT_BUILT, TASK,
-               ("-P", ".", "--repo-branch", "main", "--repo-hash", "abc", "-t", "token", "--git-identity", "key"),
-               files=KEY, git=True),
+    stricter("`--repo-branch` without a repository", NO_EFFECT, TASK, "--repo-branch", "main"),
+    stricter("`--repo-hash` without a repository", NO_EFFECT, TASK, "--repo-hash", "0123"),
+    stricter("`--token` without a repository", NO_EFFECT, TASK, "--no-repo", "-t", "token"),
+    stricter("`--git-identity` without a repository", NO_EFFECT, TASK, "--git-identity", "key", files=KEY),
+    Difference(STRICTER, "`branch` or `hash` of a checkout", "Its own count, there too.",
+               TASK + "repos: [{local_path: ., branch: other}]\n", git=True),
+    Difference(STRICTER, "`--repo-branch` or `--repo-hash` with a checkout", "Its own count, there too.", TASK,
+               ("-P", ".", "--repo-branch", "other", "--repo-hash", "0123"), git=True),
+    Difference(STRICTER, "A branch that the repository hasn't", "There the job finds out.",
+               TASK + "repos: [{url: '{far}', branch: other}]\n", git=True),
+    Difference(STRICTER, "`--git-identity` with a file that isn't there",
+               "It was meant, even if everybody may read the repository.", TASK,
+               ("-P", "{far}", "--git-identity", "nothing"), git=True),
+    Difference(STRICTER, "`.git` as a checkout", "The checkout is the folder that it is in.", TASK, ("-P", ".git"),
+               git=True),
     kinder("`tags: {a: 1}`", "A number is as good as text. The genuine client crashes.", TASK + "tags: {a: 1}\n",
            crash=True),
     kinder("`env: {A: 2024-01-01}`", "YAML makes a date of it; what was written is what is sent.",
@@ -145,6 +165,14 @@ DIFFERENCES: tuple[Difference, ...] = (
     kinder("`--json`", "What was submitted, for scripts.", TASK, "--json"),
     Difference(KINDER, "An absolute path after -f, outside of the folder", "The genuine client crashes.",
                path="../elsewhere/x.yml", given="{folder}/elsewhere/x.yml", crash=True),
+    Difference(KINDER, "A port in a repository's address that is one text",
+               "What is behind the last `:` is taken for the path there.",
+               TASK + "repos: ['https://open.example:443/{path}']\n", git=True),
+    Difference(KINDER, "`--git-identity=~/key`", "`~` is the home folder, as elsewhere.", TASK,
+               ("-P", "{closed}", "--git-identity=~/good"), files={"~/good": "<ed25519 key>"}, git=True),
+    Difference(KINDER, "`diff.external` among git's settings",
+               "It is for people to read, and a patch has to fit.", TASK, ("-P", "."),
+               git=True, before="echo '# n' >> .dstack.yml; git config diff.external false"),
     Difference(OTHERWISE, "`$${{` after another `$`",
                "The escape counts wherever it stands, not only where no `$` comes before it.",
                "type: task\ncommands: ['echo $HOME $${{ run.args }}']\n", ("--", "a"),
@@ -155,6 +183,13 @@ DIFFERENCES: tuple[Difference, ...] = (
     Difference(OTHERWISE, "`--no-repo` with `repos` in the file", "Without a repo there is nothing to check out.",
                TASK + "repos: [.]\n", ("--no-repo",),
                changed=((f"{CONFIGURATION}.repos", [REPO], []), ("run_spec.repo_dir", ".", None))),
+    Difference(OTHERWISE, "A new file called `-x`, a new link to a folder",
+               "They come along; there they are lost without a word.", TASK, ("-P", "."), git=True,
+               before="echo n > -x; mkdir d; ln -s d l", changed=((CODE, None, PATCHES["odd"]),)),
+    Difference(OTHERWISE, "`diff.noprefix` and the like among git's settings",
+               "A patch that was made with them wouldn't fit.", TASK, ("-P", "."), git=True,
+               before="echo n > new; git config diff.noprefix true",
+               changed=((CODE, PATCHES["unfit"], PATCHES["fit"]),)),
 )  # fmt: skip
 
 
@@ -166,6 +201,8 @@ def page() -> str:
         parts += [f"| {one.what} | {one.why} |\n" for one in members]
     parts += [
         "\n## Not compared\n\n"
+        "`dstack init` without a flag writes an example here; there it makes the repository of this folder known, as\n"
+        "`dstack init -P .` does here. With the flags of a repository the two are compared.\n"
         "`type: preset` sends no request of its own on either side: there an agent works on the user's machine,\n"
         "and here the command says that it isn't available yet. Archives of `files` are compared by what is in them,\n"
         "not by their bytes.\n"

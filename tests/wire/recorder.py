@@ -1,7 +1,8 @@
 """A server that answers just enough for `apply` to say what it wants, keeps every request, and then refuses.
 
 Who asked is told by the token, so that many command lines can talk to one recorder at once. The last call of a
-conversation (a plan, or a volume to create) is answered with an error that clients show and end on.
+conversation (a plan, or a volume to create) is answered with an error that clients show and end on. Only where a case
+is to be submitted there is a plan, and the error comes after it.
 """
 
 from __future__ import annotations
@@ -10,12 +11,18 @@ import json
 import re
 import threading
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.wire.corpus import Case
+from tests.wire.keys import filled
+
 LAST = re.compile(r"/api/project/[^/]+/(?:(?:runs|fleets|gateways)/get_plan|volumes/create|presets/\w+|\w+/apply)$")
+REPO = {"repo_type": "remote", "repo_name": "app"}
+UNSET = {"clone_url": "https://open.example/app.git", "private_key": None, "oauth_token": None}
 ENOUGH = "That is all we wanted to know."
 NOBODY = {
     "id": "0b1a7a5e-30b8-4a55-8d8c-1d4a3d2f2f10",
@@ -61,8 +68,12 @@ def refusal(code: str, message: str) -> tuple[int, Any]:
     return 400, {"detail": [{"code": code, "msg": message}]}
 
 
-def answer(request: Request) -> tuple[int, Any]:
+def answer(request: Request, case: Case | None = None) -> tuple[int, Any]:
     path = request.path.split("?")[0]
+    if case and case.submitted and request.call == "runs/get_plan":
+        return 200, plan(request.body["run_spec"])
+    if case and case.stored and request.call == "repos/get":
+        return 200, {"repo_id": request.body["repo_id"], "repo_info": REPO, "repo_creds": UNSET | _whole(case.stored)}
     if LAST.search(path):
         return refusal("error", ENOUGH)
     if path == "/api/files/upload_archive":
@@ -76,6 +87,41 @@ def answer(request: Request) -> tuple[int, Any]:
     if path.endswith("/get"):
         return refusal("resource_not_exists", "There is no such thing.")
     return 200, None
+
+
+def plan(spec: dict[str, Any]) -> dict[str, Any]:
+    """As little of a plan as clients need to go on: one job, and one offer for it."""
+    spec = {**spec, "run_name": spec["run_name"] or "unnamed"}
+    job = {
+        "replica_num": 0,
+        "job_num": 0,
+        "job_name": f"{spec['run_name']}-0-0",
+        "commands": [],
+        "env": {},
+        "image_name": "i",
+        "requirements": {"resources": spec["configuration"]["resources"], "spot": False},
+    }
+    machine = {"cpus": 2, "memory_mib": 8192, "gpus": [], "spot": False, "disk": {"size_mib": 102400}}
+    offer = {
+        "backend": "aws",
+        "instance": {"name": "small", "resources": machine},
+        "region": "r",
+        "price": 0.1,
+        "availability": "available",
+    }
+    return {
+        "project_name": "main",
+        "user": "admin",
+        "run_spec": spec,
+        "effective_run_spec": spec,
+        "job_plans": [{"job_spec": job, "offers": [offer], "total_offers": 1, "max_price": 0.1}],
+        "current_resource": None,
+        "action": "create",
+    }
+
+
+def _whole(stored: Mapping[str, str | None]) -> dict[str, str | None]:
+    return {name: value and filled(value) for name, value in stored.items()}
 
 
 def archive_id(name: str) -> str:
@@ -100,7 +146,7 @@ class Handler(BaseHTTPRequestHandler):
         elif raw:
             request = Request(self.path, json.loads(raw))
         self.server.keep(token, request)
-        status, said = answer(request)
+        status, said = answer(request, self.server.cases.get(token))
         body = json.dumps(said).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -120,6 +166,7 @@ class RecordingServer(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
+        self.cases: dict[str, Case] = {}
         self._kept: dict[str, list[Request]] = {}
         self._lock = threading.Lock()
 
@@ -149,6 +196,10 @@ class Recorder:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server.server_address[1]}"
+
+    def expect(self, token: str, case: Case) -> None:
+        """Who is about to ask, and in which case."""
+        self.server.cases[token] = case
 
     def taken(self, token: str) -> list[Request]:
         """What this token has sent since this was last asked."""

@@ -17,6 +17,7 @@ import pytest
 from tests.wire.clients import PEER, Sent, client, lay_out
 from tests.wire.corpus import Case, corpus
 from tests.wire.differences import DIFFERENCES, KINDER, OTHERWISE, STRICTER
+from tests.wire.far import Far
 from tests.wire.recorder import Recorder
 
 PAIRS = 2  # of processes, each of which takes the next case
@@ -40,11 +41,12 @@ class Runs:
 
     folder: Path
     recorder: Recorder
+    far: Far
     done: dict[str, Both] = field(default_factory=dict)
     waiting: SimpleQueue[Case] = field(default_factory=SimpleQueue)
 
     def work(self) -> None:
-        with client("peer", self.recorder) as peer, client("ours", self.recorder) as ours:
+        with client("peer", self.recorder, self.far) as peer, client("ours", self.recorder, self.far) as ours:
             while True:
                 try:
                     case = self.waiting.get_nowait()
@@ -70,8 +72,9 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         reason = "the genuine client isn't installed here; `make test` installs it into .venvs/peer"
         pytest.fail(reason) if os.environ.get("REQUIRE_REAL") else pytest.skip(reason)
     wanted = {item.callspec.params["name"] for item in request.session.items if _is_case(item)}
-    with Recorder() as recorder:
-        found = Runs(tmp_path_factory.mktemp("wire"), recorder)
+    folder = tmp_path_factory.mktemp("wire")
+    with Recorder() as recorder, Far(folder) as far:
+        found = Runs(folder, recorder, far)
         found.take([CASES[name] for name in sorted(wanted)])
         yield found.done
 
@@ -80,8 +83,8 @@ def _is_case(item: pytest.Item) -> bool:
     return item.path == Path(__file__) and hasattr(item, "callspec")
 
 
-def named(*, refused: bool) -> list[str]:
-    return [case.name for case in corpus() if case.refused == refused]
+def named(*, refused: bool, command: str = "apply") -> list[str]:
+    return [case.name for case in corpus() if case.refused == refused and (refused or case.command == command)]
 
 
 def readable(body: object) -> list[str]:
@@ -95,6 +98,13 @@ def test_both_send_the_same(runs: dict[str, Both], name: str) -> None:
     assert both.ours.plan, f"we refused\n{CASES[name]}\n{both.ours.output}"
     assert readable(both.ours.body()) == readable(both.peer.body()), str(CASES[name])
     assert both.ours.status == both.peer.status == 1, "the recorder's refusal is an error to both"
+
+
+@pytest.mark.parametrize("name", named(refused=False, command="init"))
+def test_both_make_the_same_known(runs: dict[str, Both], name: str) -> None:
+    both = runs[name]
+    assert both.ours.status == both.peer.status == 0, f"{both.peer.output}\n{both.ours.output}"
+    assert readable(both.ours.repos()) == readable(both.peer.repos()) != [], str(CASES[name])
 
 
 @pytest.mark.parametrize("name", named(refused=True))

@@ -3,21 +3,34 @@
 Beside the configuration a case may have `flags` (one line of shell), `env` (`{url}` is the server's), other `files`
 (`~/…` in the home folder), the `path` of its configuration and what is `given` to -f instead of that path ("" for no
 -f at all). A theme whose name begins with `refused` holds what both clients must refuse.
+
+With `git` the folder is a checkout of `{far}`, a repository that anybody may read, after the shell's lines `before`;
+`{closed}` is the same one behind a token, `{ssh}` behind a key, `~/good`. `stored` are credentials that the server has
+for it. What is `submitted` is answered with a plan and goes on to the end. Where the genuine client looks at the home
+folder as it starts, a case needs a `fresh` process. `command` is what is called instead of `apply`.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from tests.wire.far import CLOSED, OPEN
+
 FOLDER = Path(__file__).parent
 DEFAULT = ".dstack.yml"
+ADDRESSES = {
+    "{far}": f"https://{OPEN}/{{case}}/app.git",
+    "{closed}": f"https://{CLOSED}/{{case}}/app.git",
+    "{ssh}": f"git@{CLOSED}:{{case}}/app.git",
+    "{path}": "{case}/app.git",
+}
 
 
 @dataclass(frozen=True)
@@ -31,10 +44,17 @@ class Case:
     files: Mapping[str, str] = field(default_factory=dict)
     path: str = DEFAULT
     given: str | None = None
-    git: bool = False  # the folder is a checkout of `clients.REPOSITORY`
+    git: bool = False
+    before: str = ""
+    stored: Mapping[str, str | None] | None = None
+    submitted: bool = False
+    fresh: bool = False
+    command: str = "apply"
 
     @property
     def argv(self) -> list[str]:
+        if self.command != "apply":
+            return [self.command, *self.flags]
         named = self.given if self.given is not None else "" if self.path == DEFAULT else self.path
         return ["apply", *(("-f", named) if named else ()), "-y", *self.flags]
 
@@ -47,7 +67,20 @@ class Case:
         parts = [f"dstack {shlex.join(self.argv)}", self.file.rstrip()]
         parts += [f"{name}={value}" for name, value in self.env.items()]
         parts += [f"[{name}] {text.rstrip()}" for name, text in self.files.items()]
+        parts += [f"$ {self.before}"] if self.before else []
         return "\n".join(parts)
+
+    def placed(self) -> Case:
+        """With the addresses of its repository filled in."""
+
+        def put(text: str) -> str:
+            for word, address in ADDRESSES.items():
+                text = text.replace(word, address.replace("{case}", self.name))
+            return text
+
+        stored = self.stored and {name: value and put(value) for name, value in self.stored.items()}
+        flags = tuple(put(flag) for flag in self.flags)
+        return replace(self, file=put(self.file), flags=flags, before=put(self.before), stored=stored)
 
 
 def cases_of(theme: Path) -> Iterator[Case]:
@@ -59,7 +92,7 @@ def cases_of(theme: Path) -> Iterator[Case]:
         file = said.pop("file", None)
         flags = tuple(shlex.split(said.pop("flags", "")))
         text = file if file is not None else f"{document['base']}{add}\n"
-        yield Case(f"{theme.stem}-{number}", text, flags, **said)
+        yield Case(f"{theme.stem}-{number}", text, flags, **said).placed()
 
 
 @cache
