@@ -1,0 +1,60 @@
+"""The admin's token, given so that nobody reads it in the list of processes; and where the project is entered."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.config import ProjectEntry, config_path, load_projects, save_projects
+from tests.cli.conftest import Dstack
+from tests.harness.server import ROOT
+
+
+def start(home: Path, *flags: str, given: str = "") -> tuple[list[str], str]:
+    """What a server says until it is up, on both its outputs."""
+    home.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "cli.main", "server", "--port", "0", "--no-local-fleet", *flags]
+    env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdin and process.stdout and process.stderr
+        process.stdin.write(given)
+        process.stdin.close()
+        lines: list[str] = []
+        while not any("config.yml" in line for line in lines):
+            line = process.stdout.readline()
+            assert line, process.stderr.read()
+            lines.append(line)
+        process.terminate()
+        return lines, process.stderr.read()
+
+
+def test_a_token_from_standard_input(tmp_path: Path) -> None:
+    lines, said = start(tmp_path / "home", "--token", "-", given="from-standard-input\nmore\n")
+    assert "The admin token is from-standard-input\n" in lines and "list of processes" not in said
+    (entry,) = load_projects(config_path(tmp_path / "home"))
+    assert entry.token == "from-standard-input"
+
+
+def test_a_token_on_the_command_line_is_warned_of(tmp_path: Path) -> None:
+    _, said = start(tmp_path / "home", "--token", "seen-by-all")
+    assert "list of processes" in said and "DSTACK_SERVER_ADMIN_TOKEN" in said and "seen-by-all" not in said
+
+
+@pytest.mark.parametrize(("flag", "kept"), [("-y", False), ("-n", True), ("", True)])
+def test_whether_another_servers_entry_is_replaced(tmp_path: Path, flag: str, kept: bool) -> None:
+    path = config_path(tmp_path / "home")
+    theirs = ProjectEntry("main", "https://elsewhere.example", "precious", default=True)
+    save_projects(path, [theirs])
+    start(tmp_path / "home", *flag.split())
+    assert (load_projects(path) == [theirs]) is kept
+
+
+def test_nothing_on_standard_input_is_said(bare: Dstack) -> None:
+    for words in ("server --token -", "project add --name x --url http://127.0.0.1:1 --token -"):
+        ended = bare(*words.split())
+        assert ended.code == 1 and "nothing on standard input" in ended.err, ended
