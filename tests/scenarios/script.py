@@ -28,10 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from cli.config import set_default_project
-from tests.harness.server import ROOT, Server, until
+from tests.harness.server import PATIENCE, ROOT, Server, until
 
 NEWLINE = "\n"
-SECONDS = 30.0  # to wait for anything
 _LAST_LOOK = (["dstack", "ps", "-a", "-v"], ["dstack", "event"])  # shown where a scenario gets stuck
 
 
@@ -108,7 +107,7 @@ class User:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=120,
+            timeout=2 * PATIENCE,
         )
         return done.stdout, done.returncode
 
@@ -147,7 +146,7 @@ def run_step(step: Step, user: User) -> str:
         name, _, value = rest.partition("=")
         user.exported[name] = value.replace("~", str(user.home))
     elif verb == "wait":
-        until(step.text, lambda: _so(user, rest), seconds=SECONDS, every=0.2)
+        until(step.text, lambda: _so(user, rest), every=0.2)
     else:
         raise ValueError(f"a scenario runs dstack, not {verb}")
     return ""
