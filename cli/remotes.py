@@ -47,7 +47,7 @@ class Remote:
 
     @property
     def id(self) -> str:
-        whole = f"{self.host}/{self._plain}" if self._plain else self.host
+        whole = f"{self._host}/{self._plain}" if self._plain else self._host
         number = int.from_bytes(hashlib.sha256(whole.encode()).digest(), "little") // 36**24
         return f"{self.name}-{''.join(DIGITS[number // 36**place % 36] for place in range(7, -1, -1))}"
 
@@ -124,8 +124,8 @@ def _configured(remote: Remote, home: Path, *, user_is_said: bool) -> Remote:
     except (FileNotFoundError, subprocess.TimeoutExpired):
         return remote  # then no key of it could be used either
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise Refused(f"{config} can't be used: {last}.", hint="Mend it; `ssh -G HOST` shows what it says of a host.")
+        first = (done.stderr.strip().splitlines() or ["no reason given"])[0]
+        raise Refused(f"{config} can't be used: {first}.", hint="Mend it; `ssh -G HOST` shows what it says of a host.")
     said: dict[str, str] = {}
     for line in done.stdout.splitlines():
         key, _, value = line.partition(" ")

@@ -137,11 +137,9 @@ def _named(place: str, said_by: str, folder: Path) -> Wanted:
 
 
 def _read(session: Session, wanted: Wanted) -> tuple[Remote, Brought]:
-    from cli.remotes import fault, parse_remote
+    from cli.remotes import parse_remote
 
     terminal, said_by = session.terminal, wanted.said_by
-    if not wanted.place:
-        raise fault(said_by, "an empty path or address names no repository", "write `.` for this folder")
     if not wanted.is_path:
         remote = parse_remote(wanted.place, terminal.home, said_by=said_by)
         return remote, Brought(remote.id, _data(remote, wanted.branch, wanted.commit))

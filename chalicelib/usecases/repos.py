@@ -20,7 +20,7 @@ from chalicelib.usecases.context import Plane
 from chalicelib.usecases.files import as_content, check_upload, keep
 from chalicelib.usecases.listing import page_after
 
-_ID = re.compile(r"[\w.@+-]{1,200}", re.ASCII)
+_ID = re.compile(r"[\w.@+%-]{1,200}", re.ASCII)  # clients write other characters of a name as %20
 _TYPES = ("remote", "local", "virtual")
 MAX_INFO, MAX_CREDS = 4_000, 10_000  # bytes of JSON
 
@@ -37,7 +37,7 @@ def save_repo(
     """Make the repo known, or change it. Without `creds` the user's earlier ones are forgotten."""
     problems = []
     if not _ID.fullmatch(repo_id):
-        problems.append(Problem("should be 1 to 200 letters, digits, or one of _.@+-", path="repo_id"))
+        problems.append(Problem("should be 1 to 200 letters, digits, or one of _.@+%-", path="repo_id"))
     if info.get("repo_type") not in _TYPES:
         problems.append(Problem(f"should be one of {', '.join(_TYPES)}", path="repo_info.repo_type"))
     text = orjson.dumps(info)

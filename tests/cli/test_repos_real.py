@@ -1,0 +1,64 @@
+"""Repositories against a real server, by both clients: what one leaves there, the other finds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.server import ROOT, Server
+from tests.wire.clients import PEER
+from tests.wire.far import CLOSED, TOKEN, Far
+
+LOCKED = f"https://{CLOSED}/case/app.git"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    one = Server(tmp_path_factory.mktemp("repos") / "home", ("--fake-cloud",))
+    one.start()
+    yield one
+    one.close()
+
+
+@pytest.fixture(scope="module")
+def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far]:
+    root = tmp_path_factory.mktemp("far")
+    subprocess.run(["git", "init", "-q", "--bare", root / "case" / "app.git"], check=True)
+    with Far(root) as found:
+        yield found
+
+
+def dstack(client: str, server: Server, far: Far, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "cli.main"] if client == "ours" else [str(PEER / "dstack")]
+    env = {**server.environment(), **far.variables, "PYTHONPATH": str(ROOT), "no_proxy": "127.0.0.1", "COLUMNS": "300"}
+    return subprocess.run(
+        [*program, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize(("first", "then"), [("ours", "peer"), ("peer", "ours")])
+def test_what_one_client_leaves_there_the_other_finds(
+    server: Server, far: Far, tmp_path: Path, first: str, then: str
+) -> None:
+    if not (PEER / "dstack").exists():
+        pytest.skip("the genuine client isn't installed here; `make test` installs it into .venvs/peer")
+    address = LOCKED.replace("app", first)  # a repository of its own for each order
+    (far.server.root / "case" / f"{first}.git").symlink_to(far.server.root / "case" / "app.git")
+    (tmp_path / ".dstack.yml").write_text("type: task\ncommands: [ls]\n")
+    before = dstack(then, server, far, tmp_path, "apply", "-y", "-P", address)
+    assert before.returncode == 1 and "checked out yet" not in before.stderr + before.stdout, before
+    known = dstack(first, server, far, tmp_path, "init", "-P", address, "-t", TOKEN)
+    assert known.returncode == 0, known
+    found = dstack(then, server, far, tmp_path, "apply", "-y", "-P", address)
+    assert found.returncode == 1 and "repositories can't be checked out yet" in found.stderr + found.stdout, found
+
+
+def test_a_run_with_a_repository_is_refused_by_name_for_now(server: Server, far: Far, tmp_path: Path) -> None:
+    (tmp_path / ".dstack.yml").write_text(f"type: task\ncommands: [ls]\nrepos: ['{LOCKED}']\n")
+    ended = dstack("ours", server, far, tmp_path, "apply", "-y", "-t", TOKEN)
+    assert ended.returncode == 1 and "repos" in ended.stderr and "checked out yet" in ended.stderr, ended
+    assert "Traceback" not in ended.stderr
