@@ -81,13 +81,15 @@ def _kind(field: Schema) -> str:
             return "a backend, by its `type`"
         if said := [str(arm["$comment"]) for arm in arms if "$comment" in arm]:
             return said[0]
-        kinds = dict.fromkeys(_kind(arm) for arm in arms if arm.get("type") != "null")
-        return " or ".join(kinds)
+        kinds = (kind for arm in arms if arm.get("type") != "null" for kind in _kind(arm).split(" or "))
+        return " or ".join(dict.fromkeys(kinds))
     return _plain_kind(field)
 
 
 def _plain_kind(field: Schema) -> str:
     kind = field.get("type")
+    if isinstance(kind, list) and kind != ["string", "number"]:
+        kind = kind[0]  # the other is the same in quotes
     if kind == "array":
         return f"list of {_kind(field['items'])}" if isinstance(field.get("items"), dict) else "list"
     if kind in (["string", "number"], "string"):

@@ -87,15 +87,35 @@ def definitions_of(models: list[type[BaseModel]]) -> Schema:
 
 
 def _readable(schema: Any) -> Any:
-    """Without the titles that only repeat names, and with numbers where text may be written as one."""
+    """Without the titles that only repeat names, bounds as the standard has them, and every type as it may be written:
+    text as a number, and numbers and switches in quotes."""
     if isinstance(schema, list):
         return [_readable(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     found = {key: _readable(value) for key, value in schema.items() if not (key == "title" and isinstance(value, str))}
-    if found.get("type") == "string" and not {"enum", "const", "pattern"} & found.keys():
+    for ours, standard in _BOUNDS.items():
+        if isinstance(found.get(ours), int | float):
+            found[standard] = found.pop(ours)
+    kind = found.get("type")
+    for ours, standard in (("min_length", "min"), ("max_length", "max")):
+        if isinstance(found.get(ours), int):
+            found[standard + ("Items" if kind == "array" else "Length")] = found.pop(ours)
+    if not all("$ref" in arm for arm in found.get("oneOf", ())):
+        found["anyOf"] = found.pop("oneOf")  # text may be a switch in quotes, or a name
+    if kind == "string" and not {"enum", "const", "pattern"} & found.keys():
         found["type"] = ["string", "number"]
+    elif isinstance(kind, str) and kind in _AS_TEXT and not {"enum", "const"} & found.keys():
+        found |= {"type": [kind, "string"], "pattern": _AS_TEXT[kind]}
     return found
+
+
+_BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+_AS_TEXT = {
+    "integer": "^ *[+-]?[0-9]+ *$",
+    "number": "^ *[+-]?[0-9.]+([eE][+-]?[0-9]+)? *$",
+    "boolean": "^(true|false|yes|no|on|off|True|False|Yes|No|On|Off)$",
+}
 
 
 def _when(chosen: dict[str, str], model: type[BaseModel]) -> Schema:

@@ -35,7 +35,10 @@ class FleetNodesSpec(Spec):
     target: Whole = Field(default=0, description="So many to begin with; `min` unless set.", ge=0, le=_MOST)
     max: Whole | None = Field(default=None, description="At most so many; no limit if null.", ge=0, le=_MOST)
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_COUNT, _TEXT | {"examples": ["2", "0..4", "1.."]})
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (
+        _COUNT,
+        _TEXT | {"pattern": r"^ *([0-9]+|[0-9]+ *\.\. *[0-9]*|\.\. *[0-9]+) *$", "examples": ["2", "0..4", "1.."]},
+    )
 
     @classmethod
     def read(cls, written: Any) -> Any:
@@ -129,7 +132,7 @@ def _blocks(written: Any) -> Any:
     return int(text)
 
 
-Blocks = Annotated[Literal["auto"] | int, Reads(_blocks)]
+Blocks = Annotated[Literal["auto"] | int, Reads(_blocks, ({"type": "integer", "minimum": 1},))]
 
 
 class SSHHostParams(Spec):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from chalicelib.domain.specs.reading import TAG, JsonSchema, Reads, Spec, Whole, fault, faults, is_number
+from chalicelib.domain.specs.reading import TAG, JsonSchema, Looks, Reads, Spec, Whole, fault, faults, is_number
 
 _TEXT = {"type": "string"}
 _PORT = {"type": "integer", "minimum": 1, "maximum": 65535}
@@ -70,7 +70,7 @@ def absolute(path: str) -> str:
     return str(PurePosixPath(path))
 
 
-AbsolutePath = Annotated[str, AfterValidator(absolute)]
+AbsolutePath = Annotated[str, AfterValidator(absolute), Looks("^/")]
 
 
 def _mount_halves(written: str) -> tuple[str, str]:
@@ -129,7 +129,7 @@ MountPoint = Annotated[
     Annotated[VolumeMountPoint, Tag(TAG + "VolumeMountPoint")]
     | Annotated[InstanceMountPoint, Tag(TAG + "InstanceMountPoint")],
     Discriminator(_mount_arm),
-    Reads(_read_mount, (_TEXT | {"examples": ["my-volume:/data", "/host/folder:/data"]},)),
+    Reads(_read_mount, (_TEXT | {"pattern": "^[^:]+:/[^:]*$", "examples": ["my-volume:/data", "/host/folder:/data"]},)),
 ]
 
 

@@ -91,9 +91,10 @@ def _cron(written: Any) -> Any:
 class Schedule(Spec):
     """When to start, again and again. Times are UTC."""
 
-    cron: Annotated[tuple[str, ...], Reads(_cron, ({"type": "string", "examples": ["0 9 * * mon-fri"]},))] = Field(
-        description="Five fields, minute hour day month weekday; one expression or several. Monday is 0."
-    )
+    cron: Annotated[
+        tuple[str, ...],
+        Reads(_cron, ({"type": "string", "pattern": r"^ *[^@ ]+( +[^ ]+){4} *$", "examples": ["0 9 * * mon-fri"]},)),
+    ] = Field(description="Five fields, minute hour day month weekday; one expression or several. Monday is 0.")
 
 
 class VastAIProfileOptions(Spec):

@@ -79,6 +79,16 @@ class Reads:
         return {"anyOf": [full, *self.forms]} if self.forms else full
 
 
+@dataclass(frozen=True)
+class Looks:
+    """An annotation: what text that passes looks like, for the JSON Schema alone; a validator says what is wrong."""
+
+    pattern: str
+
+    def __get_pydantic_json_schema__(self, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
+        return {**handler(core), "pattern": self.pattern}
+
+
 def no_switch(written: Any) -> Any:
     """Python would take `true` for 1; a person who wrote it didn't mean a number."""
     if isinstance(written, bool):

@@ -17,7 +17,9 @@ class EntityReference(Spec):
     project: str | None = Field(default=None, description="The project it is in; this one unless set.")
     name: str = Field(description="Its name.", min_length=1)
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT | {"examples": ["name", "project/name"]},)
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (
+        _TEXT | {"pattern": "^[^/]+(/[^/]+)?$", "examples": ["name", "project/name"]},
+    )
 
     @classmethod
     def read(cls, written: Any) -> Any:

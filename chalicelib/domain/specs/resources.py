@@ -97,6 +97,10 @@ def _capability(written: Any) -> Any:
 
 _TEXT = {"type": "string"}
 _AMOUNT = {"type": "integer", "minimum": 0}
+_NULL = {"type": ["integer", "null"]}
+_CPUS = r" *([0-9]+|[0-9]+ *\.\. *[0-9]*|\.\. *[0-9]+) *"
+_ARCHES = {"$comment": "`x86`, `arm`", "type": "string", "pattern": "^([xX]86|[aA][rR][mM])$"}
+_ARCH = r" *([xX]86|[aA][rR][mM]) *"
 
 
 class CPUSpec(Spec):
@@ -104,12 +108,22 @@ class CPUSpec(Spec):
 
     arch: Annotated[
         Literal["x86", "arm"] | None,
-        Reads(lambda v: v.lower() if isinstance(v, str) else v),
+        Reads(lambda v: v.lower() if isinstance(v, str) else v, (_ARCHES,)),
         Field(description="`x86` or `arm`."),
     ] = None
     count: Count = Field(default=Range[int](min=2), description="How many CPUs, as a number or a range.")
 
-    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_AMOUNT, _TEXT | {"examples": ["4", "2..8", "arm:16.."]})
+    SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (
+        _AMOUNT,
+        _TEXT
+        | {"pattern": f"^({_CPUS}|{_ARCH}|{_CPUS}:{_ARCH}|{_ARCH}:{_CPUS})$", "examples": ["4", "2..8", "arm:16.."]},
+        {
+            "type": "object",
+            "properties": {"min": _AMOUNT | _NULL, "max": _AMOUNT | _NULL},
+            "minProperties": 1,
+            "additionalProperties": False,
+        },
+    )
 
     @classmethod
     def read(cls, written: Any) -> Any:

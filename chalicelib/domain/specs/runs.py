@@ -64,8 +64,8 @@ class TaskConfiguration(RunConfiguration):
     nodes: Whole | None = Field(
         default=None, description="How many nodes; 1 unless set.", ge=1, le=100_000, exclude_if=unset
     )
-    groups: Annotated[tuple[NodeGroup, ...], Reads(number_groups)] | None = Field(
-        default=None, description="Groups of nodes that differ; instead of `nodes`.", min_length=1, exclude_if=unset
+    groups: Annotated[tuple[NodeGroup, ...], Field(min_length=1), Reads(number_groups)] | None = Field(
+        default=None, description="Groups of nodes that differ; instead of `nodes`.", exclude_if=unset
     )
     ports: tuple[PortMapping, ...] = Field(default=(), description="Ports to forward while attached.")
     commands: tuple[str, ...] = Field(default=(), description="The commands, one after the other.")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag
+from pydantic import AfterValidator, Discriminator, Field, GetJsonSchemaHandler, Tag
+from pydantic_core import CoreSchema
 
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.mounts import ServicePort
 from chalicelib.domain.specs.profiles import SpotPolicy
 from chalicelib.domain.specs.quantities import Duration
-from chalicelib.domain.specs.reading import TAG, JsonSchema, Number, Reads, Spec, Whole, fault, unset
+from chalicelib.domain.specs.reading import TAG, JsonSchema, Looks, Number, Reads, Spec, Whole, fault, unset
 from chalicelib.domain.specs.references import EntityReference
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.workloads import Fault, GroupName, Python, RunConfiguration, doubled_names, number_groups
@@ -65,7 +66,7 @@ class ProbeConfig(Spec):
     """A request that a healthy replica answers with success."""
 
     type: Literal["http"] = Field(description="`http`.")
-    url: Annotated[str, AfterValidator(_probe_url)] | None = Field(
+    url: Annotated[str, AfterValidator(_probe_url), Looks("^/")] | None = Field(
         default=None, description="The path; `/` unless set.", max_length=2048
     )
     method: Literal["get", "post", "put", "delete", "patch", "head"] | None = Field(
@@ -130,7 +131,7 @@ def _prefix(prefix: str) -> str:
 class RateLimit(Spec):
     """How many requests a second one client may send."""
 
-    prefix: Annotated[str, AfterValidator(_prefix)] = Field(
+    prefix: Annotated[str, AfterValidator(_prefix), Looks("^/")] = Field(
         default="/", description="Paths it is for; the longest wins.", max_length=4094
     )
     key: PartitioningKey = Field(default=IPAddressPartitioningKey(), description="What tells clients apart.")
@@ -195,6 +196,7 @@ def _replicas(written: Range[int]) -> Range[int]:
     return Range[int](min=written.min or 0, max=written.max)
 
 
+_GROUPS = {"type": "array", "items": {"$ref": "#/$defs/ReplicaGroup"}}  # an older way to write `groups`
 Replicas = Annotated[Range[int], AfterValidator(_replicas)]
 
 
@@ -256,6 +258,13 @@ class ReplicaGroup(Spec):
             return {k: v for k, v in written.items() if k not in ("count", "replicas")} | {"replicas": written["count"]}
         return written
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchema:
+        full = super().__get_pydantic_json_schema__(core, handler)
+        full["properties"]["count"] = full["properties"]["replicas"] | {"description": "An older word for `replicas`."}
+        del full["required"]
+        return full | {"anyOf": [{"required": ["replicas"]}, {"required": ["count"]}]}
+
 
 def _read_gateway(written: Any) -> Any:
     return _SWITCHES.get(written.lower(), written) if isinstance(written, str) else written
@@ -296,11 +305,12 @@ class ServiceConfiguration(RunConfiguration):
     probes: Annotated[tuple[ProbeConfig, ...], AfterValidator(_probes)] | None = Field(
         default=None, description="How to tell that a replica is well; `[]` for none."
     )
-    replicas: Replicas | None = Field(default=None, description="How many, a number or a range; 1 unless set.")
-    groups: Annotated[tuple[ReplicaGroup, ...], Reads(number_groups)] | None = Field(
+    replicas: Annotated[Replicas, Reads(lambda written: written, (_GROUPS,))] | None = Field(
+        default=None, description="How many, a number or a range; 1 unless set."
+    )
+    groups: Annotated[tuple[ReplicaGroup, ...], Field(min_length=1), Reads(number_groups)] | None = Field(
         default=None,
         description="Groups of replicas that differ; instead of `replicas`.",
-        min_length=1,
         exclude_if=unset,
     )
     commands: tuple[str, ...] = Field(default=(), description="The commands, one after the other.")

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from chalicelib.domain.specs.env import Env
 from chalicelib.domain.specs.mounts import FilePathMapping, MountPoint, RepoSpec
 from chalicelib.domain.specs.profiles import ProfileParams
-from chalicelib.domain.specs.reading import FROM_FILE, Reads, Spec, Whole, fault, faults
+from chalicelib.domain.specs.reading import FROM_FILE, Looks, Reads, Spec, Whole, fault, faults
 from chalicelib.domain.specs.resources import ResourcesSpec
 
 PythonVersion = Literal["3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"]
@@ -79,7 +79,7 @@ class RunConfiguration(ProfileParams):
     entrypoint: str | None = Field(
         default=None, description="Replaces the image's entrypoint; `commands` become its arguments."
     )
-    working_dir: Annotated[str, AfterValidator(_working_dir)] | None = Field(
+    working_dir: Annotated[str, AfterValidator(_working_dir), Looks("^[/~]")] | None = Field(
         default=None, description="An absolute path, or one that begins with `~`."
     )
     home_dir: str = Field(default="/root", description="Kept for older files; has no effect.")
@@ -90,7 +90,7 @@ class RunConfiguration(ProfileParams):
     nvcc: bool | None = Field(default=None, description="Use the default image that has the CUDA compiler.")
     single_branch: bool | None = Field(default=None, description="Clone one branch of the repo only.")
     env: Env = Field(default={}, description="Environment variables.")
-    shell: Annotated[str, AfterValidator(_shell)] | None = Field(
+    shell: Annotated[str, AfterValidator(_shell), Looks("^(sh|bash|/.*)$")] | None = Field(
         default=None, description="`sh`, `bash` or an absolute path."
     )
     resources: ResourcesSpec = Field(default=ResourcesSpec(), description="What the machine must have.")
@@ -163,4 +163,4 @@ def doubled_names(names: list[str | None]) -> list[Fault]:
     return [("duplicate", f"two groups are called `{name}`", "give each a name of its own", "groups") for name in twice]
 
 
-GroupName = Annotated[str, AfterValidator(group_name)]
+GroupName = Annotated[str, AfterValidator(group_name), Looks(f"^{GROUP_NAME.pattern}$")]
