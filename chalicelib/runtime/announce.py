@@ -27,7 +27,10 @@ def first_words(path: Path, url: str, token: str | None, admin_hash: str, enter:
     elif mine is not None and hash_token(mine.token) == admin_hash:
         token = mine.token
     if token is None:
-        return lines
+        return [
+            *lines,
+            "The admin token was shown once; to replace it, start with another in DSTACK_SERVER_ADMIN_TOKEN",
+        ]
     command = f"dstack project add --name {NAME} --url {url} --token {token}"
     if enter is False:
         return [*lines, f"{path} is left as it is. To enter the project `{NAME}` there:\n  {command}"]

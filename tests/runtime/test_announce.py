@@ -58,5 +58,5 @@ def test_another_default_stays_the_default(tmp_path: Path) -> None:
 
 def test_a_later_start_without_an_entry_leaves_the_file_alone(tmp_path: Path) -> None:
     path = tmp_path / "config.yml"
-    started(path, token=None)
+    assert "DSTACK_SERVER_ADMIN_TOKEN" in started(path, token=None), "a token that was lost can be replaced"
     assert load_projects(path) == []

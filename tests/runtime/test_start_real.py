@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.harness.server import PATIENCE, ROOT, HttpError, Server
+from tests.harness.server import PATIENCE, ROOT, HttpError, Server, until
 
 
 @pytest.fixture
@@ -43,6 +43,30 @@ def test_the_first_start_makes_everything_private_and_prints_the_token_once(serv
     server.stop()
     server.start()
     assert server.token not in "\n".join(server.lines)
+
+
+@pytest.mark.parametrize("sign", ["server.lock", "plane.db", "install.key", "agent.pyz", "master.key", "blobs"])
+def test_a_first_start_that_is_killed_is_made_good_by_the_next(server: Server, sign: str) -> None:
+    """It is killed as soon as it has made something."""
+    command = [sys.executable, "-m", "cli.main", "server", "--port", "0", "--data-dir", str(server.data)]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=server.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    until(sign, (server.data / sign).exists, every=0.001)
+    process.kill()
+    process.wait()
+    server.start()
+    assert server.call("/api/users/get_my_user")["username"] == "admin"
+    assert [project["project_name"] for project in server.call("/api/projects/list", {})] == ["main"]
+
+
+def test_a_token_that_was_lost_is_replaced_by_another_start(server: Server) -> None:
+    server.env["DSTACK_SERVER_ADMIN_TOKEN"] = ""
+    server.start()
+    server.stop()
+    server.env["DSTACK_SERVER_ADMIN_TOKEN"] = server.token = "another-token"
+    server.start()
+    assert server.call("/api/users/get_my_user")["username"] == "admin"
 
 
 def test_a_port_in_use_is_said_in_one_line(server: Server) -> None:
