@@ -15,7 +15,7 @@ from typing import Any
 from chalicelib.configuration.catalogue import ENTRIES, Entry
 from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, located, parse
 from chalicelib.configuration.resolution import resolved
-from chalicelib.configuration.schema import configuration_schema, definitions_of, profiles_schema
+from chalicelib.configuration.schema import configuration_schema, definitions_of, profiles_schema, whole
 from chalicelib.domain.specs.backends import MODELS
 from chalicelib.domain.specs.credentials import types_of
 from chalicelib.domain.specs.server import ServerConfig
@@ -48,14 +48,14 @@ def server_fields() -> str:
 
 
 def _section(name: str, title: str, definition: Schema) -> str:
-    whole = next((arm for arm in definition.get("anyOf", [definition]) if "properties" in arm), definition)
-    shorts = [arm for arm in definition.get("anyOf", []) if arm is not whole]
-    lines = [f'### <a id="{name.lower()}"></a>{title}', "", str(whole.get("description", "")).strip(), ""]
+    full = whole(definition)
+    shorts = [arm for arm in definition.get("anyOf", []) if arm is not full]
+    lines = [f'### <a id="{name.lower()}"></a>{title}', "", str(full.get("description", "")).strip(), ""]
     if examples := [f"`{example}`" for short in shorts for example in short.get("examples", [])]:
         lines += [f"Short form: {', '.join(examples)}.", ""]
     lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
-    needed = whole.get("required", [])
-    for key, field in whole.get("properties", {}).items():
+    needed = full.get("required", [])
+    for key, field in full.get("properties", {}).items():
         default = "needed" if key in needed else _default(field)
         meaning = str(field.get("description", "")).replace("|", "\\|")
         lines.append(f"| `{key}` | {_kind(field)} | {default} | {meaning} |")
@@ -82,7 +82,8 @@ def _kind(field: Schema) -> str:
         if said := [str(arm["$comment"]) for arm in arms if "$comment" in arm]:
             return said[0]
         kinds = (kind for arm in arms if arm.get("type") != "null" for kind in _kind(arm).split(" or "))
-        return " or ".join(dict.fromkeys(kinds))
+        named = " or ".join(dict.fromkeys(kinds))
+        return _plain_kind({"type": "string", **field}) if named == "text" else named
     return _plain_kind(field)
 
 

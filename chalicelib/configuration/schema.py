@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from chalicelib.configuration.examples import example_of
 from chalicelib.configuration.parse import TYPES, VOLUME_TYPES
 from chalicelib.domain.specs.profiles import ProfilesConfig
 from chalicelib.domain.specs.server import ServerConfig
@@ -40,14 +41,40 @@ def configuration_schema() -> Schema:
             },
             *(_when({"type": "volume", "backend": backend}, model) for backend, model in VOLUME_TYPES.items()),
         ],
-        "$defs": definitions,
+        "$defs": _with_examples(definitions),
     }
+
+
+def _with_examples(definitions: Schema) -> Schema:
+    for name, definition in definitions.items():
+        for field, described in whole(definition).get("properties", {}).items():
+            if not explains_itself(described) and (example := example_of(name, field)) is not None:
+                described["examples"] = [example]
+    return definitions
+
+
+def whole(definition: Schema) -> Schema:
+    """The long form of a definition: the one with fields."""
+    return next((arm for arm in definition.get("anyOf", []) if "properties" in arm), definition)
+
+
+def explains_itself(described: Schema) -> bool:
+    """Whether a field's own schema shows what a right value looks like."""
+    kind = described.get("type")
+    if {"examples", "enum", "const", "$ref"} & described.keys() or "boolean" in (
+        kind if isinstance(kind, list) else [kind]
+    ):
+        return True
+    items = described.get("items")
+    arms = [*described.get("anyOf", []), *described.get("oneOf", []), *([items] if isinstance(items, dict) else [])]
+    return any(explains_itself(arm) for arm in arms)
 
 
 def profiles_schema() -> Schema:
     """For `profiles.yml`."""
     definitions = definitions_of([ProfilesConfig])
-    return {"$schema": DIALECT, "title": "dstack profiles", "$ref": _place(ProfilesConfig), "$defs": definitions}
+    named = _with_examples(definitions)
+    return {"$schema": DIALECT, "title": "dstack profiles", "$ref": _place(ProfilesConfig), "$defs": named}
 
 
 def server_schema() -> Schema:

@@ -7,26 +7,32 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jsonschema
 import pytest
 import yaml
+from pydantic import BaseModel, TypeAdapter
 
 from chalicelib.configuration import catalogue, reference
-from chalicelib.configuration.parse import parse
+from chalicelib.configuration.examples import EXAMPLES
+from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, parse
 from chalicelib.configuration.resolution import resolved
-from chalicelib.configuration.schema import configuration_schema, profiles_schema, server_schema
+from chalicelib.configuration.schema import configuration_schema, explains_itself, profiles_schema, server_schema, whole
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Invalid
 from chalicelib.planning.support import refusals
 from tests.configuration.test_recorded import KINDER, STRICTER, reason, recorded
 from tests.wire.corpus import corpus
+from tests.wire.test_corpus import models
 
 OF_THE_TEXT = {"ambiguous-number", "duplicate-key", "too-much", "yaml-key", "yaml-syntax", "yaml-tag"}
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "chalicelib"
 PAGES = ROOT / "docs" / "reference"
+MODELS: dict[str, type[BaseModel]] = {}
+for _kind in (*TYPES.values(), *VOLUME_TYPES.values()):
+    models(_kind, MODELS)
 SCHEMA = jsonschema.Draft202012Validator(configuration_schema())
 
 # Right, but in words of old: an editor needn't offer that.
@@ -186,14 +192,31 @@ def test_the_schema_is_printed() -> None:
         assert json.loads(printed.stdout) == json.loads(json.dumps(made))
 
 
+def fields() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for name, definition in configuration_schema()["$defs"].items():
+        for field, described in whole(definition).get("properties", {}).items():
+            yield name, field, described
+
+
 def test_every_field_is_explained() -> None:
-    schema = configuration_schema()
     internal = {"EnvSentinel", "SSHKey", "Range_int_", "Range_float_"}
-    for name, definition in schema["$defs"].items():
-        whole: dict[str, Any] = next((arm for arm in definition.get("anyOf", [definition]) if "properties" in arm), {})
-        for field, described in whole.get("properties", {}).items():
-            if name not in internal and not (field == "type" and "const" in described):
-                assert described.get("description"), f"{name}.{field}"
+    for name, field, described in fields():
+        if name not in internal and not (field == "type" and "const" in described):
+            assert described.get("description"), f"{name}.{field}"
+
+
+def test_every_field_has_an_example_that_is_right() -> None:
+    schema, used = configuration_schema(), set()
+    for name, field, described in fields():
+        assert explains_itself(described), f"{name}.{field} needs an example"
+        for example in described.get("examples", ()):
+            used |= {f"{name}.{field}", field}
+            jsonschema.Draft202012Validator({"$defs": schema["$defs"], **described}).validate(example)
+            if name.startswith("Range_"):
+                continue
+            info = MODELS[name].model_fields[field if field != "count" or name != "ReplicaGroup" else "replicas"]
+            TypeAdapter(Annotated[info.annotation, info]).validate_python(example)
+    assert EXAMPLES.keys() <= used
 
 
 def test_checking_a_body_imports_no_yaml() -> None:

@@ -100,6 +100,7 @@ WRONG = [
     (GATEWAY + "replicas: 10\ncertificate: null\n", "replicas", "too-large"),
     (GATEWAY + "certificate: {type: gcp-cm, name: n}\n", "certificate", "exclusive"),
     (GATEWAY + "certificate: lets-encrypt\n", "certificate", "wrong-type"),
+    (GATEWAY + "load_balancer: {}\n", "load_balancer.type", "missing"),
     (GATEWAY + "certificate: {type: own}\n", "certificate.type", "unknown-value"),
     (PRESET, "", "missing"),
     (PRESET + "model: a\nrepo: b\n", "repo", "exclusive"),

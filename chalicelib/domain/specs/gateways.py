@@ -33,7 +33,7 @@ class GCPCertificateManagerGatewayCertificate(Spec):
 class ALBGatewayLoadBalancer(Spec):
     """The cloud's application load balancer."""
 
-    type: Literal["alb"] = Field(default="alb", description="`alb`.")
+    type: Literal["alb"] = Field(description="`alb`.")
 
 
 _CERTIFICATES = {
