@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from chalicelib.errors import NotFound, Refused
+from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from cli.follow import Stages
 from cli.keys import read_key
 from cli.render import as_json, facts
@@ -69,22 +69,29 @@ def with_ssh_keys(configuration: dict[str, Any], folder: Path, home: Path) -> di
 
     `folder` is where relative names start: where the command runs, as with `ssh -i`.
     """
-    hosts = configuration.get("ssh_config")
-    if not hosts:
+    if not configuration.get("ssh_config"):
         return configuration
-    filled = {**hosts, "hosts": [_with_key(host, folder, home) for host in hosts.get("hosts") or ()]}
-    return {**configuration, "ssh_config": _with_key(filled, folder, home)}
+    problems: list[Problem] = []
 
+    def filled(value: Any, at: str) -> Any:
+        if not isinstance(value, dict):
+            return value
+        found = dict(value)
+        if found.get("proxy_jump"):
+            found["proxy_jump"] = filled(found["proxy_jump"], f"{at}.proxy_jump")
+        if name := found.get("identity_file"):
+            try:
+                found["ssh_key"] = read_key(name, folder, home)
+            except Refused as error:
+                message = error.message.removeprefix("identity_file: ").rstrip(".")
+                problems.append(Problem(message, f"{at}.identity_file", hint=error.hint, code="invalid-path"))
+        return found
 
-def _with_key(value: Any, folder: Path, home: Path) -> Any:
-    if not isinstance(value, dict):
-        return value
-    found = dict(value)
-    if found.get("proxy_jump"):
-        found["proxy_jump"] = _with_key(found["proxy_jump"], folder, home)
-    if found.get("identity_file"):
-        found["ssh_key"] = read_key(found["identity_file"], folder, home)
-    return found
+    hosts = filled(configuration["ssh_config"], "ssh_config")
+    hosts["hosts"] = [filled(host, f"ssh_config.hosts.{place}") for place, host in enumerate(hosts.get("hosts") or ())]
+    if problems:
+        raise Invalid(problems)
+    return {**configuration, "ssh_config": hosts}
 
 
 def _show(session: Session, plan: dict[str, Any]) -> None:

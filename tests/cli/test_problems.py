@@ -128,3 +128,17 @@ def test_a_profile_that_isnt_utf8_is_told_by_its_line(web: Dstack) -> None:
     (web.terminal.cwd / ".dstack").mkdir()
     (web.terminal.cwd / ".dstack" / "profiles.yml").write_bytes(b"profiles:\n- name: \xff\n")
     assert ".dstack/profiles.yml:2:9: this byte isn't UTF-8" in web("apply").err
+
+
+def test_every_key_that_cant_be_read_is_told_by_its_line(dstack: Dstack, plane: Plane) -> None:
+    (dstack.terminal.cwd / ".dstack.yml").write_text(
+        "type: fleet\nssh_config:\n  user: u\n  identity_file: gone\n  hosts:\n"
+        "  - {hostname: a, identity_file: gone too}\n  - hostname: b\n    proxy_jump:\n"
+        "      {hostname: j, user: u, identity_file: here}\n"
+    )
+    (dstack.terminal.cwd / "here").write_text("ssh-ed25519 AAAA")
+    ended = dstack("apply", "-y")
+    assert ended.code == 1 and not plane.asked
+    told = [line for line in ended.err.splitlines() if line.startswith(".dstack.yml")]
+    assert [line.partition(": ")[0] for line in told] == [f".dstack.yml:{place}" for place in ("4:3", "6:19", "9:30")]
+    assert "ssh_config.hosts.1.proxy_jump.identity_file: " in told[2] and "is a public key" in told[2]

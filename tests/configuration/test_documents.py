@@ -215,7 +215,8 @@ def test_every_field_has_an_example_that_is_right() -> None:
             if name.startswith("Range_"):
                 continue
             info = MODELS[name].model_fields[field if field != "count" or name != "ReplicaGroup" else "replicas"]
-            TypeAdapter(Annotated[info.annotation, info]).validate_python(example)
+            kind = Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
+            TypeAdapter(kind).validate_python(example)
     assert EXAMPLES.keys() <= used
 
 
