@@ -27,7 +27,7 @@ from .tasks import TaskFolder, delete_tree, read_text
 
 COLUMNS, ROWS = 120, 40
 READ_BYTES = 65536
-DRAIN_SECONDS = 5.0
+DRAIN_SECONDS = 20.0  # patience with what was killed, and again with what it wrote; a busy machine is slow
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -305,7 +305,7 @@ class ProcessWork:
             select.select([], [], [], 0.005)
         self._reap()
         os.close(self._slave)
-        last.append(self._read_to_end(until))
+        last.append(self._read_to_end(time.monotonic() + DRAIN_SECONDS))
         os.close(self._master)
         self._out_of_memory = self._limits.out_of_memory()
         self._limits.delete()

@@ -84,8 +84,8 @@ def send(pids: Iterable[int], number: int) -> None:
     for pid in pids:
         try:
             os.kill(pid, number)
-        except ProcessLookupError:
-            continue
+        except (ProcessLookupError, PermissionError):
+            continue  # gone already; or become somebody else's (sudo), whom only root may end
 
 
 def polite_signal(pid: int) -> Optional[int]:
