@@ -1,4 +1,4 @@
-"""Completion in the shells themselves, as far as they are here: the script is loaded, a Tab is pressed."""
+"""Completion in the shells themselves, which are brought where they lack: the script is loaded, a Tab is pressed."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from cli.session import names_path
+from tests.harness.debian import NotHere, install
 from tests.harness.server import ROOT, until
 
 ASKS = {  # a shell's way to say what it would offer, without anybody at the keyboard
@@ -52,17 +53,23 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_bash_at_least_is_here() -> None:
-    assert shutil.which("bash")
+def program(shell: str) -> str:
+    """Where the shell is, installed if need be."""
+    try:
+        if not shutil.which(shell):
+            install(shell)
+    except NotHere as problem:
+        pytest.skip(f"no {shell}: {problem}")
+    return str(shutil.which(shell))
 
 
-@pytest.mark.parametrize("shell", [shell for shell in ASKS if shutil.which(shell)])
+@pytest.mark.parametrize("shell", ASKS)
 @pytest.mark.parametrize(("line", "offered", "not_offered"), EXPECTED)
 def test_what_a_shell_offers(
     environment: dict[str, str], shell: str, line: str, offered: list[str], not_offered: list[str]
 ) -> None:
     done = subprocess.run(
-        [shell, "-c", ASKS[shell].format(line=line)],
+        [program(shell), "-c", ASKS[shell].format(line=line)],
         env=environment,
         cwd=environment["HOME"],
         capture_output=True,
@@ -75,10 +82,10 @@ def test_what_a_shell_offers(
     assert set(offered) <= set(words) and not set(not_offered) & set(words), done.stdout
 
 
-@pytest.mark.parametrize("shell", [shell for shell in ("zsh",) if shutil.which(shell)])
 @pytest.mark.parametrize("loaded", ["source", "fpath"])
-def test_what_zsh_offers_at_a_tab(environment: dict[str, str], shell: str, loaded: str) -> None:
+def test_what_zsh_offers_at_a_tab(environment: dict[str, str], loaded: str) -> None:
     """Sourced in .zshrc, or as a file of its completions."""
+    zsh = program("zsh")
     home = Path(environment["HOME"])
     folder = home / "completions"
     folder.mkdir()
@@ -92,7 +99,7 @@ def test_what_zsh_offers_at_a_tab(environment: dict[str, str], shell: str, loade
     child, handle = pty.fork()
     if child == 0:
         os.chdir(home)
-        os.execve(str(shutil.which(shell)), [shell, "-i"], environment)
+        os.execve(zsh, ["zsh", "-i"], environment)
     screen = ""
 
     def shown(*texts: str) -> bool:

@@ -1,7 +1,7 @@
 """A Docker engine of the tests' own: Debian's package, its own network namespace, images made here, no registry.
 
 The engine's packages are installed when they are missing and we are root. Everything lives in one folder under the
-system's temporary folder and is ended when the session ends. Where an engine can't be had, `start` raises NoEngine
+system's temporary folder and is ended when the session ends. Where an engine can't be had, `start` raises NotHere
 with the reason.
 """
 
@@ -26,6 +26,7 @@ from urllib.parse import urlencode
 import pytest
 
 from chalicelib.agent.engine import Engine, EngineError
+from tests.harness.debian import NotHere, install, run
 
 PACKAGES = ("docker.io", "iptables", "busybox-static", "tini")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/tmp")) / "dstack-test-engines"
@@ -52,10 +53,6 @@ APPLETS = (
 READY_SECONDS = 120.0
 
 
-class NoEngine(Exception):
-    """Why there can be no engine here."""
-
-
 @dataclass
 class DockerEngine:
     socket: str
@@ -77,31 +74,14 @@ class DockerEngine:
         return Engine(self.socket)
 
 
-def run(*argv: str, timeout: float = 240.0, env: dict[str, str] | None = None) -> None:
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, env=env)
-    if done.returncode:
-        raise NoEngine(f"{' '.join(argv[:4])} failed: {(done.stderr or done.stdout).strip()[-400:]}")
-
-
 def dockerd() -> str:
     """The daemon's program, installed if need be; one process at a time."""
     if os.getuid() != 0:
-        raise NoEngine("an engine needs root")
+        raise NotHere("an engine needs root")
     found = shutil.which("dockerd") or shutil.which("dockerd", path="/usr/sbin:/sbin")
     if found and Path("/bin/busybox").exists():
         return found
-    if not shutil.which("apt-get"):
-        raise NoEngine("there is no dockerd and no apt-get to install it with")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "apt.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        install = ("apt-get", "install", "-y", "--no-install-recommends", *PACKAGES)
-        quiet = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
-        try:
-            run(*install, env=quiet)
-        except NoEngine:
-            run("apt-get", "update", env=quiet)
-            run(*install, env=quiet)
+    install(*PACKAGES)
     return dockerd()
 
 
@@ -133,7 +113,7 @@ os.execv("{runc}", ["runc", *argv])
 
 @contextlib.contextmanager
 def start() -> Iterator[DockerEngine]:
-    """An engine with both images; NoEngine when this machine can't run one."""
+    """An engine with both images; NotHere when this machine can't run one."""
     program = dockerd()
     folder = Path(tempfile.mkdtemp(prefix="dk-"))
     namespace = folder.name
@@ -156,7 +136,7 @@ def start() -> Iterator[DockerEngine]:
 def _configure(folder: Path) -> None:
     runc = shutil.which("runc", path="/usr/sbin:/usr/bin:/sbin:/bin")
     if not runc:
-        raise NoEngine("there is no runc")
+        raise NotHere("there is no runc")
     write_program(folder / "runc", RUNC.format(python=sys.executable, runc=runc))
     config = {"runtimes": {"modest": {"path": str(folder / "runc")}}, "default-runtime": "modest", "live-restore": True}
     (folder / "daemon.json").write_text(json.dumps(config))
@@ -183,7 +163,7 @@ def ready(engine: DockerEngine) -> None:
     while problem := engine.api.ping():
         if engine.daemon.poll() is not None or time.monotonic() > deadline:
             said = (engine.folder / "log").read_text(errors="replace").strip().splitlines()[-3:]
-            raise NoEngine(f"dockerd doesn't start ({problem}): {' | '.join(said)}")
+            raise NotHere(f"dockerd doesn't start ({problem}): {' | '.join(said)}")
         time.sleep(0.05)
 
 
@@ -309,6 +289,6 @@ def or_skipped() -> Iterator[DockerEngine]:
     with contextlib.ExitStack() as stack:
         try:
             engine = stack.enter_context(start())
-        except NoEngine as problem:
+        except NotHere as problem:
             pytest.skip(f"no Docker engine: {problem}")
         yield engine

@@ -1,0 +1,39 @@
+"""Programs that tests need and this machine may lack: Debian has them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+LOCK = Path(tempfile.gettempdir()) / "dstack-test-apt.lock"
+
+
+class NotHere(Exception):
+    """Something isn't on this machine and can't be brought, for the reason given."""
+
+
+def run(*argv: str, timeout: float = 240.0, env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout, env=env)
+    if done.returncode:
+        raise NotHere(f"{' '.join(argv[:4])} failed: {(done.stderr or done.stdout).strip()[-400:]}")
+
+
+def install(*packages: str) -> None:
+    """Debian's packages, by root; one process at a time."""
+    if not shutil.which("apt-get"):
+        raise NotHere(f"there is no apt-get to install {' and '.join(packages)} with")
+    if os.getuid() != 0:
+        raise NotHere(f"installing {' and '.join(packages)} needs root")
+    with LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = ("apt-get", "install", "-y", "--no-install-recommends", *packages)
+        quiet = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+        try:
+            run(*command, env=quiet)
+        except NotHere:
+            run("apt-get", "update", env=quiet)
+            run(*command, env=quiet)
