@@ -17,7 +17,7 @@ from chalicelib.domain.reasons import RetryEvent
 from chalicelib.domain.specs.profiles import ProfileRetry
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 from chalicelib.domain.specs.runs import RunSpec, TaskConfiguration
-from chalicelib.errors import NotSupported
+from chalicelib.errors import Invalid, NotSupported, Problem
 from chalicelib.planning.combine import merged_run, needing_container
 from chalicelib.planning.fitting import vendor_of
 
@@ -112,10 +112,9 @@ def _image(config: TaskConfiguration, images: DefaultImages) -> str:
         return config.image
     chosen = images.devel if config.nvcc else images.base
     if config.python and "{python}" not in chosen:
-        raise NotSupported(
-            f"python: the default image here, {chosen}, comes with the Python that it has.",
-            hint="Remove `python`, or name an `image` that has the version you need.",
-        )
+        message = f"the default image here, {chosen}, comes with the Python that it has"
+        hint = "remove `python`, or name an `image` that has the version you need"
+        raise Invalid([Problem(message, path="python", hint=hint, code="unsupported")])
     return chosen.replace("{python}", config.python or images.python)
 
 

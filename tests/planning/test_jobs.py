@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.specs.runs import RunSpec
-from chalicelib.errors import NotSupported
+from chalicelib.errors import Invalid, NotSupported
 from chalicelib.planning.jobs import agent_task, effective, hostfile, job_specs, task_env
 from tests.planning import building as b
 
@@ -176,6 +176,6 @@ def test_a_python_that_the_default_image_cannot_give_is_refused_not_ignored() ->
     fixed, by_version = b.Images(), b.Images()
     fixed.base, fixed.devel, by_version.base = "mine:1", "cuda:1", "python:{python}"
     for wanted in ({"python": "3.11"}, {"python": "3.11", "nvcc": True}):
-        with pytest.raises(NotSupported, match="python"):
+        with pytest.raises(Invalid, match="python"):
             job_specs(b.run_spec(**wanted), images=fixed)
     assert job_specs(b.run_spec(python="3.11"), images=by_version)[0].image_name == "python:3.11"
