@@ -148,7 +148,9 @@ def new_group(help: str, cls: type[Group] = Group, *, passing_on: bool = False, 
     )
 
 
-def command(group: typer.Typer, name: str, *examples: str, hidden: bool = False, **settings: Any) -> Callable[[F], F]:
+def command(
+    group: typer.Typer, name: str, *examples: str, cls: type[Command] = Command, hidden: bool = False, **settings: Any
+) -> Callable[[F], F]:
     """Adds the decorated function to `group`; `examples` end its help, each a line that works as it stands."""
 
     def add(function: F) -> F:
@@ -156,7 +158,7 @@ def command(group: typer.Typer, name: str, *examples: str, hidden: bool = False,
         lines = "\n".join(f"  {line}" for line in examples)
         group.command(
             name,
-            cls=Command,
+            cls=cls,
             help=text,
             epilog=f"\b\nExamples:\n{lines}" if examples else None,
             hidden=hidden,

@@ -10,9 +10,9 @@ import typer
 from chalicelib.errors import NotSupported
 from cli.clouds import apply_gateway, apply_volume
 from cli.definition import RUN_TYPES, load_definition
-from cli.flags import PLANNED, PRESETS, max_offers, overrides, taking
+from cli.flags import IDLE, PLACES, PLANNED, PRESETS, RESOURCES, RETRY, SPOT, max_offers, overrides, taking
 from cli.fleets import apply_fleet
-from cli.parameters import ProjectOption, YesOption, command, given, new_group
+from cli.parameters import Command, ProjectOption, YesOption, command, given, new_group
 from cli.repos import RepoFlags
 from cli.runs import ApplyOptions, Submission
 from cli.session import open_session
@@ -27,6 +27,31 @@ FileOption = Annotated[
 ]
 NOT_YET = "Not available yet."
 
+OF_ALL = ("project", "file", "yes", "detach", "force", "verbose", "as_json", "help", "name")
+OF_FLEETS = tuple(flag.name for group in (RESOURCES, PLACES, SPOT, IDLE, RETRY) for flag in group)
+HELP_OF = {
+    **dict.fromkeys(RUN_TYPES),  # all flags are theirs
+    "fleet": (*OF_ALL, "env", "no_profile", *OF_FLEETS),
+    **dict.fromkeys(("volume", "gateway", "preset"), OF_ALL),
+}
+
+
+class Apply(Command):
+    """`-h TYPE` shows the flags that mean something to that type."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        asked = next((at for at, word in enumerate(args) if word in ("-h", "--help")), len(args))
+        kind = next(iter(args[asked + 1 : asked + 2]), "-")
+        if kind in HELP_OF:
+            ctx.meta[__name__] = HELP_OF[kind]
+        elif not kind.startswith("-"):
+            raise typer.BadParameter(f"{kind!r} is no type: there are {', '.join(HELP_OF)}.", ctx=ctx)
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        shown = ctx.meta.get(__name__)
+        return [param for param in super().get_params(ctx) if shown is None or param.name in shown]
+
 
 @command(
     app,
@@ -34,6 +59,7 @@ NOT_YET = "Not available yet."
     "dstack apply -f train.dstack.yml",
     "dstack apply -f train.dstack.yml -y -d --gpu A100:80GB --max-price 3 -e EPOCHS=10",
     "dstack apply -f train.dstack.yml -- --lr 0.001",
+    cls=Apply,
 )
 @taking(max_offers(3), PLANNED, PRESETS)
 def apply(
@@ -74,7 +100,7 @@ def apply(
 
     Without -f it takes .dstack.yml of this folder. Shows the plan, asks, and submits. A run is then followed until it
     ends, and dstack exits as its job did; Ctrl-C asks whether to stop it. Flags win over the file, the file over the
-    profile. A list given by flags replaces the file's.
+    profile. A list given by flags replaces the file's. `-h fleet` shows the flags for a fleet, and so on for each type.
     """
     _refuse_unbuilt(ctx.params)
     if repo and no_repo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -87,3 +88,40 @@ def test_common_commands_import_little(words: tuple[str, ...]) -> None:
 
 def test_the_root_help_imports_no_command() -> None:
     assert not [name for name in modules_after("--help") if name.startswith(("cli.commands", "yaml", "http.client"))]
+
+
+SAID = {  # what the flags say that not every type takes
+    "--port": "80",
+    "--max-duration": "1h",
+    "--fleet": "x",
+    "--repo": ".",
+    "--git-identity": "key",
+    "--max-offers": "5",
+    "--profile": "p",
+    "--cpu": "2..",
+    "--memory": "8GB..",
+    "--spot-policy": "spot",
+    "--region": "eu",
+    "--idle-duration": "1h",
+}
+FILES = {
+    "fleet": "type: fleet\nname: f\nnodes: 0..1\n",
+    "volume": "type: volume\nname: v\nbackend: aws\nregion: eu\nsize: 1GB\n",
+    "gateway": "type: gateway\nname: g\nbackend: aws\nregion: eu\ndomain: example.com\n",
+}
+
+
+@pytest.mark.parametrize("kind", ["fleet", "volume", "gateway"])
+@pytest.mark.parametrize("flag", SAID)
+def test_help_of_a_type_shows_the_flags_that_it_takes(kind: str, flag: str, dstack: Dstack) -> None:
+    shown = flag in dstack("apply", "-h", kind).out
+    (dstack.terminal.cwd / "x.dstack.yml").write_text(FILES[kind])
+    ended = dstack("apply", "-y", "-f", "x.dstack.yml", flag, SAID[flag])
+    refused = re.search(r"takes no --|has no `", ended.err) is not None
+    assert shown is not refused, ended
+
+
+def test_help_of_no_type_is_refused(bare: Dstack) -> None:
+    assert bare("apply", "-h", "task").out == bare("apply", "-h").out
+    ended = bare("apply", "-h", "fleets")
+    assert ended.code == 2 and "there are dev-environment, task" in ended.err
