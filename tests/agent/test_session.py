@@ -23,6 +23,7 @@ from chalicelib.agent.session import (
     Stop,
     Trim,
 )
+from tests.harness.examples import many
 
 Body = dict[str, Any]
 
@@ -381,7 +382,7 @@ class World:
         self.pump()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=many(300), deadline=None)
 @given(st.lists(Step, max_size=60))
 def test_whatever_is_lost_repeated_or_late_everything_arrives(
     steps: list[tuple[str, Any, Any]],

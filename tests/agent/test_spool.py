@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from chalicelib.agent import spool
 from chalicelib.agent.spool import RECORDS_MOST, SpoolReader, SpoolWriter
+from tests.harness.examples import many
 
 
 def joined(records: list[tuple[int, bytes]]) -> bytes:
@@ -92,7 +93,7 @@ def test_tiny_records_come_in_bounded_numbers(tmp_path: Path) -> None:
     assert len(reader.read(RECORDS_MOST, 1 << 20)[1]) == 10
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=many(100), deadline=None)
 @given(
     writes=st.lists(st.binary(min_size=1, max_size=40), max_size=30),
     reads=st.lists(st.tuples(st.integers(0, 600), st.integers(1, 90)), max_size=20),

@@ -16,6 +16,7 @@ from chalicelib.api import dispatch
 from chalicelib.api.routes import ROUTES
 from chalicelib.api.table import Route
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
+from tests.harness.examples import many
 
 SCALARS = (
     st.none()
@@ -141,7 +142,7 @@ def test_json_that_is_nearly_right(used: Rig, route: Route) -> None:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=IDS)
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=many(15), deadline=None, suppress_health_check=list(HealthCheck))
 @given(body=st.dictionaries(st.text(max_size=12), VALUES, max_size=5))
 def test_any_json_at_all(used: Rig, route: Route, body: dict[str, Any]) -> None:
     check(used, route, orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS))

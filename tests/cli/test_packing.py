@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from chalicelib.errors import Refused
 from cli.ignore import ignored, parse_patterns
 from cli.packing import pack
+from tests.harness.examples import many
 
 
 def names(path: Path) -> list[str]:
@@ -125,7 +126,7 @@ glob = st.text("ab.*?", min_size=1, max_size=4).filter(lambda text: text.strip("
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed, so there is nothing to compare with")
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=many(30), deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["", "!"]), glob, st.sampled_from(["", "/"])), max_size=3),
     st.lists(name, min_size=1, max_size=3),

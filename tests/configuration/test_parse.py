@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from chalicelib.configuration.parse import TYPES, parse, parse_bytes, parse_profiles
 from chalicelib.domain.specs.runs import TaskConfiguration
 from chalicelib.errors import Invalid, Problem
+from tests.harness.examples import many
 
 TASK = "type: task\ncommands: [ls]\n"
 
@@ -195,7 +196,7 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=many(400))
 @given(st.text() | st.binary().map(lambda raw: raw.decode("latin-1")))
 def test_any_text_is_refused_in_our_words(text: str) -> None:
     try:
@@ -204,7 +205,7 @@ def test_any_text_is_refused_in_our_words(text: str) -> None:
         assert error.problems
 
 
-@settings(max_examples=400)
+@settings(max_examples=many(400))
 @given(st.binary())
 def test_any_bytes_are_refused_in_our_words(raw: bytes) -> None:
     try:
@@ -213,7 +214,7 @@ def test_any_bytes_are_refused_in_our_words(raw: bytes) -> None:
         assert error.problems
 
 
-@settings(max_examples=600)
+@settings(max_examples=many(600))
 @given(st.sampled_from(list(TYPES)), st.dictionaries(_keys, _values, max_size=6))
 def test_any_values_are_refused_in_our_words(kind: str, fields: dict[str, object]) -> None:
     import yaml

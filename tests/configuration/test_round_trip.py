@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, parse
 from chalicelib.errors import Invalid
 from tests.configuration.test_recorded import REWORDED, STRICTER, reason, recorded
+from tests.harness.examples import many
 
 _name = st.from_regex(r"[a-z][a-z0-9-]{1,8}", fullmatch=True)
 _duration = st.one_of(st.integers(0, 10**6), st.builds("{}{}".format, st.integers(0, 99), st.sampled_from("smhdw")))
@@ -41,6 +42,7 @@ _instance = (
     | st.fixed_dictionaries({"hostname": _name})
     | st.fixed_dictionaries({"fleet": _reference, "instance": st.integers(0, 9)})
 )
+
 _retry = st.booleans() | st.fixed_dictionaries({}, optional={"on_events": st.just(["error"]), "duration": _duration})
 
 _profile: dict[str, st.SearchStrategy[Any]] = {
@@ -91,7 +93,7 @@ _volume = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=many(500))
 @given(_task | _dev | _service | _fleet | _volume)
 def test_wire_forms_are_read_as_themselves(written: dict[str, Any]) -> None:
     try:

@@ -24,6 +24,7 @@ from chalicelib.domain.specs.profiles import BackendName
 from chalicelib.domain.specs.server import AESKey, ServerConfig
 from chalicelib.domain.tenants import Permissions
 from chalicelib.errors import Invalid, Problem
+from tests.harness.examples import many
 
 ROOT = Path(__file__).parents[2]
 AES = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -365,7 +366,7 @@ _values = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=many(300))
 @given(st.binary() | st.text().map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_any_bytes_are_refused_in_our_words(raw: bytes) -> None:
     try:
@@ -374,7 +375,7 @@ def test_any_bytes_are_refused_in_our_words(raw: bytes) -> None:
         assert error.problems
 
 
-@settings(max_examples=500)
+@settings(max_examples=many(500))
 @given(
     st.sampled_from(BACKENDS), st.dictionaries(_keys, _values, max_size=4), st.dictionaries(_keys, _values, max_size=3)
 )

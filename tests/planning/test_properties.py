@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chalicelib.domain.runs import RunStatus
+from tests.harness.examples import many
 from tests.planning import building as b
 from tests.planning.worlds import World
 
@@ -41,6 +42,7 @@ OPS = (
     "stop",
     "abort",
 )
+
 OPS += ("silent", "delete", "round", "round", "submit")
 step = st.tuples(st.sampled_from(OPS), st.integers(min_value=0, max_value=11))
 
@@ -98,7 +100,7 @@ worlds = st.builds(
     least=st.integers(0, 1),
     offers=st.integers(0, 2),
 )
-calm = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+calm = settings(max_examples=many(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @calm
