@@ -60,6 +60,10 @@ class Invalid(DstackError):
         self.problems = found
 
 
+class WrongFlag(Invalid):
+    """The same of what a command line said, not a file."""
+
+
 class Refused(DstackError):
     """The request is well formed but can't be done now, or by this control plane; the message says why."""
 

@@ -12,7 +12,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from chalicelib.errors import DstackError, Forbidden, Invalid, NotFound, Refused
 from cli.problems import problems_in
@@ -27,9 +27,12 @@ class Client:
     """Requests to one server with one token."""
 
     def __init__(self, url: str, token: str, project: str = "", *, sleep: Callable[[float], None] = time.sleep) -> None:
-        parts = urlsplit(url if "://" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise Refused(f"{url} is not a server's address.", hint="It looks like http://127.0.0.1:3000.")
+        parts = _address(url)
+        if not (token.isascii() and token.isprintable()):
+            raise Refused(
+                "The token holds a line break or another character that no token has.",
+                hint="Set DSTACK_TOKEN again, or mend the project's entry in ~/.dstack/config.yml.",
+            )
         self.url, self.project = url.rstrip("/"), project
         self._token, self._sleep = token, sleep
         self._parts, self._prefix = parts, parts.path.rstrip("/")
@@ -134,6 +137,17 @@ class Client:
             f"The connection to {self.url} broke before the answer came ({_words(error)}).",
             hint="Look with `dstack ps` or `dstack fleet` whether the request was carried out before you repeat it.",
         )
+
+
+def _address(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # half a bracket, or a port that is none
+        known = False
+    if not known or not url.isprintable() or " " in url:
+        raise Refused(f"{url!r} is not a server's address.", hint="It looks like http://127.0.0.1:3000.")
+    return parts
 
 
 def _words(error: Exception) -> str:

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
+from chalicelib.domain import names
 from chalicelib.errors import Invalid, Problem, Refused
 from cli.places import Places, Written
 from cli.runs import Definition
@@ -36,15 +37,21 @@ def load_definition(
     """The configuration of `file` with the flags put in, in wire form."""
     from chalicelib.configuration import parse_bytes
     from chalicelib.configuration.overrides import overridden
+    from chalicelib.configuration.parse import parse_rest
     from chalicelib.configuration.resolution import resolved
 
     path, shown, raw = _read(terminal, file)
-    parsed: Any = parse_bytes(raw, filename=shown)
+    folder = path.parent if path else terminal.cwd
+    places = Places(Written(shown, raw), flags=flags)
+    try:
+        parsed: Any = parse_bytes(raw, filename=shown)
+    except Invalid as error:
+        rest = parse_rest(raw, error.problems)
+        places.refuse([*error.problems, *(_later_problems(rest, flags, terminal, folder) if rest else ())])
+        raise
     if flags:
         parsed = overridden(parsed, flags)
     _check_use_of(arguments, parsed, shown)
-    folder = path.parent if path else terminal.cwd
-    places = Places(Written(shown, raw), flags=flags)
     found = _missing_files(parsed, folder, terminal.home)
     try:
         parsed = resolved(parsed, environment=terminal.env, arguments=arguments)
@@ -61,6 +68,26 @@ def load_definition(
         chosen, where = load_profile(replace(terminal, env={}), None, no_profile)
         places = replace(places, profile=where)
     return Definition(document, chosen, shown, folder, places)
+
+
+def _later_problems(rest: Any, flags: Overrides | None, terminal: Terminal, folder: Path) -> list[Problem]:
+    """What would have been found next in a file that is refused anyway: told with the rest, not one round later."""
+    from chalicelib.configuration.overrides import overridden
+    from chalicelib.configuration.resolution import resolved
+
+    try:
+        rest = overridden(rest, flags) if flags else rest
+    except Invalid as error:
+        return list(error.problems)
+    noun = "run" if rest.type in RUN_TYPES else "fleet" if rest.type == "fleet" else ""
+    wrong = names.problem(rest.name, noun) if noun and rest.name is not None else None
+    found = [Problem(wrong[0], "name", hint=wrong[1], code="invalid-name")] if wrong else []
+    found += _missing_files(rest, folder, terminal.home)
+    try:
+        resolved(rest, environment=terminal.env)
+    except Invalid as error:
+        found += error.problems
+    return found
 
 
 def described(terminal: Terminal, file: str | None) -> Definition:
@@ -146,7 +173,8 @@ def load_profile(terminal: Terminal, name: str | None, none: bool) -> tuple[dict
         path = next((base / file for file in FILES if (base / file).is_file()), None)
         if path is not None:
             try:
-                raw = path.read_bytes()
+                with path.open("rb") as opened:
+                    raw = _enough_of(opened)
             except OSError as error:
                 raise Refused(f"{path} can't be read: {error.strerror}.", hint="Or use --no-profile.") from error
             shown = str(path.relative_to(base)) if base == terminal.cwd else str(path)
@@ -167,7 +195,7 @@ def _read(terminal: Terminal, file: str | None) -> tuple[Path | None, str, bytes
         return (
             None,
             STANDARD_INPUT,
-            sys.stdin.buffer.read() if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode(),
+            _enough_of(sys.stdin.buffer) if hasattr(sys.stdin, "buffer") else sys.stdin.read().encode(),
         )
     if file is None:
         file = next((name for name in DEFAULT_FILES if (terminal.cwd / name).is_file()), None)
@@ -176,15 +204,25 @@ def _read(terminal: Terminal, file: str | None) -> tuple[Path | None, str, bytes
                 f"There is no .dstack.yml in {terminal.cwd}.",
                 hint="Name a file with -f, or write one with `dstack init`.",
             )
+    if not file:
+        raise Refused("-f is empty.", hint="Name a file with it, or leave it out for .dstack.yml.")
     path = terminal.cwd / Path(file).expanduser()
     try:
-        raw = path.read_bytes()
+        with path.open("rb") as opened:
+            raw = _enough_of(opened)
     except FileNotFoundError:
         raise Refused(f"{file} doesn't exist.", hint=_others(path)) from None
     except OSError as error:
         raise Refused(f"{file} can't be read: {error.strerror}.") from error
     named = Path(file).expanduser()
     return path, os.path.relpath(path, terminal.cwd) if named.is_absolute() else str(named), raw
+
+
+def _enough_of(opened: BinaryIO) -> bytes:
+    """The whole of a file that isn't too long, and of any other what it takes to know that it is."""
+    from chalicelib.configuration.text import MAX_BYTES
+
+    return opened.read(MAX_BYTES + 1)
 
 
 def _others(path: Path) -> str:

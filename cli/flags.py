@@ -77,7 +77,8 @@ SPOT = (
     ),
 )
 RETRY = (
-    flag("--retry/--no-retry", kind=bool | None, help="Try again after failures."),
+    switch("--retry", help="Try again after failures."),
+    switch("--no-retry", help="Don't, whatever the file says."),
     flag("--retry-duration", metavar="TIME", help="Try again for so long."),
 )
 PRESETS = (  # known elsewhere; refused by name
@@ -91,6 +92,8 @@ EXCLUSIVE = (
     ("profile", "no_profile"),
     ("reuse", "dont_destroy", "idle_duration"),
     ("spot", "on_demand", "spot_auto", "spot_policy"),
+    ("retry", "no_retry"),
+    ("no_retry", "retry_duration"),
 )
 SPOT_POLICIES = {"spot": "spot", "on_demand": "on-demand", "spot_auto": "auto"}
 
@@ -128,7 +131,7 @@ def overrides(ctx: typer.Context) -> Overrides:
         instance_types=tuple(said.get("instance_type") or ()),
         fleets=tuple(said.get("fleet") or ()),
         spot_policy=next((word for name, word in SPOT_POLICIES.items() if said.get(name)), said.get("spot_policy")),
-        retry=said.get("retry"),
+        retry=True if said.get("retry") else False if said.get("no_retry") else None,
         retry_duration=said.get("retry_duration"),
         max_price=said.get("max_price"),
         max_duration=said.get("max_duration"),
@@ -142,5 +145,3 @@ def refuse_contradictions(ctx: typer.Context) -> None:
         both = [word for name in names if (word := given(ctx, name))]
         if len(both) > 1:
             raise typer.BadParameter(f"{' and '.join(both)} contradict each other.", ctx=ctx)
-    if ctx.params.get("retry") is False and ctx.params.get("retry_duration"):
-        raise typer.BadParameter("--no-retry and --retry-duration contradict each other.", ctx=ctx)

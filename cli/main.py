@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from chalicelib.errors import DstackError, Invalid
+from chalicelib.errors import DstackError, Invalid, WrongFlag
 from cli.parameters import Group, new_group
 from cli.render import paint
 from cli.terminal import Terminal
@@ -126,7 +126,7 @@ def invoke(args: list[str], terminal: Terminal) -> int:
         return end.code if isinstance(end.code, int) else int(bool(end.code))
     except DstackError as error:
         terminal.warn(_error_text(error, terminal))
-        return 1
+        return 2 if isinstance(error, WrongFlag) else 1
     return 0
 
 

@@ -9,6 +9,8 @@ from typing import Any
 from chalicelib.errors import Invalid, Problem
 
 TAB = "    "
+SHOWN = 120  # characters of a line
+BEFORE = 40  # of them before the place, in a line that is longer
 
 
 def problems_in(entry: Mapping[str, Any]) -> tuple[Problem, ...]:
@@ -36,8 +38,11 @@ def _block(problem: Problem, folder: Path) -> str:
     line = _line(problem, folder)
     if line is None:
         return text
-    shown = line.replace("\t", TAB)
-    before = line[: max(problem.column - 1, 0)].replace("\t", TAB)
+    at = max(problem.column - 1, 0)
+    start = max(at - BEFORE, 0) if len(line) > SHOWN else 0
+    shown = ("…" if start else "") + line[start : start + SHOWN].replace("\t", TAB)
+    shown += "…" if len(line) > start + SHOWN else ""
+    before = ("…" if start else "") + line[start:at].replace("\t", TAB)
     number = f"{problem.line} | "
     return f"{text}\n  {number}{shown}\n  {' ' * (len(number) - 2)}| {' ' * len(before)}^"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import typer
 
-from chalicelib.errors import NotFound, Refused
+from chalicelib.errors import NotFound
 from cli.client import Client
 from cli.config import resolve_target
 from cli.render import Table, render
@@ -77,7 +77,7 @@ def watch(session: Session, show: Callable[[], None], wanted: bool, *, json_too:
         show()
         return
     if json_too:
-        raise Refused("--watch shows a table that changes, --json one document.", hint="Leave one of them out.")
+        raise typer.BadParameter("--watch and --json contradict each other: a table that changes, and one document.")
     try:
         while True:
             if session.terminal.watched:

@@ -93,6 +93,14 @@ EXAMPLES: dict[str, Any] = {
     "TGIChatModel.name": "meta-llama/Llama-3.1-8B-Instruct",
 }
 
+# Needed keys that an editor needs no example of: their schema has words or a short form.
+NEEDED: dict[str, Any] = {
+    "DiskSpec.size": "100GB",
+    "SSHParams.hosts": ["192.168.1.10"],
+    "Schedule.cron": "0 9 * * mon-fri",
+    "UtilizationPolicy.time_window": "10m",
+}
+
 
 def example_of(model: str, field: str) -> Any:
     return EXAMPLES.get(f"{model}.{field}", EXAMPLES.get(field))

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from chalicelib.configuration.problems import problems_of
 from chalicelib.domain.specs.env import read_env
 from chalicelib.domain.specs.reading import FROM_FILE
-from chalicelib.errors import Invalid, Problem
+from chalicelib.errors import Problem, WrongFlag
 
 C = TypeVar("C", bound=BaseModel)
 
@@ -65,14 +65,14 @@ class Overrides:
 
 
 def overridden(configuration: C, flags: Overrides) -> C:
-    """Raises Invalid where a flag says something wrong, or something that this type hasn't."""
+    """Raises WrongFlag where a flag says something wrong, or something that this type hasn't."""
     said = _said(flags)
     if not said:
         return configuration
     model = type(configuration)
     if strangers := said.keys() - model.model_fields.keys():
         kind = getattr(configuration, "type", "configuration")
-        raise Invalid(
+        raise WrongFlag(
             [
                 Problem(f"a {kind} has no `{name}`", hint=f"leave {_flag(name)} out", code="unknown-key")
                 for name in sorted(strangers)
@@ -85,7 +85,7 @@ def overridden(configuration: C, flags: Overrides) -> C:
         return model.model_validate(fields, context=FROM_FILE)
     except ValidationError as error:
         found = problems_of(error, model=model)
-    raise Invalid([Problem(p.message, _flag(p.path), hint=p.hint, code=p.code) for p in found])
+    raise WrongFlag([Problem(p.message, _flag(p.path), hint=p.hint, code=p.code) for p in found])
 
 
 def _said(flags: Overrides) -> dict[str, Any]:
@@ -123,7 +123,7 @@ def _variables(said: list[str]) -> dict[str, Any]:
         try:
             found |= read_env([item])
         except ValueError as error:
-            raise Invalid(
+            raise WrongFlag(
                 [Problem(str(error), "--env", hint="for example `-e NAME=value`", code="invalid-env")]
             ) from None
     return found
@@ -137,12 +137,12 @@ def _ports(before: list[dict[str, Any]], said: list[str]) -> list[Any]:
         asked = [PortMapping.model_validate(text).model_dump() for text in said]
     except ValidationError as error:
         found = problems_of(error, model=PortMapping)
-        raise Invalid([Problem(p.message, "--port", hint=p.hint, code=p.code) for p in found]) from None
+        raise WrongFlag([Problem(p.message, "--port", hint=p.hint, code=p.code) for p in found]) from None
     ports = {port["container_port"]: port for port in [*before, *asked]}
     local = [port["local_port"] for port in ports.values() if port["local_port"] is not None]
     if twice := sorted({number for number in local if local.count(number) > 1}):
         message = f"the local port {twice[0]} is used for two ports"
-        raise Invalid([Problem(message, "--port", hint=f'let one be any: `-p "*:{twice[0]}"`', code="duplicate")])
+        raise WrongFlag([Problem(message, "--port", hint=f'let one be any: `-p "*:{twice[0]}"`', code="duplicate")])
     return list(ports.values())
 
 

@@ -5,6 +5,7 @@ Pure: text in, model out. Whatever the input, it is `errors.Invalid` that is rai
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -84,6 +85,21 @@ def located(problem: Problem, path: Path, raw: bytes, *, filename: str = "") -> 
     return replace(problem, file=filename, line=line, column=column)
 
 
+def parse_rest(raw: bytes, problems: Iterable[Problem]) -> Configuration | None:
+    """A file without the keys that have `problems`, so that more can be found; nothing if that is no configuration."""
+    spoilt = {problem.path.partition(".")[0] for problem in problems}
+    if "env" in spoilt:
+        spoilt |= {"registry_auth", "probes"}  # they may refer to it
+    try:
+        document = _document(decode(raw, ""), "")
+        model = _model_for(document, "")
+        left = {key: value for key, value in document.value.items() if key not in spoilt}
+        found: Configuration = model.model_validate(left, context=FROM_FILE)
+    except (Invalid, ValidationError):
+        return None
+    return found
+
+
 def parse_profiles(text: str, *, filename: str = "") -> ProfilesConfig:
     """A `profiles.yml` file."""
     return parse_as(ProfilesConfig, text, filename=filename)
@@ -101,6 +117,8 @@ def parse_placed(model: type[M], text: str, *, filename: str = "") -> tuple[M, M
 
 
 def decode(raw: bytes, filename: str) -> str:
+    """Of a file that is too long it is enough to have read one byte more than `MAX_BYTES`."""
+    _bounded(raw, filename)
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -138,23 +156,28 @@ _SYNTAX = (
 def _document(text: str, filename: str) -> Document:
     import yaml
 
-    from chalicelib.configuration.text import MAX_BYTES, TooMuch, compose
+    from chalicelib.configuration.text import TooMuch, compose
 
     try:
-        size = len(text.encode())
-    except UnicodeEncodeError:
-        raise _refused("not-utf8", "the text holds half a character", "save the file as UTF-8", filename) from None
-    if size > MAX_BYTES:
-        message = f"the file has {size:,} bytes, at most {MAX_BYTES:,} are read"
-        raise _refused("too-much", message, "bring data along with `files`", filename)
+        _bounded(text.encode(), filename)
+    except UnicodeEncodeError as error:
+        message, hint = "the text holds half a character", "save the file as UTF-8"
+        raise _refused("not-utf8", message, hint, filename, *_place(text[: error.start])) from None
     try:
         return compose(text)
     except TooMuch as error:
-        raise _refused(
-            "too-much", f"the file isn't a configuration: {error}", "write it without so much of it", filename
-        ) from None
+        message = f"the file isn't a configuration: {error}"
+        raise _refused("too-much", message, error.hint, filename, error.line, error.column) from None
     except yaml.YAMLError as error:
         raise Invalid([_syntax(error, text, filename)]) from None
+
+
+def _bounded(raw: bytes, filename: str) -> None:
+    from chalicelib.configuration.text import MAX_BYTES
+
+    if len(raw) > MAX_BYTES:
+        message = f"the file has more than {MAX_BYTES:,} bytes"
+        raise _refused("too-much", message, "bring data along with `files`", filename)
 
 
 def _syntax(error: Any, text: str, filename: str) -> Problem:
@@ -170,8 +193,16 @@ def _syntax(error: Any, text: str, filename: str) -> Problem:
         if part in said:
             message, hint = ours, mend
             break
-    line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+    if mark:
+        line, column = mark.line + 1, mark.column + 1
+    else:  # of a character that no text holds there is only its place among the bytes
+        line, column = _place(text.encode()[: getattr(error, "position", 0)].decode(errors="ignore"))
     return Problem(message, file=filename, line=line, column=column, hint=hint, code="yaml-syntax")
+
+
+def _place(before: str) -> tuple[int, int]:
+    """Line and column of what comes after a text."""
+    return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
 def _character(text: str, mark: Any) -> str:

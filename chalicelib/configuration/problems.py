@@ -9,6 +9,7 @@ path down the types.
 from __future__ import annotations
 
 import difflib
+import json
 import typing
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -16,6 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from chalicelib.configuration.examples import NEEDED, example_of
 from chalicelib.domain.noun import Value
 from chalicelib.domain.specs.reading import TAG
 from chalicelib.errors import Problem
@@ -81,6 +83,8 @@ def _entry_problems(entry: dict[str, Any], root: type[BaseModel] | None, marks: 
     elif kind == "model_type" and (short := _short_forms(entry["loc"], root)):
         message, code = f"expected something like `{short[0]}`, got {_shown(entry['input'])}", "wrong-type"
         hint = f"or like {_listed(short[1:])}" if short[1:] else "or a mapping"
+    elif kind == "missing":
+        message, hint, code = f"`{path[-1]}` is needed", _example(entry["loc"], root), "missing"
     else:
         message, hint, code = _said(kind, entry, context, path)
         if kind.startswith(_UNKNOWN) and isinstance(entry["input"], dict):
@@ -178,7 +182,6 @@ _LIST = _wrong_type("a list", "write it as a list: `[a, b]`, or one `- entry` a 
 _MAPPING = _wrong_type("a mapping", "write `key: value` pairs")
 
 SAYINGS: dict[str, Callable[[Any, dict[str, Any]], tuple[str, str, str]]] = {
-    "missing": lambda value, context: ("this key is needed", "", "missing"),
     "string_type": _text,
     "string_sub_type": _text,
     "string_unicode": _wrong_type("text in UTF-8"),
@@ -215,8 +218,6 @@ def _said(kind: str, entry: dict[str, Any], context: dict[str, Any], path: Path)
     value = entry["input"]
     if kind.startswith(_UNKNOWN):
         return _no_such_type(kind.removeprefix(_UNKNOWN), value, entry["msg"])
-    if kind == "missing":
-        return f"`{path[-1]}` is needed", "", "missing"
     if kind == "value_error":
         return str(context.get("error", entry["msg"])), "", "invalid-value"
     if say := SAYINGS.get(kind):
@@ -290,6 +291,23 @@ def _short_forms(loc: Path, root: type[BaseModel] | None) -> list[str]:
     """Examples of the short forms of what may stand at a path."""
     forms = [form for model in _models_at(loc, root) for form in getattr(model, "SHORT_FORMS", ())]
     return [str(example) for form in forms for example in form.get("examples", ())]
+
+
+def _example(loc: Path, root: type[BaseModel] | None) -> str:
+    """What a key that is needed could say."""
+    field = str(loc[-1])
+    for model in _models_at(loc[:-1], root):
+        if (info := model.model_fields.get(field)) is None:
+            continue
+        if typing.get_origin(info.annotation) is typing.Literal:
+            words = [str(word) for word in typing.get_args(info.annotation)]
+            return f"one of {_listed(words)}" if len(words) > 1 else f"`{field}: {words[0]}`"
+        short = _short_forms(loc, root)
+        example = short[0] if short else NEEDED.get(f"{model.__name__}.{field}", example_of(model.__name__, field))
+        if example is not None:
+            shown = example if isinstance(example, str) else json.dumps(example)
+            return f"for example `{field}: {shown}`"
+    return ""
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:

@@ -34,9 +34,9 @@ _RENAMED = {"groups": "replicas", "replicas": "count", "size": "resources", "rep
 class TooMuch(Exception):
     """The file is deeper or longer than any configuration."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, hint: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message)
-        self.message = message
+        self.message, self.hint, self.line, self.column = message, hint, line, column
 
 
 class _Loader(yaml.CSafeLoader):
@@ -48,10 +48,12 @@ class _Loader(yaml.CSafeLoader):
     def descend_resolver(self, current_node: Any, current_index: Any) -> None:
         self.depth += 1
         self.nodes += 1
+        mark = current_node.start_mark if current_node else None
+        place = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         if self.depth > MAX_DEPTH:
-            raise TooMuch(f"nested more than {MAX_DEPTH} levels deep")
+            raise TooMuch(f"it is nested more than {MAX_DEPTH} levels deep", "no key needs as many", *place)
         if self.nodes > MAX_NODES:
-            raise TooMuch(f"more than {MAX_NODES} values")
+            raise TooMuch(f"it has more than {MAX_NODES} values", "bring data along with `files`", *place)
 
     def ascend_resolver(self) -> None:
         self.depth -= 1
@@ -128,12 +130,14 @@ class _Reader:
     def value(self, node: Any, path: Path) -> Any:
         self.left -= 1
         if self.left < 0:
-            raise TooMuch(f"its aliases stand for more than {MAX_EXPANDED} values")
+            message = f"its aliases stand for more than {MAX_EXPANDED} values"
+            raise TooMuch(message, "bring data along with `files`", *self.document.mark(path))
         if isinstance(node, yaml.ScalarNode):
             tag = node.tag
             return node.value if tag in _PLAIN else self.scalar(node, tag, path)
         if id(node) in self.open:
-            raise TooMuch("an alias stands inside of what it stands for")
+            message = "an alias stands inside of what it stands for"
+            raise TooMuch(message, "write out what it should stand for", *self.document.mark(path))
         self.open.add(id(node))
         try:
             if isinstance(node, yaml.SequenceNode):

@@ -110,10 +110,16 @@ def test_an_upload_is_a_form_whose_part_is_called_file(plane: Plane) -> None:
     assert b'name="file"; filename="abc"\r\n\r\n\x00tar\r\n\r\n--' in plane.asked[0].raw
 
 
-@pytest.mark.parametrize("url", ["", "ftp://x", "http://"])
+@pytest.mark.parametrize("url", ["", "ftp://x", "http://", "http://[", "http://h:99999", "http://h:3 /x", "http://h\n"])
 def test_a_url_that_is_none(url: str) -> None:
     with pytest.raises(Refused, match="not a server's address"):
         Client(url, "t", "main")
+
+
+@pytest.mark.parametrize("token", ["a\nb", "a\r", "€"])
+def test_a_token_that_no_header_can_carry(token: str) -> None:
+    with pytest.raises(Refused, match="token holds"):
+        Client("http://h", token, "main")
 
 
 def test_after_an_interrupted_request_the_next_one_gets_its_own_answer(plane: Plane) -> None:

@@ -36,6 +36,13 @@ def test_a_line_beyond_the_file(tmp_path: Path) -> None:
     assert render_problems(Invalid([Problem("bad", "", "a.yml", 9, 1)]), tmp_path) == "a.yml:9:1: bad"
 
 
+def test_a_long_line_is_cut_around_the_place(tmp_path: Path) -> None:
+    (tmp_path / "a.yml").write_text(f"x: {'1' * 500}, y: {'2' * 500}\n")
+    told = render_problems(Invalid([Problem("bad", "y", "a.yml", 1, 506)]), tmp_path).splitlines()
+    assert told[1] == f"  1 | …{'1' * 38}, y: {'2' * 77}…"
+    assert told[2].index("^") == told[1].index("y:")
+
+
 # --- what a server finds ----------------------------------------------------------------------------------------------
 
 TASK = "type: task\nname: web\nenv:\n  - A=1\nports: [80]\ncommands: [ls]\n"
@@ -122,6 +129,35 @@ def test_every_file_that_isnt_there_and_every_variable_at_once(web: Dstack, plan
         ".dstack.yml:7:7: env.C: the variable `C` has no value (`export C=...` where you apply this, or write "
         "`C=value`)",
     ]
+
+
+def test_what_is_wrong_at_all_is_told_at_once(dstack: Dstack) -> None:
+    """What the models refuse, and what is only looked at once they don't."""
+    file = """\
+type: task
+commands: ["${{ nope.x }}"]
+name: X_
+priority: 200
+env: [NOT_SET]
+files: [missing]
+"""
+    (dstack.terminal.cwd / "a.yml").write_text(file)
+    lines = [line for line in dstack("apply", "-f", "a.yml", "-y").err.splitlines() if line.startswith("a.yml:")]
+    assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "5", "6"], lines
+    sent = [line for line in dstack("apply", "-f", "a.yml", "-y", "-n", "good").err.splitlines() if "name" in line]
+    assert not sent, "a flag says it in place of the file"
+
+
+def test_what_refers_to_something_wrong_isnt_wrong_itself(dstack: Dstack) -> None:
+    file = "type: task\nimage: i\nenv: {A: x, 1: yes}\nregistry_auth: {username: u, password: '${{ env.A }}'}\n"
+    (dstack.terminal.cwd / "a.yml").write_text(file)
+    assert "registry_auth" not in dstack("apply", "-f", "a.yml", "-y").err
+
+
+@pytest.mark.parametrize("file", ["", "/dev/zero"])
+def test_a_file_that_can_be_none(dstack: Dstack, file: str) -> None:
+    ended = dstack("apply", "-f", file, "-y")
+    assert ended.code == 1 and ("-f is empty" in ended.err or "more than 1,000,000 bytes" in ended.err), ended
 
 
 def test_a_profile_that_isnt_utf8_is_told_by_its_line(web: Dstack) -> None:
