@@ -1,9 +1,10 @@
 """Values to JSON, within the size that a Lambda may answer.
 
 Stored JSON is spliced in as text (`orjson.Fragment`), never parsed. Only when an answer would be too large is it taken
-apart again: first the listed runs lose their commands, env and archives, then long values are cut and old submissions
-left out. Rows are never lost, because a client that pages by rows would not see that one is missing: what is still too
-large then is refused, with the way to ask for less.
+apart again: first the listed runs lose their env, their archives and all but the beginning of their commands (clients
+read no task that has none), then long values are cut and old submissions left out. Rows are never lost, because a
+client that pages by rows would not see that one is missing: what is still too large then is refused, with the way to
+ask for less.
 """
 
 from __future__ import annotations
@@ -50,9 +51,15 @@ def _drop_bulk(row: Any) -> None:
     for spec in _specs(row):
         for part in (spec, spec.get("configuration")):
             if isinstance(part, dict):
-                part.update(
-                    {name: type(part[name])() for name in ("commands", "env", "file_archives") if part.get(name)}
-                )
+                part.update({name: type(part[name])() for name in ("env", "file_archives") if part.get(name)})
+                if part.get("commands"):
+                    part["commands"] = [_begun(part["commands"])]
+
+
+def _begun(commands: list[str]) -> str:
+    first = commands[0]
+    whole = len(commands) == 1 and len(first) <= _KEPT_TEXT
+    return first if whole else f"{first[: _KEPT_TEXT - 1]}…"
 
 
 def _cut(row: Any) -> None:

@@ -192,8 +192,9 @@ def test_a_large_listing_loses_bulk_but_no_row() -> None:
     rows = orjson.loads(text)
     assert len(text) <= 100_000 and [r["id"] for r in rows] == list(range(50))
     spec = rows[0]["run_spec"]
-    assert (spec["configuration"]["commands"], spec["configuration"]["env"], spec["file_archives"]) == ([], {}, [])
-    assert rows[0]["jobs"][0]["job_spec"] == {"commands": [], "env": {}, "image_name": "i"}
+    assert (spec["configuration"]["env"], spec["file_archives"]) == ({}, [])
+    assert spec["configuration"]["commands"] == ["x" * 199 + "…"], "clients read no task without commands"
+    assert rows[0]["jobs"][0]["job_spec"] == {"commands": ["z" * 199 + "…"], "env": {}, "image_name": "i"}
 
 
 def test_what_is_long_elsewhere_is_cut() -> None:

@@ -138,6 +138,18 @@ def test_offers_secrets_events_and_metrics(peer: Peer) -> None:
     assert "job=0" in peer.run("metrics", "hello").text
 
 
+def test_a_history_too_large_for_one_answer_is_listed_whole(peer: Peer, server: Server) -> None:
+    """Twice 110 KB a run, 24 of them: more than the 4 MB of an answer. What is left out must be what clients can miss."""
+    names = [f"bulky-{number}" for number in range(24)]
+    for name in names:
+        task = {"type": "task", "name": name, "commands": ["x" * 110_000], "fleets": ["nowhere"]}
+        spec = {"run_name": name, "repo_id": "none", "repo_data": {"repo_type": "virtual"}, "configuration": task}
+        server.call("/api/project/main/runs/apply", {"plan": {"run_spec": spec}, "force": False})
+    shown = {row[0] for row in peer.run("ps", "-a", "-n", "100").rows()}
+    assert shown >= {*names, "hello"}
+    server.call("/api/project/main/runs/delete", {"runs_names": [n for n in names if finished(server, n)]})
+
+
 def test_what_is_missing_is_said_without_a_traceback(peer: Peer) -> None:
     for command in (["run", "get", "nothing", "--json"], ["stop", "-y", "nothing"], ["logs", "nothing"]):
         assert "Run nothing not found" in peer.run(*command, expect=1).text
