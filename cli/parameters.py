@@ -115,6 +115,15 @@ class Group(_Plain, TyperGroup):
         with formatter.section("Commands"):
             formatter.write_dl(self.lines())
 
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """An example of each command, or those of the only one."""
+        every = [(found.epilog or "").splitlines()[2:] for found in self.commands.values()]
+        examples = every[0] if len(every) == 1 else [line for lines in every for line in lines[:1]]
+        if examples:
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text("\b\nExamples:\n" + "\n".join(examples))
+
     def lines(self) -> list[tuple[str, str]]:
         """Every command with the first line of its help, uncut."""
         return [(name, (found.help or "").splitlines()[0]) for name, found in self.commands.items()]

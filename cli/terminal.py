@@ -45,7 +45,7 @@ class Terminal:
 
     @property
     def colour(self) -> bool:
-        return self.watched and "NO_COLOR" not in self.env and self.env.get("TERM") != "dumb"
+        return self.watched and not self.env.get("NO_COLOR") and self.env.get("TERM") != "dumb"
 
     def say(self, text: str = "") -> None:
         typer.echo(text, color=self.colour)

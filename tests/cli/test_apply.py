@@ -341,14 +341,14 @@ def test_a_profile_goes_along(task: Dstack, plane: Plane) -> None:
         (["--no-retry", "--retry-duration", "1h"], 2, "contradict"),
         (["-f", "-"], 2, "needs -y"),
         (["--json"], 2, "needs -y"),
-        (["--gpu", "A100:"], 1, "--gpu"),
-        (["--max-duration", "1h30m"], 1, "--max-duration"),
+        (["--gpu", "A100:"], 2, "--gpu"),
+        (["--max-duration", "1h30m"], 2, "--max-duration"),
         (["--max-price", "much"], 2, "not a number"),
-        (["--max-price", "0"], 1, "--max-price"),
+        (["--max-price", "0"], 2, "--max-price"),
         (["-f", "nope.yml"], 1, "nope.yml doesn't exist"),
         (["--profile", "nope"], 1, "nope"),
         (["-P", "."], 1, "is no checkout of a Git repository"),
-        (["-p", "x"], 1, "--port: `x` isn't a port"),
+        (["-p", "x"], 2, "--port: `x` isn't a port"),
         (["--host", "::"], 1, "--host: forwarding"),
         (["--ssh-identity", "k"], 1, "--ssh-identity: "),
     ],
@@ -505,7 +505,7 @@ def test_an_ssh_fleet_brings_its_keys(fleets: Dstack, plane: Plane) -> None:
 
 def test_flags_of_runs_are_refused_for_a_fleet(fleets: Dstack) -> None:
     ended = fleets("apply", "-y", "--max-duration", "1h")
-    assert ended.code == 1 and "--max-duration" in ended.err
+    assert ended.code == 2 and "--max-duration" in ended.err
     ended = fleets("apply", "-y", "--", "x")
     assert ended.code == 1 and "arguments" in ended.err
 

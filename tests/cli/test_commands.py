@@ -88,7 +88,7 @@ def test_ps_watches_until_ctrl_c(dstack: Dstack, plane: Plane) -> None:
     plane.answers["/api/runs/list"] = [run()]
     ended = dstack("ps", "-w", sleep=interrupt_at(3))
     assert ended.code == 0 and ended.out.count("NAME") == 3
-    assert dstack("ps", "-w", "--json").code == 1
+    assert dstack("ps", "-w", "--json").code == 2
 
 
 def test_a_person_gets_colour_and_a_pipe_does_not(dstack: Dstack, plane: Plane) -> None:
@@ -96,6 +96,7 @@ def test_a_person_gets_colour_and_a_pipe_does_not(dstack: Dstack, plane: Plane) 
     assert "\x1b[32mrunning" in dstack("ps", watched=True, columns=80).out
     assert "\x1b" not in dstack("ps").out
     assert "\x1b" not in dstack("ps", watched=True, columns=80, env={"NO_COLOR": "1"}).out
+    assert "\x1b" in dstack("ps", watched=True, columns=80, env={"NO_COLOR": ""}).out, "an empty variable is as none"
     assert "\x1b" not in dstack("ps", watched=True, columns=80, env={"TERM": "dumb"}).out
 
 

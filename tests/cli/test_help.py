@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from cli.main import GROUPS, app
+from cli.main import GROUPS, HIDDEN, app
 from cli.reference import leaves
 from tests.cli.conftest import Dstack
 
@@ -33,6 +33,17 @@ def test_help_shows_two_examples_that_parse(path: tuple[str, ...]) -> None:
         assert words[0] == "dstack"
         context = parse(words[1:])
         assert context.command_path.split()[1 : 1 + len(path)] == list(path) or path[0] == "destroy"
+
+
+GROUPS_OF_MORE = [name for name in (*GROUPS, *HIDDEN) if getattr(ROOT.get_command(None, name), "commands", None)]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", GROUPS_OF_MORE)
+def test_help_of_a_group_shows_examples_of_its_commands(name: str, bare: Dstack) -> None:
+    shown = bare(name, "--help").out.partition("Examples:")[2].splitlines()
+    examples = [line.strip() for line in shown if line.strip()]
+    assert len(examples) >= 2 and all(line.startswith(f"dstack {name} ") for line in examples), shown
+    assert {line for path in LEAVES for line in map(str.strip, (LEAVES[path].epilog or "").splitlines())} >= {*examples}
 
 
 def parse(words: list[str]) -> typer.Context:
