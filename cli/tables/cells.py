@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -91,19 +91,22 @@ def duration(seconds: float | str | None) -> str:
 
 
 def size_gb(mib: float | None) -> str:
-    if not mib:
-        return ""
-    return f"{round(mib / 1024, 1):g}GB"
+    return gigabytes(round(mib / 1024, 1) if mib >= 1024 else mib / 1024) if mib else ""
 
 
-def span(bounds: Any, unit: str = "") -> str:
+def gigabytes(amount: float) -> str:
+    """An amount of memory as a configuration writes it: 16GB, 512MB."""
+    return f"{amount * 1024:.0f}MB" if 0 < amount < 1 else f"{amount:g}GB"
+
+
+def span(bounds: Any, written: Callable[[float], str] = "{:g}".format) -> str:
     """A range as a configuration writes it: 2.., 8GB..16GB, 1."""
+    if bounds is None:
+        return ""
     if not isinstance(bounds, Mapping):
-        return "" if bounds is None else f"{bounds}{unit}"
-    low, high = bounds.get("min"), bounds.get("max")
-    if low is not None and low == high:
-        return f"{low:g}{unit}"
-    return f"{'' if low is None else f'{low:g}{unit}'}..{'' if high is None else f'{high:g}{unit}'}"
+        return bounds if isinstance(bounds, str) else written(bounds)
+    low, high = ("" if bounds.get(end) is None else written(bounds[end]) for end in ("min", "max"))
+    return low if low and low == high else f"{low}..{high}"
 
 
 def gpus(resources: Json | None) -> str:
@@ -135,12 +138,13 @@ def requirements(resources: Json | None) -> str:
     cpu = resources.get("cpu")
     cpu = cpu if isinstance(cpu, Mapping) and "count" in cpu else {"count": cpu}
     arch = f"{cpu['arch']}:" if cpu.get("arch") else ""
-    parts = [f"cpu={arch}{span(cpu.get('count'))}", f"mem={span(resources.get('memory'), 'GB')}"]
+    parts = [f"cpu={arch}{span(cpu.get('count'))}", f"mem={span(resources.get('memory'), gigabytes)}"]
     disk = resources.get("disk")
     if disk:
-        parts.append(f"disk={span(disk.get('size') if isinstance(disk, Mapping) and 'size' in disk else disk, 'GB')}")
+        size = disk["size"] if isinstance(disk, Mapping) and "size" in disk else disk
+        parts.append(f"disk={span(size, gigabytes)}")
     if resources.get("shm_size"):
-        parts.append(f"shm={resources['shm_size']:g}GB")
+        parts.append(f"shm={gigabytes(resources['shm_size'])}")
     gpu = gpu_requirement(resources.get("gpu"))
     return " ".join([*parts, f"gpu={gpu}"] if gpu else parts)
 
@@ -156,9 +160,9 @@ def gpu_requirement(gpu: Any) -> str:
     parts = [
         gpu.get("vendor") or "",
         ",".join(gpu.get("name") or ()),
-        span(gpu.get("memory"), "GB"),
+        span(gpu.get("memory"), gigabytes),
         span(count),
-        f"total {span(gpu['total_memory'], 'GB')}" if gpu.get("total_memory") else "",
+        f"total {span(gpu['total_memory'], gigabytes)}" if gpu.get("total_memory") else "",
         f"cc {'.'.join(str(part) for part in capability)}" if capability else "",
     ]
     return ":".join(part for part in parts if part)

@@ -33,6 +33,13 @@ def placed(resources: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"job_provisioning_data": data, "job_runtime_data": {"offer": one}}
 
 
+def test_less_than_a_gigabyte_is_said_in_megabytes() -> None:
+    asked = {"memory": {"min": 100 / 1024, "max": 1.5}, "disk": {"size": {"min": 1 / 1024, "max": None}}}
+    asked |= {"cpu": {"count": {"min": 1, "max": 1}}, "shm_size": 0.0625}
+    assert cells.requirements(asked) == "cpu=1 mem=100MB..1.5GB disk=1MB.. shm=64MB"
+    assert [cells.size_gb(mib) for mib in (0, 7.4, 512, 1024, 24_064)] == ["", "7MB", "512MB", "1GB", "23.5GB"]
+
+
 def many_runs() -> list[Any]:
     cluster = run("finetune-llama-70b", "running")
     cluster["jobs"] = [
