@@ -139,7 +139,7 @@ def test_offers_secrets_events_and_metrics(peer: Peer) -> None:
 
 
 def test_a_history_too_large_for_one_answer_is_listed_whole(peer: Peer, server: Server) -> None:
-    """Twice 110 KB a run, 24 of them: more than the 4 MB of an answer. What is left out must be what clients can miss."""
+    """Twice 110 KB a run, 24 times: more than the 4 MB of an answer. What is left out is what clients can miss."""
     names = [f"bulky-{number}" for number in range(24)]
     for name in names:
         task = {"type": "task", "name": name, "commands": ["x" * 110_000], "fleets": ["nowhere"]}
