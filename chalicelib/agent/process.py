@@ -110,6 +110,13 @@ class ProcessRuntime:
             raise TaskError(
                 "executor_error", "volumes can't be mounted for plain processes; they need the docker runtime"
             )
+        wanted, there = spec.get("shm_bytes") or 0, shared_memory()
+        if wanted > there:
+            raise TaskError(
+                "executor_error",
+                "shm_size: %d MiB are asked for and this machine's /dev/shm has %d; plain processes share it as it is"
+                % (wanted >> 20, there >> 20),
+            )
         account = Account(spec.get("user"))
         home = str(spec.get("home_dir") or "")
         if not os.path.isdir(home):  # the spec's home belongs to the default image; here the task's own folder is home
@@ -144,6 +151,14 @@ class ProcessRuntime:
 
     def sweep(self, known: Set[str]) -> None:
         """Nothing of a process task outlives its folder but processes, and `remove` ended those."""
+
+
+def shared_memory() -> int:
+    try:
+        disk = os.statvfs("/dev/shm")
+    except OSError:  # there is none
+        return 0
+    return disk.f_blocks * disk.f_frsize
 
 
 def reachable(path: str, account: Account) -> bool:

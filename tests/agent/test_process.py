@@ -54,6 +54,13 @@ class TestProcessRuntime(RuntimeConformance):
         state = workshop.exited(workshop.start("true", user="nosuchuser"))
         assert (state["reason"], "nosuchuser" in state["message"]) == ("executor_error", True)
 
+    def test_shared_memory_is_the_machines_or_refused(self, workshop: Workshop) -> None:
+        there = os.statvfs("/dev/shm")
+        most = there.f_blocks * there.f_frsize
+        assert workshop.exited(workshop.start("true", shm_bytes=most))["exit_status"] == 0
+        state = workshop.exited(workshop.start("true", shm_bytes=most + 1))
+        assert (state["reason"], "shm_size" in state["message"]) == ("executor_error", True)
+
     def test_a_killed_supervisor_ends_its_task_and_says_so(self, workshop: Workshop) -> None:
         task = workshop.start("trap '' HUP; echo before; sleep 2222")
         workshop.says(task, b"before")
