@@ -190,10 +190,13 @@ def own_folder(path: str, account: Account) -> None:
 
 def own_file(path: str, text: str, account: Account) -> None:
     own_folder(os.path.dirname(path), account)
-    with open(path, "w") as file:
-        file.write(text)
-    if account.foreign:
-        os.chown(path, account.uid, account.gid)
+    try:
+        with open(path, "w") as file:
+            file.write(text)
+        if account.foreign:
+            os.chown(path, account.uid, account.gid)
+    except OSError as problem:
+        raise TaskError("executor_error", "%s: %s" % (path, problem.strerror)) from None
 
 
 def task_environment(spec: Dict[str, Any], account: Account, home: str, task: str, gpus: List[str]) -> Dict[str, str]:
