@@ -129,7 +129,10 @@ def _cut(plane: Plane, fleet: Fleet, instance: Instance, blocks: Blocks) -> None
     changed["configuration"]["blocks"] = blocks
     anew = FleetSpec.model_validate(changed)
     has, offer = instance.offer.instance.resources, instance.offer
-    total = (total_blocks(blocks, has) if has.cpus else None) or 1  # one that never joined is cut when it does
+    total = total_blocks(blocks, has) if has.cpus else 1  # one that never joined is cut when it does
+    if total is None:
+        log.warning("this machine's CPUs and GPUs can't be cut into %s equal blocks, so it stays whole", blocks)
+        total = 1
     number = fleet.spec_num + 1
     plane.store.commit(
         [

@@ -107,6 +107,10 @@ def test_the_machine_is_cut_as_the_start_says_it_unless_jobs_hold_a_place(server
     server.start("--local-blocks", "1")
     assert cut() == 1
     run(server, "whole")
+    cpus = fleets(server)[0]["instances"][0]["instance_type"]["resources"]["cpus"]
+    server.stop()
+    server.start("--local-blocks", str(cpus + 1))
+    assert any(f"can't be cut into {cpus + 1} equal blocks" in line for line in server.lines) and cut() == 1
 
 
 def test_another_fleet_of_that_name_is_told(server: Server) -> None:
