@@ -12,7 +12,6 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-_REFERENCE = re.compile(r"(\$?)\$\{\{(.*?)\}\}", re.DOTALL)
 _OPENING = re.compile(r"(?<!\$)\$\{\{")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z_][A-Za-z0-9_.]*)")
 _SECRET = re.compile(r"secrets\.([A-Za-z0-9_-]{1,200})")  # any name that a secret may have
@@ -71,27 +70,28 @@ def secrets_in(text: str) -> list[str]:
 def _parts(text: str, strict: bool = True) -> Iterator[str | Reference]:
     """Plain text, escapes (beginning with `$${{`) and references, as they come."""
     at = 0
-    for found in _REFERENCE.finditer(text):
-        yield from _plain(text[at : found.start()], strict)
-        at = found.end()
-        if found[1]:
-            yield found[0]
-            continue
-        inside = found[2].strip()
-        if address := _ADDRESS.fullmatch(inside):
-            yield Reference("groups", address[1], found[0])
-        elif secret := _SECRET.fullmatch(inside):
-            yield Reference("secrets", secret[1], found[0])
-        elif name := _NAME.fullmatch(inside):
-            yield Reference(name[1], name[2], found[0])
-        elif strict:
-            shown = found[0] if len(found[0]) <= 60 else found[0][:57] + "..."
-            raise Unreadable(
-                f"`{shown}` isn't a reference; write it like `${{{{ run.args }}}}` or `${{{{ env.NAME }}}}`"
-            )
-        else:
-            yield found[0]
+    # Not one expression for all of it: that would look for the end anew at every beginning.
+    while (start := text.find("${{", at)) >= 0 and (end := text.find("}}", start + 3)) >= 0:
+        escaped = start > at and text[start - 1] == "$"
+        yield from _plain(text[at : start - escaped], strict)
+        at = end + 2
+        written = text[start - escaped : at]
+        yield written if escaped else _reference(written, strict)
     yield from _plain(text[at:], strict)
+
+
+def _reference(written: str, strict: bool) -> str | Reference:
+    inside = written[3:-2].strip()
+    if address := _ADDRESS.fullmatch(inside):
+        return Reference("groups", address[1], written)
+    if secret := _SECRET.fullmatch(inside):
+        return Reference("secrets", secret[1], written)
+    if name := _NAME.fullmatch(inside):
+        return Reference(name[1], name[2], written)
+    if not strict:
+        return written
+    shown = written if len(written) <= 60 else written[:57] + "..."
+    raise Unreadable(f"`{shown}` isn't a reference; write it like `${{{{ run.args }}}}` or `${{{{ env.NAME }}}}`")
 
 
 def _plain(text: str, strict: bool) -> Iterator[str]:

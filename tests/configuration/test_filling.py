@@ -35,6 +35,11 @@ def test_interpolation(text: str, filled: str) -> None:
     assert fill(text, RUN) == filled
 
 
+def test_what_is_never_closed_is_looked_through_once() -> None:
+    text = "${{" * 300_000  # looked through anew at each beginning it would take minutes
+    assert fill(text, RUN, strict=False) == text and secrets_in(text) == []
+
+
 @pytest.mark.parametrize(
     "text",
     [
