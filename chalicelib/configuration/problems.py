@@ -23,6 +23,7 @@ from chalicelib.domain.specs.reading import TAG
 from chalicelib.errors import Problem
 
 MOST_TOLD = 200  # nobody mends more at once, and a file can have ten thousand
+MOST_SAID = 600  # characters of one sentence: what it repeats of a file may be a megabyte
 Path = tuple[str | int, ...]
 _UNKNOWN = "unknown-"  # begins the kind of error of a discriminator that names no type; its field follows
 Marks = Callable[[Path], tuple[int, int]]  # line and column of the key at a path
@@ -94,6 +95,7 @@ def _entry_problems(entry: dict[str, Any], root: type[BaseModel] | None, marks: 
 
 def _problem(message: str, path: Path, hint: str, code: str, marks: Marks | None) -> Problem:
     line, column = marks(path) if marks else (0, 0)
+    message, hint = (text if len(text) <= MOST_SAID else f"{text[:MOST_SAID]}…" for text in (message, hint))
     return Problem(message, path=".".join(map(str, path)), line=line, column=column, hint=hint, code=code)
 
 

@@ -103,6 +103,8 @@ def test_render_says_file_line_column_key_problem_and_hint() -> None:
         (TASK + "idle-duration: 5m\n", "unknown-key", (3, 1), "did you mean `idle_duration`?"),
         ("type: task\ncommands: ls\n", "wrong-type", (2, 1), "write it as a list"),
         ("type: service\n", "missing", (1, 1), "for example `port: 8080`"),
+        (TASK + f"max_duration: '{'1' * 900_000}x'\n", "invalid-duration", (3, 1), "isn't a duration"),
+        (TASK + f"resources: {{gpu: '{'A:' * 400_000}B'}}\n", "invalid-gpu", (3, 13), "A:A…"),
         (TASK + "schedule: {}\n", "missing", (3, 1), "for example `cron: 0 9 * * mon-fri`"),
         ("type: service\ncommands: [a]\nports: [80]\nport: 80\n", "unknown-key", (3, 1), "did you mean `port`?"),
     ],

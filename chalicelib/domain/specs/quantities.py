@@ -23,6 +23,7 @@ _POWER = re.compile(r"\d{1,6}(\.\d{1,6})?e\d", re.IGNORECASE)  # YAML takes `1e3
 _GB = {"mb": 1 / 1024, "gb": 1.0, "tb": 1024.0}
 _MOST_GB = 1e9
 _MOST = 1_000_000
+_DURATION_HINT = "a whole number and one of s, m, h, d, w: `90s`, `5m`, `2h`, `3d`, `1w`"
 
 _TEXT_DURATION = {
     "$comment": "duration",
@@ -69,12 +70,14 @@ def seconds(written: Any) -> int:
 
 
 def _duration_hint(text: str) -> str:
+    if len(text) > 40:  # nobody meant one; and to search a megabyte of digits takes minutes
+        return _DURATION_HINT
     if _DURATION.fullmatch(text.lower()):
         return f"units are small letters: `{text.lower()}`"
     if len(parts := _DURATION.findall(text.lower())) > 1 and sum(map(len, parts)) <= 24:
         total = sum(int(number) * _SECONDS[unit] for number, unit in parts)
         return f"one unit only: `{total // 60}m`" if total % 60 == 0 else f"one unit only: `{total}s`"
-    return "a whole number and one of s, m, h, d, w: `90s`, `5m`, `2h`, `3d`, `1w`"
+    return _DURATION_HINT
 
 
 def positive_seconds(written: Any) -> int:
