@@ -12,9 +12,10 @@ import re
 import tarfile
 from pathlib import PurePosixPath
 
-from chalicelib.domain.ids import derive
+from chalicelib.domain.ids import derive, is_id
+from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Archive, User
-from chalicelib.errors import Conflict, Invalid, NotFound, Refused
+from chalicelib.errors import Conflict, Invalid, NotFound, Problem, Refused
 from chalicelib.store import keys, nouns
 from chalicelib.usecases.context import Plane
 
@@ -55,6 +56,21 @@ def keep(plane: Plane, owner_id: str, folder: str, hash_: str, content: bytes) -
 def archive_id(owner_id: str, hash_: str) -> str:
     """The same content of the same owner is the same archive."""
     return derive(owner_id, "archive", hash_)
+
+
+def missing(plane: Plane, user: User, spec: RunSpec) -> list[Problem]:
+    """What a run would lack of its files. An archive of another user counts as one that isn't there."""
+    hint = "upload it to /api/files/upload_archive and name its id in `file_archives`, as clients do"
+    if spec.configuration.files and not spec.file_archives:
+        return [Problem("no archive of them came along", path="configuration.files", hint=hint)]
+    places = {number: sent.id for number, sent in enumerate(spec.file_archives) if is_id(sent.id)}
+    found = nouns.find_many(plane.store, Archive, [keys.archive(id_) for id_ in places.values()]) if places else []
+    mine = {number for number, archive in zip(places, found, strict=True) if archive and archive.owner_id == user.id}
+    return [
+        Problem(f"you uploaded no archive `{sent.id[:36]}`", path=f"file_archives.{number}.id", hint=hint)
+        for number, sent in enumerate(spec.file_archives)
+        if number not in mine
+    ]
 
 
 def check_upload(plane: Plane, name: str, content: bytes) -> None:

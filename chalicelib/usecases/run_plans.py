@@ -27,7 +27,7 @@ from chalicelib.planning.plan import Note
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.store import keys, nouns
 from chalicelib.store.port import Change
-from chalicelib.usecases import plans, specs
+from chalicelib.usecases import files, plans, specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.runs import TRIES, RunRow, about, holder, job_target, named, read_row, run_target
 from chalicelib.usecases.trail import told
@@ -140,7 +140,7 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> _
         run_name=name, ssh_key_pub=key, configuration=spec.configuration.with_(priority=configuration["priority"])
     )
     effective = planned_jobs.effective(filled)
-    specs.refuse(effective, support.refusals(effective))
+    specs.refuse(effective, [*support.refusals(effective), *files.missing(plane, user, effective)])
     derived = planned_jobs.job_specs(effective, images=plane.images, user_ssh_key=key)
     sent = {**raw, "ssh_key_pub": key, "configuration": configuration}
     return _Draft(raw, sent, effective, tuple(derived))

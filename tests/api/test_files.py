@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.errors import StorageFull
-from tests.api.rig import Rig
+from tests.api.rig import Rig, task
 from tests.api.uploads import BOUNDARY, link, message, multipart, send, tar, upload
 
 FILES = "/api/files/upload_archive"
@@ -29,6 +29,19 @@ def test_archives_are_everybodys_own(rig: Rig) -> None:
     other = upload(rig, FILES, multipart(tar(("b", b"2")))).json
     reply = rig.call("/api/files/get_archive_by_hash", {"hash": other["hash"]}, token=token)
     assert reply.json["detail"][0]["code"] == "resource_not_exists"
+
+
+def test_a_run_brings_its_users_own_archives(rig: Rig) -> None:
+    """Ids are in every run that a member can read, so knowing one must not be enough."""
+    mine = upload(rig, FILES, multipart(tar(("a", b"1")))).json["id"]
+    hers = upload(rig, FILES, multipart(tar(("a", b"1"))), token=rig.user("ann")).json["id"]
+    spec = task(files=[{"local_path": "a", "path": "/a"}])
+    for sent, field in (([], "files"), ([mine, hers], "run_spec.file_archives.1.id"), (["x" * 5000], "archives.0")):
+        raw = {**spec, "file_archives": [{"id": id_, "path": "/a"} for id_ in sent]}
+        for path, body in (("get_plan", {"run_spec": raw}), ("apply", {"plan": {"run_spec": raw}, "force": False})):
+            reply = rig.call(f"/api/project/main/runs/{path}", body)
+            assert reply.status == 400 and field in reply.json["detail"][0]["msg"], (path, reply.json)
+    rig.ok("P/runs/get_plan", {"run_spec": {**spec, "file_archives": [{"id": mine, "path": "/a"}]}})
 
 
 @pytest.mark.parametrize(
