@@ -134,6 +134,8 @@ class _Reader:
             raise TooMuch(message, "bring data along with `files`", *self.document.mark(path))
         if isinstance(node, yaml.ScalarNode):
             tag = node.tag
+            if "\0" in node.value:  # which only `"\0"` can bring
+                self.wrong(path, node, "yaml-syntax", "a NUL character, which no program takes", "remove it")
             return node.value if tag in _PLAIN else self.scalar(node, tag, path)
         if id(node) in self.open:
             message = "an alias stands inside of what it stands for"

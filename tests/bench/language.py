@@ -6,6 +6,7 @@ import resource
 from collections.abc import Callable
 
 from chalicelib.configuration import parse
+from chalicelib.configuration.resolution import resolved
 from chalicelib.errors import Invalid
 from tests.bench.measure import median_cpu_ms, report
 
@@ -36,6 +37,8 @@ WORST = {
     "comments": HEAD + "# c\n" * 240_000,
     "colons": HEAD + "resources: {gpu: '" + "a:" * 490_000 + "'}",
     "references": HEAD + "setup: ['" + "${{ " * 240_000 + "']",
+    "digits": HEAD + "max_duration: '" + "1" * 900_000 + "x'",
+    "never closed": HEAD.replace("[a]", "['" + "${{" * 330_000 + "']"),
     "aliases": HEAD + "a: &a [" + "1," * 900 + "]\nsetup: [" + "*a," * 20_000 + "]",
     "text": HEAD + "name: " + "x" * 990_000,
 }
@@ -44,7 +47,7 @@ WORST = {
 def reading(text: str) -> Callable[[], None]:
     def work() -> None:
         try:
-            parse(text)
+            resolved(parse(text), environment={})
         except Invalid:
             return
 

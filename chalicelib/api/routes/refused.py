@@ -12,6 +12,8 @@ from chalicelib.errors import NotSupported
 
 _PROJECT = "/api/project/{project_name}"
 _SERVICES = "services: the proxy to a service or a model"
+_NO_VOLUMES = "`type: volume` will be taken once volumes can be mounted; until then bring small data with `files`."
+_NO_GATEWAYS = "`type: gateway` will be taken once services run."
 _ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 # feature, what to do instead, access, paths
@@ -75,15 +77,20 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
     ("listing and deleting repos", "", Access.member, (f"{_PROJECT}/repos/list", f"{_PROJECT}/repos/delete")),
     (
         "gateways",
-        "",
+        _NO_GATEWAYS,
         Access.member,
         tuple(
             f"{_PROJECT}/gateways/{verb}"
             for verb in ("list", "get", "get_plan", "apply", "create", "delete", "set_default", "set_wildcard_domain")
         ),
     ),
-    ("volumes", "", Access.user, ("/api/volumes/list",)),
-    ("volumes", "", Access.member, tuple(f"{_PROJECT}/volumes/{verb}" for verb in ("list", "get", "create", "delete"))),
+    ("volumes", _NO_VOLUMES, Access.user, ("/api/volumes/list",)),
+    (
+        "volumes",
+        _NO_VOLUMES,
+        Access.member,
+        tuple(f"{_PROJECT}/volumes/{verb}" for verb in ("list", "get", "create", "delete")),
+    ),
     (
         "exports",
         "",

@@ -15,6 +15,7 @@ from chalicelib.domain.specs.reading import TAG, Reads, Spec, faults
 from chalicelib.errors import Problem
 
 _ITEM = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?", re.DOTALL)
+_NAMES = "one has at least a letter and no `=`, for example `BATCH: 32`"
 _HINT = "write `- NAME=value`, or `- NAME` to take it from your own environment"
 
 
@@ -34,7 +35,13 @@ EnvValue = Annotated[
 
 
 def read_env(written: Any) -> Any:
-    """The list form as a mapping."""
+    """The list form as a mapping. Names in a mapping may be anything that a variable can be called."""
+    if isinstance(written, dict):
+        if bad := [name for name in written if isinstance(name, str) and (not name or "=" in name)]:
+            raise faults(
+                [("invalid-env", f"`{name[:40]}` can't be the name of a variable", _NAMES, "") for name in bad]
+            )
+        return written
     if not isinstance(written, list | tuple):
         return written
     found: dict[str, Any] = {}
