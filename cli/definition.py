@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from chalicelib.domain import names
 from chalicelib.errors import Invalid, Problem, Refused
 from cli.places import Places, Written
 from cli.runs import Definition
@@ -74,6 +73,7 @@ def _later_problems(rest: Any, flags: Overrides | None, terminal: Terminal, fold
     """What would have been found next in a file that is refused anyway: told with the rest, not one round later."""
     from chalicelib.configuration.overrides import overridden
     from chalicelib.configuration.resolution import resolved
+    from chalicelib.domain import names
 
     try:
         rest = overridden(rest, flags) if flags else rest
