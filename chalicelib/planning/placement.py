@@ -319,7 +319,7 @@ def _no_offers(subject: str, query: Query, book: OfferBook) -> Note:
     text = f"may grow, but none of the {len(book)} offers fits the run and the fleet"
     cpu = query.resources.cpu
     if cpu.arch is None:
-        arm = query.resources.model_copy(update={"cpu": cpu.with_(arch="arm")})
+        arm = query.resources.with_(cpu=cpu.with_(arch="arm"))
         if found := book.match(replace(query, resources=arm), 1)[1]:
             return Note(subject, text, f"set `cpu: arm:{cpu.count}` with a fitting image: {found} would fit")
     for what, relaxed in _relaxed(query):
