@@ -51,7 +51,7 @@ PROFILE = (
     switch("--no-profile", help="Not even the default profile."),
 )
 PLACES = (
-    flag("--max-price", kind=float | None, min=0, metavar="PRICE", help="Dollars an hour, a machine."),
+    flag("--max-price", kind=float | None, metavar="PRICE", help="Dollars an hour, a machine; more than 0."),
     several("-b", "--backend", help="Only there."),
     several("-r", "--region", help="Only there."),
     several("--instance-type", help="Only such machines."),

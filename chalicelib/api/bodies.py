@@ -6,6 +6,8 @@ for themselves.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any, TypeVar
 
 import orjson
@@ -41,22 +43,23 @@ def parse_json(body: bytes) -> Any:
         raise Invalid(f"The body isn't valid JSON: {error.msg}, at line {error.lineno} column {error.colno}") from None
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
         raise Invalid(f"The body is nested more than {MAX_DEPTH} levels deep")
+    if b"\\u0000" in body and any("\0" in item for level in _levels(value) for item in level if isinstance(item, str)):
+        raise Invalid("The body has a NUL character (`\\u0000`), which no program or name takes", hint="Remove it.")
     return value
 
 
 def _deeper(value: Any, allowed: int) -> bool:
+    return next(islice(_levels(value), allowed, None), None) is not None
+
+
+def _levels(value: Any) -> Iterator[list[Any]]:
+    """What is in a value, level by level; the keys of an object stand beside its values."""
     level = [value]
-    for _ in range(allowed):
-        inner: list[Any] = []
-        for item in level:
-            if isinstance(item, dict):
-                inner.extend(item.values())
-            elif isinstance(item, list):
-                inner.extend(item)
-        if not inner:
-            return False
-        level = inner
-    return True
+    while level:
+        yield level
+        objects = [item for item in level if isinstance(item, dict)]
+        lists = [item for item in level if isinstance(item, list)]
+        level = [*chain(*objects), *chain(*(item.values() for item in objects)), *chain(*lists)]
 
 
 def _kind(value: Any) -> str:

@@ -83,3 +83,9 @@ def test_the_value_is_nowhere_at_rest_and_in_no_event(rig: Rig) -> None:
     events = rig.ok("/api/events/list", {"include_target_types": ["secret"]})
     assert [event["message"] for event in events] == ["Secret changed", "Secret set"]
     assert events[0]["actor_user"] == "admin" and VALUE not in repr(events)
+
+
+@pytest.mark.parametrize("body", [{"name": "tok", "value": "a\0b"}, {"name": "tok", "value": "v", "\0": [["\0"]]}])
+def test_a_nul_character_is_refused_wherever_it_is(rig: Rig, body: dict) -> None:
+    assert "NUL" in rig.refused("P/secrets/create_or_update", body)
+    assert set_(rig, value=r"\u0000")["value"] == r"\u0000"
