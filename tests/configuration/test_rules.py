@@ -95,7 +95,7 @@ WRONG = [
     ("type: volume\nbackend: kubernetes\n", "", "missing"),
     ("type: volume\nbackend: lium\nvolume_id: v\nauto_cleanup_duration: 1h\n", "auto_cleanup_duration", "exclusive"),
     ("type: volume\nbackend: daytona\nsize: 1GB\n", "size", "unknown-key"),
-    (GATEWAY + "public_ip: false\n", "certificate", "exclusive"),
+    (GATEWAY + "public_ip: false\n", "public_ip", "exclusive"),
     (GATEWAY + "replicas: 2\n", "replicas", "exclusive"),
     (GATEWAY + "replicas: 10\ncertificate: null\n", "replicas", "too-large"),
     (GATEWAY + "certificate: {type: gcp-cm, name: n}\n", "certificate", "exclusive"),

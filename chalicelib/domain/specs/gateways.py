@@ -92,7 +92,7 @@ class GatewayConfiguration(Spec):
         if kind == "lets-encrypt":
             if not self.public_ip:
                 found.append(
-                    ("exclusive", "Let's Encrypt must reach the gateway", "write `certificate: null`", "certificate")
+                    ("exclusive", "Let's Encrypt must reach the gateway", "write `certificate: null`", "public_ip")
                 )
             if (self.replicas or 1) > 1:
                 found.append(
