@@ -9,78 +9,107 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 
 _OPENING = re.compile(r"(?<!\$)\$\{\{")
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z_][A-Za-z0-9_.]*)")
 _SECRET = re.compile(r"secrets\.([A-Za-z0-9_-]{1,200})")  # any name that a secret may have
 _ADDRESS = re.compile(r"groups(\[[0-9]{1,6}\]\.(?:nodes|replicas)\[[0-9]{1,6}\]\.IP_ADDRESS)")  # of a node
 
+MOST_TOLD = 20  # of one text; nobody mends more at once
+
 
 class Unreadable(ValueError):
-    """A reference that can't be read or filled in. The text says which and why."""
+    """References that can't be read or filled in; `args` say of each which and why."""
+
+    def __str__(self) -> str:
+        return "; ".join(self.args)
 
 
 @dataclass(frozen=True)
 class Reference:
     namespace: str
     name: str
-    written: str = field(default="", compare=False)  # braces and all
+    written: str  # braces and all
 
     def __str__(self) -> str:
         return f"{self.namespace}{'' if self.name.startswith('[') else '.'}{self.name}"
 
 
-def references(text: str) -> Iterator[Reference]:
-    """What a text refers to, in order. Raises Unreadable."""
-    for found in _parts(text):
-        if isinstance(found, Reference):
-            yield found
+@dataclass(frozen=True)
+class Unread:
+    """What looks like a reference and is none."""
+
+    written: str
+    why: str
 
 
-def fill(text: str, values: Mapping[str, Mapping[str, str]], *, unescape: bool = True, strict: bool = True) -> str:
+def fill(
+    text: str,
+    values: Mapping[str, Mapping[str, str]],
+    *,
+    later: Set[str] | None = None,
+    unescape: bool = True,
+    strict: bool = True,
+) -> str:
     """The text with the references to these namespaces replaced. Those to others stay, and so do escapes before them.
 
-    `unescape` is for whoever comes last: an escape must survive until then. Unless `strict`, what can't be read
-    is text.
+    `later`: the namespaces that others fill in; None for any. `unescape` is for whoever comes last: an escape must
+    survive until then. Raises Unreadable with all that is wrong; unless `strict`, that is text like any other.
     """
     if "${{" not in text:
         return text
     pieces: list[str] = []
-    for part in _parts(text, strict):
+    wrong: list[str] = []
+    for part in _parts(text):
         if isinstance(part, str):
             pieces.append(part[1:] if unescape and part.startswith("$${{") else part)
-        elif part.namespace not in values:
-            pieces.append(part.written)
-        elif (value := values[part.namespace].get(part.name)) is None:
-            known = ", ".join(f"`{part.namespace}.{name}`" for name in sorted(values[part.namespace])[:8])
-            raise Unreadable(f"`${{{{ {part} }}}}` isn't known here" + (f"; there is {known}" if known else ""))
-        else:
-            pieces.append(value)
+            continue
+        value = values.get(part.namespace, {}).get(part.name) if isinstance(part, Reference) else None
+        if why := _why_not(part, value, values, later):
+            wrong.append(why)
+        pieces.append(part.written if value is None else value)
+    if wrong and strict:
+        raise Unreadable(*list(dict.fromkeys(wrong))[:MOST_TOLD])
     return "".join(pieces)
+
+
+def _why_not(
+    part: Reference | Unread, value: str | None, values: Mapping[str, Mapping[str, str]], later: Set[str] | None
+) -> str:
+    if isinstance(part, Unread):
+        return part.why
+    if part.namespace in values:
+        known = ", ".join(f"`{part.namespace}.{name}`" for name in sorted(values[part.namespace])[:8])
+        why = f"`${{{{ {part} }}}}` isn't known here" + (f"; there is {known}" if known else "")
+        return why if value is None else ""
+    if later is None or part.namespace in later:
+        return ""
+    known = ", ".join(f"`{name}`" for name in sorted({*values, *later}))
+    return f"`${{{{ {part} }}}}` isn't known here; it begins with one of {known}"
 
 
 def secrets_in(text: str) -> list[str]:
     """The names of the secrets a text refers to; what can't be read is text."""
-    found = _parts(text, strict=False) if "${{" in text else ()
+    found = _parts(text) if "${{" in text else ()
     return [part.name for part in found if isinstance(part, Reference) and part.namespace == "secrets"]
 
 
-def _parts(text: str, strict: bool = True) -> Iterator[str | Reference]:
+def _parts(text: str) -> Iterator[str | Reference | Unread]:
     """Plain text, escapes (beginning with `$${{`) and references, as they come."""
     at = 0
     # Not one expression for all of it: that would look for the end anew at every beginning.
     while (start := text.find("${{", at)) >= 0 and (end := text.find("}}", start + 3)) >= 0:
         escaped = start > at and text[start - 1] == "$"
-        yield from _plain(text[at : start - escaped], strict)
+        yield _plain(text[at : start - escaped])
         at = end + 2
         written = text[start - escaped : at]
-        yield written if escaped else _reference(written, strict)
-    yield from _plain(text[at:], strict)
+        yield written if escaped else _reference(written)
+    yield _plain(text[at:])
 
 
-def _reference(written: str, strict: bool) -> str | Reference:
+def _reference(written: str) -> Reference | Unread:
     inside = written[3:-2].strip()
     if address := _ADDRESS.fullmatch(inside):
         return Reference("groups", address[1], written)
@@ -88,17 +117,15 @@ def _reference(written: str, strict: bool) -> str | Reference:
         return Reference("secrets", secret[1], written)
     if name := _NAME.fullmatch(inside):
         return Reference(name[1], name[2], written)
-    if not strict:
-        return written
     shown = written if len(written) <= 60 else written[:57] + "..."
-    raise Unreadable(f"`{shown}` isn't a reference; write it like `${{{{ run.args }}}}` or `${{{{ env.NAME }}}}`")
+    why = f"`{shown}` isn't a reference; write it like `${{{{ run.args }}}}` or `${{{{ env.NAME }}}}`"
+    return Unread(written, why)
 
 
-def _plain(text: str, strict: bool) -> Iterator[str]:
-    if strict and _OPENING.search(text):
-        raise Unreadable("`${{` is never closed; add `}}`, or write `$${{` for the text itself")
-    if text:
-        yield text
+def _plain(text: str) -> str | Unread:
+    if _OPENING.search(text):
+        return Unread(text, "`${{` is never closed; add `}}`, or write `$${{` for the text itself")
+    return text
 
 
 def joined_arguments(arguments: Sequence[str]) -> str:

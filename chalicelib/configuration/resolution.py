@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from chalicelib.configuration.interpolation import Unreadable, fill, joined_arguments, references
+from chalicelib.configuration.interpolation import Unreadable, fill, joined_arguments
 from chalicelib.domain.specs.env import EnvSentinel, plain, unresolved
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.errors import Invalid, Problem
@@ -56,20 +56,12 @@ def _filler(values: Mapping[str, Mapping[str, str]], problems: list[Problem], *,
         for place, text in enumerate(texts):
             where = f"{path}.{place}" if len(texts) > 1 or path.endswith("commands") else path
             try:
-                _check_known(text, values)
-                done.append(fill(text, values, unescape=unescape))
+                done.append(fill(text, values, later=_LATER, unescape=unescape))
             except Unreadable as error:
-                problems.append(Problem(str(error), where, code="invalid-interpolation"))
+                problems.extend(Problem(why, where, code="invalid-interpolation") for why in error.args)
         return tuple(done) if len(done) == len(texts) else texts
 
     return fill_all
-
-
-def _check_known(text: str, values: Mapping[str, Mapping[str, str]]) -> None:
-    for found in references(text) if "${{" in text else ():
-        if found.namespace not in values and found.namespace not in _LATER:
-            known = ", ".join(f"`{name}`" for name in sorted({*values, *_LATER}))
-            raise Unreadable(f"`${{{{ {found} }}}}` isn't known here; it begins with one of {known}")
 
 
 def _env(

@@ -1,11 +1,13 @@
 """Flags, profiles, the environment and `${{ ... }}`: what is put into a configuration before it leaves."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.configuration import profiles
-from chalicelib.configuration.interpolation import Reference, Unreadable, fill, joined_arguments, references, secrets_in
+from chalicelib.configuration.interpolation import Unreadable, fill, joined_arguments, secrets_in
 from chalicelib.configuration.overrides import Overrides, overridden
 from chalicelib.configuration.parse import parse, parse_profiles
 from chalicelib.configuration.resolution import resolved
@@ -57,10 +59,15 @@ def test_not_interpolation(text: str) -> None:
         fill(text, RUN)
 
 
-def test_references() -> None:
-    assert list(references("${{ env.A }} $${{ env.B }} ${{ secrets.c.d }}")) == [
-        Reference("env", "A"),
-        Reference("secrets", "c.d"),
+def test_all_that_is_wrong_is_told_once() -> None:
+    text = "${{ x }} ${{ run.foo }} ${{ git.sha }} ${{ run.args }} ${{ x }} ${{ secrets.a }} ${{"
+    with pytest.raises(Unreadable) as caught:
+        fill(text, RUN, later={"secrets"})
+    assert [re.findall(r"`(.*?)`", why)[0] for why in caught.value.args] == [
+        "${{ x }}",
+        "${{ run.foo }}",
+        "${{ git.sha }}",
+        "${{",
     ]
 
 
