@@ -59,7 +59,7 @@ def fleet_facts(plan: Json) -> list[tuple[str, str]]:
     pairs = [
         ("Project", plan["project_name"]),
         ("User", plan["user"]),
-        ("Configuration", spec.get("configuration_path") or "?"),
+        ("Configuration", spec.get("configuration_path") or ""),
         ("Type", "fleet"),
         ("Fleet type", "ssh" if hosts else "cloud"),
         ("Nodes", f"{count}{_target(nodes)}"),
