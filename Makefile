@@ -4,8 +4,13 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SEEDS ?= 200
+N ?= 60
+SEED ?= 1
+# Some environments forbid Python to keep what it compiled; the second run of a suite lives on it.
+export PYTHONDONTWRITEBYTECODE :=
+LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast check bench sim docs lock clean
+.PHONY: help install demo test test-fast check bench sim mutants docs lock clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -31,11 +36,11 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 demo: install ## see a task run through a real control plane, from nothing to nothing
 	@$(BIN)/python -m examples.demo
 
-test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed ## every test, with what they need
-	@$(BIN)/python -m pytest tests
+test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed ## every test, with what they need, on every core
+	@$(BIN)/python -m pytest tests -n auto --dist loadscope
 
-test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in a minute
-	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests -q -n 2 --dist worksteal --ignore-glob='*_real.py' \
+test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in under a minute
+	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests -q -n auto --dist worksteal --ignore-glob='*_real.py' \
 	  --ignore=tests/e2e --ignore=tests/simulation --ignore=tests/wire --ignore=tests/agent/test_agent.py \
 	  --ignore=tests/agent/test_process.py --ignore=tests/backends/test_local_machines.py
 
@@ -47,18 +52,22 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
 	@$(BIN)/vermin --no-tips -q -t=3.8- chalicelib/agent
 	@$(BIN)/python .ci/sizes.py
 
-bench: $(VENV)/.dev ## the figures: JSON lines, then a table
-	@$(BIN)/python -m tests.bench
+bench: $(VENV)/.dev ## the figures, beside the budgets and docs/bench.json; RECORD=1 writes that anew
+	@$(BIN)/python -m tests.bench $(if $(RECORD),--record)
 
 sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --coverage --planted
+
+mutants: $(VENV)/.dev ## change the code in small places, one at a time: does a test notice? N=60 SEED=1
+	@$(BIN)/python -m tests.mutants --count $(N) --seed $(SEED)
 
 docs: $(VENV)/.dev ## write the generated pages anew
 	@$(BIN)/python -m docs.generate
 
 lock: ## pin the dependencies anew (needs uv)
-	uv pip compile --quiet --universal --generate-hashes --python-version 3.11 pyproject.toml -o requirements.lock
-	uv pip compile --quiet --universal --generate-hashes --python-version 3.11 pyproject.toml --group dev -o requirements-dev.lock
+	uv pip compile $(LOCK) pyproject.toml --group build -o requirements.lock
+	uv pip compile $(LOCK) pyproject.toml --extra aws --extra ssh --group dev -o requirements-dev.lock
+	@$(BIN)/python -m infra.requirements
 
 clean: ## remove what was made here
 	rm -rf $(VENV) .venvs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

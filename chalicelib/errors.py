@@ -1,8 +1,8 @@
 """The error vocabulary. Everything raises from here.
 
-An error a person may see carries a sentence that says what was wrong and, in `hint`, the smallest change that would
-help. `code` is the wire code (a closed list that clients know); `status` the HTTP status. Clients show the text of a
-400 only, so whatever a person should read travels as 400, never as 409 or 503.
+An error a person may see carries a sentence that says what is wrong and, in `hint`, the smallest change that would
+help. `code` is the wire code (a closed list that clients know), `status` the HTTP status. Clients show only the text of
+a 400, so anything a person should read is sent as 400, never as 409 or 503.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing wrong with an input: where it is, what was found, and how to mend it."""
+    """One problem of an input: where it is, what was found, and how to fix it."""
 
     message: str
     path: str = ""  # dotted field path: resources.gpu.count
@@ -49,7 +49,7 @@ class DstackError(Exception):
 
 
 class Invalid(DstackError):
-    """Input that can't be accepted; `problems` holds all of them, not the first only.
+    """Input that can't be accepted; `problems` has all of them, not only the first.
 
     The message has a line for each, and `fields` an entry for each line: who shows it can tell where each belongs.
     """
@@ -85,7 +85,7 @@ class ProjectNotFound(DstackError):
 
 
 class Forbidden(DstackError):
-    """A missing, unknown or revoked token, or a role that is too small. Clients print their own text for 403."""
+    """A missing, unknown or revoked token, or an insufficient role. Clients print their own text for 403."""
 
     status = 403
 
@@ -102,10 +102,10 @@ class DataTooNew(DstackError):
 
 
 class Conflict(DstackError):
-    """A condition of a commit failed: somebody else wrote `key` first. Nothing was written; read again and retry."""
+    """A condition of a commit failed: another writer changed `key` first. Nothing was written; read again and retry."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"{key} was changed by somebody else meanwhile.", hint="Try again.")
+        super().__init__(f"{key} was changed by another request meanwhile.", hint="Try again.")
         self.key = key
 
 

@@ -1,8 +1,9 @@
-"""How a job may read a repository: the first of a few ways that works from here, tried with `git ls-remote`.
+"""How a job can read a repository: the first way that works from here, tried with `git ls-remote`.
 
-Without credentials first. Then what the command line gives, or what was left on the server earlier; only where there
-is neither, what this machine has for the host: the key of ~/.ssh/config, the token of the GitHub CLI, ~/.ssh/id_rsa.
-What works goes to the server, since the machine that runs the job clones with it, and the user is told so.
+First without credentials. Then with those of the command line, or those stored on the server earlier. Only if there are
+neither, with what this machine has for the host: the key of ~/.ssh/config, the token of the GitHub CLI, ~/.ssh/id_rsa.
+Credentials that work are sent to the server, since the machine that runs the job clones with them, and the user sees
+that.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from pathlib import Path
 
 from chalicelib.errors import Refused
 from cli.git import git
-from cli.keys import read_key
 from cli.remotes import Remote
+from cli.ssh_keys import read_key
 from cli.terminal import Terminal
 
 # As a machine that knows nothing of this user would ask.
@@ -31,7 +32,7 @@ HELPER = '!f() { echo username=anything; echo "password=$DSTACK_REPO_TOKEN"; }; 
 
 @dataclass(frozen=True)
 class Way:
-    """One way to read a repository; `said` is what a person calls it."""
+    """One way to read a repository; `said` describes it to the user."""
 
     said: str
     private_key: str | None = None
@@ -47,7 +48,7 @@ ANYBODY = Way("without credentials")
 
 @dataclass(frozen=True)
 class Given:
-    """What the command line says of credentials."""
+    """The credentials of the command line."""
 
     token: str | None = None
     identity: str | None = None  # a private key's file
@@ -64,7 +65,7 @@ class Given:
 
 
 def stored_way(credentials: dict[str, str | None] | None) -> Way | None:
-    """What was left on the server; None where that is nothing, or no secret."""
+    """The credentials stored on the server; None if there are none, or no secret among them."""
     if not credentials or not (credentials.get("private_key") or credentials.get("oauth_token")):
         return None
     return Way(
@@ -94,8 +95,8 @@ def _advice(last: Way) -> str:
     if last.said == "with --git-identity":
         return "Is the key known there, and the address right?"
     if last.said == "with --token":
-        return "May the token read this repository, and is the address right?"
-    return "Is the address right? A private one needs --token TOKEN (as `$(gh auth token)`) or --git-identity KEY."
+        return "Can the token read this repository, and is the address right?"
+    return "Is the address right? A private one needs --token TOKEN (try `$(gh auth token)`) or --git-identity KEY."
 
 
 def own_ways(remote: Remote, terminal: Terminal) -> list[Way]:
@@ -109,11 +110,11 @@ def own_ways(remote: Remote, terminal: Terminal) -> list[Way]:
 
 
 def _key_way(name: str, why: str, terminal: Terminal) -> list[Way]:
-    """The key of a file, if it is one that a job could use: it is there, and has no passphrase."""
+    """The key of a file, if a job could use it: it exists and has no passphrase."""
     try:
         key = read_key(name, terminal.cwd, terminal.home)
     except Refused:
-        return []  # nobody asked for this very key; that it was of no use shows in what was tried
+        return []  # the user didn't name this key; the list of attempts shows that it failed
     return [Way(f"with the key {name}, {why}", private_key=key["private"])]
 
 
@@ -123,7 +124,7 @@ def _github_token(host: str, home: Path) -> str | None:
     try:
         known = yaml.safe_load((home / ".config" / "gh" / "hosts.yml").read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError):
-        return None  # another program's file: not there, or of a form that we don't know
+        return None  # another program's file: absent, or in an unknown format
     entry = known.get(host) if isinstance(known, dict) else None
     token = entry.get("oauth_token") if isinstance(entry, dict) else None
     return token if isinstance(token, str) and token else None

@@ -1,8 +1,8 @@
-"""What a checkout would bring: where it was cloned from, at which commit, and all that has changed since.
+"""What a checkout contains: where it was cloned from, at which commit, and everything that changed since.
 
-A job clones the upstream branch and puts the difference on top. So the difference is the one to the upstream's commit,
-as this machine last saw it: commits that weren't pushed, staged and unstaged changes, and files git doesn't know yet.
-Ignored files stay here. The patch must fit wherever it is applied, so the user's own settings for diffs don't count.
+A job clones the upstream branch and applies the difference. So the difference is taken against the upstream's commit as
+this machine last saw it: unpushed commits, staged and unstaged changes, and untracked files. Ignored files are left
+out. The patch must apply anywhere, so the user's own diff settings are ignored.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Checkout:
 
 @dataclass(frozen=True)
 class Asking:
-    """One folder, asked about."""
+    """One folder under examination."""
 
     folder: Path
     env: Mapping[str, str]
@@ -75,7 +75,7 @@ def read_checkout(folder: Path, env: Mapping[str, str], *, said_by: str) -> Chec
     commit = asking.git("rev-parse", "--verify", "--quiet", f"{upstream.reference}^{{commit}}")
     if commit.status:
         raise asking.refused(
-            f"nothing is known of {upstream.branch} at {remote}, which the branch {branch} follows",
+            f"the branch {branch} follows {upstream.branch} at {remote}, which isn't known here",
             f"push it with `git push -u {remote} {branch}`, or fetch it with `git fetch {remote}`",
         )
     patch, left_out = _patch(asking, commit.text)
@@ -92,16 +92,16 @@ def _check_root(asking: Asking) -> None:
         raise asking.refused(f"{folder} is a file", "name the folder of a checkout; single files go into `files`")
     found = asking.git("rev-parse", "--show-toplevel")
     if found.status and "work tree" in found.err:
-        raise asking.refused(f"{folder} is a repository without files", "name a checkout of it")
+        raise asking.refused(f"{folder} is a bare repository", "name a checkout of it")
     if found.status:
         raise asking.refused(
-            f"{folder} is no checkout of a Git repository ({found.why})",
-            "bring a folder that isn't one with `files`",
+            f"{folder} isn't a checkout of a Git repository ({found.why})",
+            "upload other folders with `files`",
         )
     if not folder.samefile(found.text):
         raise asking.refused(
             f"{folder} is within the checkout {found.text}",
-            "name that folder for all of it; bring a part of it with `files`",
+            "name that folder to use all of it, or upload part of it with `files`",
         )
 
 
@@ -112,7 +112,7 @@ class Upstream:
 
 
 def _upstream(asking: Asking) -> tuple[str, str, Upstream]:
-    """The branch that is checked out, the remote it follows, and what it follows there."""
+    """The checked-out branch, the remote it follows, and the branch it follows there."""
     head = asking.git("symbolic-ref", "--quiet", "--short", "HEAD")
     if head.status:
         raise asking.refused("no branch is checked out (a detached HEAD)", "check one out with `git switch BRANCH`")
@@ -134,7 +134,7 @@ def _upstream(asking: Asking) -> tuple[str, str, Upstream]:
 
 
 def _settings(asking: Asking) -> dict[str, str]:
-    """The addresses of remotes as they are written, and who commits."""
+    """The addresses of the remotes as written, and the committer."""
     said = asking.git("config", "--null", "--get-regexp", r"^(user\.(name|email)|remote\..*\.url)$")
     found = {}
     for entry in said.out.decode(errors="surrogateescape").split("\0"):

@@ -1,7 +1,7 @@
 """HTTP to the control plane: JSON over one kept-alive connection, and errors as sentences that say what to do.
 
-A connection that can't be made is tried three times, a second apart. A request that was sent is repeated only if the
-server had closed a connection that we had kept open: on any other broken answer it may have been carried out.
+Connecting is tried three times, a second apart. A request that was sent is repeated only if the server had closed our
+idle connection; after any other broken response it may have been carried out.
 """
 
 from __future__ import annotations
@@ -22,19 +22,43 @@ CONNECT_ATTEMPTS = 3
 CONNECT_TIMEOUT = 10.0
 ANSWER_TIMEOUT = 300.0  # long polls end much sooner
 
+Dial = Callable[[SplitResult], http.client.HTTPConnection]
+
+
+def dial(parts: SplitResult) -> http.client.HTTPConnection:
+    """A connection to the server at an address. Raises OSError where none can be made."""
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=CONNECT_TIMEOUT)
+    try:
+        connection.connect()
+    except OSError:
+        connection.close()
+        raise
+    connection.sock.settimeout(ANSWER_TIMEOUT)
+    connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
 
 class Client:
-    """Requests to one server with one token."""
+    """Requests to one server with one token. `via` dials where it isn't HTTP that carries them."""
 
-    def __init__(self, url: str, token: str, project: str = "", *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        project: str = "",
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        via: Dial | None = None,
+    ) -> None:
         parts = _address(url)
         if not (token.isascii() and token.isprintable()):
             raise Refused(
-                "The token holds a line break or another character that no token has.",
-                hint="Set DSTACK_TOKEN again, or mend the project's entry in ~/.dstack/config.yml.",
+                "The token contains a line break or another character that tokens can't have.",
+                hint="Set DSTACK_TOKEN again, or fix the project's entry in ~/.dstack/config.yml.",
             )
         self.url, self.project = url.rstrip("/"), project
-        self._token, self._sleep = token, sleep
+        self._token, self._sleep, self._dial = token, sleep, via or dial
         self._parts, self._prefix = parts, parts.path.rstrip("/")
         self._connection: http.client.HTTPConnection | None = None
 
@@ -81,7 +105,7 @@ class Client:
             answer = None
             if status < 400:
                 raise Refused(
-                    f"What answers at {self.url} is not a control plane: its answer is not JSON.",
+                    f"The program at {self.url} is not a control plane: its response is not JSON.",
                     hint="Check the URL of the project: `dstack project list`.",
                 ) from None
         if status >= 400:
@@ -97,13 +121,13 @@ class Client:
             data = response.read()
         except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
             self.close()
-            if kept:  # it was idle and the server has let go of it
+            if kept:  # it was idle and the server closed it
                 return self._exchange(method, path, body, headers)
             raise self._broken(error) from error
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise self._broken(error) from error
-        except KeyboardInterrupt:  # the answer would be taken for that of the next request
+        except KeyboardInterrupt:  # its response would be taken for that of the next request
             self.close()
             raise
         if response.will_close:
@@ -111,31 +135,24 @@ class Client:
         return response.status, data
 
     def _connect(self) -> http.client.HTTPConnection:
-        secure = self._parts.scheme == "https"
-        kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         for attempt in range(1, CONNECT_ATTEMPTS + 1):
-            connection = kind(self._parts.hostname or "", self._parts.port, timeout=CONNECT_TIMEOUT)
             try:
-                connection.connect()
+                self._connection = self._dial(self._parts)
                 break
             except OSError as error:
-                connection.close()
                 if attempt == CONNECT_ATTEMPTS:
                     raise Refused(
                         f"No server answers at {self.url} ({_words(error)}).",
                         hint="Is it running? Start one with `dstack server`, or look at `dstack project list`.",
                     ) from error
                 self._sleep(1.0)
-        sock = connection.sock
-        sock.settimeout(ANSWER_TIMEOUT)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection = connection
-        return connection
+        assert self._connection is not None
+        return self._connection
 
     def _broken(self, error: Exception) -> Refused:
         return Refused(
-            f"The connection to {self.url} broke before the answer came ({_words(error)}).",
-            hint="Look with `dstack ps` or `dstack fleet` whether the request was carried out before you repeat it.",
+            f"The connection to {self.url} was lost before the response arrived ({_words(error)}).",
+            hint="Before you repeat the request, check with `dstack ps` or `dstack fleet` whether it was carried out.",
         )
 
 

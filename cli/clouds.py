@@ -1,4 +1,4 @@
-"""Applying volumes and gateways: their plan or request goes to the server, which says whether it has such a thing."""
+"""Applying volumes and gateways: the plan or request goes to the server, which says whether it supports them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ ENDED = ("active", "running", "failed")
 
 
 def apply_volume(session: Session, definition: Definition, options: ApplyOptions) -> int:
-    """Creates the volume, or creates it anew; a volume never changes in place. Returns the exit code."""
+    """Creates or re-creates the volume, which never changes in place. Returns the exit code."""
     configuration, name = definition.configuration, definition.name
     current = _get(session, "volumes", name) if name else None
     if not options.as_json:
         _show(session, definition)
     if current is not None and _same(current["configuration"], configuration) and options.yes and not options.force:
-        session.terminal.say(f"Volume {name} is as described. To delete and create it anew, add --force.")
+        session.terminal.say(f"Volume {name} is up to date. To delete and re-create it, add --force.")
         return 0
     question = (
         f"Set up the volume {name or ''}".rstrip() + "?"
         if current is None
-        else f"Delete the volume {name} with what is on it and create it anew?"
+        else f"Delete the volume {name} and all its data, and re-create it?"
     )
     if not _agreed(session, options, question):
         return 0
@@ -47,12 +47,12 @@ def apply_gateway(session: Session, definition: Definition, options: ApplyOption
     if current is None:
         question = f"Set up the gateway {definition.name or ''}".rstrip() + "?"
     elif _same(current["configuration"], definition.configuration) and options.yes and not options.force:
-        session.terminal.say(f"Gateway {current['name']} is as described. To delete and create it anew, add --force.")
+        session.terminal.say(f"Gateway {current['name']} is up to date. To delete and re-create it, add --force.")
         return 0
     elif plan["action"] == "update":
         question = f"Change the gateway {current['name']}?"
     else:
-        question = f"Delete the gateway {current['name']} and create it anew?"
+        question = f"Delete the gateway {current['name']} and re-create it?"
     if not _agreed(session, options, question):
         return 0
     if current is not None and plan["action"] != "update":
@@ -71,7 +71,7 @@ def _get(session: Session, kind: str, name: str) -> dict[str, Any] | None:
 
 
 def _same(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """A key that isn't there says as much as one that is null."""
+    """An absent key means the same as null."""
     return {k: v for k, v in before.items() if v is not None} == {k: v for k, v in after.items() if v is not None}
 
 
@@ -98,7 +98,7 @@ def _agreed(session: Session, options: ApplyOptions, question: str) -> bool:
 
 
 def _wait(session: Session, kind: str, made: dict[str, Any], options: ApplyOptions) -> int:
-    """Until it is there or has failed."""
+    """Waits until it is active or has failed."""
     terminal, name = session.terminal, made["name"]
     if options.as_json:
         terminal.say(as_json(made))

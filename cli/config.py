@@ -1,7 +1,7 @@
 """`~/.dstack/config.yml`: the projects a person has added; and which server, token and project a command speaks to.
 
-The file is shared with the genuine client, so keys that aren't ours are kept. It holds tokens: it is written beside
-and moved into place with mode 0600, so that a crash leaves the old file and nobody else reads the new one.
+The file is shared with the genuine client, so keys that aren't ours are kept. It holds tokens: it is written to a
+temporary file with mode 0600 and renamed, so that a crash leaves the old file and nobody else can read the new one.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class ProjectEntry:
 
 
 @dataclass(frozen=True)
-class Target:
-    """Where a command's requests go."""
+class Endpoint:
+    """The target of a command's requests."""
 
     url: str
     token: str
@@ -38,7 +38,7 @@ def config_path(home: Path) -> Path:
 
 
 def load_projects(path: Path) -> list[ProjectEntry]:
-    """The projects of the file, none if there is no file. A file that can't be read is an error, never emptiness."""
+    """The projects of the file, none if there is no file. An unreadable file is an error, never an empty list."""
     return [_entry(path, found) for found in _document(path).get("projects") or []]
 
 
@@ -72,7 +72,7 @@ def save_projects(path: Path, projects: list[ProjectEntry]) -> None:
 
 
 def with_project(projects: list[ProjectEntry], added: ProjectEntry) -> list[ProjectEntry]:
-    """`added` put in by name; the first project, or one that says so, becomes the only default."""
+    """`added` inserted by name; the first project, or one marked so, becomes the only default."""
     others = [p for p in projects if p.name != added.name]
     previous = next((p for p in projects if p.name == added.name), None)
     if added.default or (previous and previous.default) or default_of(others) is None:
@@ -83,11 +83,11 @@ def with_project(projects: list[ProjectEntry], added: ProjectEntry) -> list[Proj
 
 
 def set_default_project(path: Path, name: str, url: str, token: str) -> None:
-    """Enters one project and makes it the default: what a server does for its own user at its first start."""
+    """Adds one project and makes it the default, as a server does for its own user at its first start."""
     save_projects(path, with_project(load_projects(path), ProjectEntry(name, url.rstrip("/"), token, default=True)))
 
 
-def resolve_target(terminal: Terminal, project: str | None) -> Target:
+def resolve_endpoint(terminal: Terminal, project: str | None) -> Endpoint:
     """Server, token and project: URL and token of the environment together, else the file's entry.
 
     A token in the environment replaces the entry's; a URL there without a token counts only where no entry is found.
@@ -101,12 +101,12 @@ def resolve_target(terminal: Terminal, project: str | None) -> Target:
                 "DSTACK_SERVER_URL and DSTACK_TOKEN are set, but no project is named.",
                 hint="Add --project NAME or set DSTACK_PROJECT.",
             )
-        return Target(url, token, wanted)
+        return Endpoint(url, token, wanted)
     path = config_path(terminal.home)
     projects = load_projects(path)
     entry = next((p for p in projects if p.name == wanted), None) if wanted else default_of(projects)
     if entry:
-        return Target(entry.url.rstrip("/"), token or entry.token, entry.name)
+        return Endpoint(entry.url.rstrip("/"), token or entry.token, entry.name)
     raise _no_target(path, wanted, projects, url)
 
 
@@ -116,12 +116,12 @@ def _no_target(path: Path, wanted: str | None, projects: list[ProjectEntry], url
     if not projects:
         return Refused(
             "No project is set up yet.",
-            hint="Start a server here with `dstack server`, or add a project of one that runs: "
+            hint="Start a server here with `dstack server`, or add a project of a running server: "
             "`dstack project add --name main --url URL --token TOKEN`.",
         )
     names = ", ".join(p.name for p in projects)
     if wanted:
-        return Refused(f"There is no project {wanted} in {path}.", hint=f"Known here: {names}.")
+        return Refused(f"There is no project {wanted} in {path}.", hint=f"Projects here: {names}.")
     return Refused(
         "None of your projects is the default.", hint=f"Choose one with `dstack project set-default NAME`: {names}."
     )
@@ -135,13 +135,11 @@ def _document(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise Refused(f"{path} can't be read: {error}.", hint="Mend its permissions or its text.") from error
+        raise Refused(f"{path} can't be read: {error}.", hint="Fix its permissions or its text.") from error
     try:
         document = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise Invalid(
-            f"{path} is not YAML: {' '.join(str(error).split())}.", hint="Mend it or move it away."
-        ) from error
+        raise Invalid(f"{path} is not YAML: {' '.join(str(error).split())}.", hint="Fix it or move it away.") from error
     if document is None:
         return {}
     if not isinstance(document, dict) or not isinstance(document.get("projects") or [], list):
@@ -153,6 +151,6 @@ def _entry(path: Path, found: Any) -> ProjectEntry:
     if not isinstance(found, dict) or any(not isinstance(found.get(key), str) for key in ("name", "url", "token")):
         raise Invalid(
             f"A project in {path} lacks its name, url or token.",
-            hint="Mend the entry, or remove it and run `dstack project add`.",
+            hint="Fix the entry, or remove it and run `dstack project add`.",
         )
     return ProjectEntry(found["name"], found["url"], found["token"], bool(found.get("default")))

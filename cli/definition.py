@@ -1,4 +1,4 @@
-"""From a file to what the server is sent: found, read, parsed, completed by profile, flags and environment.
+"""From a file to what is sent to the server: found, read, parsed, completed by profile, flags and environment.
 
 The language itself is `chalicelib.configuration`, which is pure; what touches files and the environment is here.
 """
@@ -33,10 +33,9 @@ def load_definition(
     profile: str | None = None,
     no_profile: bool = False,
 ) -> Definition:
-    """The configuration of `file` with the flags put in, in wire form."""
-    from chalicelib.configuration import parse_bytes
+    """The configuration of `file` with the flags applied, in wire form."""
     from chalicelib.configuration.overrides import overridden
-    from chalicelib.configuration.parse import parse_rest
+    from chalicelib.configuration.parse import parse_bytes, parse_rest
     from chalicelib.configuration.resolution import resolved
 
     path, shown, raw = _read(terminal, file)
@@ -70,7 +69,7 @@ def load_definition(
 
 
 def _later_problems(rest: Any, flags: Overrides | None, terminal: Terminal, folder: Path) -> list[Problem]:
-    """What would have been found next in a file that is refused anyway: told with the rest, not one round later."""
+    """Later problems of a file that is refused anyway: reported with the rest, not one round later."""
     from chalicelib.configuration.overrides import overridden
     from chalicelib.configuration.resolution import resolved
     from chalicelib.domain import names
@@ -92,7 +91,7 @@ def _later_problems(rest: Any, flags: Overrides | None, terminal: Terminal, fold
 
 def described(terminal: Terminal, file: str | None) -> Definition:
     """What a file names, without what it needs to run: for deleting it."""
-    from chalicelib.configuration import parse_bytes
+    from chalicelib.configuration.parse import parse_bytes
 
     path, shown, raw = _read(terminal, file)
     document = parse_bytes(raw, filename=shown).model_dump(mode="json")
@@ -110,8 +109,8 @@ def fleet_definition(
     """A fleet that a command line describes instead of a file."""
     from pydantic import ValidationError
 
-    from chalicelib.configuration import problems_of
     from chalicelib.configuration.overrides import overridden
+    from chalicelib.configuration.problems import problems_of
     from chalicelib.domain.specs.fleets import FleetConfiguration
 
     try:
@@ -151,7 +150,7 @@ def synthetic_task(
 
 
 def _on_the_wire(configuration: Any, flags: Overrides | None) -> dict[str, Any]:
-    """As the API takes it. Fleets named by flags stay words, as every client sends them."""
+    """As the API takes it. Fleets named by flags stay strings, as every client sends them."""
     document: dict[str, Any] = configuration.model_dump(mode="json")
     if flags and flags.fleets:
         document["fleets"] = list(flags.fleets)
@@ -161,8 +160,7 @@ def _on_the_wire(configuration: Any, flags: Overrides | None) -> dict[str, Any]:
 def load_profile(terminal: Terminal, name: str | None, none: bool) -> tuple[dict[str, Any], Written | None]:
     """The profile to send: the named one, else the default one, of this folder's file, then of the home's; and where
     it is written."""
-    from chalicelib.configuration import parse_profiles
-    from chalicelib.configuration.parse import decode
+    from chalicelib.configuration.parse import decode, parse_profiles
     from chalicelib.configuration.profiles import FILES, NONE_WANTED, chosen, wanted
 
     name, looks = wanted(name, none, terminal.env)
@@ -219,7 +217,7 @@ def _read(terminal: Terminal, file: str | None) -> tuple[Path | None, str, bytes
 
 
 def _enough_of(opened: BinaryIO) -> bytes:
-    """The whole of a file that isn't too long, and of any other what it takes to know that it is."""
+    """The whole file, or of a file that is too long just enough to know that it is."""
     from chalicelib.configuration.text import MAX_BYTES
 
     return opened.read(MAX_BYTES + 1)
@@ -232,19 +230,19 @@ def _others(path: Path) -> str:
 
 
 def _check_use_of(arguments: Sequence[str], configuration: Any, shown: str) -> None:
-    """Arguments that no command takes were meant for something else."""
+    """Arguments that no command uses were meant for something else."""
     texts = [*getattr(configuration, "commands", ())]
     for group in getattr(configuration, "groups", None) or ():
         texts += group.commands
     if arguments and not any("run.args" in text for text in texts):
         raise Refused(
             f"{shown} doesn't use the arguments {' '.join(arguments)}.",
-            hint="Commands take them by `${{ run.args }}`. To name a file, use -f FILE.",
+            hint="Use `${{ run.args }}` in `commands`. To name a file, use -f FILE.",
         )
 
 
 def _missing_files(configuration: Any, folder: Path, home: Path) -> list[Problem]:
-    """What `files` names and isn't there."""
+    """Paths in `files` that don't exist."""
     return [
         Problem(
             f"`{mapping.local_path}` doesn't exist",

@@ -1,6 +1,6 @@
-"""Flags that several commands have, each declared once, and what they say in the configuration language.
+"""Flags shared by several commands, each declared once, and their meaning in the configuration language.
 
-A command takes groups of them with `@taking(RESOURCES, SPOT)`: they join its parameters, and reach it in `**flags`.
+A command takes groups of them with `@taking(RESOURCES, SPOT)`: they join its parameters and arrive in `**flags`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Flag = inspect.Parameter
 
 
 def flag(*words: str, kind: Any = str | None, default: Any = None, **settings: Any) -> Flag:
-    """One flag; its parameter is called as its last word."""
+    """One flag; its parameter is named after its last spelling."""
     name = words[-1].partition("/")[0].removeprefix("--").replace("-", "_")
     option = Annotated[kind, typer.Option(*words, **settings)]
     return Flag(name, Flag.KEYWORD_ONLY, default=default, annotation=option)
@@ -37,38 +37,38 @@ def several(*words: str, help: str, **settings: Any) -> Flag:
 
 
 RESOURCES = (
-    flag("--cpu", metavar="SPEC", help="As 4, 8.., arm:2."),
-    flag("--gpu", metavar="SPEC", help="As A100:80GB:2, 24GB.., 0..1."),
-    flag("--memory", metavar="RANGE", help="As 16GB.., 64GB..128GB."),
-    flag("--disk", metavar="RANGE", help="As 200GB.., or 500GB."),
+    flag("--cpu", metavar="SPEC", help="CPUs: 4, 8.., arm:2."),
+    flag("--gpu", metavar="SPEC", help="GPUs: A100:80GB:2, 24GB.., 0..1."),
+    flag("--memory", metavar="RANGE", help="Memory: 16GB.., 64GB..128GB."),
+    flag("--disk", metavar="RANGE", help="Disk size: 200GB.., 500GB."),
 )
 SHARES = (
-    switch("--full-offers", help="Show whole machines, not the share asked for."),
-    switch("--unallocated", help="Show only what is free of each machine."),
+    switch("--full-offers", help="Show whole machines, not the requested share."),
+    switch("--unallocated", help="Show only the free part of each machine."),
 )
 PROFILE = (
-    flag("--profile", metavar="NAME", help="Of .dstack/profiles.yml; by default $DSTACK_PROFILE."),
-    switch("--no-profile", help="Not even the default profile."),
+    flag("--profile", metavar="NAME", help="From .dstack/profiles.yml; default $DSTACK_PROFILE."),
+    switch("--no-profile", help="Use no profile, not even the default."),
 )
 PLACES = (
-    flag("--max-price", kind=float | None, metavar="PRICE", help="Dollars an hour, a machine; more than 0."),
-    several("-b", "--backend", help="Only there."),
-    several("-r", "--region", help="Only there."),
-    several("--instance-type", help="Only such machines."),
+    flag("--max-price", kind=float | None, metavar="PRICE", help="Dollars per machine per hour, above 0."),
+    several("-b", "--backend", help="Use only this backend."),
+    several("-r", "--region", help="Use only this region."),
+    several("--instance-type", help="Use only this instance type."),
 )
-LIMIT = (flag("--max-duration", metavar="TIME", help="As 2h, or off."),)
+LIMIT = (flag("--max-duration", metavar="TIME", help="Stop after this time: 2h, or off."),)
 FLEETS = (
-    several("--fleet", help="Only in it.", autocompletion=completer("fleet")),
-    switch("-R", "--reuse", help="Only on a machine that is there already."),
+    several("--fleet", help="Use only this fleet.", autocompletion=completer("fleet")),
+    switch("-R", "--reuse", help="Use existing machines only."),
 )
 IDLE = (
-    switch("--dont-destroy", help="Keep a new machine, however long it idles."),
-    flag("--idle-duration", metavar="TIME", help="How long a new machine may idle, as 1h."),
+    switch("--dont-destroy", help="Never remove a new machine for idling."),
+    flag("--idle-duration", metavar="TIME", help="How long a new machine may idle: 1h."),
 )
 SPOT = (
-    switch("--spot", help="Only spot machines."),
-    switch("--on-demand", help="No spot machines."),
-    switch("--spot-auto", help="Either, the cheapest."),
+    switch("--spot", help="Use only spot machines."),
+    switch("--on-demand", help="Use no spot machines."),
+    switch("--spot-auto", help="Use whichever is cheapest."),
     flag(
         "--spot-policy",
         kind=Literal["spot", "on-demand", "auto"] | None,
@@ -77,9 +77,9 @@ SPOT = (
     ),
 )
 RETRY = (
-    switch("--retry", help="Try again after failures."),
-    switch("--no-retry", help="Don't, whatever the file says."),
-    flag("--retry-duration", metavar="TIME", help="Try again for so long."),
+    switch("--retry", help="Retry after failures."),
+    switch("--no-retry", help="Don't retry, whatever the file says."),
+    flag("--retry-duration", metavar="TIME", help="Keep retrying for this long."),
 )
 PRESETS = (  # known elsewhere; refused by name
     flag("--keep-service", kind=bool, default=False, help="Not available yet.", hidden=True),
@@ -116,7 +116,7 @@ def taking(*groups: tuple[Flag, ...]) -> Callable[[F], F]:
 
 
 def overrides(ctx: typer.Context) -> Overrides:
-    """The flags of a command as the configuration language takes them; those that it doesn't have are left open."""
+    """The flags of a command as the configuration language takes them; flags it doesn't have stay unset."""
     from chalicelib.configuration.overrides import Overrides
 
     refuse_contradictions(ctx)

@@ -1,4 +1,4 @@
-"""Applying and deleting fleets: plan, show, ask, apply, and wait until their machines are there or gone."""
+"""Applying and deleting fleets: plan, show, ask, apply, and wait until their machines are ready or gone."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from cli.follow import Stages
-from cli.keys import read_key
 from cli.render import as_json, facts
 from cli.runs import ApplyOptions, Definition
 from cli.session import Session
+from cli.ssh_keys import read_key
 from cli.tables.fleets import fleets_table
 from cli.tables.plans import changes, changes_table, fleet_facts, offers_summary, offers_table
 
@@ -30,7 +30,7 @@ def apply_fleet(session: Session, definition: Definition, options: ApplyOptions)
     current = plan.get("current_resource")
     if current is not None and plan["action"] != "update" and options.in_place:
         raise Refused(
-            f"Fleet {current['name']} would have to be deleted and made anew for this.",
+            f"Fleet {current['name']} would have to be deleted and re-created for this.",
             hint="Give the machine a fleet of its own: --pool NAME.",
         )
     if not options.as_json:
@@ -47,7 +47,7 @@ def apply_fleet(session: Session, definition: Definition, options: ApplyOptions)
         terminal.say(as_json(fleet))
         return 0
     if options.detach:
-        terminal.say(f"Fleet {fleet['name']} is applied; its machines come in the background.")
+        terminal.say(f"Fleet {fleet['name']} is applied; its machines are created in the background.")
         return 0
     return _wait(session, fleet, asks=not options.yes)
 
@@ -65,9 +65,9 @@ def delete_fleet(session: Session, name: str) -> None:
 
 
 def with_ssh_keys(configuration: dict[str, Any], folder: Path, home: Path) -> dict[str, Any]:
-    """The configuration with the keys that its `identity_file`s name; the server reaches the hosts with them.
+    """The configuration with the keys from its `identity_file`s, which the server needs to reach the hosts.
 
-    `folder` is where relative names start: where the command runs, as with `ssh -i`.
+    Relative paths start at `folder`: where the command runs, as with `ssh -i`.
     """
     if not configuration.get("ssh_config"):
         return configuration
@@ -118,12 +118,12 @@ def _agreed(session: Session, plan: dict[str, Any], current: dict[str, Any] | No
             session.show(changes_table(found))
             terminal.say()
         elif options.yes and not options.force:
-            terminal.say(f"Fleet {current['name']} is as described. To delete and create it anew, add --force.")
+            terminal.say(f"Fleet {current['name']} is up to date. To delete and re-create it, add --force.")
             return False
         if found and plan["action"] == "update":
             question = f"Change the fleet {current['name']}?"
         else:
-            question = f"Delete the fleet {current['name']} with its machines and create it anew?"
+            question = f"Delete the fleet {current['name']} and its machines, and re-create it?"
     if options.yes or terminal.confirm(question):
         return True
     terminal.say("Nothing was changed.")
@@ -135,7 +135,7 @@ def _changes(plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, A
 
 
 def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
-    """Until its machines are there; a machine that ended, or that can't be had, makes it a failure."""
+    """Waits until its machines are ready; fails if one ended or isn't available."""
     terminal, name = session.terminal, fleet["name"]
     stages, looks = Stages(session), 0
     try:
@@ -147,7 +147,7 @@ def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
     except KeyboardInterrupt:
         stages.close()
         if not asks or not terminal.confirm(f"Give up and delete the fleet {name}?"):
-            terminal.say(f"Fleet {name} goes on in the background; `dstack fleet` shows it.")
+            terminal.say(f"Fleet {name} continues in the background; `dstack fleet` shows it.")
             return 0
         delete_fleet(session, name)
         terminal.say(f"Fleet {name} is deleted.")
@@ -159,7 +159,7 @@ def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
 
 
 def _is_coming(fleet: dict[str, Any], looks: int) -> bool:
-    """Is a machine on its way, or about to be ordered? A fleet that says something has found an obstacle."""
+    """Is a machine on its way, or about to be ordered? A fleet with a message has met an obstacle."""
     if any(one["status"] in ON_THE_WAY for one in fleet["instances"]):
         return True
     return looks < LOOKS_TO_ORDER and _ready(fleet) < _wanted(fleet) and not fleet.get("status_message")
@@ -170,7 +170,7 @@ def _ready(fleet: dict[str, Any]) -> int:
 
 
 def _wanted(fleet: dict[str, Any]) -> int:
-    """How many machines an apply makes, or how many there are already if that is more."""
+    """How many machines an apply creates, or how many exist already if that is more."""
     nodes = fleet["spec"]["configuration"].get("nodes") or {}
     alive = sum(one["status"] in (*READY, *ON_THE_WAY) for one in fleet["instances"])
     return max(nodes.get("min") or 0, nodes.get("target") or 0, alive)

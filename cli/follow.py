@@ -1,10 +1,10 @@
-"""Following a run: its log as bytes, its stages as a line, and how it ended as an exit code.
+"""Following a run: its log as bytes, its stages as a line, and its end as an exit code.
 
-The log is read page by page. A page that has no successor yet is asked for again and the bytes already written are
-skipped: a log only grows, so this needs no cursor beyond the contract's, and loses and repeats nothing.
+The log is read page by page. A page without a successor is requested again, and the bytes already written are skipped:
+a log only grows, so this needs no cursor beyond the contract's, and loses and repeats nothing.
 
-The server is asked often at first and after every change, since most changes follow each other closely and a short job
-should be seen while it runs; a run in which nothing happens is asked about once a second.
+The server is polled often at first and after every change, since most changes follow each other closely and a short job
+should be seen while it runs; a run in which nothing happens is polled once a second.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LogReader:
     written: int = 0  # bytes of that page already out
 
     def drain(self) -> bool:
-        """Writes all there is now; whether that was anything."""
+        """Writes everything available now; returns whether there was anything."""
         anything = False
         while True:
             answer = self.session.client.in_project("logs/poll", self._body())
@@ -68,7 +68,7 @@ class LogReader:
 
 
 def job_of(run: dict[str, Any], replica: int | None, job: int) -> dict[str, Any] | None:
-    """The job asked for, None if the run has none yet; without a replica the lowest that runs, else the lowest."""
+    """The requested job, None if the run has none yet; without a replica the lowest running one, else the lowest."""
     jobs: list[dict[str, Any]] = [
         found for found in run.get("jobs") or () if found["job_spec"].get("job_num", 0) == job
     ]
@@ -92,14 +92,14 @@ class Pace:
         self._looks = 0
 
     def after(self, seen: object) -> float:
-        """Short for a while after `seen` became another than it was, then long."""
+        """Short for a while after `seen` changed, then long."""
         self._looks = self._looks + 1 if seen == self._seen else 0
         self._seen = seen
         return SOON_SECONDS if self._looks < SOON_LOOKS else POLL_SECONDS
 
 
 class Stages:
-    """Says on standard error where a run or a fleet stands: a spinner for a person, else a line at each change."""
+    """Shows the progress of a run or a fleet on standard error: a spinner for a person, else a line per change."""
 
     def __init__(self, session: Session) -> None:
         self.terminal = session.terminal
@@ -146,7 +146,7 @@ def stage(run: dict[str, Any], job: dict[str, Any] | None) -> str:
 
 
 def reason_of(run: dict[str, Any]) -> str:
-    """Why it waits or why it ended, as exactly as the server says; empty if there is nothing to say."""
+    """Why it waits or why it ended, in the server's words; empty if it gives no reason."""
     latest = run.get("latest_job_submission") or {}
     return str(
         latest.get("termination_reason_message") or run.get("message") or run.get("error") or latest.get("error") or ""
@@ -175,7 +175,7 @@ def follow(
 ) -> dict[str, Any]:
     """Writes the log as it grows until the run has ended; returns the run as it was then.
 
-    A retry makes a new submission: its log follows the old one's.
+    A retry creates a new submission; its log follows the old one's.
     """
     pace = Pace()
     reader: LogReader | None = None
@@ -205,7 +205,7 @@ def follow(
 
 
 def exit_code(run: dict[str, Any]) -> int:
-    """0 for a run that is done; what its job exited with, if it failed by itself; else 1."""
+    """0 for a run that is done; its job's exit status, if the job failed by itself; else 1."""
     if run["status"] != "failed":
         return 0 if run["status"] == "done" else 1
     status = (run.get("latest_job_submission") or {}).get("exit_status")
@@ -215,7 +215,7 @@ def exit_code(run: dict[str, Any]) -> int:
 
 
 def ending(run: dict[str, Any], name: str, colour: bool) -> str:
-    """How it ended, how long it took from its submission, what it cost; if it isn't done also why, a line a reason."""
+    """How it ended, how long it took, what it cost; unless it is done also why, one line per reason."""
     latest = run.get("latest_job_submission") or {}
     started, ended = moment(run.get("submitted_at")), moment(latest.get("finished_at") or run.get("last_processed_at"))
     took = f" after {max(ended - started, 0):.0f} s" if started is not None and ended is not None else ""

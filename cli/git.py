@@ -1,6 +1,6 @@
-"""The `git` program, run so that what it answers depends on the repository and not on who asks.
+"""The `git` program, run so that its output depends on the repository and not on the user's settings.
 
-Nobody is asked for a password, and variables that would point git to another repository (a hook has them) are dropped.
+It never prompts for a password, and variables that point git to another repository (as in a hook) are dropped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OF_ANOTHER_REPOSITORY = {
     "GIT_WORK_TREE",
 }
 ASK_NOBODY = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "SSH_ASKPASS": ""}
-LONGEST = 60.0  # seconds; a remote that says nothing for so long is as good as none
+LONGEST = 60.0  # seconds; a remote that stays silent for longer counts as unreachable
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Said:
 
     @property
     def why(self) -> str:
-        """What git itself says about a failure: its first line of that kind, else its last."""
+        """Git's own words for a failure: its first error line, else its last line."""
         lines = [line.strip() for line in self.err.splitlines() if line.strip()]
         return next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
 
@@ -60,8 +60,8 @@ def git(
         )
     except FileNotFoundError:
         raise Refused(
-            "A repository needs the program git, and it isn't on the PATH.",
-            hint="Install git, or bring the files with `files`.",
+            "Using a repository needs git, which isn't on the PATH.",
+            hint="Install git, or upload the files with `files`.",
         ) from None
     except subprocess.TimeoutExpired:
         return Said(-1, b"", f"no answer in {LONGEST:.0f} seconds")

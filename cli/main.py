@@ -1,7 +1,7 @@
-"""The entry point `dstack`: finds the command group that was asked for, and turns errors into text and an exit code.
+"""The entry point `dstack`: finds the command group, and turns errors into text and an exit code.
 
-A group is imported when it is called, never to list it: its line of help stands in `GROUPS` (a test compares them).
-Exit codes: 0 done, 1 an error or a failed run, 2 a wrong command line, else the exit status of the followed job.
+A group is imported only when it is called: its line of help is repeated in `GROUPS`, and a test compares the two.
+Exit codes: 0 done, 1 an error or a failed run, 2 a usage error, else the exit status of the followed job.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,31 +25,38 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "attach": ("attach", "Follow a run until it ends."),
     "completion": ("completion", "Print a script that completes commands and names in your shell."),
     "delete": ("delete", "Delete what a configuration file describes."),
-    "event": ("event", "What happened: runs, jobs, fleets and instances, oldest first."),
+    "event": ("event", "Show what happened to runs, jobs, fleets and instances."),
     "export": ("unbuilt", "Share fleets with other projects (not available yet)."),
-    "fleet": ("fleet", "Fleets and the machines in them."),
+    "fleet": ("fleet", "Manage fleets and their machines."),
     "gateway": ("unbuilt", "Gateways for services (not available yet)."),
     "import": ("unbuilt", "Fleets that other projects share (not available yet)."),
-    "init": ("init", "Prepare this folder: an example configuration, and the schema for your editor."),
+    "init": ("init", "Set up this folder with an example configuration and an editor schema."),
     "login": ("unbuilt", "Log in through a browser (not available yet)."),
     "logs": ("logs", "Print the log of a run, and follow it while the run is active."),
-    "metrics": ("metrics", "How much processor, memory and GPU a run uses."),
-    "offer": ("offer", "Machines that could be had now, cheapest first."),
+    "metrics": ("metrics", "Show a run's CPU, memory and GPU use."),
+    "offer": ("offer", "List available machines, cheapest first."),
     "preset": ("unbuilt", "Presets for serving models (not available yet)."),
-    "project": ("project", "The servers and projects that this machine knows."),
+    "project": ("project", "Manage the servers and projects this machine knows."),
     "ps": ("ps", "List runs."),
     "run": ("run", "One run in full."),
-    "secret": ("secret", "Secrets that runs can use."),
+    "secret": ("secret", "Manage secrets for runs."),
     "server": ("server", "Start the control plane on this machine."),
     "stop": ("stop", "Stop runs."),
     "volume": ("unbuilt", "Network volumes (not available yet)."),
 }
 COMPLETE = "_DSTACK_COMPLETE"
-HIDDEN = {"pool": "pool", "destroy": "delete"}  # older words; they work, and say today's
+HIDDEN = {"pool": "pool", "destroy": "delete"}  # older spellings; they work, and print today's
+
+
+@cache
+def _built(module: str, name: str) -> Any:
+    """Typer reads every signature anew each time it is asked, and one command line asks three times."""
+    loaded = importlib.import_module(f"cli.commands.{module}")
+    return typer.main.get_command(loaded.apps[name] if module == "unbuilt" else loaded.app)
 
 
 class LazyGroup(Group):
-    """The root: knows every group's name and line, imports only the one that is used."""
+    """The root: knows every group's name and help line, imports only the one that is used."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(GROUPS)
@@ -57,9 +65,7 @@ class LazyGroup(Group):
         module = GROUPS[cmd_name][0] if cmd_name in GROUPS else HIDDEN.get(cmd_name)
         if module is None:
             return None
-        loaded = importlib.import_module(f"cli.commands.{module}")
-        found = loaded.apps[cmd_name] if module == "unbuilt" else loaded.app
-        return typer.main.get_command(found)
+        return _built(module, cmd_name)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> Any:
         from typer._click.shell_completion import CompletionItem
@@ -118,10 +124,15 @@ def root(
         typer.echo(ctx.get_help())
 
 
+@cache
+def _root() -> Any:
+    return typer.main.get_command(app)
+
+
 def invoke(args: list[str], terminal: Terminal) -> int:
     """Runs one command line and returns its exit code."""
     try:
-        typer.main.get_command(app).main(args, prog_name="dstack", obj=terminal)
+        _root().main(args, prog_name="dstack", obj=terminal)
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(bool(end.code))
     except DstackError as error:

@@ -1,8 +1,8 @@
-"""`files:` as archives: one tar a mapping, the same bytes for the same content, so that its hash names it.
+"""`files:` as archives: one tar per mapping, the same bytes for the same content, so that its hash identifies it.
 
-Times, owners and the umask are left out of it; whether a file may be executed is kept. `.gitignore` and `.dstackignore`
-of the packed folder and those below it are obeyed, `.git` never goes along. A link inside the folder stays a link; one
-that leads out of it is replaced by what it points to.
+Times, owners and the umask are left out; the executable bit is kept. `.gitignore` and `.dstackignore` of the packed
+folder and those below it are respected, and `.git` is never included. A link inside the folder stays a link; one that
+leads out of it is replaced by its target.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chalicelib.errors import Refused
 from cli.ignore import Pattern, ignored, parse_patterns
 
 IGNORE_FILES = (".gitignore", ".dstackignore")
-EPOCH = 315_619_200  # 1980-01-02: the oldest date that every tool can bear
+EPOCH = 315_619_200  # 1980-01-02: the oldest date that every tool accepts
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Archive:
 
 
 def pack(path: Path) -> Archive:
-    """The file or folder as a tar whose top entry bears its name."""
+    """The file or folder as a tar whose top-level entry has its name."""
     buffer = io.BytesIO()
     try:
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:

@@ -1,6 +1,6 @@
-"""What every command shares: its options, its help with examples, and how typed words become values.
+"""What every command shares: options, help with examples, and the conversion of values.
 
-Typer converts values through pydantic. Importing that and building one adapter a parameter takes longer than all of
+Typer converts values through pydantic. Importing that and building an adapter per parameter takes longer than all of
 `dstack ps`, so the commands here convert their few kinds of values (text, numbers, switches, choices) themselves.
 """
 
@@ -20,18 +20,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 ProjectOption = Annotated[
     str | None,
-    typer.Option(
-        "--project", metavar="NAME", help="The project to work in; by default $DSTACK_PROJECT or your default."
-    ),
+    typer.Option("--project", metavar="NAME", help="The project; default $DSTACK_PROJECT, or your default project."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Don't ask, go ahead.")]
-WatchOption = Annotated[bool, typer.Option("-w", "--watch", help="Show it again every 2 seconds until Ctrl-C.")]
-VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="More columns.")]
+YesOption = Annotated[bool, typer.Option("-y", "--yes", help="Don't ask for confirmation.")]
+WatchOption = Annotated[bool, typer.Option("-w", "--watch", help="Refresh every 2 seconds until Ctrl-C.")]
+VerboseOption = Annotated[bool, typer.Option("-v", "--verbose", help="Show more columns.")]
 
 
 class PlainValue:
-    """Turns the words of one parameter into its annotated type."""
+    """Converts the words of one parameter to its annotated type."""
 
     def __init__(self, annotation: Any, choices: tuple[Any, ...] | None, low: float | None, high: float | None) -> None:
         self.item, self.many = _item_type(annotation)
@@ -77,7 +75,7 @@ def _shown_as(metavar: str, ctx: Any) -> str:
 
 
 class _Plain:
-    """Gives every parameter, the help flag too, its `PlainValue` before it is used."""
+    """Gives every parameter, including the help flag, its `PlainValue` before it is used."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         params: list[Any] = super().get_params(ctx)  # type: ignore[misc]
@@ -85,13 +83,13 @@ class _Plain:
             kind = param.type_descriptor
             info = kind.parameter_info
             param._runtime_param = PlainValue(kind.annotation, kind.choices, info.min, info.max)
-            if param.metavar:  # stands where typer would name a type; an argument is called by it already
+            if param.metavar:  # shown where typer would name a type; an argument shows its metavar already
                 param.display_type_rich = partial(_shown_as, param.metavar if param.param_type_name == "option" else "")
         return params
 
 
 class Command(_Plain, TyperCommand):
-    """A command whose values are converted plainly."""
+    """A command that converts its values without pydantic."""
 
 
 class Group(_Plain, TyperGroup):
@@ -103,12 +101,12 @@ class Group(_Plain, TyperGroup):
         return name, found, rest
 
     def hand_down(self, ctx: Any, name: str | None, found: Any) -> None:
-        """Makes the flags of the group defaults of the command; one that it doesn't have was a mistake."""
+        """Makes the flags of the group defaults of the command; a flag that the command doesn't have is a mistake."""
         said = {param.name: word for param in self.params if (word := given(ctx, param.name))}
         known = {param.name for param in found.params}
         for parameter, word in said.items():
             if parameter not in known:
-                ctx.fail(f"{word} says nothing to `{ctx.command_path} {name}`; leave it out.")
+                ctx.fail(f"{word} has no effect on `{ctx.command_path} {name}`; leave it out.")
         ctx.default_map = {name: {parameter: ctx.params[parameter] for parameter in said}}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -130,7 +128,7 @@ class Group(_Plain, TyperGroup):
 
 
 def given(ctx: Any, name: str) -> str:
-    """How a flag is written, if the command line has it; else nothing."""
+    """How a flag is written, if the command line has it; else None."""
     source = ctx.get_parameter_source(name)
     if source is None or source.name not in ("COMMANDLINE", "DEFAULT_MAP"):
         return ""
@@ -160,7 +158,7 @@ def new_group(help: str, cls: type[Group] = Group, *, passing_on: bool = False, 
 def command(
     group: typer.Typer, name: str, *examples: str, cls: type[Command] = Command, hidden: bool = False, **settings: Any
 ) -> Callable[[F], F]:
-    """Adds the decorated function to `group`; `examples` end its help, each a line that works as it stands."""
+    """Adds the decorated function to `group`; its help ends with `examples`, each a line that works as written."""
 
     def add(function: F) -> F:
         text = inspect.cleandoc(function.__doc__ or "")

@@ -1,7 +1,7 @@
-"""Where the thing stands that a problem is about: a line of the file, a line of the profile, or a flag.
+"""Where a problem is: a line of the file, a line of the profile, or a flag.
 
-Whoever finds a problem names the field - the language itself, or a server that knows no files. Only the one who read
-the file knows the line, so the place is added here, and the words stay the same.
+A problem names its field, whether the language found it or a server that knows no files. Only the reader of the file
+knows the line, so the place is added here, and the words stay the same.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Written:
-    """A file as it was read. `above` is where in it the thing stands that problems are about."""
+    """A file as it was read. `above` is the path in it that the problems are relative to."""
 
     name: str
     raw: bytes
@@ -38,7 +38,7 @@ class Places:
     flags: Overrides | None = None
 
     def of(self, problem: Problem) -> Problem:
-        """The problem with its place, where it has one and hadn't yet."""
+        """The problem with its place, if it has one and it isn't set yet."""
         if problem.file or not problem.path:
             return problem
         if problem.path.startswith("profile."):
@@ -54,7 +54,7 @@ class Places:
 
     @contextmanager
     def told(self) -> Iterator[None]:
-        """What is refused in here is told with its places."""
+        """Adds places to the problems raised inside."""
         try:
             yield
         except Invalid as error:

@@ -1,4 +1,4 @@
-"""Problems as a person reads them: place, sentence, the line itself and a caret; whether found here or by a server."""
+"""Problems as a person reads them: place, sentence, line and caret; whether found here or by a server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BEFORE = 40  # of them before the place, in a line that is longer
 
 
 def problems_in(entry: Mapping[str, Any]) -> tuple[Problem, ...]:
-    """What a server's refusal says of single fields: a line of its text for each, and none if it isn't of that kind."""
+    """The problems of single fields in a server's refusal, one per line; none if it isn't of that kind."""
     lines, fields = str(entry.get("msg", "")).split("\n"), entry.get("fields")
     if not isinstance(fields, list) or len(fields) != len(lines) or not all(isinstance(f, str) for f in fields):
         return ()
@@ -52,6 +52,6 @@ def _line(problem: Problem, folder: Path) -> str | None:
         return None
     try:
         lines = (folder / problem.file).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:  # standard input, or gone since it was parsed: the place alone still helps
+    except OSError:  # standard input, or deleted since it was parsed: the place alone still helps
         return None
     return lines[problem.line - 1] if problem.line <= len(lines) else None

@@ -1,7 +1,6 @@
-"""Addresses of repositories: one repository has several, by https and by ssh, and one name for them all.
+"""Addresses of repositories: a repository has several, over https and ssh, and one id for all of them.
 
-The server knows a repository by an id that every client derives alike from host and path, so that credentials which
-one client has left there are found by the next.
+Every client derives the same id from host and path, so that credentials stored by one client are found by the next.
 """
 
 from __future__ import annotations
@@ -65,19 +64,19 @@ def _port(number: int | None) -> str:
 
 
 def fault(said_by: str, what: str, hint: str) -> DstackError:
-    """What is wrong with a repository that a flag or a field of the configuration names."""
+    """The error for a repository named by a flag or a field of the configuration."""
     if said_by.startswith("--"):
         return Refused(f"{said_by}: {what}.", hint=f"{hint[0].upper()}{hint[1:]}.")
     return Invalid([Problem(what, said_by, hint=hint)])
 
 
 def is_address(text: str) -> bool:
-    """Whether it is meant for an address, right or wrong, and not for a path."""
+    """Whether it is meant as an address, valid or not, rather than a path."""
     return bool(URL.match(text) or SCP.fullmatch(text))
 
 
 def parse_remote(text: str, home: Path, *, said_by: str) -> Remote:
-    """The repository at an address; what ~/.ssh/config says of its host is taken in."""
+    """The repository at an address, with the settings of ~/.ssh/config for its host."""
     text = text.strip()
     if found := SCP.fullmatch(text):
         remote = Remote(found["host"].lower(), _quoted(found["path"]), ssh_user=found["user"])
@@ -86,13 +85,13 @@ def parse_remote(text: str, home: Path, *, said_by: str) -> Remote:
         raise fault(said_by, f"{text} isn't the address of a repository", EXAMPLE)
     parts = urlsplit(text)
     if parts.scheme not in PORTS:
-        raise fault(said_by, f"{text} is reached by {parts.scheme}; a job can clone by https and ssh only", EXAMPLE)
+        raise fault(said_by, f"{text} uses {parts.scheme}; jobs can clone only over https and ssh", EXAMPLE)
     try:
         port, host = parts.port, parts.hostname or ""
     except ValueError as error:
-        raise fault(said_by, f"{text} has no port that there can be ({str(error).lower()})", EXAMPLE) from None
+        raise fault(said_by, f"{text} has an invalid port ({str(error).lower()})", EXAMPLE) from None
     if not HOST.fullmatch(host):
-        raise fault(said_by, f"{text} names no host", EXAMPLE)
+        raise fault(said_by, f"{text} has no host", EXAMPLE)
     port = None if port == PORTS[parts.scheme] else port
     remote = Remote(host, _quoted(unquote(parts.path.removeprefix("/"))))
     if parts.scheme == "https":  # a name and password in it are not for the server
@@ -125,7 +124,9 @@ def _configured(remote: Remote, home: Path, *, user_is_said: bool) -> Remote:
         return remote  # then no key of it could be used either
     if done.returncode:
         first = (done.stderr.strip().splitlines() or ["no reason given"])[0]
-        raise Refused(f"{config} can't be used: {first}.", hint="Mend it; `ssh -G HOST` shows what it says of a host.")
+        raise Refused(
+            f"{config} can't be used: {first}.", hint="Fix it; `ssh -G HOST` shows how it is read for a host."
+        )
     said: dict[str, str] = {}
     for line in done.stdout.splitlines():
         key, _, value = line.partition(" ")

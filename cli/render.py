@@ -1,9 +1,9 @@
 """Tables as text: a pure function of cells and a width.
 
-A table that is too wide for its screen gives way step by step, and cuts nothing: its cells wrap at spaces, the widest
-column first; then its lesser columns (`below`) move to lines of their own under each row; then words break, after a
-hyphen or colon where there is one. Without a width (output that is piped) every cell is on one line. Colour says
-nothing that the words don't say too.
+A table that is too wide for its screen is squeezed step by step, and never truncated: cells wrap at spaces, the widest
+column first; then the lesser columns (`below`) move to lines of their own under each row; then words break, after a
+hyphen or colon if possible. Without a width (piped output) every cell is on one line. Colour only repeats what the
+words say.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The repository that a run brings: from flags or the configuration to what the server is told of it.
+"""The repository of a run: from flags or the configuration to what is sent to the server.
 
-The job clones it, so the server gets its address, the commit and, where needed, credentials; from a checkout also the
-patch of what has changed since that commit. The patch goes up only when the run is submitted.
+The job clones it, so the server gets its address, the commit and, if needed, credentials; for a checkout also a patch
+with the changes since that commit. The patch is uploaded only when the run is submitted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NONE: dict[str, Any] = {"repo_id": "none", "repo_info": {"repo_type": "virtual"}
 
 @dataclass(frozen=True)
 class RepoFlags:
-    """What a command line says of the repository."""
+    """The repository flags of a command line."""
 
     repo: str | None = None  # a path or an address
     branch: str | None = None
@@ -36,7 +36,7 @@ class RepoFlags:
     identity: str | None = None
 
     def given(self) -> list[str]:
-        """Those that say something about a repository that has to be named."""
+        """Those that make sense only with a repository."""
         said = {
             "--repo-branch": self.branch,
             "--repo-hash": self.commit,
@@ -48,7 +48,7 @@ class RepoFlags:
 
 @dataclass(frozen=True)
 class Brought:
-    """What a run says of its repository; of none unless it is filled in."""
+    """The repository fields of a run; without a repository, the defaults."""
 
     id: str = "none"
     data: dict[str, Any] = field(default_factory=lambda: {"repo_type": "virtual"})
@@ -67,8 +67,8 @@ class Brought:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A repository as it was named, by whom, and from where paths start."""
+class NamedRepo:
+    """A repository as it was named, by which flag or field, and where relative paths start."""
 
     said_by: str
     place: str
@@ -79,7 +79,7 @@ class Wanted:
 
 
 def bring(session: Session, flags: RepoFlags, configuration: Mapping[str, Any], folder: Path) -> Brought:
-    """Makes the run's repository known to the server, and says what the run is to say of it."""
+    """Registers the run's repository with the server, and returns its fields for the run."""
     wanted = _wanted(session, flags, configuration.get("repos") or [], folder)
     if wanted is None:
         session.client.in_project("repos/init", NONE)
@@ -90,7 +90,7 @@ def bring(session: Session, flags: RepoFlags, configuration: Mapping[str, Any], 
 
 
 def register(session: Session, flags: RepoFlags) -> Remote:
-    """Leaves a repository's address and credentials on the server, for runs to come."""
+    """Registers a repository's address and credentials with the server, for later runs."""
     from cli.access import ANYBODY, find_way, own_ways
 
     terminal = session.terminal
@@ -101,14 +101,14 @@ def register(session: Session, flags: RepoFlags) -> Remote:
     return remote
 
 
-def _wanted(session: Session, flags: RepoFlags, written: list[Any], folder: Path) -> Wanted | None:
-    """What is to be brought: --repo before the file's."""
+def _wanted(session: Session, flags: RepoFlags, written: list[Any], folder: Path) -> NamedRepo | None:
+    """The repository to use: --repo, or the file's."""
     from cli.remotes import fault
 
     if flags.none or not (flags.repo or written):
         if said := flags.given():
-            why = "--no-repo leaves none" if flags.none else "none is named"
-            raise Refused(f"{said[0]} says something of a repository, and {why}.", hint="Add --repo, or leave it out.")
+            why = "--no-repo was given" if flags.none else "none is named"
+            raise Refused(f"{said[0]} needs a repository, but {why}.", hint="Add --repo, or leave it out.")
         return None
     if flags.repo:
         wanted = _named(flags.repo, "--repo", session.terminal.cwd)
@@ -116,27 +116,27 @@ def _wanted(session: Session, flags: RepoFlags, written: list[Any], folder: Path
     else:
         entry = written[0]
         if entry["local_path"] is not None:
-            wanted = Wanted(OF_FILE, entry["local_path"], True, folder)
+            wanted = NamedRepo(OF_FILE, entry["local_path"], True, folder)
         else:
-            wanted = Wanted(OF_FILE, entry["url"], False, folder)
+            wanted = NamedRepo(OF_FILE, entry["url"], False, folder)
         branch = entry["branch"] if flags.branch is None else flags.branch
         commit = entry["hash"] if flags.commit is None else flags.commit
     if wanted.is_path and (branch is not None or commit is not None):
         raise fault(
             wanted.said_by,
-            f"{wanted.place} is a checkout, whose own branch and commit count",
-            "leave branch and hash out and check the branch out, or name the repository by its address",
+            f"{wanted.place} is a checkout, which has its own branch and commit",
+            "remove `branch` and `hash` and check out the branch, or use the repository's address",
         )
-    return Wanted(wanted.said_by, wanted.place, wanted.is_path, wanted.folder, branch, commit)
+    return NamedRepo(wanted.said_by, wanted.place, wanted.is_path, wanted.folder, branch, commit)
 
 
-def _named(place: str, said_by: str, folder: Path) -> Wanted:
+def _named(place: str, said_by: str, folder: Path) -> NamedRepo:
     from cli.remotes import is_address
 
-    return Wanted(said_by, place, not is_address(place.strip()), folder)
+    return NamedRepo(said_by, place, not is_address(place.strip()), folder)
 
 
-def _read(session: Session, wanted: Wanted) -> tuple[Remote, Brought]:
+def _read(session: Session, wanted: NamedRepo) -> tuple[Remote, Brought]:
     from cli.remotes import parse_remote
 
     terminal, said_by = session.terminal, wanted.said_by
@@ -148,7 +148,7 @@ def _read(session: Session, wanted: Wanted) -> tuple[Remote, Brought]:
     place = terminal.home / wanted.place[2:] if wanted.place.startswith("~/") else wanted.folder / wanted.place
     found = read_checkout(place, terminal.env, said_by=said_by)
     if found.left_out:
-        terminal.warn(f"Not brought, since each is a repository of its own: {', '.join(found.left_out)}")
+        terminal.warn(f"Not included, as each is a repository of its own: {', '.join(found.left_out)}")
     remote = parse_remote(found.remote, terminal.home, said_by=said_by)
     data = _data(remote, found.branch, found.commit, found.user_name, found.user_email)
     return remote, Brought(remote.id, data, found.patch)
@@ -173,7 +173,7 @@ def _given(flags: RepoFlags) -> Given:
 
 
 def _make_known(session: Session, remote: Remote, flags: RepoFlags, *, branch: str | None) -> None:
-    """Finds a way in. What the server has already is left as it is, unless the command line gives other credentials."""
+    """Finds a way in. Credentials the server already has stay unchanged unless the command line gives others."""
     from cli.access import ANYBODY, find_way, own_ways, stored_way
 
     terminal = session.terminal
@@ -198,4 +198,4 @@ def _keep(session: Session, remote: Remote, way: Way) -> None:
     body = {"repo_id": remote.id, "repo_info": info, "repo_creds": credentials}
     session.client.in_project("repos/init", body)
     if way is not ANYBODY:
-        session.terminal.warn(f"Jobs read {remote.https} {way.said}; the server keeps it for you.")
+        session.terminal.warn(f"Jobs will read {remote.https} {way.said}; the server stores it for you.")

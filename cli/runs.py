@@ -46,7 +46,7 @@ class ApplyOptions:
     full_offers: bool = False
     unallocated: bool = False
     ssh_identity: str | None = None
-    in_place: bool = False  # never delete what is there to make it anew
+    in_place: bool = False  # never delete and re-create what exists
     repo: RepoFlags = field(default_factory=RepoFlags)
 
 
@@ -78,13 +78,13 @@ class Submission:
         if found and plan["action"] == "update":
             return (
                 self._submit(plan, done="changed")
-                if self._agreed(f"Run {name} is active. Change it as it runs?")
+                if self._agreed(f"Run {name} is active. Change it while it runs?")
                 else 0
             )
         if not self._may_replace(name, bool(found)):
             return 0
         self._stop_and_wait(name)
-        return self._submit(self._plan())  # planned again: the run that the server compares with has ended
+        return self._submit(self._plan())  # plan again: the run that the server compared with has ended
 
     def _run_spec(self, public_key: str | None) -> dict[str, Any]:
         configuration, repos = self.definition.configuration, self.definition.configuration.get("repos")
@@ -106,7 +106,7 @@ class Submission:
         """That of --ssh-identity; without it the server takes the user's own."""
         if self.options.ssh_identity is None:
             return None
-        from cli.keys import read_key
+        from cli.ssh_keys import read_key
 
         terminal = self.session.terminal
         return read_key(self.options.ssh_identity, terminal.cwd, terminal.home, said_by="--ssh-identity")["public"]
@@ -146,7 +146,7 @@ class Submission:
         return False
 
     def _changes(self, plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, Any, Any]]:
-        """What would differ from the active run, shown if it is anything."""
+        """The differences from the active run, shown if there are any."""
         found = changes(current["run_spec"], plan.get("effective_run_spec") or plan["run_spec"])
         if found and not self.options.as_json:
             self.session.show(changes_table(found))
@@ -157,11 +157,11 @@ class Submission:
         """Whether an active run that can't be changed in place should be stopped for the new one."""
         if not changed and self.options.yes and not self.options.force:
             self.session.terminal.say(
-                f"Run {name} is active already and nothing has changed. To stop it and submit anew, add --force."
+                f"Run {name} is already active and nothing has changed. To stop it and submit it again, add --force."
             )
             return False
-        why = "can't be changed like this as it runs" if changed else "is active already, without any change"
-        return self._agreed(f"Run {name} {why}. Stop it and submit anew?")
+        why = "can't be changed like this while it runs" if changed else "is already active and unchanged"
+        return self._agreed(f"Run {name} {why}. Stop it and submit it again?")
 
     def _stop_and_wait(self, name: str) -> None:
         self.session.client.in_project("runs/stop", {"runs_names": [name], "abort": False})
@@ -200,7 +200,7 @@ def stay_with(session: Session, name: str, *, asks: bool) -> int:
         session.terminal.warn("")
         if not asks or not session.terminal.confirm(f"Stop the run {name}?"):
             session.terminal.say(
-                f"Run {name} goes on. `dstack logs {name}` shows its log, `dstack stop {name}` ends it."
+                f"Run {name} keeps running. `dstack logs {name}` shows its log, `dstack stop {name}` ends it."
             )
             return 0
         ended = _stop(session, name)
@@ -239,27 +239,27 @@ def upload_files(session: Session, configuration: dict[str, Any]) -> list[dict[s
 
 
 def refusals(notes: list[dict[str, str]]) -> str:
-    """Why each candidate was refused and what would help, as the planner says it."""
+    """Why each candidate was ruled out and what would help, in the planner's words."""
     lines = [
         f"  {note['subject']} {note['text']}" + (f"\n    → {note['hint']}" if note["hint"] else "") for note in notes
     ]
-    return "\n".join(["No offers now:", *lines, "Submitted anyway, the run waits only if it has `retry`."])
+    return "\n".join(["No offers now:", *lines, "If you submit it anyway, it waits only if it has `retry`."])
 
 
 def no_offers_hint(session: Session) -> str:
-    """What can be said where the server doesn't: no fleet at all, or none that fits."""
+    """A guess where the server gives no reason: no fleet at all, or none that fits."""
     try:
         fleets = session.client.in_project("fleets/list", {"include_imported": True})
     except (Refused, NotFound) as error:
         return f"No offers now, and the fleets can't be listed: {error.message}"
     if not fleets:
         return (
-            "There is no fleet in this project yet, so the run would have no place to go.\n"
-            "Describe one (`type: fleet`, `nodes: 0..2`) and apply it, or start the server with its local fleet."
+            "This project has no fleet yet, so there is nowhere to run.\n"
+            "Apply one (`type: fleet`, `nodes: 0..2`), or start the server with its local fleet."
         )
     names = ", ".join(fleet["name"] for fleet in fleets[:5])
     return (
-        f"No offers now: no machine in {names} fits, is free, and can be had.\n"
+        f"No offers now: no machine in {names} fits and is available.\n"
         "`dstack offer` with the same --cpu, --gpu and --memory shows what there is; smaller resources, more "
-        "nodes in the fleet or `retry` in the run may help. Submitted anyway, the run waits only if it has `retry`."
+        "nodes in the fleet or `retry` in the run may help. If you submit it anyway, it waits only if it has `retry`."
     )

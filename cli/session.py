@@ -12,7 +12,7 @@ import typer
 
 from chalicelib.errors import NotFound
 from cli.client import Client
-from cli.config import resolve_target
+from cli.config import resolve_endpoint
 from cli.render import Table, render
 from cli.terminal import Terminal, terminal
 
@@ -52,7 +52,7 @@ class Session:
         return found
 
     def remember(self, kind: str, names: Iterable[str]) -> None:
-        """Keeps names for completion; a cache that can't be written is worth a word, not a failure."""
+        """Caches names for completion; a cache that can't be written is a warning, not a failure."""
         path = names_path(self.terminal.home)
         known = read_names(path)
         fresh = [name for name in dict.fromkeys(names) if name][:KEPT_NAMES]
@@ -67,12 +67,12 @@ class Session:
 
 def open_session(ctx: typer.Context, project: str | None) -> Session:
     found = terminal(ctx)
-    target = resolve_target(found, project)
-    return Session(found, Client(target.url, target.token, target.project, sleep=found.sleep))
+    target = resolve_endpoint(found, project)
+    return Session(found, Client(target.url, target.token, target.project, sleep=found.sleep, via=found.via))
 
 
 def watch(session: Session, show: Callable[[], None], wanted: bool, *, json_too: bool = False) -> None:
-    """Shows once, or again and again until Ctrl-C, which ends it quietly."""
+    """Shows once, or repeatedly until Ctrl-C, which ends it quietly."""
     if not wanted:
         show()
         return
@@ -93,7 +93,7 @@ def names_path(home: Path) -> Path:
 
 
 def read_names(path: Path) -> dict[str, list[str]]:
-    """What was remembered; nothing if there is no cache or it is damaged."""
+    """The cached names; none if there is no cache or it is damaged."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,10 +1,11 @@
 """What `--json` prints, by name and version, for scripts that rely on it.
 
-Documents of the client that people know (`ps`, `run get`, `fleet get`, `offer`) keep its keys exactly, so their version
-can't stand in them; it stands here and on the page. Documents of our own begin with `shape`, their version.
+Documents that the genuine client also prints (`ps`, `run get`, `fleet get`, `offer`) keep its keys exactly, so they
+can't carry a version; it is given here and on the page. Our own documents start with `shape`, their version.
 
-A version rises when a key goes or says something else. Keys may come, and a value that was always null may come to say
-something, within a version. What each shape holds is recorded from real answers, and a test holds it against this list.
+The version changes when a key is removed or changes its meaning. Within a version, keys may be added and a value that
+was always null may become something else. The keys of each shape are recorded from real responses, and a test compares
+them with this list.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ COMMANDS = {
     "apply": Shape(1, "What was submitted: the run, or the fleet.", {"": "Run | Fleet"}),
     "event list": Shape(1, "Events, oldest first; `dstack event` prints the same.", {"events[]": "Event"}, ours=True),
     "fleet get": Shape(1, "One fleet.", {"": "Fleet"}),
-    "fleet list": Shape(1, "Fleets in the order of the server.", {"fleets[]": "Fleet"}, ours=True),
-    "metrics": Shape(1, "For each job its samples of the last hour, the newest first.", ours=True),
+    "fleet list": Shape(1, "Fleets, newest first.", {"fleets[]": "Fleet"}, ours=True),
+    "metrics": Shape(1, "The samples of each job in the last hour, newest first.", ours=True),
     "offer": Shape(
-        1, "What could be had, cheapest first.", {"offers[]": "Offer", "requirements.resources": "Resources"}
+        1, "Available offers, cheapest first.", {"offers[]": "Offer", "requirements.resources": "Resources"}
     ),
     "offer --group-by": Shape(
         1,
-        "The same by accelerator; which of the places a group has depends on KEYS, the others are null.",
+        "The same by accelerator. KEYS decides which location keys a group has; the others are null.",
         {"requirements.resources": "Resources"},
     ),
     "project list": Shape(1, "The projects this machine knows; `user` with -v.", ours=True),
-    "ps": Shape(1, "Runs, the newest first, each job with its newest submission alone.", {"runs[]": "Run"}),
+    "ps": Shape(1, "Runs, newest first, each job with its latest submission only.", {"runs[]": "Run"}),
     "run get": Shape(1, "One run, with every submission of its jobs.", {"": "Run"}),
     "secret get": Shape(1, "One secret with its value.", ours=True),
-    "secret list": Shape(1, "Secrets; `value` is never told here.", ours=True),
+    "secret list": Shape(1, "Secrets, without `value`.", ours=True),
 }
 NOUNS = {
     "Run": Shape(
@@ -58,14 +59,14 @@ NOUNS = {
     ),
     "Fleet": Shape(1, "A fleet and its machines.", {"instances[]": "Instance"}),
     "Instance": Shape(1, "A machine of a fleet.", {"instance_type": "InstanceType"}),
-    "Offer": Shape(1, "A machine that can be had, and its price an hour in dollars.", {"instance": "InstanceType"}),
-    "InstanceType": Shape(1, "What a machine is: its name at its backend and what it has."),
-    "Resources": Shape(1, "What is asked of a machine; a range is `min` and `max`, both included."),
-    "Event": Shape(1, "What happened to what."),
+    "Offer": Shape(1, "An available machine, and its price in dollars per hour.", {"instance": "InstanceType"}),
+    "InstanceType": Shape(1, "A machine type: its name at the backend, and its resources."),
+    "Resources": Shape(1, "Required resources; a range is `min` and `max`, both inclusive."),
+    "Event": Shape(1, "What happened, when, and to what."),
 }
 SHAPES = {**COMMANDS, **NOUNS}
 
 
 def document(name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    """A document of our own."""
+    """One of our own documents."""
     return {"shape": COMMANDS[name].version, **fields}

@@ -1,7 +1,7 @@
 """What a command takes from the process that runs it: screen, folder, environment and clock.
 
-Commands get it as `ctx.obj`, so a test gives another one. Whether a person looks on decides colour, width and progress;
-piped output has none of them and is never cut.
+Commands get it as `ctx.obj`, so a test can pass another. Colour, width and progress are for a person at a terminal;
+piped output has none of them and is never truncated.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Terminal:
     sleep: Callable[[float], None] = time.sleep
     watched: bool = field(default_factory=_is_watched)  # a person sees standard output
     columns: int | None = None  # the width of the screen; None asks the process
+    via: Callable[[Any], Any] | None = None  # makes the connections to servers (`client.dial`); None is over HTTP
 
     @property
     def width(self) -> int | None:
@@ -59,22 +60,22 @@ class Terminal:
         typer.echo(data, nl=False)
 
     def secret(self, word: str, flag: str) -> str:
-        """What a flag says, or the first line of standard input where that is `-`: no list of processes shows it."""
+        """The value of a flag, or for `-` the first line of standard input, which no process list shows."""
         if word != STANDARD_INPUT:
             return word
         line = sys.stdin.readline().strip()
         if not line:
-            raise Refused(f"{flag} -: there is nothing on standard input.", hint="Give it as the first line there.")
+            raise Refused(f"{flag} -: there is nothing on standard input.", hint="Give it as the first line.")
         return line
 
-    def confirm(self, question: str, *, unattended: str = "Add -y to go ahead without being asked.") -> bool:
+    def confirm(self, question: str, *, unattended: str = "Add -y to skip questions.") -> bool:
         """Asks until the answer is y or n."""
         while True:
             typer.echo(f"{question} [y/n]: ", nl=False)
             answer = sys.stdin.readline()
             if not answer:
                 typer.echo()
-                raise Refused("The question was not answered: the input has ended.", hint=unattended)
+                raise Refused("The input ended before the question was answered.", hint=unattended)
             if answer.strip().lower() in ("y", "yes"):
                 return True
             if answer.strip().lower() in ("n", "no"):

@@ -8,31 +8,31 @@ from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN
-from chalicelib.machines.table import Machine, mermaid
+from chalicelib.machines.table import StateMachine, mermaid
 
 PAGE = Path(__file__).parent / "states.md"
 
 _INTRO = """# States
 
-What a run, a job, an instance and a fleet may be, and what moves them. This page is generated from the tables in
-`chalicelib/machines` (`python -m docs.draw_states`), which are the only way to a new status.
+The states of runs, jobs, instances and fleets, and the events that move them. This page is generated from the tables in
+`chalicelib/machines` (`python -m docs.draw_states`), which alone define every status change.
 
-Each state that isn't an end has a deadline that gets it out, named below its picture.
+Every state that isn't final has a deadline that moves it on, listed below its diagram.
 """
 
 _ABOUT = {
-    "run": "A run's status is folded from its jobs; `pending` waits for the next attempt of a retry.",
-    "job": "A job is one attempt to run. A retry makes a new job; an ended one never changes again.",
-    "instance": "`terminated` is written only when the cloud says that nothing is left.",
-    "fleet": "A fleet that is deleted stays `terminating` until its last instance is gone.",
+    "run": "A run's status is derived from its jobs; `pending` waits for the next attempt of a retry.",
+    "job": "A job is one attempt to run. A retry creates a new job; a finished job never changes again.",
+    "instance": "An instance is `terminated` only when the cloud confirms that nothing is left.",
+    "fleet": "A deleted fleet stays `terminating` until its last instance is gone.",
 }
 
 
-def section(machine: Machine) -> str:
+def section(machine: StateMachine) -> str:
     rows = "\n".join(f"| `{state}` | {timeout} |" for state, timeout in machine.timeouts.items())
     title = machine.noun.capitalize()
     picture = f"```mermaid\n{mermaid(machine)}\n```"
-    return f"## {title}\n\n{_ABOUT[machine.noun]}\n\n{picture}\n\n| state | gets out by |\n|---|---|\n{rows}\n"
+    return f"## {title}\n\n{_ABOUT[machine.noun]}\n\n{picture}\n\n| state | leaves it by |\n|---|---|\n{rows}\n"
 
 
 def page() -> str:

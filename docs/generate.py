@@ -1,4 +1,4 @@
-"""Write every generated page anew: `make docs`. Tests compare each page with what is written here."""
+"""Regenerates every generated page: `make docs`. Tests compare the pages with the output of this module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of what `--json` prints: the list of `cli.shapes`, with the keys that were recorded from real answers."""
+"""The page on `--json`: the list in `cli.shapes`, with the keys recorded from real responses."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ PAGE = Path(__file__).parent / "reference" / "json.md"
 HEAD = """\
 # What `--json` prints
 
-Each document has a shape, and each shape a version. A version rises when a key goes or says something else. Keys may
-come within a version, and a value that was always null may come to say something: read what you know, pass over the
-rest. Any value may be null where it isn't known. A key below stands with all the kinds of value that it was seen with;
-`[]` is each item of a list.
+Each document has a shape, and each shape a version. The version changes when a key is removed or changes its meaning.
+Within a version, keys may be added and a value that was always null may become something else: ignore what you don't
+know. Any value may be null if it isn't known. The tables list the types each key was seen with; `[]` is each item of a
+list.
 
-Where another client of this API prints JSON already, the keys here are the same, and the version stands on this page
-alone. Documents of our own begin with the version, under `shape`.
+Where the genuine client prints the same document, the keys are the same and the version is given on this page only. Our
+own documents start with their version, under `shape`.
 
-`configuration`, `profile`, `env`, `tags` and `ports` are in the language of the [configuration](configuration.md).
+`configuration`, `profile`, `env`, `tags` and `ports` follow the [configuration](configuration.md) reference.
 """
 
 
@@ -32,7 +32,7 @@ def page() -> str:
     lines = [HEAD, "## Commands\n"]
     for name, shape in COMMANDS.items():
         lines += _section(f"dstack {name} --json", shape, known[name]["keys"])
-    lines.append("## What stands in them\n")
+    lines.append("## Nested documents\n")
     for name, shape in NOUNS.items():
         lines += _section(name, shape, known[name]["keys"])
     lines += ["## Commands without --json\n", *_without(), ""]
@@ -55,7 +55,7 @@ def _links(kinds: str) -> str:
 
 
 def _without() -> Iterator[str]:
-    """Why, as their help says."""
+    """The reason given in their help."""
     for path, command in leaves():
         why = re.search(r"No --json: (.*?)\.(?:\s|$)", " ".join((command.help or "").split()))
         if path[0] not in HIDDEN and why:

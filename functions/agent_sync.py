@@ -7,9 +7,10 @@ from typing import Any
 
 from chalicelib.api import dispatch
 from chalicelib.runtime import lambda_
+from chalicelib.runtime.root import Root
 
 
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
     """A Function URL event (payload format 2.0) to the same dispatch as every other request."""
     http = event["requestContext"]["http"]
     raw = event.get("body") or ""
@@ -21,7 +22,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
         headers={name.lower(): value for name, value in event.get("headers", {}).items()},
         body=body,
     )
-    reply = dispatch.answer(lambda_.plane(), request)
+    reply = dispatch.answer((root or lambda_.root()).plane, request)
     return {
         "statusCode": reply.status,
         "headers": dict(reply.headers),

@@ -6,17 +6,19 @@ import json
 import logging
 from typing import Any
 
+from chalicelib.engine.effects.table import from_message
 from chalicelib.runtime import lambda_
+from chalicelib.runtime.root import Root
 
 log = logging.getLogger(__name__)
 
 
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
     """Each message is one effect. A failed one goes back to the queue alone, not with its neighbours."""
-    failed = []
+    execute, failed = (root or lambda_.root()).executor.execute, []
     for record in event["Records"]:
         try:
-            lambda_.executor().execute(lambda_.effect_from(json.loads(record["body"])))
+            execute(from_message(json.loads(record["body"])))
         except Exception:  # one bad effect must not hold back the batch; SQS gives it again, then sets it aside
             log.exception("effect failed: %s", record["body"])
             failed.append({"itemIdentifier": record["messageId"]})

@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.runtime import lambda_
+from chalicelib.runtime.root import Root
 
 
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    done = lambda_.reconciler().run(kinds=("instance",))
+def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
+    done = (root or lambda_.root()).reconciler.run(kinds=("instance",))
     return {"units": done.units, "steps": done.steps, "failed": done.failed}

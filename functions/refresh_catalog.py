@@ -1,14 +1,14 @@
-"""Ask every configured backend for its offers and keep them, with their age. On a schedule; plans read what is kept."""
+"""Ask every configured account for its offers and keep them, with their age. On a schedule; plans read what is kept."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.catalog.offers import StoredCatalog
 from chalicelib.runtime import lambda_
+from chalicelib.runtime.root import Root
 
 
-def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    plane = lambda_.plane()
-    StoredCatalog(plane.blobs, plane.clock).refresh(lambda_.backends())
-    return {"backends": sorted(lambda_.backends())}
+def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
+    here = root or lambda_.root()
+    here.refresh_catalog()
+    return {"accounts": [account.key for account in here.ports.backends.accounts()]}

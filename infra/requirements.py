@@ -1,7 +1,7 @@
-"""`python -m infra.requirements`: writes `requirements.txt`, what the Lambdas of `app.py` need, at the lock's versions.
+"""`python -m infra.requirements`: writes `requirements.txt`, what the Lambdas of `app.py` need, as the tests pin it.
 
 Chalice packages whatever that file names, so it holds the functions' few packages and what those need, and nothing of
-the CLI's or the server's.
+the CLI's or the server's. They are in the `aws` extra, so the lock is that of the tests.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 NEEDED = ("boto3", "cryptography", "orjson", "pydantic", "pynamodb", "pyyaml")
-HEAD = "# Written by `python -m infra.requirements` from requirements.lock.\n"
+HEAD = "# Written by `python -m infra.requirements` from requirements-dev.lock.\n"
 
 
 def text(lock: str) -> str:
@@ -41,4 +41,4 @@ def _plain(name: str) -> str:
 
 
 if __name__ == "__main__":
-    (ROOT / "requirements.txt").write_text(text((ROOT / "requirements.lock").read_text()))
+    (ROOT / "requirements.txt").write_text(text((ROOT / "requirements-dev.lock").read_text()))

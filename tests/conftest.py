@@ -2,20 +2,63 @@
 
 Profiles of Hypothesis: everything by default, a taste in `make test-fast`. No deadline: machines are shared.
 A test that needs something real (an engine, an emulator, root) skips where there is none and says why; under
-REQUIRE_REAL, as the submission sets it, every skip is a failure.
+REQUIRE_REAL, as the submission sets it, every skip is a failure, but for what a conformance suite doesn't ask of an
+implementation whose facts deny it.
+
+`make test` runs on every core; `harness/spread.py` says which tests keep together.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+from tests.emulators import ministack
+from tests.emulators.ministack import Emulator
+from tests.harness import docker, spread
+from tests.harness.conformance import Denied
+
+# Where a change is judged, every run tries the same examples, so that a red run can be repeated.
+settings.register_profile(
+    "full", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
+)
 settings.register_profile("fast", settings.get_profile("full"), max_examples=15)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(*capabilities): a case of a suite, for those whose facts grant them")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if hasattr(config, "workerinput"):  # one of several workers: every one must give the same order
+        items.sort(key=lambda item: spread.turn(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    if config.getvalue("dist") != "loadscope":
+        return None
+    config.option.loadscopereorder = False
+    return spread.Spread(config, log)
+
+
+@pytest.fixture(scope="session")
+def emulator() -> Iterator[Emulator]:
+    """AWS, as far as it can be had here. Started when the first test asks for it."""
+    with ministack.running() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[docker.DockerEngine]:
+    """Started when the first test asks for it, too."""
+    with docker.or_skipped() as engine:
+        yield engine
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -23,7 +66,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("REQUIRE_REAL"):
-        reason = call.excinfo.value if call.excinfo else "no reason given"
+    reason = call.excinfo.value if call.excinfo else "no reason given"
+    excused = hasattr(report, "wasxfail") or isinstance(reason, Denied)
+    if report.skipped and not excused and os.environ.get("REQUIRE_REAL"):
         report.outcome, report.longrepr = "failed", f"REQUIRE_REAL is set, and {item.name} was skipped: {reason}"
     return report

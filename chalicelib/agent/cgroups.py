@@ -11,7 +11,7 @@ from typing import List, Optional
 PERIOD = 100_000
 
 
-class Limits:
+class CgroupLimits:
     """One group per task and hierarchy, named after the task."""
 
     def __init__(self, task: str, cpu: Optional[float], memory: Optional[int], root: str = "/sys/fs/cgroup") -> None:

@@ -1,10 +1,10 @@
 """Containers as a runtime. The supervisor is attached to the container's terminal before it starts, so it sees every
 byte.
 
-The engine keeps the same output in its `local` log, whose bytes are exact. When the attachment is lost (the engine or
-the supervisor was restarted), the log is read from the start and what is spooled already is skipped: nothing is lost,
-nothing comes twice. The container bears the task's id as its name and label, so a new supervisor finds it; it stays
-until `remove`.
+The Docker engine keeps the same output in its `local` log, whose bytes are exact. When the attachment is lost (the
+engine or the supervisor was restarted), the log is read from the start and what is spooled already is skipped: nothing
+is lost, nothing comes twice. The container bears the task's id as its name and label, so a new supervisor finds it; it
+stays until `remove`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import time
 from typing import Any, BinaryIO, Callable, Dict, List, Optional, Set
 from urllib.parse import quote
 
-from . import files, processes
-from .engine import Engine, EngineAway, EngineError, registry_header, split_image
+from . import files, process_tree
+from .docker_client import DockerAway, DockerClient, DockerError, registry_header, split_image
 from .process import COLUMNS, READ_BYTES, ROWS
-from .runtime import Began, TaskError, Usage
+from .task_runtime import Began, TaskError, Usage
 from .tasks import TaskFolder
 
 LABEL = "dstack.task"
 OWNER = "dstack.agent"
 AGAIN_EVERY = 1.0
-ENGINE_SECONDS = 120.0  # how long a new task waits for an engine that is away
+DOCKER_SECONDS = 120.0  # how long a new task waits for an engine that is away
 REPORT_EVERY = 1.0
 LOG_OPTIONS = {"max-size": "1g", "max-file": "2"}
 GPU_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
@@ -41,26 +41,26 @@ class DockerRuntime:
     name = "docker"
 
     def __init__(self, owner: str, path: str) -> None:
-        self._engine, self._owner = Engine(path), owner
+        self._docker, self._owner = DockerClient(path), owner
 
     def problem(self) -> str:
-        return self._engine.ping()
+        return self._docker.ping()
 
     def begin(self, began: Began) -> "DockerWork":
         """An engine that is being restarted is waited for: a while for a new task, always for one that runs."""
         name = container_name(began.folder.task)
         ran = began.state.get("state") == "running"
-        patience = time.monotonic() + ENGINE_SECONDS
+        patience = time.monotonic() + DOCKER_SECONDS
         while True:
             try:
-                found = self._engine.container(name)
+                found = self._docker.container(name)
                 if found is not None and found["State"]["Status"] != "created":
-                    return DockerWork(self._engine, name, began.spooled)
+                    return DockerWork(self._docker, name, began.spooled)
                 if ran:
                     raise TaskError("executor_error", "the task's container was removed by somebody else")
                 return self._fresh(began, name)
-            except EngineError as problem:
-                if not isinstance(problem, EngineAway) or (not ran and time.monotonic() > patience):
+            except DockerError as problem:
+                if not isinstance(problem, DockerAway) or (not ran and time.monotonic() > patience):
                     raise TaskError("creating_container_error", "Docker: %s" % problem.message) from None
             if ran:
                 time.sleep(AGAIN_EVERY)
@@ -72,15 +72,15 @@ class DockerRuntime:
         if not image:
             raise TaskError("creating_container_error", "the task names no image to run in")
         self._provide(began, image)
-        details = self._engine.image(image) or {}
+        details = self._docker.image(image) or {}
         where = working_dir(began.spec, details)
-        self._engine.remove(name)
+        self._docker.remove(name)
         labels = {LABEL: began.folder.task, OWNER: self._owner}
         body = container_body(began.spec, where, began.gpus, labels, venv_dir(details))
-        self._engine.call("POST", "/containers/create", {"name": name}, body)
+        self._docker.call("POST", "/containers/create", {"name": name}, body)
         self._bring_files(began, name, where)
-        work = DockerWork(self._engine, name, began.spooled, attach=True)
-        self._engine.call("POST", "/containers/%s/start" % name)
+        work = DockerWork(self._docker, name, began.spooled, attach=True)
+        self._docker.call("POST", "/containers/%s/start" % name)
         work.resize()
         user = began.spec.get("user") or (details.get("Config") or {}).get("User") or "root"
         began.report("running", username=user_text(user), working_dir=where)
@@ -89,14 +89,14 @@ class DockerRuntime:
     def _provide(self, began: Began, image: str) -> None:
         """The image on this machine: pulled, unless it is here already under a tag that isn't `latest`."""
         name, tag = split_image(image)
-        local = self._engine.image(image) is not None
+        local = self._docker.image(image) is not None
         if local and tag != "latest":
             return
         began.report("pulling", pull=Pull().progress())
         try:
             self._pull(began, name, tag)
-        except EngineError as problem:
-            if isinstance(problem, EngineAway):
+        except DockerError as problem:
+            if isinstance(problem, DockerAway):
                 raise
             if not local:
                 raise TaskError(
@@ -107,10 +107,10 @@ class DockerRuntime:
         pull, reported = Pull(), time.monotonic()
         query = {"fromImage": name, "tag": tag}
         headers = registry_header(began.spec.get("registry_auth"))
-        for line in self._engine.lines("POST", "/images/create", query, headers, lambda: began.pause(0)):
+        for line in self._docker.lines("POST", "/images/create", query, headers, lambda: began.pause(0)):
             began.pause(0)
             if line.get("error"):
-                raise EngineError(500, line["error"])
+                raise DockerError(500, line["error"])
             pull.take(line)
             if time.monotonic() - reported >= REPORT_EVERY:
                 reported = time.monotonic()
@@ -133,22 +133,22 @@ class DockerRuntime:
         size = packed.tell()
         packed.seek(0)
         headers = {"Content-Type": "application/x-tar", "Content-Length": str(size)}
-        self._engine.call("PUT", "/containers/%s/archive" % name, {"path": "/"}, packed, headers)
+        self._docker.call("PUT", "/containers/%s/archive" % name, {"path": "/"}, packed, headers)
 
     def usage(self, folder: TaskFolder) -> Optional[Usage]:
         try:
             path = "/containers/%s/stats" % container_name(folder.task)
-            return usage_of(self._engine.call("GET", path, {"stream": 0, "one-shot": 1}, timeout=10.0) or {})
-        except EngineError:
+            return usage_of(self._docker.call("GET", path, {"stream": 0, "one-shot": 1}, timeout=10.0) or {})
+        except DockerError:
             return None  # not running, or the engine is away: no sample this time
 
     def remove(self, folder: TaskFolder) -> None:
-        self._engine.remove(container_name(folder.task))
+        self._docker.remove(container_name(folder.task))
 
     def sweep(self, known: Set[str]) -> None:
-        for found in self._engine.labelled("%s=%s" % (OWNER, self._owner)):
+        for found in self._docker.labelled("%s=%s" % (OWNER, self._owner)):
             if found["Labels"].get(LABEL) not in known:
-                self._engine.remove(found["Id"])
+                self._docker.remove(found["Id"])
 
 
 class Pull:
@@ -263,8 +263,8 @@ def usage_of(stats: Dict[str, Any]) -> Optional[Usage]:
 
 
 class DockerWork:
-    def __init__(self, engine: Engine, name: str, spooled: int, attach: bool = False) -> None:
-        self._engine, self._name, self._seen = engine, name, spooled
+    def __init__(self, client: DockerClient, name: str, spooled: int, attach: bool = False) -> None:
+        self._docker, self._name, self._seen = client, name, spooled
         self._socket: Optional[socket.socket] = None
         self._buffer = b""
         self._skip = 0
@@ -279,11 +279,11 @@ class DockerWork:
         if attach:
             upgrade = {"Upgrade": "tcp", "Connection": "Upgrade"}
             path = "/containers/%s/attach" % quote(self._name)
-            self._socket, rest = self._engine.stream("POST", path, dict(query, stream=1), upgrade)
+            self._socket, rest = self._docker.stream("POST", path, dict(query, stream=1), upgrade)
             self._skip = 0
         else:
             path = "/containers/%s/logs" % quote(self._name)
-            self._socket, rest = self._engine.stream("GET", path, dict(query, follow=1))
+            self._socket, rest = self._docker.stream("GET", path, dict(query, follow=1))
             self._skip = self._seen
         self._socket.setblocking(False)
         self._buffer = self._new(rest)
@@ -297,8 +297,8 @@ class DockerWork:
 
     def resize(self) -> None:
         try:
-            self._engine.call("POST", "/containers/%s/resize" % self._name, {"h": ROWS, "w": COLUMNS})
-        except EngineError:
+            self._docker.call("POST", "/containers/%s/resize" % self._name, {"h": ROWS, "w": COLUMNS})
+        except DockerError:
             return  # it ended already: nobody looks at its terminal any more
 
     def fileno(self) -> int:
@@ -330,20 +330,20 @@ class DockerWork:
             return self._status
         try:
             self._look()
-        except EngineAway:  # being restarted: the container goes on without it, or ended and says so later
+        except DockerAway:  # being restarted: the container goes on without it, or ended and says so later
             self._lost, self._again_at = True, time.monotonic() + AGAIN_EVERY
         return self._status
 
     def _look(self) -> None:
-        found = self._engine.container(self._name)
+        found = self._docker.container(self._name)
         if found is None:
             raise TaskError("executor_error", "the task's container was removed by somebody else")
         if found["State"]["Running"]:  # often for a moment yet, after the last of the output
             try:
-                self._engine.call("POST", "/containers/%s/wait" % self._name, timeout=1.0)
-            except EngineAway:
+                self._docker.call("POST", "/containers/%s/wait" % self._name, timeout=1.0)
+            except DockerAway:
                 self._lost = True
-            found = self._engine.container(self._name) or found
+            found = self._docker.container(self._name) or found
         state = found["State"]
         if self._lost:
             self._lost = False
@@ -352,29 +352,29 @@ class DockerWork:
             self._status, self._out_of_memory = int(state["ExitCode"]), bool(state.get("OOMKilled"))
 
     def signal_politely(self) -> None:
-        self._signal(processes.ask_to_end, "SIGINT")
+        self._signal(process_tree.ask_to_end, "SIGINT")
 
     def signal_firmly(self) -> None:
-        self._signal(lambda pids: processes.send(pids, signal.SIGTERM), "SIGTERM")
+        self._signal(lambda pids: process_tree.send(pids, signal.SIGTERM), "SIGTERM")
 
     def _signal(self, send: Callable[[List[int]], None], otherwise: str) -> None:
         """To each process in the container, as the host sees them; where that isn't allowed, to the first one."""
         try:
-            found = self._engine.container(self._name)
+            found = self._docker.container(self._name)
             first = found["State"]["Pid"] if found else 0
             if not first:
                 return
             try:
-                send(processes.descendants(first) or [first])
+                send(process_tree.descendants(first) or [first])
             except PermissionError:
-                self._engine.call("POST", "/containers/%s/kill" % self._name, {"signal": otherwise})
-        except EngineError:
+                self._docker.call("POST", "/containers/%s/kill" % self._name, {"signal": otherwise})
+        except DockerError:
             return  # it ended just now, or the engine is away: the kill that follows is repeated until it works
 
     def kill(self) -> None:
         try:
-            self._engine.call("POST", "/containers/%s/kill" % self._name)
-        except EngineError:
+            self._docker.call("POST", "/containers/%s/kill" % self._name)
+        except DockerError:
             return  # as above
 
     def out_of_memory(self) -> bool:

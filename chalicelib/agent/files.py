@@ -16,7 +16,7 @@ import shutil
 import tarfile
 from typing import Any, BinaryIO, Dict, List, Optional, Tuple
 
-from .runtime import TaskError
+from .task_runtime import TaskError
 
 Owner = Optional[Tuple[int, int]]
 

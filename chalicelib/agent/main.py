@@ -10,7 +10,7 @@ import sys
 from typing import Dict, List
 
 from . import VERSION
-from .runtime import Runtime
+from .task_runtime import TaskRuntime
 from .tasks import TaskFolder, read_text, take_lock, write_atomic
 
 DOCKER_SOCKET = "/var/run/docker.sock"
@@ -22,9 +22,9 @@ def main(arguments: List[str]) -> int:
         return supervise(arguments[1])
     options = parser().parse_args(arguments)
     if options.command == "facts":
-        from .facts import Machine
+        from .inventory import Inventory
 
-        print(json.dumps(Machine(options.data or "/").facts(sorted(runtimes(options.data or "/", options)))))
+        print(json.dumps(Inventory(options.data or "/").facts(sorted(runtimes(options.data or "/", options)))))
         return 0
     if not options.data or not options.instance:
         parser().error("--data and --instance are needed")
@@ -34,13 +34,13 @@ def main(arguments: List[str]) -> int:
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser("agent", description="Runs the tasks that a server gives to this machine.")
     found.add_argument("command", nargs="?", choices=["run", "facts"], default="run")
-    found.add_argument("--server", help="the server's URL; kept in the data folder, and read from there from then on")
+    found.add_argument("--server", help="the server's URL; stored in the data folder and read from there afterwards")
     found.add_argument("--data", help="the agent's folder: tasks, their output, the credential")
     found.add_argument("--instance", help="the id of this machine's instance")
     found.add_argument("--token-file", help="a file with the bootstrap token (or DSTACK_AGENT_TOKEN)")
     found.add_argument("--runtime", choices=["auto", "docker", "process"], default="auto")
     found.add_argument("--docker-socket", default=DOCKER_SOCKET)
-    found.add_argument("--wait", type=float, default=25.0, help="seconds that a poll may hang")
+    found.add_argument("--wait", type=float, default=25.0, help="how long a poll may wait, in seconds")
     found.add_argument("--version", action="version", version=VERSION)
     return found
 
@@ -57,7 +57,7 @@ def supervise(path: str) -> int:
     return 0
 
 
-def make_runtime(name: str, data: str, socket: str) -> Runtime:
+def make_runtime(name: str, data: str, socket: str) -> TaskRuntime:
     if name == "docker":
         from .docker import DockerRuntime
 
@@ -67,7 +67,7 @@ def make_runtime(name: str, data: str, socket: str) -> Runtime:
     return ProcessRuntime()
 
 
-def runtimes(data: str, options: argparse.Namespace) -> Dict[str, Runtime]:
+def runtimes(data: str, options: argparse.Namespace) -> Dict[str, TaskRuntime]:
     """Those that can be used here. `auto` prefers Docker: it isolates."""
     names = {"auto": ["docker", "process"]}.get(options.runtime, [options.runtime])
     found = {name: make_runtime(name, data, options.docker_socket) for name in names}
@@ -79,7 +79,7 @@ def runtimes(data: str, options: argparse.Namespace) -> Dict[str, Runtime]:
 
 def run(options: argparse.Namespace) -> int:
     from . import build, program
-    from .facts import Machine
+    from .inventory import Inventory
     from .roster import Roster
 
     data = os.path.abspath(options.data)
@@ -102,7 +102,8 @@ def run(options: argparse.Namespace) -> int:
     lock = take_lock(os.path.join(data, "lock"))
     if lock is None:
         print(
-            "an agent runs on %s already; it goes on with %s" % (data, options.server or "its server"), file=sys.stderr
+            "an agent is already running on %s; it continues with %s" % (data, options.server or "its server"),
+            file=sys.stderr,
         )
         return 0
     os.ftruncate(lock, 0)
@@ -112,8 +113,8 @@ def run(options: argparse.Namespace) -> int:
     usable = runtimes(data, options)
     roster = Roster(data, usable, sorted(usable)[0], build.lay_out(data), options.docker_socket)
     session = program.new_session(data, options.instance, roster, VERSION, options.wait)
-    machine = Machine(data, told=os.environ.get("DSTACK_AGENT_FACTS"))
-    agent = program.Program(data, options.instance, session, roster, usable, machine)
+    inventory = Inventory(data, told=os.environ.get("DSTACK_AGENT_FACTS"))
+    agent = program.Program(data, options.instance, session, roster, usable, inventory)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     program.log("agent %s of instance %s, runtimes: %s" % (VERSION, options.instance, ", ".join(sorted(usable))))

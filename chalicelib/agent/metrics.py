@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List
 
 from .gpus import Usage as GpuUsage
-from .runtime import Runtime, micros
+from .task_runtime import TaskRuntime, micros
 from .tasks import TaskFolder
 
 
 def sample(
-    running: List[TaskFolder], runtimes: Dict[str, Runtime], gpu_use: Callable[[], Dict[str, GpuUsage]]
+    running: List[TaskFolder], runtimes: Dict[str, TaskRuntime], gpu_use: Callable[[], Dict[str, GpuUsage]]
 ) -> List[Dict[str, Any]]:
     launches = [(folder, folder.launch()) for folder in running]
     cards = gpu_use() if any(launch.get("gpus") for _, launch in launches) else {}

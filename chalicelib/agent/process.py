@@ -20,9 +20,9 @@ import termios
 import time
 from typing import Any, Dict, List, Optional, Set
 
-from . import files, processes
-from .cgroups import Limits
-from .runtime import Began, TaskError, Usage
+from . import files, process_tree
+from .cgroups import CgroupLimits
+from .task_runtime import Began, TaskError, Usage
 from .tasks import TaskFolder, delete_tree, read_text
 
 COLUMNS, ROWS = 120, 40
@@ -100,7 +100,7 @@ class ProcessRuntime:
     def begin(self, began: Began) -> "ProcessWork":
         spec, folder = began.spec, began.folder
         if began.state.get("state") == "running":
-            processes.send(processes.marked(folder.task), signal.SIGKILL)
+            process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)
             raise TaskError(
                 "executor_error", "the task's supervisor was killed or the machine restarted; the task ended with it"
             )
@@ -133,7 +133,7 @@ class ProcessRuntime:
         own_file(hostfile, spec.get("hostfile") or "", account)
         placed = dict(spec, env=files.with_places(spec, where, hostfile))
         environment = task_environment(placed, account, home, folder.task, began.gpus)
-        limits = Limits(folder.task, spec.get("cpu"), spec.get("memory_bytes"))
+        limits = CgroupLimits(folder.task, spec.get("cpu"), spec.get("memory_bytes"))
         work = ProcessWork(spec["commands"], environment, where, account, limits)
         began.report("running", username=account.name, working_dir=where)
         return work
@@ -142,11 +142,11 @@ class ProcessRuntime:
         pid = read_text(os.path.join(folder.path, "pid"))
         if not pid:
             return None
-        cpu, resident = processes.usage(int(pid))
+        cpu, resident = process_tree.usage(int(pid))
         return Usage(cpu, resident, resident)
 
     def remove(self, folder: TaskFolder) -> None:
-        processes.send(processes.marked(folder.task), signal.SIGKILL)
+        process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)
         delete_tree(outside_home(folder.task))
 
     def sweep(self, known: Set[str]) -> None:
@@ -213,13 +213,13 @@ def task_environment(spec: Dict[str, Any], account: Account, home: str, task: st
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     environment.update({name: str(value) for name, value in (spec.get("env") or {}).items()})
-    environment[processes.MARK] = task
+    environment[process_tree.MARK] = task
     return environment
 
 
 class ProcessWork:
     def __init__(
-        self, argv: List[str], environment: Dict[str, str], where: str, account: Account, limits: Limits
+        self, argv: List[str], environment: Dict[str, str], where: str, account: Account, limits: CgroupLimits
     ) -> None:
         self._limits, self._out_of_memory = limits, False
         # The supervisor keeps the terminal's other end open too: it must not read as ended while the task merely closed
@@ -299,13 +299,13 @@ class ProcessWork:
         return float("inf")
 
     def signal_politely(self) -> None:
-        processes.ask_to_end(processes.descendants(os.getpid()))
+        process_tree.ask_to_end(process_tree.descendants(os.getpid()))
 
     def signal_firmly(self) -> None:
-        processes.send(processes.descendants(os.getpid()), signal.SIGTERM)
+        process_tree.send(process_tree.descendants(os.getpid()), signal.SIGTERM)
 
     def kill(self) -> None:
-        processes.send(processes.descendants(os.getpid()), signal.SIGKILL)
+        process_tree.send(process_tree.descendants(os.getpid()), signal.SIGKILL)
 
     def out_of_memory(self) -> bool:
         return self._out_of_memory
@@ -316,10 +316,10 @@ class ProcessWork:
         last = []
         while time.monotonic() < until:
             last.append(self.read())
-            left = processes.descendants(os.getpid())
+            left = process_tree.descendants(os.getpid())
             if not left:
                 break
-            processes.send(left, signal.SIGKILL)
+            process_tree.send(left, signal.SIGKILL)
             select.select([], [], [], 0.005)
         self._reap()
         os.close(self._slave)

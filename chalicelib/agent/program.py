@@ -1,8 +1,8 @@
 """The agent's loop: one thread that owns the session and the roster, two that talk to the server, a few that do slow
 things.
 
-The loop sleeps in one select: on the pipe that supervisors write to, which also carries "an answer came" from the
-other threads. All that must survive is on disk before it is acted on, so the loop may be killed anywhere.
+The loop sleeps in one select on the pipe that supervisors write to, which also signals responses from the other
+threads. Everything that must survive is on disk before it is acted on, so the loop may be killed at any point.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Deque, Dict, List, Set, Tuple
 
 from . import metrics
-from .facts import Machine
+from .inventory import Inventory
 from .link import Link, LinkError
 from .roster import Roster
-from .runtime import Runtime, TaskError
 from .session import Abort, Command, End, Keep, Message, Remove, Session, Start, Stop, Trim
+from .task_runtime import TaskError, TaskRuntime
 from .tasks import make_pipe, read_text, write_atomic
 
 LOOK_EVERY = 5.0  # seconds between two looks for dead supervisors and a full disk
@@ -80,10 +80,16 @@ class Courier(threading.Thread):
 
 class Program:
     def __init__(
-        self, data: str, instance: str, session: Session, roster: Roster, runtimes: Dict[str, Runtime], machine: Machine
+        self,
+        data: str,
+        instance: str,
+        session: Session,
+        roster: Roster,
+        runtimes: Dict[str, TaskRuntime],
+        inventory: Inventory,
     ) -> None:
         self._data, self._session, self._roster = data, session, roster
-        self._runtimes, self._machine = runtimes, machine
+        self._runtimes, self._inventory = runtimes, inventory
         self._address = Address(data)
         self._wake_path = os.path.join(data, "wake")
         self._wake = make_pipe(self._wake_path)
@@ -110,7 +116,7 @@ class Program:
         self._address.changed()
         self._push.start()
         self._poll.start()
-        self._took_facts(self._machine.facts(sorted(self._runtimes)))
+        self._took_facts(self._inventory.facts(sorted(self._runtimes)))
         for task in self._roster.tasks():
             self._refresh(task)
         self._look(time.monotonic())
@@ -203,13 +209,13 @@ class Program:
 
     def _measure(self) -> None:
         try:
-            samples = metrics.sample(self._roster.running(), self._runtimes, self._machine.gpu_use)
+            samples = metrics.sample(self._roster.running(), self._runtimes, self._inventory.gpu_use)
             self._hand_over(lambda: self._session.measured(samples))
         finally:
             self._measuring = False
 
     def _find_facts(self) -> None:
-        facts = self._machine.facts(sorted(self._runtimes))
+        facts = self._inventory.facts(sorted(self._runtimes))
         self._hand_over(lambda: self._took_facts(facts))
 
     def _took_facts(self, facts: Dict[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """The agent's side of its tasks: start, stop, remove, adopt after a restart, and what to report of each.
 
-Everything is read from the task's folder; the roster holds nothing that a restart would lose.
+Everything is read from the tasks' folders; the roster has no state that a restart would lose.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import subprocess
 import sys
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from .runtime import Runtime, TaskError, micros
 from .spool import SpoolReader
+from .task_runtime import TaskError, TaskRuntime, micros
 from .tasks import FINAL, TaskFolder, list_tasks, read_text
 
 REPORTED = ("state", "at", "exit_status", "reason", "message", "pull", "username", "working_dir")
@@ -21,7 +21,9 @@ Fetch = Callable[[str, str], None]  # url, place
 
 
 class Roster:
-    def __init__(self, data: str, runtimes: Dict[str, Runtime], default: str, program: str, docker_socket: str) -> None:
+    def __init__(
+        self, data: str, runtimes: Dict[str, TaskRuntime], default: str, program: str, docker_socket: str
+    ) -> None:
         self._data, self._runtimes, self._default = data, runtimes, default
         self._program, self._docker_socket = program, docker_socket
         self._readers: Dict[str, SpoolReader] = {}
@@ -105,7 +107,7 @@ class Roster:
             self._failures[task] = self._failures.get(task, 0) + 1
             if self._failures[task] >= LAUNCHES and not self.folder(task).state().get("state") and self.orphaned(task):
                 said = (read_text(os.path.join(self.folder(task).path, "supervisor.log")) or "").strip().splitlines()
-                message = "the task's supervisor doesn't start on this machine: %s" % (said or ["it says nothing"])[-1]
+                message = "the task's supervisor fails to start on this machine: %s" % (said or ["no output"])[-1]
                 self.give_up(task, TaskError("executor_error", message))
         return child.returncode is not None
 

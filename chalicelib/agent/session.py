@@ -1,14 +1,14 @@
-"""What an agent says to its server, and when: no socket, no clock, no disk.
+"""What an agent sends to its server, and when: no socket, no clock, no disk.
 
-The caller tells what happened (`task_changed`, `log_grew`, `answered`, `failed`) and asks `next(now)`: either a
-Message to send at once, or the moment to ask again. Simulation, load bench and the real program all run this class.
+The caller reports what happened (`task_changed`, `log_grew`, `answered`, `failed`) and calls `next(now)`, which returns
+either a Message to send at once or the time to call again. Simulation, load bench and the real program run this class.
 
-Rule 1. At most two messages are under way: one *push* (wait 0: something changed here) and one *poll* (wait > 0: is
-        there news?). A push goes out while a poll hangs, so a local change never waits for the server's news.
-Rule 2. A message holds the state of every task, so a lost one is repaired by the next; logs go from the byte that the
-        server says it holds.
-Rule 3. States never go back, a command is given to the runtime once a boot, and a removed task stays removed, so
-        late, repeated and reordered answers are harmless.
+Rule 1. At most two messages are in flight: one *push* (wait 0: something changed here) and one *poll* (wait > 0: is
+        there news?). A push can go out while a poll waits, so a local change never waits for the server's news.
+Rule 2. A message holds the state of every task, so a lost one is repaired by the next; logs continue from the byte
+        that the server says it holds.
+Rule 3. States only move forward, a command goes to the runtime once per boot, and a removed task stays removed, so
+        late, repeated and reordered responses are harmless.
 Rule 4. No failure ends anything. Only `gone` does, and `stop`, `abort`, `remove` for one task.
 """
 

@@ -1,10 +1,10 @@
 """A small process for each task. It outlives the agent and the server, and alone owns the task's output and exit
 status.
 
-It runs in a session of its own, forked twice, so nothing that ends the agent's family ends it. It never talks to the
-network's server: it reads requests from the task's folder and writes state and output there. An agent that is away
-misses nothing; one that comes back reads the folder. Killed itself, it is started again by the agent: a container is
-adopted, a plain process ended with it and is reported so.
+It runs in its own process session, forked twice, so that it survives the end of the agent's process group. It never
+talks to the server: it reads requests from the task's folder and writes state and output there. An absent agent misses
+nothing; it reads the folder when it is back. If the supervisor itself is killed, the agent starts it again: a container
+is adopted, and a plain process has ended with it and is reported as such.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import signal
 import time
 from typing import Any, Deque, Dict, Optional, Tuple
 
-from . import processes
-from .runtime import Began, Interrupted, Runtime, TaskError, Work, micros
+from . import process_tree
 from .spool import SpoolWriter
+from .task_runtime import Began, Interrupted, TaskError, TaskRuntime, Work, micros
 from .tasks import FINAL, FULL, TaskFolder, make_pipe
 
 DEFAULT_GRACE = 10.0
@@ -27,7 +27,7 @@ RETRY_EVERY = 1.0  # seconds between two tries to write on a full disk
 KILL_AGAIN = 2.0
 
 
-def run(folder: TaskFolder, runtime: Runtime) -> None:
+def run(folder: TaskFolder, runtime: TaskRuntime) -> None:
     """The whole life of a supervisor; returns when the task is over."""
     if not folder.launch():
         return  # removed meanwhile
@@ -36,7 +36,7 @@ def run(folder: TaskFolder, runtime: Runtime) -> None:
         return  # another one looks after this task
     if folder.state().get("state") == FINAL:
         return
-    processes.become_subreaper()
+    process_tree.become_subreaper()
     Supervisor(folder, runtime).run()
 
 
@@ -51,7 +51,7 @@ def detach() -> bool:
 
 
 class Supervisor:
-    def __init__(self, folder: TaskFolder, runtime: Runtime) -> None:
+    def __init__(self, folder: TaskFolder, runtime: TaskRuntime) -> None:
         launch = folder.launch()
         self._folder, self._runtime = folder, runtime
         self._spec: Dict[str, Any] = launch["spec"]

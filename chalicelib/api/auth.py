@@ -1,7 +1,7 @@
-"""Who calls, and may they.
+"""Authentication and authorisation of callers.
 
-Two reads of two or three records each: the token and the project's name first, then what they point at. Nothing is
-cached, so a revoked token, a deactivated user and a lost membership count at once.
+Two reads of two or three records each: first the token and the project's name, then what they point at. Nothing is
+cached, so revoking a token, deactivating a user or removing a member takes effect at once.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from chalicelib.api.table import Access
+from chalicelib.api.route import Access
+from chalicelib.domain import keys
 from chalicelib.domain.tenants import GlobalRole, Member, Permissions, Project, ProjectRole, User, hash_token
 from chalicelib.errors import Forbidden, ProjectNotFound
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.store.port import Store
 
 _ENOUGH = {

@@ -1,4 +1,4 @@
-"""JSON bodies to models. Every problem is told, each by its field; one that isn't JSON says where it stops being so.
+"""JSON bodies to models. All problems are reported, each with its field; for invalid JSON, with the position.
 
 Unknown keys of a request's envelope are ignored, so that later clients of the same line work; the specs inside decide
 for themselves.
@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import orjson
 from pydantic import BaseModel
 
+from chalicelib.configuration.reading import read
 from chalicelib.errors import Invalid
-from chalicelib.usecases.specs import read_spec
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -26,12 +26,7 @@ def parse_body(body: bytes, model: type[M]) -> M:
     value = parse_json(body)
     if not isinstance(value, dict):
         raise Invalid(f"The body must be a JSON object, not {_kind(value)}")
-    return validate(model, value)
-
-
-def validate(model: type[M], value: Any, prefix: str = "") -> M:
-    """Any value as `model`; paths of problems begin with `prefix`. Raises Invalid."""
-    return read_spec(model, value, prefix)
+    return read(model, value)
 
 
 def parse_json(body: bytes) -> Any:
@@ -44,7 +39,7 @@ def parse_json(body: bytes) -> Any:
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
         raise Invalid(f"The body is nested more than {MAX_DEPTH} levels deep")
     if b"\\u0000" in body and any("\0" in item for level in _levels(value) for item in level if isinstance(item, str)):
-        raise Invalid("The body has a NUL character (`\\u0000`), which no program or name takes", hint="Remove it.")
+        raise Invalid("The body has a NUL character (`\\u0000`), which isn't allowed", hint="Remove it.")
     return value
 
 
@@ -53,7 +48,7 @@ def _deeper(value: Any, allowed: int) -> bool:
 
 
 def _levels(value: Any) -> Iterator[list[Any]]:
-    """What is in a value, level by level; the keys of an object stand beside its values."""
+    """The contents of a value, level by level; the keys of an object are on the level of its values."""
     level = [value]
     while level:
         yield level
@@ -66,7 +61,7 @@ def _kind(value: Any) -> str:
     names = {
         list: "a list",
         str: "a text",
-        bool: "a truth value",
+        bool: "a boolean",
         int: "a number",
         float: "a number",
         type(None): "null",

@@ -1,7 +1,7 @@
-"""One request in, one answer out: version, route, caller, body, handler, encoding, errors.
+"""One request in, one response out: version, route, caller, body, handler, encoding, errors.
 
-This is all the HTTP there is. Chalice, the ASGI bridge of the embedded server and the tests call it alike, so none of
-them can differ in a status code.
+This is all the HTTP there is. Chalice, the ASGI bridge of the embedded server and the tests all call it, so they can't
+differ in a status code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from chalicelib.api import problems
 from chalicelib.api.auth import authorise
 from chalicelib.api.encode import encode
-from chalicelib.api.table import Answer, Call, Route
+from chalicelib.api.route import Answer, Call, Route
 from chalicelib.errors import Conflict, Invalid, Refused
 from chalicelib.usecases.context import Plane
 
@@ -47,7 +47,7 @@ class Match(NamedTuple):
 
 
 def answer(plane: Plane, request: Request) -> Reply:
-    """The answer to any request whatever, found by its path."""
+    """The response to any request, routed by its path."""
     found = match(request.path)
     if found is None:
         return _plain(problems.no_such_path(request.path))
@@ -58,7 +58,7 @@ def answer(plane: Plane, request: Request) -> Reply:
 
 
 def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Reply:
-    """The answer of a route that is known already. Never raises."""
+    """The response of a known route. Never raises."""
     try:
         _check(plane, route, params, request)
         name = params.get("project_name")
@@ -75,7 +75,7 @@ def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Reques
 
 
 def _handle(route: Route, call: Call) -> Any:
-    """What the handler says. One that lost a race looks again, so that two who do the same at once both succeed."""
+    """Calls the handler, again if it lost a race, so that two callers doing the same at once both succeed."""
     for _ in range(LOOKS - 1):
         try:
             return route.handler(call)
@@ -134,21 +134,20 @@ def _check(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
         check_version(request.headers.get("x-api-version"))
     if len(request.body) > plane.limits.body:
         size, limit = len(request.body) / 2**20, plane.limits.body / 2**20
-        raise Refused(
-            f"The request has {size:.1f} MB; at most {limit:g} MB are taken.", hint="Upload large parts as files."
-        )
+        raise Refused(f"The request has {size:.1f} MB; the limit is {limit:g} MB.", hint="Upload large parts as files.")
     for text in (*params.values(), *request.query.values(), request.headers.get("authorization", "")):
         if not text.isprintable() or len(text) > 2000:
-            raise Invalid("The address, the query or the token holds characters that can't be part of a name")
+            raise Invalid("The path, the query or the token contains characters that no name can have")
 
 
 def check_version(version: str | None) -> None:
-    """Any client of the served line may call, and whoever doesn't say; others would misread the answers."""
-    if version is None:
+    """Accepts any client of the served line, and no version or `latest`, as the web console sends; other clients would
+    misread the responses."""
+    if version in (None, "latest"):
         return
     found = _VERSION.fullmatch(version)
     if found is None:
-        raise Refused(f"X-API-VERSION: {version[:40]!r} is not a version.", hint="It should read like 0.22.5.")
+        raise Refused(f"X-API-VERSION: {version[:40]!r} is not a version.", hint="It should look like 0.22.5.")
     if (int(found[1]), int(found[2])) != SERVED:
         line = ".".join(map(str, SERVED))
         raise Refused(
@@ -157,5 +156,5 @@ def check_version(version: str | None) -> None:
         )
 
 
-def _plain(reply: problems.Reply) -> Reply:
+def _plain(reply: problems.Failure) -> Reply:
     return Reply(reply[0], _JSON, reply[1])

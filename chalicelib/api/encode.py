@@ -1,10 +1,10 @@
-"""Values to JSON, within the size that a Lambda may answer.
+"""Values to JSON, within the size that a Lambda may return.
 
-Stored JSON is spliced in as text (`orjson.Fragment`), never parsed. Only when an answer would be too large is it taken
-apart again: first the listed runs lose their env, their archives and all but the beginning of their commands (clients
-read no task that has none), then long values are cut and old submissions left out. Rows are never lost, because a
-client that pages by rows would not see that one is missing: what is still too large then is refused, with the way to
-ask for less.
+Stored JSON is spliced in as text (`orjson.Fragment`), never parsed. Only a response that would be too large is parsed
+again: first the listed runs lose their env, their archives and all but the beginning of their commands (clients can't
+read a task without any), then long values are truncated and old submissions left out. Rows are never dropped, because a
+client that pages by rows would not notice: a response that is still too large is refused, with a hint on how to request
+less.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def encode(value: Any, limit: int) -> bytes:
         if len(text) <= limit:
             return text
     raise Refused(
-        f"The answer would have {len(text) / 2**20:.1f} MB, and at most {limit / 2**20:.1f} MB can be sent.",
-        hint="Ask for less at a time: most lists take `limit`, a plan takes `max_offers`.",
+        f"The response would have {len(text) / 2**20:.1f} MB; the limit is {limit / 2**20:.1f} MB.",
+        hint="Request less at a time: most lists take `limit`, plans take `max_offers`.",
     )
 
 

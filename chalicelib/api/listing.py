@@ -7,20 +7,20 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import Field, StringConstraints
 
-from chalicelib.api.requests import At, Id, Request
+from chalicelib.api.requests import At, Id, RequestBody
 from chalicelib.domain.instants import Micros
 
 T = TypeVar("T")
 
 
-class NamedPage(Request):
-    """A page of a list in order of names. Who says nothing gets all: clients of this line don't page here."""
+class NamedPageBody(RequestBody):
+    """A page of a list in order of names; everything by default, since clients of this line don't page here."""
 
     after: Annotated[str, StringConstraints(max_length=200)] = ""
     limit: Annotated[int, Field(ge=1, le=2000)] | None = None
 
 
-class Page(Request):
+class PageBody(RequestBody):
     return_total_count: bool = False
     name_pattern: Annotated[str, StringConstraints(max_length=100, pattern=r"^[a-zA-Z0-9_-]*$")] | None = None
     prev_created_at: At | None = None
@@ -30,9 +30,13 @@ class Page(Request):
 
 
 def page_of(
-    asked: Page, rows: Sequence[T], key: Callable[[T], tuple[Micros, str, str]], write: Callable[[T], Any], name: str
+    asked: PageBody,
+    rows: Sequence[T],
+    key: Callable[[T], tuple[Micros, str, str]],
+    write: Callable[[T], Any],
+    name: str,
 ) -> Any:
-    """The rows asked for. `key` gives a row's date, id and name; the total, where asked for, stands beside the list."""
+    """The requested rows. `key` gives a row's date, id and name; the total, if requested, comes beside the list."""
     pattern = asked.name_pattern or ""
     matching = [row for row in rows if pattern in key(row)[2]]
     ordered = sorted(matching, key=lambda row: key(row)[:2], reverse=not asked.ascending)

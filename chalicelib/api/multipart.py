@@ -30,7 +30,7 @@ def uploaded_file(content_type: str, body: bytes) -> Upload:
         raise Invalid("The multipart body doesn't begin with its boundary.")
     end = body.rfind(b"\r\n" + boundary + b"--")
     if end < 0:
-        raise Invalid("The multipart body is cut short: its last boundary is missing.")
+        raise Invalid("The multipart body is truncated: its final boundary is missing.")
     for part in body[len(boundary) : end].split(b"\r\n" + boundary + b"\r\n"):
         head, blank, content = part.removeprefix(b"\r\n").partition(b"\r\n\r\n")
         if blank and len(head) <= _MAX_HEAD:

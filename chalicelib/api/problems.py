@@ -1,7 +1,7 @@
 """Errors as clients know them.
 
-Clients print the text of a 400 with exactly one entry and no other keys than `msg`, `code`, `fields`; for 403 and 404
-they print words of their own and want an object. Anything else would show as a traceback, so nothing else is ever sent.
+Clients print the text of a 400 that has exactly one entry and no keys but `msg`, `code` and `fields`; for 403 and 404
+they print text of their own and expect an object. Anything else shows as a traceback, so we never send anything else.
 """
 
 from __future__ import annotations
@@ -16,24 +16,22 @@ from chalicelib.errors import DstackError, StorageFull
 
 log = logging.getLogger("dstack.api")
 
-Reply = tuple[int, bytes]
+Failure = tuple[int, bytes]
 
 
-def reply_to(error: Exception, where: str) -> Reply:
-    """The answer to a failed call. What isn't the caller's fault is logged under an id that the answer names."""
+def reply_to(error: Exception, where: str) -> Failure:
+    """The response to a failed call. A failure that isn't the caller's fault is logged under an id in the response."""
     if isinstance(error, StorageFull):
-        log.error("%s: %s", where, error)  # the caller can't mend it; who reads the log can
+        log.error("%s: %s", where, error)  # the caller can't fix it; whoever reads the log can
     if isinstance(error, DstackError) and error.status < 500:
         return _known(error)
     number = secrets.token_hex(4)
     log.error("error %s at %s", number, where, exc_info=error)
-    text = (
-        f"The control plane failed at this (error id {number}). Its log has the cause; it is not your request's fault."
-    )
+    text = f"The control plane failed (error id {number}). The cause is in its log; your request is not at fault."
     return 500, orjson.dumps({"detail": [{"msg": text, "code": "error"}]})
 
 
-def _known(error: DstackError) -> Reply:
+def _known(error: DstackError) -> Failure:
     if error.status in (403, 404):
         return error.status, orjson.dumps({"detail": {"msg": str(error), "code": None}})
     entry: dict[str, Any] = {"msg": str(error), "code": error.code}
@@ -42,9 +40,9 @@ def _known(error: DstackError) -> Reply:
     return error.status, orjson.dumps({"detail": [entry]})
 
 
-def no_such_path(path: str) -> Reply:
+def no_such_path(path: str) -> Failure:
     return 404, orjson.dumps({"detail": f"There is nothing at {path[:200]}"})
 
 
-def wrong_method(method: str, allowed: list[str]) -> Reply:
-    return 405, orjson.dumps({"detail": f"{method[:20]} is not answered here; use {', '.join(sorted(allowed))}"})
+def wrong_method(method: str, allowed: list[str]) -> Failure:
+    return 405, orjson.dumps({"detail": f"{method[:20]} is not supported here; use {', '.join(sorted(allowed))}"})

@@ -1,4 +1,4 @@
-"""What request bodies have in common."""
+"""What request bodies share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstr
 from chalicelib.domain.instants import Micros, from_iso
 
 
-class Request(BaseModel):
+class RequestBody(BaseModel):
     """A request's envelope: keys we don't know are a later client's own and are ignored."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True)

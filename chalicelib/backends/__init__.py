@@ -1,1 +1,4 @@
-"""Backends: `spi.py` is the protocol, every other file one provider. Nothing outside compares provider names."""
+"""Backends: `spi.py` is the protocol, `registry.py` the table, `accounts.py` the owners; each package is one provider.
+
+No code outside compares provider names.
+"""

@@ -1,65 +1,110 @@
-"""Which backends there are. One row each; nothing of a provider is imported before it is asked for."""
+"""Which backends there are: a row for each `type` of `server/config.yml` and of the wire.
+
+A row names its parts by dotted path, so that nothing of a provider is imported before it is needed. The configuration
+model and the facts load without the provider's SDK, and planning, listing and parsing need nothing else. The class may
+need the SDK. A type without a class is parsed and refused by name.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from chalicelib.backends.spi import Backend
-from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.specs.reading import Spec
 from chalicelib.errors import NotSupported, Refused
 
 
 @dataclass(frozen=True)
-class Entry:
-    path: str  # module:class
+class Row:
+    """What a type is made of, each as `module:name`. The class and its facts come together."""
+
+    config: str
+    facts: str = ""
+    backend: str = ""
     extra: str = ""  # the package extra that brings its SDK
 
 
-# Alphabetical, by the wire's backend name.
-BACKENDS: Mapping[str, Entry] = {
-    "dstack": Entry("chalicelib.backends.fake:FakeCloud"),
+_HERE = "chalicelib.backends"
+_KEY = Row(f"{_HERE}.configs:KeyBackendConfig")
+
+# Alphabetical. The simulated cloud isn't here: it has no configuration, and `dstack` is the hosted marketplace.
+BACKENDS: Mapping[str, Row] = {
+    "amddevcloud": Row(f"{_HERE}.digitalocean.config:DigitalOceanBackendConfig"),
+    "aws": Row(f"{_HERE}.aws.config:AWSBackendConfig"),
+    "azure": Row(f"{_HERE}.azure.config:AzureBackendConfig"),
+    "cloudrift": _KEY,
+    "crusoe": Row(f"{_HERE}.crusoe.config:CrusoeBackendConfig"),
+    "cudo": Row(f"{_HERE}.cudo.config:CudoBackendConfig"),
+    "datacrunch": Row(f"{_HERE}.verda.config:VerdaBackendConfig"),
+    "daytona": _KEY,
+    "digitalocean": Row(f"{_HERE}.digitalocean.config:DigitalOceanBackendConfig"),
+    "dstack": Row(f"{_HERE}.marketplace.config:SkyBackendConfig"),
+    "gcp": Row(f"{_HERE}.gcp.config:GCPBackendConfig"),
+    "hotaisle": Row(f"{_HERE}.hotaisle.config:HotAisleBackendConfig"),
+    "jarvislabs": _KEY,
+    "kubernetes": Row(f"{_HERE}.kubernetes.config:KubernetesBackendConfig"),
+    "lambda": _KEY,
+    "lium": _KEY,
+    "nebius": Row(f"{_HERE}.nebius.config:NebiusBackendConfig"),
+    "oci": Row(f"{_HERE}.oci.config:OCIBackendConfig"),
+    "runpod": Row(f"{_HERE}.runpod.config:RunpodBackendConfig"),
+    "seeweb": Row(f"{_HERE}.seeweb.config:SeewebBackendConfig"),
+    "slurm": Row(f"{_HERE}.slurm.config:SlurmBackendConfig"),
+    "tensordock": Row(f"{_HERE}.tensordock.config:TensorDockBackendConfig"),
+    "vastai": Row(f"{_HERE}.vastai.config:VastAIBackendConfig"),
+    "verda": Row(f"{_HERE}.verda.config:VerdaBackendConfig"),
+    "vultr": _KEY,
 }
 
 if list(BACKENDS) != sorted(BACKENDS):
     raise AssertionError("the table of backends isn't sorted")
 
 
-def backend_class(name: str, table: Mapping[str, Entry] = BACKENDS) -> Any:
-    """The backend's class. Raises NotSupported for a name that isn't known, Refused where its SDK isn't installed."""
-    entry = table.get(name)
-    if entry is None:
-        raise NotSupported(f"There is no backend {name!r}.", hint=f"There are {', '.join(table)}.")
-    module, _, attribute = entry.path.partition(":")
+@cache
+def config_models() -> tuple[type[Spec], ...]:
+    """The models of all types, each once, by name."""
+    found = {_loaded(row.config) for row in BACKENDS.values()}
+    return tuple(sorted(found, key=lambda model: str(model.__name__)))
+
+
+def built(table: Mapping[str, Row] = BACKENDS) -> frozenset[str]:
+    """The types that have a class."""
+    return frozenset(name for name, row in table.items() if row.backend)
+
+
+def facts_of(name: str, table: Mapping[str, Row] = BACKENDS) -> BackendFacts:
+    """What the backend is able to do. Needs no SDK and no credentials; an alias shares them under its own name."""
+    found: BackendFacts = _loaded(_built_row(name, table).facts)
+    return found.with_(name=name)
+
+
+def backend_class(name: str, table: Mapping[str, Row] = BACKENDS) -> type[Backend]:
+    """The backend's class. Raises NotSupported for a type that has none, Refused where its SDK isn't installed."""
+    row = _built_row(name, table)
     try:
-        return getattr(import_module(module), attribute)
+        found: type[Backend] = _loaded(row.backend)
     except ModuleNotFoundError as error:
-        hint = f"pip install 'dstack-serverless[{entry.extra}]'" if entry.extra else "Reinstall the program."
+        hint = f"pip install 'dstack-serverless[{row.extra}]'" if row.extra else "Reinstall the program."
         raise Refused(
             f"The backend {name} needs the Python package {error.name}, which isn't installed.", hint=hint
         ) from error
+    return found
 
 
-def simulated(folder: Path, server_url: str, program: Path) -> dict[str, Backend]:
-    """The scripted cloud whose machines are local processes; it keeps its state, and its script, in `folder`."""
-    from chalicelib.backends.fake_parts.launch import LocalLauncher
-    from chalicelib.backends.fake_parts.script import Script, ScriptFile
-    from chalicelib.backends.fake_parts.shelf import FolderShelf
-
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    script = ScriptFile(folder / "script.json", Script(boot=SECOND // 2, end=SECOND // 2))
-    launcher = LocalLauncher(folder / "machines", server_url, program)
-    cloud = backend_class("dstack")(
-        _now, shelf=FolderShelf(folder / "resources"), launcher=launcher, script=script.current
-    )
-    launcher.moved()
-    cloud.resume()
-    return {cloud.facts.name: cloud}
+def _built_row(name: str, table: Mapping[str, Row]) -> Row:
+    row = table.get(name)
+    if row is None:
+        raise NotSupported(f"There is no backend {name!r}.", hint=f"Known backends: {', '.join(table)}.")
+    if not row.backend:
+        raise NotSupported(f"The backend {name} isn't built yet.")
+    return row
 
 
-def _now() -> Micros:
-    return time.time_ns() // 1000
+def _loaded(path: str) -> Any:
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

@@ -2,14 +2,16 @@
 
 The contract, which `tests/backends/conformance.py` checks for every one:
 
-* `create` yields a handle after every external resource it makes, before it makes the next: what is yielded is never
-  lost. Called again with the same request it adopts what is there and yields the same handles. No single step of it
-  takes longer than half of `facts.create_timeout`.
-* `terminate` accepts any handle ever yielded, in any state, any number of times. It returns once the request to end is
-  placed and raises Gone when there is nothing left. Only Gone is proof.
+* `create` yields a handle after every external resource it creates, before it creates the next: what is yielded is
+never
+  lost. Called again with the same request it adopts what exists and yields the same handles. No single step takes
+  longer than half of `facts.create_timeout`.
+* `terminate` accepts any handle ever yielded, in any state, any number of times. It returns once termination has been
+  requested, and raises Gone when nothing is left. Only Gone is proof.
 * `describe` raises Gone too. A resource may be missing from it for `facts.visibility_lag` after `create`.
-* Nothing sleeps or polls; the engine comes back.
-* Whatever goes wrong is raised as one of the BackendErrors; a provider's own exception never leaves the file.
+* `list_owned` is complete, or it raises: what it doesn't show counts as gone, after `facts.visibility_lag`.
+* No call sleeps or polls; the engine calls again.
+* Every failure is raised as one of the BackendErrors; a provider's own exception never leaves its package.
 """
 
 from __future__ import annotations

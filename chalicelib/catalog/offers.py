@@ -1,8 +1,11 @@
-"""The catalogue: what every configured backend sells, as one blob with the time it was taken.
+"""The catalogue: the offers of every account, each as one blob with the time it was fetched.
 
-A refresh asks the backends and writes; everybody else reads. A backend that can't answer keeps its last offers, with
-their age, because a catalogue that empties itself whenever a provider has a bad minute would end the runs that wait.
-Readers parse a snapshot once: the blob names its version first, and a book is kept as long as the version stays.
+Only a refresh asks the accounts and writes; everything else reads. Accounts are refreshed independently: one that
+doesn't respond keeps its last offers, with their age and the error, because a catalogue that empties itself whenever a
+provider has a bad minute would fail waiting runs; the offers of other accounts are unaffected.
+
+Readers parse and rank an account's offers once a refresh, however many projects it serves: its head names the blob that
+they are in, and a shelf is kept as long as that name stays.
 """
 
 from __future__ import annotations
@@ -10,25 +13,27 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import asdict, dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 from pydantic import TypeAdapter
 
-from chalicelib.backends.spi import Backend
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.offers import Offer
-from chalicelib.engine.ports import Clock
+from chalicelib.engine.ports import Age, Backends, Clock
 from chalicelib.errors import BackendError
-from chalicelib.planning.offers import OfferBook
+from chalicelib.store.kept import Lru
+
+if TYPE_CHECKING:
+    from chalicelib.backends.accounts import Account
+    from chalicelib.planning.offers import OfferBook, Shelf
 
 log = logging.getLogger(__name__)
 
-HEAD = "catalog/head.json"  # {"backends": {name: {"blob", "taken_at", "error"}}}
+FOLDER = "catalog"
 LOOK_AGAIN: Micros = 30 * SECOND  # how old a reader's copy may be before it asks whether there is a newer one
-
-_OFFERS: TypeAdapter[list[Offer]] = TypeAdapter(list[Offer])
 
 
 class Blobs(Protocol):
@@ -38,71 +43,133 @@ class Blobs(Protocol):
 
     def delete(self, name: str) -> None: ...
 
+    def list(self, prefix: str) -> list[str]: ...
+
 
 @dataclass(frozen=True)
-class Taken:
-    """One backend's offers in the catalogue."""
+class Head:
+    """What the last refresh of an account came to."""
 
-    blob: str
-    taken_at: Micros
-    error: str = ""  # why the last refresh brought nothing newer
+    blob: str = ""  # where its offers are; empty while it has never answered
+    taken_at: Micros | None = None
+    error: str = ""  # why that refresh brought nothing newer
+
+
+@dataclass
+class _Kept:
+    """An account as this reader last saw it."""
+
+    head: Head = Head()
+    looked_at: Micros | None = None
+    read: Head = Head()  # what the shelf was made of
+    shelf: Shelf | None = None
 
 
 class StoredCatalog:
-    def __init__(self, blobs: Blobs, clock: Clock) -> None:
-        self._blobs, self._clock = blobs, clock
+    def __init__(self, blobs: Blobs, clock: Clock, backends: Backends) -> None:
+        self._blobs, self._clock, self._backends = blobs, clock, backends
         self._lock = threading.Lock()
-        self._head: bytes | None = None
-        self._looked_at: Micros | None = None
-        self._book = OfferBook((), 0)
+        self._kept: dict[str, _Kept] = {}
+        self._books: Lru[OfferBook] = Lru(64)
 
-    def refresh(self, backends: Mapping[str, Backend]) -> dict[str, Taken]:
-        """Ask every backend and write what they sell. Backends that aren't configured any more leave the catalogue."""
-        before = self.ages()
-        after = {name: self._ask(name, backend, before.get(name)) for name, backend in sorted(backends.items())}
-        kept = {name: taken for name, taken in after.items() if taken is not None}
-        head = {name: {"blob": t.blob, "taken_at": t.taken_at, "error": t.error} for name, t in kept.items()}
-        self._blobs.put(HEAD, orjson.dumps({"backends": head}))
-        self._looked_at = None
-        for taken in before.values():
-            if taken.blob not in {t.blob for t in kept.values()}:
-                self._blobs.delete(taken.blob)
-        return kept
+    # --- written -----------------------------------------------------------------------------------------------------
 
-    def book(self, project_id: str) -> OfferBook:
-        """Everything on sale, as of the last refresh. Every project may buy everything that is configured."""
-        now = self._clock.now()
+    def refresh(self) -> None:
+        """Ask every account what it sells. What isn't configured any more leaves the catalogue."""
+        accounts = self._backends.accounts()
+        for account in accounts:
+            self.refresh_account(account)
+        known = {account.key for account in accounts}
+        for name in self._blobs.list(f"{FOLDER}/"):
+            if name.split("/")[1] not in known:
+                self._blobs.delete(name)
+
+    def refresh_account(self, account: Account) -> None:
+        """Ask one account. Harmless to the others, whenever and wherever they are asked."""
+        before = self._read_head(account.key)
+        head = self._ask(account, before)
+        self._blobs.put(_head_of(account.key), orjson.dumps(asdict(head)))
         with self._lock:
-            if self._looked_at is None or not 0 <= now - self._looked_at < LOOK_AGAIN:
-                head = self._blobs.get(HEAD)
-                if head != self._head:
-                    self._book, self._head = self._read(head), head
-                self._looked_at = now
-            return self._book
+            self._kept.setdefault(account.key, _Kept()).looked_at = None
+        # What was just replaced is kept until the next refresh: somebody may have read the head before it changed.
+        kept = {_head_of(account.key), head.blob, before.blob}
+        for name in self._blobs.list(f"{FOLDER}/{account.key}/"):
+            if name not in kept:
+                self._blobs.delete(name)
 
-    def ages(self) -> dict[str, Taken]:
-        """When each backend's offers were taken."""
-        head = self._blobs.get(HEAD)
-        return {} if head is None else {name: Taken(**each) for name, each in orjson.loads(head)["backends"].items()}
-
-    def _ask(self, name: str, backend: Backend, before: Taken | None) -> Taken | None:
+    def _ask(self, account: Account, before: Head) -> Head:
         now = self._clock.now()
         try:
-            offers: Sequence[Offer] = backend.offers()
+            offers = list(account.backend.offers())
         except BackendError as error:
-            log.warning("the offers of %s stay as they are: %s", name, error)
-            return None if before is None else Taken(before.blob, before.taken_at, str(error))
-        blob = f"catalog/{name}-{now}.json"
-        self._blobs.put(blob, _OFFERS.dump_json(list(offers), exclude_defaults=True))
-        return Taken(blob, now)
+            log.warning("keeping the previous offers of %s: %s", account.key, error)
+            return Head(before.blob, before.taken_at, str(error))
+        except Exception as error:  # a bug of its backend; the other accounts are asked all the same
+            log.exception("the offers of %s stay as they are", account.key)
+            return Head(before.blob, before.taken_at, f"the backend failed unexpectedly ({type(error).__name__})")
+        blob = f"{FOLDER}/{account.key}/{now}.json"
+        self._blobs.put(blob, _adapter().dump_json(offers, exclude_defaults=True))
+        return Head(blob, now)
 
-    def _read(self, head: bytes | None) -> OfferBook:
-        taken = [] if head is None else [Taken(**each) for each in orjson.loads(head)["backends"].values()]
-        offers: list[Offer] = []
-        for each in taken:
-            body = self._blobs.get(each.blob)
+    # --- read --------------------------------------------------------------------------------------------------------
+
+    def book(self, project_id: str) -> OfferBook:
+        """What the project's accounts sell, as of the last refresh of each."""
+        with self._lock:
+            kept = [self._shelf(account.key) for account in self._backends.accounts(project_id)]
+            return self._books.get(tuple(each.read.blob for each in kept), lambda: _bound(kept))
+
+    def ages(self, project_id: str) -> Mapping[str, Age]:
+        """How old the offers of each of the project's backends are, by type."""
+        with self._lock:
+            heads = {a.facts.name: self._look(a.key).head for a in self._backends.accounts(project_id)}
+        return {name: Age(head.taken_at, head.error) for name, head in heads.items()}
+
+    def unanswered(self) -> list[Account]:
+        """The accounts whose offers were never got."""
+        return [account for account in self._backends.accounts() if not self._read_head(account.key).blob]
+
+    def _shelf(self, key: str) -> _Kept:
+        kept = self._look(key)
+        if not kept.head.blob:
+            kept.shelf, kept.read = None, kept.head
+        elif kept.head.blob != kept.read.blob:
+            body = self._blobs.get(kept.head.blob)
             if body is None:
-                log.warning("the catalogue names %s, which isn't there: refreshed meanwhile?", each.blob)
-                continue
-            offers += _OFFERS.validate_json(body)
-        return OfferBook(offers, min((each.taken_at for each in taken), default=0))
+                log.warning("the catalogue names %s, which isn't there: refreshed meanwhile?", kept.head.blob)
+                kept.looked_at = None
+            else:
+                kept.shelf, kept.read = _shelf_of(body), kept.head
+        return kept
+
+    def _look(self, key: str) -> _Kept:
+        now, kept = self._clock.now(), self._kept.setdefault(key, _Kept())
+        if kept.looked_at is None or not 0 <= now - kept.looked_at < LOOK_AGAIN:
+            kept.head, kept.looked_at = self._read_head(key), now
+        return kept
+
+    def _read_head(self, key: str) -> Head:
+        body = self._blobs.get(_head_of(key))
+        return Head() if body is None else Head(**orjson.loads(body))
+
+
+@cache
+def _adapter() -> TypeAdapter[list[Offer]]:
+    return TypeAdapter(list[Offer])
+
+
+def _shelf_of(body: bytes) -> Shelf:
+    from chalicelib.planning.offers import Shelf  # only who plans needs one
+
+    return Shelf(_adapter().validate_json(body))
+
+
+def _bound(kept: Sequence[_Kept]) -> OfferBook:
+    from chalicelib.planning.offers import OfferBook
+
+    taken = [each.read.taken_at for each in kept if each.read.taken_at is not None]
+    return OfferBook(shelves=[each.shelf for each in kept if each.shelf], taken_at=min(taken, default=0))
+
+
+def _head_of(key: str) -> str:
+    return f"{FOLDER}/{key}/head.json"

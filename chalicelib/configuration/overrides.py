@@ -1,7 +1,7 @@
 """Flags of `apply`, put into the configuration they override.
 
-A flag's text is read by the same models as a file, so `--gpu A100:2` means what `gpu: A100:2` means and is refused in
-the same words. Lists replace lists; ports and variables are added to, and replace those of the same port and name.
+A flag's text is read by the same models as a file, so `--gpu A100:2` means the same as `gpu: A100:2` and is refused in
+the same words. Lists replace lists; ports and variables are added, and replace those of the same port or name.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A file to a configuration, or everything that is wrong with it at once.
+"""A file to a configuration, or all of its problems together.
 
 Pure: text in, model out. Whatever the input, it is `errors.Invalid` that is raised and nothing else.
 """

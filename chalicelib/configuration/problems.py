@@ -1,9 +1,9 @@
-"""What pydantic found, in the words of somebody who writes a configuration.
+"""Pydantic's findings, in words for people who write configurations.
 
-One problem a field. Our own validators bring a code, a sentence and a hint; what pydantic checks by itself - a missing
-key, a wrong type, a bound - is put into words here, from the table `SAYINGS`. A key that isn't known gets the nearest
-one that is, looked for among the fields of the very model that refused it; that model is found by walking the error's
-path down the types.
+One problem per field. Our own validators provide a code, a sentence and a hint; what pydantic checks by itself - a
+missing key, a wrong type, a bound - is put into words here, from the table `SAYINGS`. An unknown key gets the nearest
+known one as a suggestion, from the fields of the model that refused it; that model is found by walking the error's path
+down the types. The value of a secret is never repeated.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from pydantic import BaseModel, ValidationError
 from chalicelib.configuration.examples import NEEDED, example_of
 from chalicelib.domain.noun import Value
 from chalicelib.domain.specs.reading import TAG
+from chalicelib.domain.specs.secrecy import Confidential, Leaf, secrets_of
 from chalicelib.errors import Problem
 
 MOST_TOLD = 200  # nobody mends more at once, and a file can have ten thousand
 MOST_SAID = 600  # characters of one sentence: what it repeats of a file may be a megabyte
 Path = tuple[str | int, ...]
+_UNSAID = object()  # in place of a secret
 _UNKNOWN = "unknown-"  # begins the kind of error of a discriminator that names no type; its field follows
 Marks = Callable[[Path], tuple[int, int]]  # line and column of the key at a path
 
@@ -72,6 +74,8 @@ def problems_of(
 def _entry_problems(entry: dict[str, Any], root: type[BaseModel] | None, marks: Marks | None) -> Iterator[Problem]:
     path = tuple(part for part in entry["loc"] if not _is_tag(part))
     kind, context = entry["type"], entry.get("ctx") or {}
+    if not isinstance(entry["input"], dict | list) and _is_secret(entry["loc"], root):
+        entry["input"] = _UNSAID
     if kind == "too_short" and entry["input"]:
         return  # pydantic counts the good entries of a list only; the bad ones have problems of their own
     if "faults" in context:
@@ -82,7 +86,7 @@ def _entry_problems(entry: dict[str, Any], root: type[BaseModel] | None, marks: 
     if kind == "extra_forbidden":
         message, hint, code = _stranger(entry["loc"], root)
     elif kind == "model_type" and (short := _short_forms(entry["loc"], root)):
-        message, code = f"expected something like `{short[0]}`, got {_shown(entry['input'])}", "wrong-type"
+        message, code = _expected(f"something like `{short[0]}`", entry["input"]), "wrong-type"
         hint = f"or like {_listed(short[1:])}" if short[1:] else "or a mapping"
     elif kind == "missing":
         message, hint, code = f"`{path[-1]}` is needed", _example(entry["loc"], root), "missing"
@@ -108,6 +112,8 @@ def _is_tag(part: str | int) -> bool:
 
 def _shown(value: Any) -> str:
     """A value as it stands in a file, cut short."""
+    if value is _UNSAID:
+        return "this"
     if value is None:
         return "nothing"
     if isinstance(value, bool):
@@ -121,8 +127,12 @@ def _shown(value: Any) -> str:
     return f"`{text}`" if len(text) <= 40 else f"`{text[:37]}...`"
 
 
+def _expected(what: str, value: Any) -> str:
+    return f"expected {what}" if value is _UNSAID else f"expected {what}, got {_shown(value)}"
+
+
 def _wrong_type(expected: str, hint: str = "") -> Callable[[Any, dict[str, Any]], tuple[str, str, str]]:
-    return lambda value, _: (f"expected {expected}, got {_shown(value)}", hint, "wrong-type")
+    return lambda value, _: (_expected(expected, value), hint, "wrong-type")
 
 
 def _text(value: Any, _: dict[str, Any]) -> tuple[str, str, str]:
@@ -130,7 +140,7 @@ def _text(value: Any, _: dict[str, Any]) -> tuple[str, str, str]:
     hint = (
         'YAML reads yes, no, on and off as switches: put the text in quotes, "yes"' if quoted else "write it in quotes"
     )
-    return f"expected text, got {_shown(value)}", "" if isinstance(value, dict | list | None) else hint, "wrong-type"
+    return _expected("text", value), "" if isinstance(value, dict | list | None) else hint, "wrong-type"
 
 
 def _choice(value: Any, context: dict[str, Any]) -> tuple[str, str, str]:
@@ -229,7 +239,7 @@ def _said(kind: str, entry: dict[str, Any], context: dict[str, Any], path: Path)
 
 def _no_such_type(field: str, value: Any, allowed: str) -> tuple[str, str, str]:
     if not isinstance(value, dict):
-        return f"expected a mapping, got {_shown(value)}", f"with `{field}`, {allowed}", "wrong-type"
+        return _expected("a mapping", value), f"with `{field}`, {allowed}", "wrong-type"
     given = value.get(field)
     if given is None:
         return f"`{field}` is needed", allowed, "missing"
@@ -287,6 +297,13 @@ def _models_at(loc: Path, root: type[BaseModel] | None) -> list[type[BaseModel]]
                 for inner in _models_in(model.model_fields[part].annotation)
             ]
     return models
+
+
+def _is_secret(loc: Path, root: type[BaseModel] | None) -> bool:
+    """Whether a secret belongs at a path or below it."""
+    if any(issubclass(model, Confidential) or secrets_of(model) for model in _models_at(loc, root)):
+        return True
+    return any(isinstance(secrets_of(model).get(str(loc[-1])), Leaf) for model in _models_at(loc[:-1], root) if loc)
 
 
 def _short_forms(loc: Path, root: type[BaseModel] | None) -> list[str]:

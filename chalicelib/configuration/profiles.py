@@ -1,7 +1,7 @@
-"""Profiles: which one is chosen, and what it means for a configuration.
+"""Profiles: which one is chosen, and how it changes a configuration.
 
-A profile is the weakest voice: what a configuration says goes before it, and flags go before both. A null says nothing.
-Files and the environment are inputs; reading them is the client's work.
+A profile has the lowest priority: the configuration overrides it, and flags override both. A null counts as unset.
+Files and the environment are inputs; reading them is the client's job.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""The pages of the docs that are made from the code: `python -m chalicelib.configuration.reference docs/reference`.
+"""The pages of the docs generated from the code: `python -m chalicelib.configuration.reference docs/reference`.
 
-Fields, types, defaults and their descriptions come from the models by way of the JSON Schema; the messages in the error
-catalogue are what the reader says to the wrong file. What a person wrote around the marks in a page is left alone.
+Fields, types, defaults and descriptions come from the models through the JSON Schema; the messages in the error
+catalogue are the reader's own output for the wrong file. Text outside the marks in a page is written by hand and left
+alone.
 """
 
 from __future__ import annotations
@@ -12,13 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from chalicelib.configuration.catalogue import ENTRIES, Entry
+from chalicelib.configuration.error_catalogue import ENTRIES, ErrorEntry
 from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, located, parse
 from chalicelib.configuration.resolution import resolved
 from chalicelib.configuration.schema import configuration_schema, definitions_of, profiles_schema, whole
-from chalicelib.domain.specs.backends import MODELS
+from chalicelib.configuration.server_spec import BACKEND_CONFIGS, ServerConfig
 from chalicelib.domain.specs.credentials import types_of
-from chalicelib.domain.specs.server import ServerConfig
 from chalicelib.errors import Invalid
 
 BEGIN, END = "<!-- made from the code: begin -->", "<!-- made from the code: end -->"
@@ -40,9 +40,9 @@ def server_fields() -> str:
     """`server/config.yml`: the file, its backends by type, and what these are made of."""
     definitions = definitions_of([ServerConfig])
     titles = {"ServerConfig": "`server/config.yml`"}
-    titles |= {model.__name__: ", ".join(f"`type: {kind}`" for kind in types_of(model)) for model in MODELS}
+    titles |= {model.__name__: ", ".join(f"`type: {kind}`" for kind in types_of(model)) for model in BACKEND_CONFIGS}
     whole = ["ServerConfig", "ProjectConfig", "EncryptionConfig", "IdentityKey", "AESKey", "DefaultPermissions"]
-    backends = sorted((model.__name__ for model in MODELS), key=lambda name: titles[name])
+    backends = sorted((model.__name__ for model in BACKEND_CONFIGS), key=lambda name: titles[name])
     rest = [name for name in sorted(definitions) if name not in (*whole, *backends)]
     return "\n\n".join(_section(name, titles.get(name, name), definitions[name]) for name in [*whole, *backends, *rest])
 
@@ -77,7 +77,7 @@ def _kind(field: Schema) -> str:
         return "a backend" if len(field["enum"]) > 12 else ", ".join(f"`{value}`" for value in field["enum"])
     arms = field.get("anyOf") or field.get("oneOf")
     if arms:
-        if len(arms) == len(MODELS):
+        if len(arms) == len(BACKEND_CONFIGS):
             return "a backend, by its `type`"
         if said := [str(arm["$comment"]) for arm in arms if "$comment" in arm]:
             return said[0]
@@ -109,7 +109,7 @@ def errors() -> str:
     return "\n\n".join("\n".join(_entry(code, entry)) for code, entry in sorted(ENTRIES.items()))
 
 
-def _entry(code: str, entry: Entry) -> Iterator[str]:
+def _entry(code: str, entry: ErrorEntry) -> Iterator[str]:
     yield f'### <a id="{code}"></a>{code}'
     yield ""
     yield entry.meaning

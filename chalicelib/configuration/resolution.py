@@ -1,4 +1,4 @@
-"""The last step before a configuration leaves: what only the submitting side knows is filled in.
+"""The last step before a configuration is sent: filling in what only the submitting side knows.
 
 Variables listed by name alone take their value from the environment; `${{ run.args }}` in commands becomes the words
 after `--`; `${{ env.NAME }}` in registry credentials and probes becomes the variable's value. Secrets stay for the

@@ -17,7 +17,6 @@ from pydantic.json_schema import models_json_schema
 from chalicelib.configuration.examples import example_of
 from chalicelib.configuration.parse import TYPES, VOLUME_TYPES
 from chalicelib.domain.specs.profiles import ProfilesConfig
-from chalicelib.domain.specs.server import ServerConfig
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
@@ -79,6 +78,8 @@ def profiles_schema() -> Schema:
 
 def server_schema() -> Schema:
     """For `server/config.yml`."""
+    from chalicelib.configuration.server_spec import ServerConfig  # loads a module a provider
+
     definitions = definitions_of([ServerConfig])
     chosen = {name: _chosen(definition, definitions) for name, definition in definitions.items()}
     return {"$schema": DIALECT, "title": "A dstack server", "$ref": _place(ServerConfig), "$defs": chosen}

@@ -1,7 +1,7 @@
-"""`server/config.yml` to what it means, or everything that is wrong with it at once.
+"""Reads `server/config.yml`, or reports all of its problems together.
 
-The file holds credentials, and what is said about a file ends up in terminals and logs. So a problem here never repeats
-a value that is secret or might be: a key pasted where a mapping belongs, or one that YAML takes for a number.
+The file holds credentials, and messages end up in terminals and logs. So a problem here never repeats a value that is
+secret or might be: a key pasted where a mapping belongs, or one that YAML takes for a number.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from chalicelib.configuration.parse import decode, parse_placed
 from chalicelib.configuration.problems import ELSEWHERE, Marks, Path
-from chalicelib.domain.specs.server import ServerConfig
+from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.errors import Invalid, Problem
 
 _SECRET = {"creds", "kubeconfig", "private_key", "keys"}  # what stands in or below these is never repeated
@@ -70,7 +70,7 @@ def _retold(problem: Problem) -> Problem:
     expected, got, _ = problem.message.partition(", got `")
     if got and (expected in ("expected a mapping", "expected a list") or _in_secret(problem)):
         return replace(problem, message=expected)
-    if _in_secret(problem) and not problem.hint.startswith("did you mean"):
+    if _in_secret(problem):  # a word that is nearly a known one may be a password all the same
         return replace(problem, message=re.sub(r"`.*`", "this", problem.message, flags=re.DOTALL))
     return problem
 

@@ -1,8 +1,8 @@
-"""YAML to plain values, knowingly, and never more of it than a configuration can be.
+"""YAML to plain values, without its surprises and within the limits of a configuration.
 
-The dialect is YAML 1.1, because the files that exist were written for it: `off` is false, and `8000:22` is a number in
-base 60. Where that would surprise and there is nothing to gain, the scalar is refused with the reason instead of read:
-numbers in base 60, 8 and 16, with underscores, infinite ones. Dates stay the text they are. Keys are always text.
+The dialect is YAML 1.1, because existing files were written for it: `off` is false, and `8000:22` is a number in base
+60. Where that would only surprise, the scalar is refused with the reason: numbers in base 60, 8 and 16, with
+underscores, or infinite. Dates stay text. Keys are always text.
 
 The node graph is kept, so that any problem found later can still be placed by line and column. Aliases are expanded
 under a budget, and size, depth and count of nodes are bounded, so that no file can cost more than a moment.
@@ -61,7 +61,7 @@ class _Loader(yaml.CSafeLoader):
 
 @dataclass
 class Document:
-    """A file, read: its values, where they stand, and what was wrong with the text itself."""
+    """A file as read: its values, their positions, and the problems of the text itself."""
 
     value: Any = None
     node: Any = None

@@ -1,13 +1,46 @@
-"""Events: one line of history, appended in the same commit as the change it tells of.
+"""Events: the history of every noun, each event appended in the same commit as the change it describes.
 
-History, audit, `dstack event` and the cost ledger are reads of this log, so an event is never written apart from its
-change and never altered.
+History, audit, `dstack event` and the cost ledger all read this log, so an event is never written apart from its change
+and never altered. It carries data; `message` makes the sentence from it, so wording can improve without rewriting
+history. Older events that were stored as sentences keep them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Literal, Self
+
+from pydantic import AliasChoices, Field
+
+from chalicelib.domain import keys
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun, Value
+from chalicelib.domain.offers import Offer
+
+
+class EventType(StrEnum):
+    """What happened. Values are stored, so none ever changes its meaning; add new ones at the end."""
+
+    status = "status"  # `before` → `after`, for `reason`
+    created = "created"
+    changed = "changed"  # `fields`
+    deleted = "deleted"
+    ordered = "ordered"  # a machine, from a backend: `trade`
+    resubmitted = "resubmitted"  # a job, for the `number`-th time
+    repeated = "repeated"  # an effect that failed with `reason` is retried
+    failed = "failed"  # an effect failed with `reason`
+    found = "found"  # a host's `fields` have changed
+    unreachable = "unreachable"
+    reachable = "reachable"
+    paused = "paused"  # a fleet can't grow now
+    stuck = "stuck"  # processing a unit failed with `reason`; it is retried
+    token_replaced = "token_replaced"  # noqa: S105 - no token
+    keys_replaced = "keys_replaced"
+    members_changed = "members_changed"
+    orphaned = "orphaned"  # a resource that bears our tag and belongs to no instance was seen for the first time
+    reclaimed = "reclaimed"  # such a resource is asked to end
+    missing = "missing"  # the cloud's list shows nothing of an instance, for the first time
 
 
 class Target(Value):
@@ -16,13 +49,112 @@ class Target(Value):
     name: str
 
 
+class Trade(Value):
+    """A machine, or a job's share of one, that is bought, taken or returned, and its price while held."""
+
+    act: Literal["bought", "taken", "returned"]
+    price: float  # dollars an hour
+    backend: str
+    region: str
+    type: str  # the provider's name of the machine
+    spot: bool = False
+    cpus: int
+    memory_mib: int
+    gpus: int = 0
+    gpu: str = ""  # their name, where there are any
+
+    @classmethod
+    def of(cls, act: Literal["bought", "taken", "returned"], offer: Offer) -> Self:
+        has = offer.instance.resources
+        return cls(
+            act=act,
+            price=offer.price,
+            backend=offer.backend,
+            region=offer.region,
+            type=offer.instance.name,
+            spot=has.spot,
+            cpus=has.cpus,
+            memory_mib=has.memory_mib,
+            gpus=len(has.gpus),
+            gpu=has.gpus[0].name if has.gpus else "",
+        )
+
+
 class Event(Noun):
     id: str
     project_id: str
     at: Micros
-    message: str
+    type: EventType | None = None  # None: written when events were words only, which are in `words`
+    words: str = Field(default="", validation_alias=AliasChoices("words", "message"))
+    before: str | None = None
+    after: str | None = None
+    reason: str | None = None  # a reason's value, or the name of an error
+    detail: str = ""  # free text: where a job was placed, what the cloud answered
+    fields: tuple[str, ...] = ()
+    number: int | None = None
+    trade: Trade | None = None
     actor_id: str | None = None  # None: the control plane itself
     actor_name: str | None = None
     targets: tuple[Target, ...]
     run_id: str | None = None  # the run it happened within, if any
     fleet_id: str | None = None
+
+    @property
+    def message(self) -> str:
+        """The sentence that a person reads."""
+        return self.words if self.type is None else _SENTENCES[self.type](self)
+
+    def place(self) -> keys.Place:
+        key = keys.event(self.project_id, self.at, self.id)
+        run = (keys.run_events(self.run_id), key.sk) if self.run_id else None
+        fleet = (keys.fleet_events(self.fleet_id), key.sk) if self.fleet_id else None
+        return keys.Place(key, run, fleet)
+
+
+def _status(event: Event) -> str:
+    """Shows the reason when an end begins; the final status repeats it only for runs, whose line may be read alone."""
+    tells = event.after == "terminating" or event.targets[0].type == "run"
+    return _joined(f"{event.before} → {event.after}", _spaced(event.reason) if tells else "", event.detail)
+
+
+def _created(event: Event) -> str:
+    words = {"run": "submitted", "job": "created; waiting for capacity", "secret": "set"}
+    return _joined(words.get(event.targets[0].type, "created"), event.detail)
+
+
+def _ordered(event: Event) -> str:
+    assert event.trade is not None, "an order says what is bought"
+    job = next((target.name for target in event.targets if target.type == "job"), None)
+    return f"ordered for {job or 'the fleet'}: {event.trade.type} from {event.trade.backend}"
+
+
+def _joined(first: str, *rest: str) -> str:
+    said = ", ".join(part for part in rest if part)
+    return f"{first}: {said}" if said else first
+
+
+def _spaced(name: str | None) -> str:
+    return (name or "").replace("_", " ")
+
+
+_SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
+    EventType.status: _status,
+    EventType.created: _created,
+    EventType.changed: lambda event: _joined("changed", _spaced(", ".join(event.fields)), event.detail),
+    EventType.deleted: lambda event: "deleted",
+    EventType.ordered: _ordered,
+    EventType.resubmitted: lambda event: f"resubmitted, attempt {event.number}",
+    EventType.repeated: lambda event: f"the purchase failed and will be retried: {event.detail}",
+    EventType.failed: lambda event: f"{event.reason}: {event.detail}",
+    EventType.found: lambda event: _joined("its agent reports changes", _spaced(", ".join(event.fields))),
+    EventType.unreachable: lambda event: "unreachable: its agent missed a report",
+    EventType.reachable: lambda event: "reachable again",
+    EventType.paused: lambda event: event.detail,
+    EventType.stuck: lambda event: f"processing failed and will be retried ({event.reason}: {event.detail})",
+    EventType.token_replaced: lambda event: _joined("token replaced", event.detail),
+    EventType.keys_replaced: lambda event: "SSH keys replaced",
+    EventType.members_changed: lambda event: "members changed",
+    EventType.orphaned: lambda event: f"{event.detail} belongs to no instance; it is removed if the next look agrees",
+    EventType.reclaimed: lambda event: f"{event.detail} belongs to no instance and is being removed",
+    EventType.missing: lambda event: "the cloud doesn't list its machine; it is given up if the next look agrees",
+}

@@ -1,4 +1,4 @@
-"""What a backend is able to do and how patient to be with it. Readable without its SDK or any credentials."""
+"""What a backend can do and how long its operations may take. Readable without its SDK or any credentials."""
 
 from __future__ import annotations
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
+from chalicelib.domain import keys
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun
 
@@ -18,6 +20,8 @@ class FleetStatus(StrEnum):
 
 class Fleet(Noun):
     """The status item of a fleet; its spec is a `FleetBody`."""
+
+    kind: ClassVar[str] = "fleet"
 
     id: str
     project_id: str
@@ -34,6 +38,10 @@ class Fleet(Noun):
     due_at: Micros | None = None
     deleted: bool = False
 
+    def place(self) -> keys.Place:
+        listed = None if self.deleted else keys.by_time(keys.fleets_of(self.project_id), self.created_at, self.id)
+        return keys.Place(keys.fleet(self.id), listed, due=keys.due(f"fleet/{self.id}", self.due_at))
+
 
 class FleetBody(Noun):
     """The immutable spec of a fleet at one `spec_num`, as JSON text of a FleetSpec."""
@@ -41,3 +49,6 @@ class FleetBody(Noun):
     fleet_id: str
     spec_num: int = 0
     spec: str
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.fleet_body(self.fleet_id, self.spec_num))

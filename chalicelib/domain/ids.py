@@ -1,8 +1,8 @@
 """Ids.
 
-Ids of what a plan makes (jobs, instances, tokens of effects) are derived, so that a repeated plan names the same thing
-and a repeated effect adopts what the first one made. Ids of users and tokens of access are random and made at the edge.
-Clients insist on UUID version 4, so a derived id is a hash wearing the version and variant bits.
+Ids of whatever a plan creates (jobs, instances, effect tokens) are derived, so that a repeated plan names the same
+thing and a repeated effect adopts what the first one created. Ids of users and access tokens are random and created at
+the edge. Clients insist on UUID version 4, so a derived id is a hash with the version and variant bits set.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""An instance: a machine of a fleet, bought, borrowed over SSH, or this very one.
+"""An instance: a machine of a fleet, whether bought, reached over SSH, or the local one.
 
-Two items, because two parties write: `Instance` is the reconciler's (status, claims, handles), `Presence` the agent's
-(when it was last heard, what it promised). Neither's write makes the other's fail.
+Two items, because there are two writers: the reconciler writes `Instance` (status, claims, handles), the agent writes
+`Presence` (when it last reported, and by when it will report again). Neither makes the other's write fail.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
+from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun, Value
@@ -49,6 +51,8 @@ class Handle(Value):
 
 
 class Instance(Noun):
+    kind: ClassVar[str] = "instance"
+
     id: str
     project_id: str
     fleet_id: str
@@ -96,6 +100,13 @@ class Instance(Noun):
         """Made by a backend, so it must be given back; an SSH or local host is not ours to end."""
         return self.offer.backend != "remote"
 
+    def place(self) -> keys.Place:
+        gone = self.status is InstanceStatus.terminated
+        listed = None if gone else (keys.instances_of(self.fleet_id), f"{self.num:06d}#{self.epoch:06d}")
+        joined = self.status in (InstanceStatus.idle, InstanceStatus.busy)
+        free = (keys.free_of(self.project_id), self.id) if joined and self.free_blocks > 0 else None
+        return keys.Place(keys.instance(self.id), listed, free, keys.due(f"instance/{self.id}", self.due_at))
+
 
 class GpuSeen(Value):
     name: str
@@ -127,9 +138,13 @@ class Presence(Noun):
     seq: int = 0  # the last message from this boot that changed something; an older one is a replay
     past_boots: tuple[str, ...] = ()  # earlier agent processes, newest first; what still comes from them is a replay
     credential_hash: str = ""
+    earlier_hashes: tuple[str, ...] = ()  # of credentials given for the same token in the same minute: good as well
     previous_hash: str = ""  # the bootstrap token, still good for 60 s from the same boot
     previous_until: Micros = 0
     last_seen: Micros = 0
     seen_until: Micros = 0  # the agent promised to report before this
     facts: HostFacts | None = None
     agent_version: str = ""
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.presence(self.instance_id))

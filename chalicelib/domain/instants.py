@@ -32,6 +32,18 @@ def from_iso(text: str) -> Micros:
     return (zoned - _EPOCH) // timedelta(microseconds=1)
 
 
+def spoken(duration: Micros) -> str:
+    """`20 minutes`: in the largest unit that leaves no rest."""
+    units = (("day", DAY), ("hour", HOUR), ("minute", MINUTE), ("second", SECOND))
+    name, unit = next((name, unit) for name, unit in units if duration % unit == 0)
+    return f"{duration // unit} {name}{'' if duration == unit else 's'}"
+
+
+def every(duration: Micros) -> str:
+    """`every minute`, `every 20 minutes`."""
+    return f"every {spoken(duration).removeprefix('1 ')}"
+
+
 def sortable(at: Micros) -> str:
     """Seventeen digits, so that text order is time order until the year 5138."""
     return f"{at:017d}"

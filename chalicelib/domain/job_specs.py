@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.domain.noun import Value
+from chalicelib.domain.specs.fleets import SSHKey
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.runs import FileArchiveMapping
+from chalicelib.domain.specs.workloads import RegistryAuth
 
 
 class Requirements(Value):
@@ -57,11 +59,11 @@ class JobSpec(Value):
     max_duration: int | None = None  # seconds; None: off
     stop_duration: int | None = None
     utilization_policy: Any | None = None
-    registry_auth: Any | None = None
+    registry_auth: RegistryAuth | None = None
     requirements: Requirements
     retry: Retry | None = None
     volumes: tuple[Any, ...] = ()
-    ssh_key: Any | None = None
+    ssh_key: SSHKey | None = None
     working_dir: str | None = None
     repo_id: str = "none"  # for DSTACK_REPO_ID; not a field of clients, who skip it
     repo_data: Any | None = None

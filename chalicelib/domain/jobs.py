@@ -1,13 +1,15 @@
 """A job is one submission of one node of one replica of a run: the unit that is placed on an instance.
 
-The agent's task and the wire's "job submission" are this same thing and bear this same id. A retry makes a new job with
-`submission_num` one higher; an ended job never changes again.
+The agent's task and the wire's "job submission" are the same thing under the same id. A retry creates a new job with
+the next `submission_num`; a finished job never changes again.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import ClassVar
 
+from chalicelib.domain import keys
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.offers import Offer
@@ -57,6 +59,8 @@ class Attempt(Value):
 
 
 class Job(Noun):
+    kind: ClassVar[str] = "job"
+
     id: str
     run_id: str
     run_name: str
@@ -69,6 +73,7 @@ class Job(Noun):
     status: JobStatus = JobStatus.submitted
     reason: JobReason | None = None
     message: str = ""
+    ended_with_replica: bool = False  # no failure of its own: another job of its replica failed and all start again
     exit_status: int | None = None
     submitted_at: Micros
     last_processed_at: Micros
@@ -98,3 +103,11 @@ class Job(Noun):
     @property
     def slot(self) -> tuple[int, int]:
         return (self.replica_num, self.job_num)
+
+    def place(self) -> keys.Place:
+        """While it waits it is in its project's queue, which is due for it; once placed, its run is due."""
+        key = keys.job(self.run_id, self.replica_num, self.job_num, self.submission_num)
+        if self.status is JobStatus.submitted and self.assignment is None:
+            queued = (keys.queue_of(self.project_id), keys.queue_sort(self.priority, self.submitted_at, self.id))
+            return keys.Place(key, queued, due=keys.due(f"queue/{self.project_id}", self.due_at))
+        return keys.Place(key, due=keys.due(f"run/{self.run_id}", self.due_at))

@@ -1,7 +1,7 @@
-"""Names: which ones things may have, and made-up ones for things that were given none.
+"""Names: which ones are valid, and generated ones for things without a name.
 
-A made-up name is an adjective and an animal, chosen by a number that the caller brings, so that the choice can be
-repeated. A run's also has the first number that is free, because a person starts the same thing again and again.
+A generated name is an adjective and an animal, chosen by a number from the caller, so that the choice is repeatable. A
+run's name also ends in the first free number, because people start the same thing again and again.
 """
 
 from __future__ import annotations

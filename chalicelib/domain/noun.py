@@ -1,4 +1,4 @@
-"""What every stored noun has in common: it is frozen, and it knows which version of itself it was read as.
+"""What all stored nouns share: they are frozen, and they know the version they were read as.
 
 `version` is the optimistic lock: 0 means "must not exist yet", n means "must still be n". A decision changes a noun
 with `with_(...)` and hands it back; the engine commits it under that condition. `version` is never part of the stored
@@ -7,9 +7,11 @@ body.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from chalicelib.domain.keys import Place
 
 
 class Value(BaseModel):
@@ -18,16 +20,33 @@ class Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with these fields changed. Names are checked: `model_copy` would take a misspelt one silently."""
-        unknown = changes.keys() - type(self).model_fields.keys()
-        if unknown:
-            raise AttributeError(f"{type(self).__name__} has no field {sorted(unknown)}")
-        return self.model_copy(update=changes)
+        """A copy with these fields changed. Names are checked: `model_copy` would take a misspelt one silently. Every
+        decision is made of these copies, so this one copies what a frozen model has and nothing more."""
+        kind, fields = type(self), type(self).__pydantic_fields__
+        for name in changes:
+            if name not in fields:
+                raise AttributeError(f"{kind.__name__} has no field {sorted(changes.keys() - fields.keys())}")
+        made = kind.__new__(kind)
+        put = object.__setattr__
+        put(made, "__dict__", self.__dict__ | changes)
+        put(made, "__pydantic_fields_set__", self.__pydantic_fields_set__ | changes.keys())
+        put(made, "__pydantic_extra__", None)
+        put(made, "__pydantic_private__", None)
+        return made
 
 
 class Noun(Value):
-    """A stored thing. Unknown fields of a stored body are dropped, so that a rollback of the program can still read."""
+    """A stored thing. Unknown fields of a stored body are dropped, so that a rollback of the program can still read.
+
+    A subclass that events or passes speak of has a `kind`, by which they call it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
+    kind: ClassVar[str] = ""
+
     version: int = Field(default=0, exclude=True)
+
+    def place(self) -> Place:
+        """Where it stands in the table."""
+        raise NotImplementedError(f"{type(self).__name__} doesn't say where it stands")

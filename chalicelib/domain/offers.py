@@ -1,4 +1,4 @@
-"""Offers: what a backend, or an instance we already have, could give a job, and at what price.
+"""Offers: what a backend, or an existing instance, could provide to a job, and at what price.
 
 Field names are the wire's, because an offer is shown to clients as it is. Prices are dollars an hour for the whole
 instance; memory and disk are MiB.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 from typing import Any
+
+from pydantic import Field
 
 from chalicelib.domain.noun import Value
 
@@ -43,7 +45,7 @@ class Resources(Value):
     memory_mib: int
     gpus: tuple[Gpu, ...] = ()
     spot: bool = False
-    disk: Disk = Disk(size_mib=102_400)
+    disk: Disk = Disk.model_construct(size_mib=102_400)  # unchecked, so that importing this builds no model
     cpu_arch: str | None = None  # x86, arm
     description: str = ""
 
@@ -58,7 +60,7 @@ class Offer(Value):
     instance: InstanceType
     region: str
     price: float
-    backend_data: dict[str, Any] = {}
+    backend_data: dict[str, Any] = Field(default_factory=dict)  # a plain default would be copied deeply
     availability: Availability = Availability.unknown
     availability_zones: tuple[str, ...] | None = None
     instance_runtime: str = "shim"

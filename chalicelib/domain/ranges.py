@@ -59,10 +59,13 @@ class Range(Value, Generic[T]):
 
     def meet(self, other: Range[T]) -> Range[T] | None:
         """The values both hold, or None when there are none."""
-        low = max((v for v in (self.min, other.min) if v is not None), default=None)
-        high = min((v for v in (self.max, other.max) if v is not None), default=None)
+        low = self.min if other.min is None else other.min if self.min is None else max(self.min, other.min)
+        high = self.max if other.max is None else other.max if self.max is None else min(self.max, other.max)
         if low is not None and high is not None and low > high:
             return None
+        for one in (self, other):  # most often one lies within the other
+            if (one.min, one.max) == (low, high):
+                return one
         return Range[Any](min=low, max=high)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""Why things end. Values are the wire's; the tables below say what each reason means for status, retry and the screen.
+"""Why things end. Values are the wire's; the tables below give the status, retry and display of each reason.
 
 Source of the vocabulary: the client's enumerations JobTerminationReason, RunTerminationReason and
 InstanceTerminationReason.

@@ -1,11 +1,15 @@
-"""A run: what the user submitted, and where it stands. The spec is immutable and stored apart (`RunBody`)."""
+"""A run: what the user submitted, and its status. The spec is immutable and stored separately (`RunBody`)."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated, Any, ClassVar
 
+from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo
+
+from chalicelib.domain import keys
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.noun import Noun
+from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.reasons import RunReason
 
 
@@ -20,8 +24,25 @@ class RunStatus(StrEnum):
     done = "done"
 
 
+class Retry(Value):
+    """A replica that failed and is tried again. It is forgotten when the replica has a place."""
+
+    replica: int = 0
+    attempt: int  # retries since it last had a place
+    resume_at: Micros | None = None  # when it is submitted again; None: it was
+
+
+def _retries(stored: Any, info: ValidationInfo) -> Any:
+    """Runs had one replica once, and counted its attempts themselves."""
+    if not isinstance(stored, int):
+        return stored
+    return (Retry(attempt=stored, resume_at=info.data.get("resume_at")),) if stored else ()
+
+
 class Run(Noun):
     """The status item of a run, at most 1 KB."""
+
+    kind: ClassVar[str] = "run"
 
     id: str
     project_id: str
@@ -36,8 +57,10 @@ class Run(Noun):
     last_processed_at: Micros
     finished_at: Micros | None = None
     deployment_num: int = 0
-    resubmission_attempt: int = 0  # retries since the run last reached provisioning
-    resume_at: Micros | None = None  # pending: when the next submission is made
+    resume_at: Micros | None = None  # pending: when it goes on, with the first of its replicas that waits
+    retries: Annotated[tuple[Retry, ...], BeforeValidator(_retries)] = Field(
+        default=(), validation_alias=AliasChoices("retries", "resubmission_attempt")
+    )
     fleet_id: str | None = None
     fleet_name: str | None = None
     stop_at: Micros | None = None  # terminating: when patience with a graceful stop ends
@@ -47,6 +70,18 @@ class Run(Noun):
     @property
     def finished(self) -> bool:
         return self.status in (RunStatus.terminated, RunStatus.failed, RunStatus.done)
+
+    @property
+    def resubmission_attempt(self) -> int:
+        """How often the replica that fails most was tried again."""
+        return max((retry.attempt for retry in self.retries), default=0)
+
+    def place(self) -> keys.Place:
+        if self.deleted:
+            return keys.Place(keys.run(self.id))
+        listed = keys.by_time(keys.runs_of(self.project_id), self.submitted_at, self.id)
+        live = None if self.finished else (keys.live_runs_of(self.project_id), listed[1])
+        return keys.Place(keys.run(self.id), listed, live, keys.due(f"run/{self.id}", self.due_at))
 
 
 class RunBody(Noun):
@@ -59,3 +94,6 @@ class RunBody(Noun):
     deployment_num: int = 0
     run_spec: str  # JSON of the run spec with `run_name` and `ssh_key_pub` filled in, otherwise as sent
     job_specs: tuple[str, ...]  # JSON of one JobSpec a job, in (replica, job) order
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.run_body(self.run_id, self.deployment_num))

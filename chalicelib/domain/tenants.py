@@ -6,7 +6,9 @@ import hashlib
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
+from chalicelib.domain import keys
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun
 
@@ -17,7 +19,7 @@ MAX_SECRET = 5_000  # characters of a secret's value
 
 
 def hash_token(token: str) -> str:
-    """What is stored of a token. Tokens are random and long, so a plain hash can't be reversed by trying."""
+    """The stored form of a token. Tokens are long and random, so a plain hash can't be brute-forced."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -33,6 +35,8 @@ class ProjectRole(StrEnum):
 
 
 class User(Noun):
+    kind: ClassVar[str] = "user"
+
     id: str
     name: str
     role: GlobalRole = GlobalRole.user
@@ -42,6 +46,9 @@ class User(Noun):
     token_hash: str
     ssh_public_key: str = ""
     ssh_private_key: str = ""  # sealed (see store.seal): never in the clear at rest
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.user(self.id))
 
 
 @dataclass(frozen=True)
@@ -67,12 +74,17 @@ def _admin(user: User, role: ProjectRole | None) -> bool:
 
 
 class Project(Noun):
+    kind: ClassVar[str] = "project"
+
     id: str
     name: str
     owner_id: str
     created_at: Micros
     is_public: bool = False
     deleted: bool = False
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.project(self.id))
 
 
 class Member(Noun):
@@ -81,13 +93,22 @@ class Member(Noun):
     role: ProjectRole
     num: int = 0  # position in lists
 
+    def place(self) -> keys.Place:
+        key = keys.member(self.project_id, self.user_id)
+        return keys.Place(key, (keys.member_of(self.user_id), self.project_id))
+
 
 class Secret(Noun):
+    kind: ClassVar[str] = "secret"
+
     id: str
     project_id: str
     name: str
     sealed: str  # envelope-encrypted value
     updated_at: Micros
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.secret(self.project_id, self.name))
 
 
 class Repo(Noun):
@@ -96,6 +117,9 @@ class Repo(Noun):
     repo_id: str
     info: str  # JSON
     creds_sealed: str = ""
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.repo(self.project_id, self.repo_id))
 
 
 class Archive(Noun):
@@ -106,3 +130,6 @@ class Archive(Noun):
     hash: str
     blob: str
     size: int
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.archive(self.id))

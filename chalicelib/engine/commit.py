@@ -1,30 +1,32 @@
-"""From plan to store, step by step: what is committed, what that sets off, and what a conflict takes with it.
+"""From plan to store, step by step: what is committed, what that triggers, and what a conflict drops.
 
-Rule 1: an effect is handed on only after the commit that intends it. Rule 2: steps of one plan build on each other, so
-a later step is committed against the versions that the earlier ones wrote, and when a step is lost to a conflict every
-later step that touches the same records is lost with it; the rest stands. Rule 3: who lost must decide again from a
-fresh look.
+Rule 1: an effect is handed on only after the commit that intends it. Rule 2: steps of a plan build on each other, so a
+later step is committed against the versions that the earlier ones wrote; when a step loses a conflict, every later step
+that touches the same records is dropped with it, and the rest stands. Rule 3: after a conflict, decide again from a
+fresh read.
+
+`Door` is for changes that no pass decided: user requests and agent reports. They are plans like any other, checked
+against the same rules and committed by the same committer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from chalicelib.domain.instances import Instance
-from chalicelib.domain.instants import Micros
-from chalicelib.domain.jobs import Job
-from chalicelib.domain.noun import Noun
-from chalicelib.engine.ports import Effects, News
+from chalicelib.domain.keys import Key
+from chalicelib.engine.kinds import KINDS, Kinds
+from chalicelib.engine.ports import Effects, News, Wake
 from chalicelib.errors import Bug, Conflict
-from chalicelib.planning.plan import Create, Effect, Plan, Step
+from chalicelib.planning.plan import Effect, Plan, Step
+from chalicelib.planning.snapshots import Snapshot
 from chalicelib.store import nouns
-from chalicelib.store.port import Key, Put, Store
+from chalicelib.store.port import Change, Put, Store
 
 
 @dataclass
 class Committed:
-    """What became of a plan."""
+    """The result of committing a plan."""
 
     steps: int = 0
     lost: list[Key] = field(default_factory=list)  # records that somebody else wrote first
@@ -32,39 +34,67 @@ class Committed:
 
 
 class Committer:
-    def __init__(self, store: Store, effects: Effects, news: News) -> None:
-        self.store, self.effects, self.news = store, effects, news
+    def __init__(self, store: Store, kinds: Kinds, effects: Effects, news: News) -> None:
+        self.store, self.kinds, self.effects, self.news = store, kinds, effects, news
 
-    def commit(self, plan: Plan) -> Committed:
+    def commit(self, plan: Plan, beside: Sequence[Change] = (), hears: str = "") -> Committed:
+        """`beside`: what else stands or falls with the plan's first step. `hears`: the instance whose agent is told
+        anyway, because it is the one that asks."""
         done = Committed()
         written: dict[Key, int] = {}
         lost: set[Key] = set()
-        for step in plan.steps:
-            puts = [_rebased(nouns.put(noun), written) for noun in (*step.saves, *step.events)]
-            touched = {put.key for put in puts}
-            effects = [_stamped(effect, step.saves) for effect in step.effects]
+        for step in plan.steps or ((Step(),) if beside else ()):
+            changes: list[Change] = [_rebased(nouns.put(noun), written) for noun in (*step.saves, *step.events)]
+            changes += beside
+            beside = ()
+            touched = {change.key for change in changes}
             if touched & lost:
                 lost |= touched
                 continue
-            if puts:
+            if changes:
                 try:
-                    self.store.commit(puts)
+                    self.store.commit(changes)
                 except Conflict:
                     done.lost += sorted(touched)
                     lost |= touched
                     continue
-            written.update((put.key, put.record.version) for put in puts)
+            written.update((put.key, put.record.version) for put in changes if isinstance(put, Put))
             done.steps += 1
-            self._set_off(step, effects)
+            self._set_off(step, hears)
             done.wake += step.wake
         return done
 
-    def _set_off(self, step: Step, effects: list[Effect]) -> None:
-        for effect in effects:
+    def _set_off(self, step: Step, hears: str) -> None:
+        for effect in step.effects:
             self.effects.submit(effect)
-        concerned = dict.fromkeys(found for noun in step.saves if (found := _agent_of(noun)))
+        concerned = dict.fromkeys(found for noun in step.saves if (found := self.kinds.listener(noun)))
+        concerned.pop(hears, None)
         if concerned:
             self.news(concerned)
+
+
+class Door:
+    def __init__(self, store: Store, *, wake: Wake, news: News, kinds: Kinds = KINDS) -> None:
+        self.kinds, self._wake = kinds, wake
+        self._committer = Committer(store, kinds, _NoEffects(), news)
+
+    def take(self, snapshot: Snapshot, plan: Plan, beside: Sequence[Change] = (), *, hears: str = "") -> None:
+        """Commit the plan, and wake what it wakes. Raises Conflict where somebody else wrote first: nothing of the
+        step that lost is written, and the caller looks again."""
+        done = self._committer.commit(self.kinds.checked(snapshot, plan), beside, hears)
+        if done.lost:
+            raise Conflict(str(done.lost[0]))
+        self.wake(done.wake)
+
+    def wake(self, units: Iterable[str]) -> None:
+        wanted = list(dict.fromkeys(units))
+        if wanted:
+            self._wake(wanted)
+
+
+class _NoEffects:
+    def submit(self, effect: Effect) -> None:
+        raise Bug(f"{effect} is planned where nothing executes it: wake its unit instead")
 
 
 def _rebased(put: Put, written: dict[Key, int]) -> Put:
@@ -73,22 +103,3 @@ def _rebased(put: Put, written: dict[Key, int]) -> Put:
     if version is None:
         return put
     return Put(replace(put.record, version=version + 1), expect=version)
-
-
-def _stamped(effect: Effect, saves: Sequence[Noun]) -> Effect:
-    """A purchase carries the `act_until` it was committed under, so that only its committer executes it until then."""
-    if not isinstance(effect, Create):
-        return effect
-    until: Micros | None = next(
-        (noun.act_until for noun in saves if isinstance(noun, Instance) and noun.id == effect.instance_id), None
-    )
-    if until is None:
-        raise Bug(f"the purchase of instance {effect.instance_id} is planned without committing its act_until")
-    return replace(effect, act_until=until)
-
-
-def _agent_of(noun: Noun) -> str | None:
-    """The instance whose agent waits for this change, if any."""
-    if isinstance(noun, Job):
-        return noun.assignment.instance_id if noun.assignment else None
-    return noun.id if isinstance(noun, Instance) else None

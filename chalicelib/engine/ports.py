@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from chalicelib.domain.instants import Micros
-from chalicelib.planning.plan import Effect
 
 if TYPE_CHECKING:
+    from chalicelib.backends.accounts import Account
+    from chalicelib.backends.spi import Backend
+    from chalicelib.domain.facts import BackendFacts
     from chalicelib.planning.offers import OfferBook
+    from chalicelib.planning.plan import Effect
 
 
 class Clock(Protocol):
@@ -32,6 +36,30 @@ class News(Protocol):
         """Something these instances' agents wait for has changed: ends their long polls. A hint."""
 
 
+class Backends(Protocol):
+    """Which backends each project has, with credentials and settings of its own."""
+
+    def of(self, project_id: str, type: str) -> Backend:
+        """The project's backend of that type. One that isn't configured (any more) says so at every call."""
+
+    def facts(self, project_id: str) -> Mapping[str, BackendFacts]:
+        """What each of the project's backends is able to do, by type. Needs no SDK and no credentials."""
+
+    def accounts(self, project_id: str | None = None) -> Sequence[Account]:
+        """Every account, or those that serve one project."""
+
+
+@dataclass(frozen=True)
+class Age:
+    """How old the offers of one backend are."""
+
+    taken_at: Micros | None  # None: it has never answered
+    error: str = ""  # why the last refresh brought nothing newer
+
+
 class Catalog(Protocol):
     def book(self, project_id: str) -> OfferBook:
         """What could be bought for this project, as of the last refresh. Never asks a cloud."""
+
+    def ages(self, project_id: str) -> Mapping[str, Age]:
+        """How old the offers of each of the project's backends are, by type."""

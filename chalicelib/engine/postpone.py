@@ -1,4 +1,4 @@
-"""Putting a unit off: its records keep all they say, only when they are due moves.
+"""Postponing a unit: only the due time of its records changes.
 
 This works on records, not on nouns, because it must work for a unit that can't even be parsed. The next real change of
 a noun writes its own due time again.
@@ -12,9 +12,10 @@ from typing import Any
 
 import orjson
 
-from chalicelib.domain.events import Event, Target
+from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.engine.kinds import Unit
 from chalicelib.errors import Conflict
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Put, Record, Store
@@ -22,41 +23,43 @@ from chalicelib.store.port import MAX_CHANGES, Change, Put, Record, Store
 UNTOLD = MINUTE  # when a plan with nothing to do doesn't say when to look again
 
 
-def put_off(store: Store, unit: str, now: Micros, until: Micros | None) -> None:
+def put_off(store: Store, row: Unit, unit: str, now: Micros, until: Micros | None) -> None:
     """Nothing was to be done about `unit`: don't look again before `until`."""
-    _write(store, _moved(store, unit, now, until if until is not None and until > now else now + UNTOLD))
+    _write(store, _moved(store, row, unit, now, until if until is not None and until > now else now + UNTOLD))
 
 
-def put_off_failed(store: Store, unit: str, now: Micros, until: Micros, *, error: Exception, times: int) -> None:
-    """`unit` failed for the `times`-th time in a row: look again at `until`, and say so where its owner looks.
+def put_off_failed(
+    store: Store, row: Unit, unit: str, now: Micros, until: Micros, *, error: Exception, times: int
+) -> None:
+    """`unit` failed for the `times`-th time in a row: look again at `until`, and record an event for its owner.
 
-    Told at the first failure and then ever more rarely, at each doubling.
+    An event is recorded at the first failure and then less and less often, at each doubling.
     """
-    records = _due_records(store, unit, now)
-    moved = _moved(store, unit, now, until, records)
+    records = _due_records(store, row, unit, now)
+    moved = _moved(store, row, unit, now, until, records)
     if times & (times - 1) == 0:
-        event = _event(unit, records or _records(store, unit, now, 1), now, error, times)
+        event = _event(unit, records or _records(store, row, unit, 1), now, error, times)
         if event is not None:
             moved.append(nouns.put(event))
     _write(store, moved)
 
 
-def _records(store: Store, unit: str, now: Micros, limit: int = MAX_CHANGES - 1) -> list[Record]:
-    if unit.startswith("queue/"):
+def _records(store: Store, row: Unit, unit: str, limit: int) -> list[Record]:
+    if row.index:
         page = store.query("gsi1", unit, limit=limit)
         current = store.get_many([record.key for record in page.records])
         return [record for record in current if record is not None]
     return [r for r in store.query("main", unit, limit=1000).records if not r.key.sk.startswith("body/")]
 
 
-def _due_records(store: Store, unit: str, now: Micros) -> list[Record]:
-    return [r for r in _records(store, unit, now, 1000) if r.due is not None and r.due.at <= now and r.due.unit == unit]
+def _due_records(store: Store, row: Unit, unit: str, now: Micros) -> list[Record]:
+    return [r for r in _records(store, row, unit, 1000) if r.due is not None and r.due.at <= now and r.due.unit == unit]
 
 
 def _moved(
-    store: Store, unit: str, now: Micros, until: Micros, records: Sequence[Record] | None = None
+    store: Store, row: Unit, unit: str, now: Micros, until: Micros, records: Sequence[Record] | None = None
 ) -> list[Change]:
-    found = _due_records(store, unit, now) if records is None else records
+    found = _due_records(store, row, unit, now) if records is None else records
     return [
         Put(replace(record, version=record.version + 1, due=record.due._replace(at=until)), expect=record.version)
         for record in found[: MAX_CHANGES - 1]
@@ -85,7 +88,10 @@ def _event(unit: str, records: Sequence[Record], now: Micros, error: Exception, 
         id=derive(unit, "failed", now, times),
         project_id=project_id,
         at=now,
-        message=f"Looking at this {target.type} failed ({type(error).__name__}: {error}); it is tried again later",
+        type=EventType.stuck,
+        reason=type(error).__name__,
+        detail=str(error)[:500],
+        number=times,
         targets=(target,),
         run_id=unit_id if kind == "run" else None,
         fleet_id=unit_id if kind == "fleet" else body.get("fleet_id"),

@@ -1,53 +1,146 @@
-"""The orphan hunt: what bears our tag at a provider and belongs to nobody is given back.
+"""The sweep: compares what providers have with what the store says, both ways.
 
-Nothing should ever be found: every purchase is committed before it is made and its resources are written down one by
-one. This looks all the same, because what is missed costs money until somebody reads a bill.
+It should never find anything: every purchase is committed before it is made, its resources are recorded one by one, and
+silent machines are checked. We sweep all the same, because a missed machine costs money until somebody reads a bill.
+`planning.orphans` decides; this module lists, commits and acts, one account at a time.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
 
-from chalicelib.backends.spi import Backend, Owned
-from chalicelib.domain.instances import Instance
-from chalicelib.engine.ports import Clock
-from chalicelib.errors import BackendError, Gone
-from chalicelib.planning.orphans import orphans
-from chalicelib.store import keys, nouns
-from chalicelib.store.port import Store
+from chalicelib.backends.spi import Owned
+from chalicelib.domain import keys
+from chalicelib.domain.instances import Instance, Presence
+from chalicelib.domain.noun import Noun
+from chalicelib.domain.sightings import Sighting
+from chalicelib.domain.tenants import Project
+from chalicelib.engine.effects.acting import translated
+from chalicelib.engine.execute import Executor
+from chalicelib.errors import BackendError, Conflict, Gone
+from chalicelib.planning import orphans
+from chalicelib.planning.orphans import Finding, Look
+from chalicelib.planning.purchases import Seen, unit_of
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of, every
+
+if TYPE_CHECKING:
+    from chalicelib.backends.accounts import Account
 
 log = logging.getLogger(__name__)
 
+N = TypeVar("N", bound=Noun)
+
+
+@dataclass
+class Swept:
+    """What a sweep did something about."""
+
+    given_back: list[Owned] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)  # instances that have no machine any more
+
 
 class Sweeper:
-    def __init__(self, store: Store, clock: Clock, backends: Mapping[str, Backend], *, install_id: str) -> None:
-        self._store, self._clock, self._backends, self._install_id = store, clock, backends, install_id
+    def __init__(self, executor: Executor) -> None:
+        """`executor` takes it from where an instance is found to have no machine."""
+        self._executor, self._here = executor, executor.here
+        self._store, self._clock = self._here.store, self._here.clock
 
-    def run(self) -> list[Owned]:
-        """One look at every backend. A backend that fails is told and left to the next look; returns what was given
-        back."""
-        found: list[Owned] = []
-        for name, backend in self._backends.items():
-            try:
-                for orphan in self._orphans(backend):
-                    self._give_back(name, backend, orphan)
-                    found.append(orphan)
-            except BackendError as error:
-                log.warning("the orphan hunt at %s ends early: %s", name, error)
-        return found
+    def run(self) -> Swept:
+        """One look at every account."""
+        done = Swept()
+        for account in self._here.backends.accounts():
+            with _apart(f"the sweep of {account.key}"):
+                for finding in list(orphans.decide_sweep(self._look(account))):
+                    with _apart(f"what a sweep of {account.key} found"):
+                        self._act(account, finding, done)
+        return done
 
-    def _orphans(self, backend: Backend) -> list[Owned]:
-        listed = list(backend.list_owned())  # before the owners are read, or a new one would look like nobody's
-        ids = sorted({one.instance_id for one in listed if one.install == self._install_id})
-        known = nouns.find_many(self._store, Instance, [keys.instance(id) for id in ids]) if ids else []
-        owners = {instance.id: instance for instance in known if instance is not None}
-        now, lag = self._clock.now(), backend.facts.visibility_lag
-        return orphans(listed, owners, install_id=self._install_id, now=now, lag=lag)
+    # --- what there is -----------------------------------------------------------------------------------------------
 
-    def _give_back(self, name: str, backend: Backend, orphan: Owned) -> None:
-        log.warning("%s %s at %s belongs to nobody: giving it back", orphan.handle.kind, orphan.handle.id, name)
+    def _look(self, account: Account) -> Look[Owned]:
+        install_id, began = self._here.install_id, self._clock.now()
+        with translated(account.key):
+            listed = list(account.backend.list_owned())  # before the owners are read, or a new one would be nobody's
+        now = self._clock.now()
+        named = sorted({one.instance_id for one in listed if one.install == install_id})
+        owners = {instance.id: instance for instance in self._found(Instance, map(keys.instance, named))}
+        lag = account.facts.visibility_lag
+        strays = orphans.strays(listed, owners, install_id=install_id, now=now, lag=lag)
+        # An index may show an instance as it was: what it shows is a reason to read it, no more.
+        suspects = [keys.instance(each.id) for each in orphans.unlisted(listed, self._instances(account))]
+        absent = orphans.unlisted(listed, self._found(Instance, suspects))
+        heard = {each.instance_id: each for each in self._found(Presence, (keys.presence(i.id) for i in absent))}
+        projects = self._found(Project, {keys.project(stray.project_id) for stray in strays})
+        return Look(
+            account=account.key,
+            facts=account.facts,
+            began=began,
+            now=now,
+            strays=strays,
+            absent=[(instance, heard.get(instance.id)) for instance in absent],
+            projects={project.id: project for project in projects if not project.deleted},
+            sightings=[nouns.read(Sighting, r) for r in all_of(self._store, "main", keys.sightings_of(account.key))],
+        )
+
+    def _instances(self, account: Account) -> Iterator[Instance]:
+        """The instances that this account's machines should be of."""
+        if account.project_id is not None:
+            projects = [account.project_id]
+        else:
+            projects = [nouns.pointed(record) for record in every(self._store, "projects", "name/")]
+        for project_id in projects:
+            for fleet in every(self._store, f"project/{project_id}", "fleet-name/"):
+                for record in all_of(self._store, "gsi1", keys.instances_of(nouns.pointed(fleet))):
+                    instance = nouns.read(Instance, record)
+                    if instance.offer.backend == account.facts.name:
+                        yield instance
+
+    # --- what is done about it ---------------------------------------------------------------------------------------
+
+    def _act(self, account: Account, finding: Finding[Owned], done: Swept) -> None:
         try:
-            backend.terminate(orphan.handle)
+            self._store.commit([nouns.put(noun) for noun in (*finding.step.saves, *finding.step.events)])
+        except Conflict:
+            log.info("another sweep of %s was faster", account.key)
+            return
+        if finding.end is not None:
+            self._give_back(account, finding.end, done)
+        elif finding.gone is not None:
+            log.warning("%s lists nothing of instance %s", account.key, finding.gone.name)
+            done.lost.append(finding.gone.id)
+            self._executor.conclude(Seen(unit_of(finding.gone), finding.gone.epoch, "gone"))
+
+    def _give_back(self, account: Account, orphan: Owned, done: Swept) -> None:
+        what = f"{orphan.handle.kind} {orphan.handle.id}"
+        log.warning("%s of %s is an orphan: terminating it", what, account.key)
+        try:
+            with translated(what):
+                account.backend.terminate(orphan.handle)
         except Gone:
-            log.info("%s %s was gone already", orphan.handle.kind, orphan.handle.id)
+            log.info("%s was gone already", what)
+        except BackendError as error:
+            log.warning("%s couldn't be terminated: %s", what, error)
+            return
+        done.given_back.append(orphan)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _found(self, kind: type[N], wanted: Iterable[keys.Key]) -> list[N]:
+        found = list(wanted)
+        return [noun for noun in nouns.find_many(self._store, kind, found) if noun is not None] if found else []
+
+
+@contextmanager
+def _apart(what: str) -> Iterator[None]:
+    """A failure is logged, and left to the next sweep; it holds up nothing else."""
+    try:
+        yield
+    except BackendError as error:
+        log.warning("%s failed: %s", what, error)
+    except Exception:  # a bug, or the store
+        log.exception("%s failed", what)

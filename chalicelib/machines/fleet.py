@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from chalicelib.machines.table import Machine
+from chalicelib.domain.instants import MINUTE, Micros, every
+from chalicelib.machines.table import StateMachine
 
-FLEET = Machine(
+LOOK_DELETING: Micros = MINUTE
+
+FLEET = StateMachine(
     noun="fleet",
     initial=("active",),
     terminal=frozenset({"terminated"}),
@@ -14,6 +17,6 @@ FLEET = Machine(
     },
     timeouts={
         "active": "lives until deleted",
-        "terminating": "its instances' termination, which is never given up",
+        "terminating": f"the end of its instances, which is never abandoned; checked {every(LOOK_DELETING)}",
     },
 )

@@ -1,12 +1,21 @@
-"""The instance machine. `gone` is said by the cloud (or, for a host that isn't ours to end, by its removal from the
-fleet).
+"""The instance machine. `gone` comes from the cloud (or, for a host that isn't ours to terminate, from its removal
+from the fleet).
 """
 
 from __future__ import annotations
 
-from chalicelib.machines.table import Machine
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros, every, spoken
+from chalicelib.machines.table import StateMachine
 
-INSTANCE = Machine(
+RUN_IDLE: Micros = 5 * MINUTE  # how long one made for a run stays idle where nobody says otherwise
+FLEET_IDLE: Micros = 3 * DAY  # and one made by a fleet itself
+UNREACHABLE_LIMIT: Micros = 20 * MINUTE
+TERMINATE_EVERY: Micros = 5 * SECOND  # doubled with every attempt up to
+TERMINATE_SELDOM: Micros = 5 * MINUTE
+_PROVISIONING = BackendFacts.model_fields["provisioning_timeout"].default
+
+INSTANCE = StateMachine(
     noun="instance",
     initial=("pending", "idle"),
     terminal=frozenset({"terminated"}),
@@ -18,10 +27,14 @@ INSTANCE = Machine(
         "terminating": {"gone": "terminated"},
     },
     timeouts={
-        "pending": "act_until, then the name is looked for and the effect repeated; 10 minutes in all",
-        "provisioning": "the backend's provisioning timeout",
-        "idle": "idle_duration, where the fleet has one",
-        "busy": "its jobs' deadlines; 20 minutes unreachable",
-        "terminating": "asked again every 30 s until the cloud says it is gone; never given up",
+        "pending": "the timeout of the create call, then the name is looked up and the call repeated; the backend's "
+        f"provisioning timeout in all ({spoken(_PROVISIONING)} unless its facts say otherwise)",
+        "provisioning": "the rest of that timeout",
+        "idle": "`idle_duration`, while the fleet has more than its minimum (unless set, "
+        f"{spoken(RUN_IDLE)} for a machine bought for a run, {spoken(FLEET_IDLE)} for one bought for its fleet); "
+        f"{spoken(UNREACHABLE_LIMIT)} unreachable",
+        "busy": f"its jobs' deadlines; {spoken(UNREACHABLE_LIMIT)} unreachable",
+        "terminating": f"the request is repeated after {spoken(TERMINATE_EVERY)}, then less and less often, down to "
+        f"{every(TERMINATE_SELDOM)}, until the cloud says the machine is gone; never abandoned",
     },
 )

@@ -1,13 +1,22 @@
-"""The job machine. An end always goes through `terminating`: the agent removes the task, then the claim is given back.
+"""The job machine. An end always goes through `terminating`: the agent removes the task, then the claim is released.
 
-`requeue` is a placement undone before the job ever ran (the cloud refused the machine): the job waits again.
+`requeue` undoes a placement before the job ever ran (the cloud refused the machine): the job waits again.
 """
 
 from __future__ import annotations
 
-from chalicelib.machines.table import Machine
+from chalicelib.domain.instants import MINUTE, SECOND, Micros, every, spoken
+from chalicelib.machines.table import StateMachine
 
-JOB = Machine(
+LOOK_HEAD: Micros = MINUTE  # the first that waits is looked at again this soon even if nothing happens,
+LOOK_REST: Micros = 10 * MINUTE  # the others this soon: looking at one looks at all
+TO_START: Micros = 10 * MINUTE  # from a place on a running machine to the task's first sign of life
+PULL_TIMEOUT: Micros = 20 * MINUTE
+OVERTIME: Micros = MINUTE  # the agent ends a job at max_duration; this much later the plane does
+SHORTEST_PROMISE: Micros = 60 * SECOND  # a host is never called lost sooner than this after it was missed
+GRACE: Micros = 10 * SECOND  # between the polite signal and the kill, where the user names no `stop_duration`
+
+JOB = StateMachine(
     noun="job",
     initial=("submitted",),
     terminal=frozenset({"done", "failed", "terminated", "aborted"}),
@@ -19,10 +28,14 @@ JOB = Machine(
         "terminating": {"done": "done", "failed": "failed", "terminated": "terminated", "aborted": "aborted"},
     },
     timeouts={
-        "submitted": "looked at again every minute; ends when no place can ever fit, or by the user",
-        "provisioning": "the backend's provisioning timeout",
-        "pulling": "20 minutes",
-        "running": "max_duration, or two missed promises of the host to report",
-        "terminating": "10 s for a graceful stop, then abort; at the latest when the instance is gone or lost",
+        "submitted": f"checked again: the first in line {every(LOOK_HEAD)}, the others {every(LOOK_REST)}; ends when "
+        "nothing can ever fit it, or when a user stops it",
+        "provisioning": f"{spoken(TO_START)} on a running machine; on a new one, the backend's provisioning timeout "
+        f"for the machine to come up, then {spoken(TO_START)}",
+        "pulling": spoken(PULL_TIMEOUT),
+        "running": f"`max_duration` plus {spoken(OVERTIME)}; or its host misses two reports in a row, the second after "
+        f"at least {spoken(SHORTEST_PROMISE)}",
+        "terminating": f"`stop_duration` ({spoken(GRACE)} unless set), then abort; at the latest when the instance is "
+        "gone or lost",
     },
 )

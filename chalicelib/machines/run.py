@@ -1,11 +1,16 @@
-"""The run machine, and the fold that derives a live run's status from its jobs."""
+"""The run machine, and the function that derives a live run's status from its jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chalicelib.machines.table import Machine
+from chalicelib.domain.instants import MINUTE, SECOND, Micros, every, spoken
+from chalicelib.machines.table import StateMachine
 
+LOOK: Micros = MINUTE  # a live run is looked at again this soon even if nothing happens
+BACKOFF: tuple[Micros, ...] = (15 * SECOND, 30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE)
+
+_TIMES = "its jobs' deadlines, and its replicas' retry delays"
 _LIVE = {
     "observe_submitted": "submitted",
     "observe_provisioning": "provisioning",
@@ -14,7 +19,7 @@ _LIVE = {
     "end": "terminating",
 }
 
-RUN = Machine(
+RUN = StateMachine(
     noun="run",
     initial=("submitted", "pending"),
     terminal=frozenset({"done", "failed", "terminated"}),
@@ -26,17 +31,18 @@ RUN = Machine(
         "terminating": {"done": "done", "failed": "failed", "terminated": "terminated", "reschedule": "pending"},
     },
     timeouts={
-        "pending": "resume_at: the retry delay or the next scheduled time",
-        "submitted": "looked at again every minute, through its jobs",
-        "provisioning": "its jobs' deadlines",
-        "running": "its jobs' deadlines",
+        "pending": f"the retry delay ({spoken(BACKOFF[0])}, longer with every attempt, up to {spoken(BACKOFF[-1])}) "
+        "of the first of its replicas, or the next scheduled time",
+        "submitted": f"{_TIMES}; like every live run, checked {every(LOOK)}",
+        "provisioning": _TIMES,
+        "running": _TIMES,
         "terminating": "its jobs' deadlines",
     },
 )
 
 
 def observe(job_statuses: Iterable[str]) -> str:
-    """The event that live jobs amount to: the most advanced of them decides."""
+    """The event that follows from the live jobs: the most advanced one decides."""
     seen = set(job_statuses)
     if "running" in seen or "terminating" in seen:
         return "observe_running"

@@ -1,7 +1,7 @@
-"""What a state machine is, and the one function that follows it.
+"""What a state machine is, and the one function that runs it.
 
 Rule 1: a status changes only by `apply`. Rule 2: an event that the table doesn't list for a state is a bug, not a
-no-op; who may meet a late or repeated event asks `allows` first. Rule 3: terminal states have no way out.
+no-op; code that may get a late or repeated event checks `allows` first. Rule 3: terminal states have no transitions.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ from chalicelib.errors import Bug
 
 
 @dataclass(frozen=True)
-class Machine:
-    """`table[state][event] -> state`; `timeouts` names, for each non-terminal state, the deadline that gets it out."""
+class StateMachine:
+    """`table[state][event] -> state`; `timeouts` names, for each non-terminal state, the deadline that moves it on.
+
+    Durations are defined beside the table that names them, and planning uses the same constants.
+    """
 
     noun: str
     initial: tuple[str, ...]
@@ -27,19 +30,19 @@ class Machine:
         return tuple(dict.fromkeys((*self.table, *self.terminal)))
 
 
-def allows(machine: Machine, state: str, event: str) -> bool:
+def allows(machine: StateMachine, state: str, event: str) -> bool:
     return event in machine.table.get(state, {})
 
 
-def apply(machine: Machine, state: str, event: str) -> str:
+def apply(machine: StateMachine, state: str, event: str) -> str:
     """The state after `event`. Raises Bug where the table has no such edge."""
     try:
         return machine.table[state][event]
     except KeyError:
-        raise Bug(f"a {machine.noun} that is {state} can't take the event {event}") from None
+        raise Bug(f"the event {event} isn't allowed for a {machine.noun} that is {state}") from None
 
 
-def mermaid(machine: Machine) -> str:
+def mermaid(machine: StateMachine) -> str:
     """The table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2"]
     lines += [f"    [*] --> {state}" for state in machine.initial]

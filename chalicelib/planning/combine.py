@@ -1,39 +1,37 @@
-"""Fleet and run: what both allow, or why there is nothing.
+"""Fleet and run: what both allow, or why nothing does.
 
-A fleet is a fence around machines and a run brings wishes of its own. Lists and ranges intersect, the lower price wins,
-`spot_policy: auto` yields to the other side. What comes out is one `Query` that is asked of the fleet's instances and,
-where the fleet may grow, of the offer book.
+A fleet restricts machines, and a run has requirements of its own. Lists and ranges intersect, the lower price wins, and
+`spot_policy: auto` yields to the other side. The result is one `Query` on the fleet's instances and, if the fleet may
+grow, on the offer book.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
 
 from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.specs.profiles import ProfileParams
-from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
+from chalicelib.domain.specs.resources import CPUSpec, DiskSpec, GPUSpec, ResourcesSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.specs.workloads import RunConfiguration
-from chalicelib.planning.offers import Query, lowered
 from chalicelib.planning.plan import Note
 from chalicelib.planning.snapshots import FleetView
-
-RUN_IDLE = 5 * 60  # seconds an instance made for a run stays idle where nobody says otherwise
-FLEET_IDLE = 3 * 24 * 3600  # and one made by a fleet itself
+from chalicelib.planning.stock import Query, lowered
 
 NO_IMAGE = "scratch"  # the empty image, from which nothing can run: clients name it when they only ask for offers
 NOT_NAMED = "isn't among the run's `fleets`"
 
+_ABSENT = object()  # a field that a profile has and this kind of configuration doesn't
 _SPOT = {"spot": True, "on-demand": False, "auto": None}
 
 
-@dataclass(frozen=True)
-class Wants:
-    """What a job asks of a place. Jobs with equal wants are equal to placement."""
+class Wants(NamedTuple):
+    """What a job asks of a place."""
 
     query: Query
     fleets: tuple[str, ...] | None = None
@@ -43,10 +41,11 @@ class Wants:
 
 
 Config = TypeVar("Config", RunConfiguration, FleetConfiguration)
+S = TypeVar("S", CPUSpec, DiskSpec, GPUSpec, ResourcesSpec)
 
 
 def merged_run(spec: RunSpec) -> RunConfiguration:
-    """The configuration with its profile poured in; what the configuration says itself wins."""
+    """The configuration with its profile merged in; the configuration's own values win."""
     return spec.configuration if spec.profile is None else _poured(spec.configuration, spec.profile)
 
 
@@ -55,9 +54,11 @@ def merged_fleet(spec: FleetSpec) -> FleetConfiguration:
 
 
 def _poured(config: Config, profile: ProfileParams) -> Config:
-    shared = ProfileParams.model_fields.keys() & type(config).model_fields.keys()
-    given = {name: getattr(profile, name) for name in shared if getattr(config, name) is None}
-    given = {name: value for name, value in given.items() if value is not None}
+    given = {
+        name: value
+        for name in ProfileParams.model_fields
+        if (value := getattr(profile, name)) is not None and getattr(config, name, _ABSENT) is None
+    }
     return config.with_(**given) if given else config
 
 
@@ -74,14 +75,13 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
         instance_types=lowered(config.instance_types),
     )
     names = None if config.fleets is None else tuple(reference.name for reference in config.fleets)
-    reuse_only, container = config.creation_policy == "reuse", needing_container(config)
-    return Wants(query, names, fleet_id, reuse_only, container)
+    return Wants(query, names, fleet_id, config.creation_policy == "reuse", needing_container(config))
 
 
 def needing_container(config: RunConfiguration) -> tuple[str, ...]:
     """The fields that ask for what only a container gives. A default image doesn't count: nobody asked for it."""
     fields = ("image", "python", "nvcc", "privileged", "registry_auth")
-    return tuple(name for name in fields if getattr(config, name) and getattr(config, name) != NO_IMAGE)
+    return tuple([name for name in fields if (value := getattr(config, name)) and value != NO_IMAGE])
 
 
 def fleet_query(config: FleetConfiguration) -> Query:
@@ -99,19 +99,35 @@ def fleet_query(config: FleetConfiguration) -> Query:
     )
 
 
+@dataclass(frozen=True)
+class Fence:
+    """A fleet's own conditions, with its profile merged in. `query` is None if it has none."""
+
+    fleet: Fleet
+    config: FleetConfiguration
+    query: Query | None
+
+    @staticmethod
+    def of(view: FleetView) -> Fence:
+        config = merged_fleet(view.spec)
+        return Fence(view.fleet, config, None if config.nodes is None else fleet_query(config))
+
+
 def combined(wants: Wants, view: FleetView) -> Query | Note:
     """What the fleet and the run both allow, or why this fleet can't host the run."""
-    name = view.fleet.name
-    if view.fleet.deleted or view.fleet.status != "active":
-        return Note(f"fleet `{name}`", "is being deleted")
-    if wants.fleets is not None and name not in wants.fleets:
-        return Note(f"fleet `{name}`", NOT_NAMED, f"add `{name}` to `fleets`")
-    if wants.fleet_id is not None and view.fleet.id != wants.fleet_id:
-        return Note(f"fleet `{name}`", "isn't the fleet this run is bound to")
-    config = merged_fleet(view.spec)
-    if config.nodes is None:  # existing hosts: the fleet sets no conditions of its own
-        return wants.query
-    return _meet(wants.query, fleet_query(config), config, name)
+    return within(Fence.of(view), wants)
+
+
+def within(fence: Fence, wants: Wants) -> Query | Note:
+    """The same, of a fence that is asked more than once."""
+    fleet = fence.fleet
+    if fleet.deleted or fleet.status != "active":
+        return Note(f"fleet `{fleet.name}`", "is being deleted")
+    if wants.fleets is not None and fleet.name not in wants.fleets:
+        return Note(f"fleet `{fleet.name}`", NOT_NAMED, f"add `{fleet.name}` to `fleets`")
+    if wants.fleet_id is not None and fleet.id != wants.fleet_id:
+        return Note(f"fleet `{fleet.name}`", "isn't the fleet this run is bound to")
+    return wants.query if fence.query is None else _meet(wants.query, fence.query, fence.config, fleet.name)
 
 
 def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Query | Note:
@@ -133,12 +149,11 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
         return Note(
             subject, f"and the run ask for different {resources}", f"change `resources` of the run or of `{name}`"
         )
-    prices = [price for price in (run.max_price, fleet.max_price) if price is not None]
-    return replace(
-        run,
+    dear = run.max_price is not None and fleet.max_price is not None and fleet.max_price < run.max_price
+    return Query(
         resources=resources,
         spot=fleet.spot if run.spot is None else run.spot,
-        max_price=min(prices, default=None),
+        max_price=fleet.max_price if dear or run.max_price is None else run.max_price,
         blocks=fleet.blocks,
         machine=fleet.machine,
         **lists,
@@ -152,27 +167,25 @@ def meet_resources(a: ResourcesSpec, b: ResourcesSpec) -> ResourcesSpec | str:
     count, memory = a.cpu.count.meet(b.cpu.count), a.memory.meet(b.memory)
     if count is None or memory is None:
         return "CPU counts" if count is None else "memory sizes"
-    disk = a.disk or b.disk
-    if a.disk and b.disk:
-        size = a.disk.size.meet(b.disk.size)
-        if size is None:
-            return "disk sizes"
-        disk = a.disk.with_(size=size)
-    gpu = a.gpu or b.gpu
-    if a.gpu and b.gpu:
-        met = _meet_gpu(a.gpu, b.gpu)
-        if met is None:
-            return "GPUs"
-        gpu = met
-    return a.with_(cpu=a.cpu.with_(arch=a.cpu.arch or b.cpu.arch, count=count), memory=memory, disk=disk, gpu=gpu)
+    size = a.disk.size.meet(b.disk.size) if a.disk and b.disk else None
+    if a.disk and b.disk and size is None:
+        return "disk sizes"
+    gpu = _meet_gpu(a.gpu, b.gpu) if a.gpu and b.gpu else a.gpu or b.gpu
+    if a.gpu and gpu is None:
+        return "GPUs"
+    cpu = _changed(a.cpu, arch=a.cpu.arch or b.cpu.arch, count=count)
+    disk = _changed(a.disk, size=size) if a.disk and size else a.disk or b.disk
+    return _changed(a, cpu=cpu, memory=memory, disk=disk, gpu=gpu)
 
 
 def _meet_gpu(a: GPUSpec, b: GPUSpec) -> GPUSpec | None:
-    changes: dict[str, Any] = {}
+    if _any_gpu(a) or _any_gpu(b):
+        return b if _any_gpu(a) else a
+    met: dict[str, Any] = {}
     for field in ("count", "memory", "total_memory"):
         mine, theirs = getattr(a, field), getattr(b, field)
-        changes[field] = mine if theirs is None else theirs if mine is None else mine.meet(theirs)
-        if mine is not None and theirs is not None and changes[field] is None:
+        met[field] = mine if theirs is None else theirs if mine is None else mine.meet(theirs)
+        if mine is not None and theirs is not None and met[field] is None:
             return None
     names = a.name or b.name
     if a.name and b.name:
@@ -180,7 +193,18 @@ def _meet_gpu(a: GPUSpec, b: GPUSpec) -> GPUSpec | None:
     if names == () or (a.vendor and b.vendor and a.vendor != b.vendor):
         return None
     caps = [cap for cap in (a.compute_capability, b.compute_capability) if cap]
-    return a.with_(vendor=a.vendor or b.vendor, name=names, compute_capability=max(caps, default=None), **changes)
+    return _changed(a, vendor=a.vendor or b.vendor, name=names, compute_capability=max(caps, default=None), **met)
+
+
+def _any_gpu(spec: GPUSpec) -> bool:
+    asked = spec.vendor or spec.name or spec.memory or spec.total_memory or spec.compute_capability
+    return not asked and not spec.count.min and spec.count.max is None
+
+
+def _changed(spec: S, **fields: Any) -> S:
+    """The spec with these fields; itself where they are its own."""
+    new = {name: value for name, value in fields.items() if getattr(spec, name) is not value}
+    return spec.with_(**new) if new else spec
 
 
 def idle_seconds(values: Iterable[int | None], default: int, facts: BackendFacts) -> int | None:

@@ -1,23 +1,25 @@
 """Does a machine satisfy what is asked of it, and if not, why not.
 
-`misfits` is the one place that compares resources with requirements; whether something fits is whether it has none. An
-exact value means exactly that, so a large host takes small exact requests only in blocks: equal shares of its CPUs,
-memory and GPUs, its disk shared whole.
+`misfits` compares what is `measured` of a machine with requirements, and says what is missing; `planning.stock` asks
+the same of thousands of machines at once and says nothing. An exact value means exactly that, so a large host takes
+small exact requests only in blocks: equal shares of its CPUs, memory and GPUs, its disk shared whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from math import ceil
+from typing import Any, Literal, NamedTuple
 
-from chalicelib.domain.offers import Gpu, Resources
+from chalicelib.domain.offers import Resources
 from chalicelib.domain.ranges import Range
-from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
+from chalicelib.domain.specs.resources import DiskSpec, GPUSpec, ResourcesSpec
 
 Blocks = int | Literal["auto"]
+UNKNOWN = ""
 
-_DEFAULT = ResourcesSpec()
+_DEFAULT_SIZE = (100.0, None)  # of a disk, in GB, where nobody asks for one
 
 # Compute capability by accelerator name (lower case, no blanks), as NVIDIA publishes it.
 COMPUTE_CAPABILITY: dict[str, tuple[int, int]] = {
@@ -69,32 +71,75 @@ def vendor_of(name: str) -> str | None:
     return next((vendor for vendor, names in _VENDORS if plain in names or head in names), None)
 
 
-def misfits(spec: ResourcesSpec, has: Resources, *, provisioned: bool = True) -> Iterator[Misfit]:
-    """Every requirement that a machine doesn't meet.
+class Measures(NamedTuple):
+    """What of a machine, or of a share of it, is compared with requirements. Sizes are GB; of GPUs the first speaks."""
 
-    `provisioned`: the machine is made to order. The default disk size says how large a disk to make, so it isn't asked
-    of a host that exists already. And a machine is made with the CPUs that images are made for, unless others are asked
-    for: nobody means to find out that a program doesn't run there because it was a cent cheaper.
-    """
-    arch = spec.cpu.arch or ("x86" if provisioned and not _comes_with_arm(spec.gpu) else None)
-    if arch and has.cpu_arch and arch != has.cpu_arch:
-        yield Misfit(f"needs {arch} CPUs, has {has.cpu_arch}", f"set `cpu: {has.cpu_arch}:…` with a fitting image")
+    arch: str
+    cpus: int
+    memory: float
+    disk: float
+    gpus: int
+    gpu: str = ""  # its name
+    vendor: str = UNKNOWN
+    gpu_memory: int = 0
+    capability: tuple[int, int] = (0, 0)
+
+    @property
+    def total_memory(self) -> int:
+        return self.gpu_memory * self.gpus
+
+    @property
+    def plain_gpu(self) -> str:
+        return squeeze(self.gpu)
+
+
+def measured(has: Resources, blocks: int = 1, total: int = 1) -> Measures:
+    gpus = len(has.gpus) * blocks // total
+    cpus, memory = has.cpus * blocks // total, has.memory_mib * blocks // total / 1024
+    own = has.cpu_arch or UNKNOWN, cpus, memory, has.disk.size_mib / 1024
+    if not gpus:
+        return Measures(*own, 0)
+    gpu = has.gpus[0]
+    gb = round(gpu.memory_mib / 1024)  # drivers report a little less than what the card is sold as
+    capability = COMPUTE_CAPABILITY.get(squeeze(gpu.name), (0, 0))
+    return Measures(*own, gpus, gpu.name, gpu.vendor or vendor_of(gpu.name) or UNKNOWN, gb, capability)
+
+
+def misfits(spec: ResourcesSpec, has: Resources, *, provisioned: bool = True) -> Iterator[Misfit]:
+    """Every requirement that a machine doesn't meet. `provisioned`: the machine is made to order."""
+    return _misfits(spec, measured(has), provisioned)
+
+
+def _misfits(spec: ResourcesSpec, has: Measures, provisioned: bool) -> Iterator[Misfit]:
+    arch = arch_wanted(spec, provisioned)
+    if arch and has.arch and arch != has.arch:
+        yield Misfit(f"needs {arch} CPUs, has {has.arch}", f"set `cpu: {has.arch}:…` with a fitting image")
     if not spec.cpu.count.holds(has.cpus):
         yield Misfit(f"needs {spec.cpu.count} CPUs, has {has.cpus}", f"set `cpu: {has.cpus}`")
-    memory = has.memory_mib / 1024
-    if not spec.memory.holds(memory):
-        yield Misfit(
-            f"needs {spec.memory} GB of memory, has {memory:.4g}", f"set `memory: {_near(spec.memory, memory)}`"
-        )
+    if not spec.memory.holds(has.memory):
+        text = f"needs {spec.memory} GB of memory, has {has.memory:.4g}"
+        yield Misfit(text, f"set `memory: {_near(spec.memory, has.memory)}`")
     if spec.gpu is not None:
-        yield from _gpu_misfits(spec.gpu, has.gpus)
-    disk = has.disk.size_mib / 1024
-    if spec.disk is not None and (provisioned or spec.disk != _DEFAULT.disk) and not spec.disk.size.holds(disk):
-        yield Misfit(f"needs {spec.disk.size} GB of disk, has {disk:.4g}", f"set `disk: {_near(spec.disk.size, disk)}`")
+        yield from _gpu_misfits(spec.gpu, has)
+    disk = disk_wanted(spec, provisioned)
+    if disk is not None and not disk.size.holds(has.disk):
+        yield Misfit(f"needs {disk.size} GB of disk, has {has.disk:.4g}", f"set `disk: {_near(disk.size, has.disk)}`")
 
 
-def _comes_with_arm(gpu: GPUSpec | None) -> bool:
-    return gpu is not None and any(squeeze(name) in _WITH_ARM for name in gpu.name or ())
+def arch_wanted(spec: ResourcesSpec, provisioned: bool) -> str | None:
+    """A machine is made with the CPUs that images are made for, unless others are asked for or come with the GPU:
+    nobody means to find out that a program doesn't run there because it was a cent cheaper."""
+    if spec.cpu.arch or not provisioned:
+        return spec.cpu.arch
+    with_arm = spec.gpu is not None and any(squeeze(name) in _WITH_ARM for name in spec.gpu.name or ())
+    return None if with_arm else "x86"
+
+
+def disk_wanted(spec: ResourcesSpec, provisioned: bool) -> DiskSpec | None:
+    """The default size says how large a disk to make, so it isn't asked of a host that exists already."""
+    size = spec.disk and spec.disk.size
+    unasked = not provisioned and size and (size.min, size.max) == _DEFAULT_SIZE
+    return None if unasked else spec.disk
 
 
 def _near(wanted: Range[Any], has: float) -> str:
@@ -103,31 +148,28 @@ def _near(wanted: Range[Any], has: float) -> str:
     return f"..{int(has) + 1}GB"
 
 
-def _gpu_misfits(spec: GPUSpec, gpus: tuple[Gpu, ...]) -> Iterator[Misfit]:
+def _gpu_misfits(spec: GPUSpec, has: Measures) -> Iterator[Misfit]:
     wanted = f"{spec.count} GPU" + ("" if spec.count.min == spec.count.max == 1 else "s")
-    if not gpus:
+    if not has.gpus:
         if not spec.count.holds(0):
             yield Misfit(f"needs {wanted}, has none", "remove `gpu`")
         return
-    if not spec.count.holds(len(gpus)):
-        yield Misfit(f"needs {wanted}, has {len(gpus)}", f"set `gpu: {len(gpus)}`")
-    gpu = gpus[0]
-    gb = round(gpu.memory_mib / 1024)  # drivers report a little less than what the card is sold as
-    if spec.vendor and (gpu.vendor or vendor_of(gpu.name)) != spec.vendor:
-        yield Misfit(f"needs a GPU by {spec.vendor}, has {gpu.name}", f"set `gpu: {gpu.name}`")
-    if spec.name and squeeze(gpu.name) not in {squeeze(name) for name in spec.name}:
-        yield Misfit(f"needs {' or '.join(spec.name)}, has {gpu.name}", f"set `gpu: {gpu.name}`")
-    if spec.memory and not spec.memory.holds(gb):
-        yield Misfit(f"needs {spec.memory} GB a GPU, has {gb}", f"set `gpu: {{memory: {gb}GB}}`")
-    if spec.total_memory and not spec.total_memory.holds(gb * len(gpus)):
-        yield Misfit(f"needs {spec.total_memory} GB of GPU memory, has {gb * len(gpus)}", "lower `total_memory`")
-    if (
-        spec.compute_capability
-        and (known := COMPUTE_CAPABILITY.get(squeeze(gpu.name), (0, 0))) < spec.compute_capability
-    ):
-        has = ".".join(map(str, known)) if known != (0, 0) else "an unknown one"
+    if not spec.count.holds(has.gpus):
+        yield Misfit(f"needs {wanted}, has {has.gpus}", f"set `gpu: {has.gpus}`")
+    if spec.vendor and has.vendor != spec.vendor:
+        yield Misfit(f"needs a GPU by {spec.vendor}, has {has.gpu}", f"set `gpu: {has.gpu}`")
+    if spec.name and has.plain_gpu not in {squeeze(name) for name in spec.name}:
+        yield Misfit(f"needs {' or '.join(spec.name)}, has {has.gpu}", f"set `gpu: {has.gpu}`")
+    if spec.memory and not spec.memory.holds(has.gpu_memory):
         yield Misfit(
-            f"needs compute capability {'.'.join(map(str, spec.compute_capability))}, {gpu.name} has {has}",
+            f"needs {spec.memory} GB a GPU, has {has.gpu_memory}", f"set `gpu: {{memory: {has.gpu_memory}GB}}`"
+        )
+    if spec.total_memory and not spec.total_memory.holds(has.total_memory):
+        yield Misfit(f"needs {spec.total_memory} GB of GPU memory, has {has.total_memory}", "lower `total_memory`")
+    if spec.compute_capability and has.capability < spec.compute_capability:
+        known = ".".join(map(str, has.capability)) if has.capability != (0, 0) else "an unknown one"
+        yield Misfit(
+            f"needs compute capability {'.'.join(map(str, spec.compute_capability))}, {has.gpu} has {known}",
             "lower `compute_capability`",
         )
 
@@ -154,8 +196,25 @@ def share(has: Resources, blocks: int, total: int) -> Resources:
 
 
 def blocks_needed(spec: ResourcesSpec, has: Resources, total: int, *, provisioned: bool = True) -> int:
-    """The fewest blocks that satisfy the requirements; 0 where none do."""
-    for blocks in range(1, total + 1):
-        if next(misfits(spec, share(has, blocks, total), provisioned=provisioned), None) is None:
-            return blocks
-    return 0
+    """The fewest blocks that satisfy the requirements; 0 where none do. They are as many as the lower bounds need: more
+    would only break upper bounds."""
+    gpus, gb = len(has.gpus), measured(has).gpu_memory
+    wanted_gpus = (spec.gpu and spec.gpu.count.min) or 0
+    if gb and spec.gpu and spec.gpu.total_memory and spec.gpu.total_memory.min:
+        wanted_gpus = max(wanted_gpus, ceil(spec.gpu.total_memory.min / gb))
+    least = max(
+        1,
+        _least(spec.cpu.count.min or 0, has.cpus, total),
+        _least(ceil((spec.memory.min or 0) * 1024), has.memory_mib, total),
+        _least(wanted_gpus, gpus, total),
+    )
+    if least > total or next(_misfits(spec, measured(has, least, total), provisioned), None) is not None:
+        return 0
+    return least
+
+
+def _least(wanted: int, has: int, total: int) -> int:
+    """How many of `total` shares of what a machine has come to `wanted`; more than there are where all don't."""
+    if wanted <= 0:
+        return 0
+    return -(-wanted * total // has) if has else total + 1

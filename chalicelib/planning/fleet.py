@@ -1,27 +1,29 @@
-"""A fleet's decisions: keep as many instances as it must, no more than it may, and end when it is told to.
+"""A fleet's decisions: keep at least `min` instances, no more than `max`, and end when deleted.
 
-`to_create` is what an apply asked for (`target`); below it there is always `min`. A purchase that fails is remembered
-in `tried`; when every offer has failed the fleet pauses, longer each time, and after fifteen pauses waits for an
-update.
+`to_create` is what an apply requested (`target`); `min` always applies. Failed purchases are remembered in `tried`.
+When every offer has failed the fleet pauses, longer each time, and after fifteen pauses it waits for an update.
 """
 
 from __future__ import annotations
 
+from chalicelib.domain.events import EventType, Trade
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason
-from chalicelib.planning.combine import FLEET_IDLE, fleet_query, idle_seconds, merged_fleet
-from chalicelib.planning.plan import Create, Note, Plan, Step
+from chalicelib.machines.fleet import LOOK_DELETING
+from chalicelib.machines.instance import FLEET_IDLE
+from chalicelib.planning import purchases
+from chalicelib.planning.combine import fleet_query, idle_seconds, merged_fleet
+from chalicelib.planning.plan import Note, Plan, Step
 from chalicelib.planning.queue import new_instance
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView
 from chalicelib.planning.transitions import Draft
 
 PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 MOST_PAUSES = 15
-LOOK_DELETING: Micros = MINUTE
 OFFERS_READ = 200  # more than a fleet tries before it pauses
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
@@ -73,7 +75,9 @@ def _shrink(snapshot: FleetSnapshot) -> list[Step]:
     steps = []
     for instance in idle[: max(0, len(staying) - nodes.max)]:
         draft = Draft(snapshot.now)
-        draft.end_instance(instance, InstanceReason.max_instances_limit, f"the fleet may have {nodes.max} instances")
+        draft.end_instance(
+            instance, InstanceReason.max_instances_limit, f"the fleet is limited to {nodes.max} instances"
+        )
         steps.append(draft.step())
     return steps
 
@@ -114,7 +118,7 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
 def _create(view: FleetView, now: Micros, offer: Offer, blocks: int, snapshot: FleetSnapshot) -> tuple[Fleet, Step]:
     draft = Draft(now)
     facts = snapshot.facts.get(offer.backend) or BackendFacts(name=offer.backend)
-    idle = idle_seconds((merged_fleet(view.spec).idle_duration,), FLEET_IDLE, facts)
+    idle = idle_seconds((merged_fleet(view.spec).idle_duration,), FLEET_IDLE // SECOND, facts)
     instance: Instance = new_instance(now, view, offer, blocks, facts, idle)
     fleet = view.fleet.with_(
         next_instance_num=view.fleet.next_instance_num + 1,
@@ -126,18 +130,18 @@ def _create(view: FleetView, now: Micros, offer: Offer, blocks: int, snapshot: F
     )
     draft.save(fleet)
     draft.save(instance)
-    draft.tell(f"ordered for its fleet: {offer.instance.name} from {offer.backend}", instance, fleet)
-    draft.act(Create(instance.id))
+    draft.tell(EventType.ordered, instance, fleet, trade=Trade.of("bought", instance.offer))
+    draft.act(purchases.create(instance))
     return fleet, draft.step()
 
 
 def _pause(fleet: Fleet, now: Micros, *, found: bool) -> tuple[list[Step], list[Note], Fleet]:
-    """Every offer has failed, or there is none: try all again after a while, and say so."""
+    """Every offer has failed, or there is none: retry after a pause, and say so."""
     attempt = fleet.consolidation_attempt + 1
-    why = "every offer that fits is unavailable or has failed" if found else "no offer fits this fleet"
+    why = "every matching offer is unavailable or has failed" if found else "no offer matches this fleet"
     last = attempt > MOST_PAUSES
     due = None if last else now + PAUSES[min(attempt, len(PAUSES)) - 1]
-    message = f"{why}; gave up until the fleet is updated" if last else f"{why}; tried again later"
+    message = f"{why}; no more attempts until the fleet is updated" if last else f"{why}; will retry"
     hint = "widen `resources`, `regions`, `backends` or `max_price`"
     paused = fleet.with_(
         consolidation_attempt=min(attempt, MOST_PAUSES + 1),
@@ -152,5 +156,5 @@ def _pause(fleet: Fleet, now: Micros, *, found: bool) -> tuple[list[Step], list[
     draft = Draft(now)
     draft.save(paused)
     if message != fleet.message:
-        draft.tell(message, paused)
+        draft.tell(EventType.paused, paused, detail=message)
     return [draft.step()], [Note(f"fleet `{fleet.name}`", why, hint)], paused

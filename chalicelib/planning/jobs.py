@@ -1,7 +1,7 @@
-"""From a run's spec to what its jobs are: what the plan shows, what placement asks for, what the agent is handed.
+"""From a run's spec to its jobs: what the plan shows, what placement needs, what the agent gets.
 
-Three translations, each shown to somebody: `effective` is the run with everything filled in (the plan prints it),
-`job_specs` is what runs (the wire's JobSpec), `agent_task` is what one agent gets for one job on one instance.
+Three translations: `effective` is the run with every default filled in (the plan prints it), `job_specs` is what runs
+(the wire's JobSpec), `agent_task` is what one agent gets for one job on one instance.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DefaultImages(Protocol):
 
 
 def effective(run_spec: RunSpec) -> RunSpec:
-    """The run as it will be understood: its profile poured in, and what nobody said filled in."""
+    """The run as it will be executed: its profile merged in, and defaults filled in."""
     config = merged_run(run_spec)
     filled: dict[str, Any] = {"priority": config.priority or 0}
     if config.spot_policy is None:
@@ -56,7 +56,7 @@ def job_specs(run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | N
     """The jobs of a run: one, for a task on one node. `user_ssh_key` is who may enter it, once jobs can be entered."""
     config = merged_run(run_spec)
     if not isinstance(config, TaskConfiguration) or config.groups or (config.nodes or 1) > 1:
-        raise NotSupported("Only tasks on one node can be turned into jobs so far.")
+        raise NotSupported("Only single-node tasks are supported so far.")
     name = run_spec.run_name or config.name or "run"
     return (
         JobSpec(
@@ -71,7 +71,7 @@ def job_specs(run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | N
             single_branch=True if config.single_branch is None else config.single_branch,
             max_duration=None if config.max_duration == "off" else config.max_duration,
             stop_duration=_stop_duration(config),
-            registry_auth=None if config.registry_auth is None else config.registry_auth.model_dump(),
+            registry_auth=config.registry_auth,
             requirements=requirements(config),
             retry=_retry(config.retry),
             working_dir=config.working_dir,
@@ -112,8 +112,8 @@ def _image(config: TaskConfiguration, images: DefaultImages) -> str:
         return config.image
     chosen = images.devel if config.nvcc else images.base
     if config.python and "{python}" not in chosen:
-        message = f"the default image here, {chosen}, comes with the Python that it has"
-        hint = "remove `python`, or name an `image` that has the version you need"
+        message = f"the default image here, {chosen}, has a fixed Python version"
+        hint = "remove `python`, or use an `image` with the version you need"
         raise Invalid([Problem(message, path="python", hint=hint, code="unsupported")])
     return chosen.replace("{python}", config.python or images.python)
 
@@ -170,7 +170,7 @@ def _apps(config: TaskConfiguration) -> tuple[AppSpec, ...]:
     )
 
 
-# --- what an agent is handed -----------------------------------------------------------------------------------------
+# --- what an agent gets ----------------------------------------------------------------------------------------------
 
 
 def task_env(job: Job, spec: JobSpec, instance: Instance) -> dict[str, str]:
@@ -219,7 +219,7 @@ def agent_task(job: Job, spec: JobSpec, instance: Instance, project_name: str) -
         "working_dir": spec.working_dir,
         "shell": spec.commands[0] if spec.commands[1:3] == ("-i", "-c") else None,
         "privileged": spec.privileged,
-        "registry_auth": spec.registry_auth,
+        "registry_auth": None if spec.registry_auth is None else spec.registry_auth.model_dump(),
         "cpu": 0 if whole else has.cpus,
         "memory_bytes": 0 if whole else has.memory_mib << 20,
         "shm_bytes": 0 if shm is None else int(shm * 2**30),

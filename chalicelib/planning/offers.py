@@ -1,55 +1,26 @@
-"""The offer book: everything that could be bought, ready to be asked.
+"""The offer book: everything that a project could buy, ready to be asked.
 
-It is built once a catalogue refresh and asked by every plan and every queue pass, so the work is done at building
-time: offers are ranked (usable first, then by price, ties in the backend's own order) and each points to its kind
-(type and resources) and its place (backend, region, zones), of which there are far fewer than offers. A question then
-decides each kind and each place once, and the answer is a walk over two arrays of small integers.
+A book is made of shelves, one an account. A shelf is built once a catalogue refresh and asked by every plan and every
+queue pass of every project that the account serves. Its offers are ranked (usable first, then by price, ties in the
+backend's own order) and stand in a `Stock` in that order, so the first row of an answer is the best offer of it, a
+price cap is a matter of two positions, and "how many" is a count of bits. The book merges what its shelves rank first,
+as far as it is read.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
 
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.offers import Availability, Offer, Resources
-from chalicelib.domain.specs.resources import ResourcesSpec
-from chalicelib.planning.fitting import Blocks, blocks_needed, misfits, share, total_blocks
+from chalicelib.domain.offers import Availability, Offer
+from chalicelib.planning.bitmaps import rows_of
+from chalicelib.planning.fitting import Blocks, blocks_needed, measured, share, total_blocks
+from chalicelib.planning.stock import Query, Stock
 
-_MEMO = 64  # questions about kinds that are remembered; a queue asks few different ones
-_HITS = 8  # whole answers that are: each may be as long as the book
-
-
-@dataclass(frozen=True)
-class Query:
-    """What is asked of an offer or an instance. Names are lower case; None means any."""
-
-    resources: ResourcesSpec
-    spot: bool | None = False  # None: either market
-    max_price: float | None = None
-    backends: frozenset[str] | None = None
-    regions: frozenset[str] | None = None
-    zones: frozenset[str] | None = None
-    instance_types: frozenset[str] | None = None
-    blocks: Blocks = 1  # into how many shares the machine is to be cut
-    machine: ResourcesSpec | None = None  # what the machine must be as a whole, where `resources` are of a share
-
-    def takes_place(self, backend: str, region: str, zones: tuple[str, ...] | None) -> bool:
-        if self.backends is not None and backend.lower() not in self.backends:
-            return False
-        if self.regions is not None and region.lower() not in self.regions:
-            return False
-        return self.zones is None or zones is None or any(zone.lower() in self.zones for zone in zones)
-
-    def takes_kind(self, name: str, has: Resources) -> bool:
-        if self.instance_types is not None and name.lower() not in self.instance_types:
-            return False
-        return self.spot is None or has.spot == self.spot
-
-
-def lowered(names: Iterable[str] | None) -> frozenset[str] | None:
-    return None if names is None else frozenset(name.lower() for name in names)
+Match = tuple[int, int, Blocks]  # an offer's rank, the blocks needed of it, the blocks it is cut into
 
 
 def slice_of(offer: Offer, blocks: int, total: int, availability: Availability | None = None) -> Offer:
@@ -68,108 +39,153 @@ def slice_of(offer: Offer, blocks: int, total: int, availability: Availability |
     )
 
 
-class OfferBook:
-    """Immutable; `taken_at` says how old the offers are."""
+class Shelf:
+    """The offers of one account, by rank. Immutable."""
 
-    def __init__(self, offers: Iterable[Offer] = (), taken_at: Micros = 0) -> None:
-        self.taken_at = taken_at
+    def __init__(self, offers: Iterable[Offer]) -> None:
         self._ranked = tuple(sorted(offers, key=lambda offer: (not offer.availability.usable, offer.price)))
         self._usable = sum(offer.availability.usable for offer in self._ranked)
         self._prices = [offer.price for offer in self._ranked]
-        kinds: dict[object, int] = {}
-        places: dict[object, int] = {}
+        kinds: dict[object, int] = {}  # many offers are of one kind: the same type in many regions
         self._kind = [kinds.setdefault(_kind_key(offer), len(kinds)) for offer in self._ranked]
-        self._place = [
-            places.setdefault((offer.backend, offer.region, offer.availability_zones), len(places))
-            for offer in self._ranked
-        ]
-        first = {kind: offer for kind, offer in zip(reversed(self._kind), reversed(self._ranked), strict=True)}
-        self._kinds = [(first[i].instance.name, first[i].instance.resources) for i in range(len(kinds))]
-        self._places: list[tuple[str, str, tuple[str, ...] | None]] = list(places)  # type: ignore[arg-type]
-        self._memo: dict[Query, list[int]] = {}
-        self._hits_memo: dict[Query, tuple[list[int], list[int]]] = {}
+        one = dict(zip(self._kind, self._ranked, strict=True))
+        self._kinds = [one[kind].instance.resources for kind in range(len(kinds))]
+        measures = [measured(has) for has in self._kinds]
+        self._stock = Stock(self._ranked, measures, self._kind)
 
     def __len__(self) -> int:
         return len(self._ranked)
+
+    def offer(self, rank: int) -> Offer:
+        return self._ranked[rank]
+
+    def standing(self, rank: int) -> tuple[bool, float]:
+        """What ranks offers of several shelves: usable ones first, then by price."""
+        return rank >= self._usable, self._prices[rank]
+
+    def matches(self, queries: Sequence[Query]) -> tuple[Iterable[Match], int]:
+        """What any of the queries takes, best first, and how many there are. An offer counts once, as the first of
+        them would cut it."""
+        if all(query.blocks == 1 for query in queries):
+            found = 0
+            for query in queries:
+                found |= self._candidates(query)
+            return ((rank, 1, 1) for rank in rows_of(found)), found.bit_count()
+        shares: dict[int, Match] = {}
+        for query in queries:
+            for match in self.fitting(query):
+                shares.setdefault(match[0], match)
+        return (shares[rank] for rank in sorted(shares)), len(shares)
+
+    def fitting(self, query: Query) -> Iterator[Match]:
+        """The offers that fit, best first."""
+        ranks = rows_of(self._candidates(query))
+        if query.blocks == 1:
+            yield from ((rank, 1, 1) for rank in ranks)
+            return
+        needed: dict[int, int] = {}
+        for rank in ranks:
+            kind = self._kind[rank]
+            if kind not in needed:
+                has = self._kinds[kind]
+                total = total_blocks(query.blocks, has)
+                needed[kind] = blocks_needed(query.resources, has, total) if total else 0
+            if needed[kind]:
+                yield rank, needed[kind], query.blocks
+
+    def dearest(self, query: Query) -> float | None:
+        if query.blocks != 1:
+            return max((self.cut(*match).price for match in self.fitting(query)), default=None)
+        found = self._candidates(query)
+        last = (part.bit_length() - 1 for part in (found, found & _first(self._usable)) if part)
+        return max((self._prices[rank] for rank in last), default=None)
+
+    def cut(self, rank: int, needed: int, blocks: Blocks) -> Offer:
+        offer = self._ranked[rank]
+        total = total_blocks(blocks, offer.instance.resources) or 1
+        return offer if total == 1 else slice_of(offer, needed, total)
+
+    def _candidates(self, query: Query) -> int:
+        """The offers that fit; where machines are to be cut, those of which a share may."""
+        found = self._stock.offered(query)
+        if query.max_price is not None:
+            there = bisect_right(self._prices, query.max_price, 0, self._usable)
+            gone = bisect_right(self._prices, query.max_price, self._usable)
+            found &= _first(there) | (_first(gone) ^ _first(self._usable))
+        if found and query.machine is not None:
+            found &= self._stock.having(query.machine)
+        return found and found & self._stock.having(query.resources, whole=query.blocks == 1)
+
+
+class OfferBook:
+    """The shelves of a project's accounts, read as one. Immutable; `taken_at` says how old the oldest of them is."""
+
+    def __init__(
+        self, offers: Iterable[Offer] = (), taken_at: Micros = 0, *, shelves: Iterable[Shelf] | None = None
+    ) -> None:
+        """`shelves`, which may stand in other books too, or one of these `offers`."""
+        self.taken_at = taken_at
+        self._shelves = (Shelf(offers),) if shelves is None else tuple(shelves)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._shelves))
 
     def match(self, query: Query, limit: int = 50) -> tuple[tuple[Offer, ...], int]:
         """The best `limit` offers and how many there are in all."""
         return self.match_any((query,), limit)
 
     def match_any(self, queries: Sequence[Query], limit: int = 50) -> tuple[tuple[Offer, ...], int]:
-        """The same for offers that any of several queries takes; each offer counts once."""
-        if len(queries) == 1:
-            needed, hits = self._hits(queries[0])
-            blocks = queries[0].blocks
-            return tuple(self._cut(i, needed[self._kind[i]], blocks) for i in hits[:limit]), len(hits)
-        found: dict[int, tuple[int, Blocks]] = {}
-        for query in queries:
-            needed, hits = self._hits(query)
-            for i in hits:
-                found.setdefault(i, (needed[self._kind[i]], query.blocks))
-        ranked = sorted(found)
-        return tuple(self._cut(i, *found[i]) for i in ranked[:limit]), len(ranked)
+        """The same for what any of several queries takes. An offer counts once, as the first of them would cut it."""
+        found = [shelf.matches(queries) for shelf in self._shelves]
+        best = islice(self._merged([matches for matches, _ in found]), limit)
+        return tuple(shelf.cut(*match) for shelf, match in best), sum(count for _, count in found)
 
     def machines(self, query: Query, limit: int) -> list[tuple[Offer, int, int]]:
         """The best machines to buy: each whole, with the blocks needed of it and the blocks it is cut into."""
-        needed, hits = self._hits(query)
-        found = [(self._ranked[i], needed[self._kind[i]]) for i in hits[:limit]]
-        return [(offer, n, total_blocks(query.blocks, offer.instance.resources) or 1) for offer, n in found]
+        return [_whole(shelf, match) for shelf, match in islice(self._fitting(query), limit)]
+
+    def best(self, query: Query, tried: Collection[str]) -> tuple[Offer, int, int] | None:
+        """The best of them that can be had and that wasn't tried."""
+        for shelf, match in self._fitting(query):
+            offer = shelf.offer(match[0])
+            if not offer.availability.usable:
+                break
+            if not tried or offer.key not in tried:
+                return _whole(shelf, match)
+        return None
 
     def dearest(self, queries: Sequence[Query]) -> float | None:
         """The highest price among the offers that any of these queries takes, of the share that it needs."""
-        tops: list[float] = []
-        for query in queries:
-            needed, hits = self._hits(query)
-            if query.blocks == 1:
-                tops += [self._prices[i] for i in hits]
-            else:
-                tops += [self._cut(i, needed[self._kind[i]], query.blocks).price for i in hits]
-        return max(tops, default=None)
+        tops = (shelf.dearest(query) for shelf in self._shelves for query in queries)
+        return max((top for top in tops if top is not None), default=None)
 
-    def _cut(self, index: int, needed: int, blocks: Blocks) -> Offer:
-        offer = self._ranked[index]
-        if blocks == 1:
-            return offer
-        total = total_blocks(blocks, offer.instance.resources) or 1
-        return offer if total == 1 else slice_of(offer, needed, total)
+    def _fitting(self, query: Query) -> Iterator[tuple[Shelf, Match]]:
+        return self._merged([shelf.fitting(query) for shelf in self._shelves])
 
-    def _hits(self, query: Query) -> tuple[list[int], list[int]]:
-        """Blocks needed by kind, and the ranks of the offers that fit."""
-        known = self._hits_memo.get(query)
-        if known is not None:
-            return known
-        needed = self._blocks_by_kind(replace(query, max_price=None, backends=None, regions=None, zones=None))
-        allowed = [query.takes_place(*place) for place in self._places]
-        hits: list[int] = []
-        for start, end in ((0, self._usable), (self._usable, len(self._ranked))):
-            stop = end if query.max_price is None else bisect_right(self._prices, query.max_price, start, end)
-            pairs = zip(range(start, stop), self._kind[start:stop], self._place[start:stop], strict=True)
-            hits += [i for i, kind, place in pairs if needed[kind] and allowed[place]]
-        if len(self._hits_memo) >= _HITS:
-            self._hits_memo.clear()
-        self._hits_memo[query] = (needed, hits)
-        return needed, hits
+    def _merged(self, found: Sequence[Iterable[Match]]) -> Iterator[tuple[Shelf, Match]]:
+        """What was found on each shelf, as one: of two that stand alike, the earlier shelf's first."""
+        if len(self._shelves) == 1:
+            return ((self._shelves[0], match) for match in found[0])
+        lines = (_standing(number, self._shelves[number], matches) for number, matches in enumerate(found))
+        return ((self._shelves[number], match) for _, number, match in merge(*lines))
 
-    def _blocks_by_kind(self, query: Query) -> list[int]:
-        known = self._memo.get(query)
-        if known is None:
-            if len(self._memo) >= _MEMO:
-                self._memo.clear()
-            known = self._memo[query] = [self._needed(query, name, has) for name, has in self._kinds]
-        return known
 
-    @staticmethod
-    def _needed(query: Query, name: str, has: Resources) -> int:
-        if not query.takes_kind(name, has):
-            return 0
-        if query.machine is not None and next(misfits(query.machine, has), None) is not None:
-            return 0
-        total = total_blocks(query.blocks, has)
-        return blocks_needed(query.resources, has, total) if total else 0
+def _standing(number: int, shelf: Shelf, found: Iterable[Match]) -> Iterator[tuple[tuple[bool, float], int, Match]]:
+    return ((shelf.standing(match[0]), number, match) for match in found)
+
+
+def _whole(shelf: Shelf, match: Match) -> tuple[Offer, int, int]:
+    rank, needed, blocks = match
+    offer = shelf.offer(rank)
+    return offer, needed, total_blocks(blocks, offer.instance.resources) or 1
+
+
+def _first(count: int) -> int:
+    """The first rows of a stock, as a set."""
+    return (1 << count) - 1
 
 
 def _kind_key(offer: Offer) -> tuple[object, ...]:
     has = offer.instance.resources
     gpus = tuple([(gpu.name, gpu.memory_mib, gpu.vendor) for gpu in has.gpus])
-    return (offer.instance.name, has.cpus, has.memory_mib, gpus, has.spot, has.disk.size_mib, has.cpu_arch)
+    return (has.cpus, has.memory_mib, gpus, has.disk.size_mib, has.cpu_arch)

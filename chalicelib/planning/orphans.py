@@ -1,25 +1,44 @@
-"""Which resources at a provider belong to nobody any more.
+"""What a sweep of an account means: which resources are orphans, and which instances have lost their machine.
 
-An instance is committed before anything is bought for it and its record is read by key, so a tag whose instance isn't
-there names nothing that was ever wanted; whoever asks must list first and read the owners afterwards. A resource of an
-instance that ended may only be a listing that lags behind: it is left alone until the provider's lag has passed.
-Whatever bears another install's tag is somebody else's, and never touched.
+An instance is committed before anything is bought for it, and its record is read by key, so a tag without an instance
+is an orphan, provided that the listing is taken before the owners are read. Conversely, an instance that is missing
+from a complete listing has lost its machine, unless its agent still reports. Resources with another install's tag
+belong to somebody else and are never touched.
+
+Rule 1: nothing is done at first sight. Two sweeps must agree, far enough apart that neither the provider's lag nor a
+call in flight can explain both; contrary evidence in between cancels the first sighting. Rule 2: a failed or incomplete
+listing proves nothing, so it never gets here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
 
-from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.events import Event, EventType, Target
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import Handle, Instance, InstanceStatus, Presence
+from chalicelib.domain.instants import DAY, Micros
+from chalicelib.domain.sightings import Sighting
+from chalicelib.domain.tenants import Project
+from chalicelib.planning.plan import Step
+from chalicelib.planning.transitions import Draft
+
+KEPT: Micros = DAY  # how long a first sight counts; what costs money all the same is told of again each day
+LIVE = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
 
 
 class Tagged(Protocol):
-    """What a listing shows of a resource: whose it says it is."""
+    """What a listing shows of a resource: what it is, and whose it says it is."""
 
     @property
+    def handle(self) -> Handle: ...
+    @property
     def install(self) -> str: ...
+    @property
+    def project_id(self) -> str: ...
     @property
     def instance_id(self) -> str: ...
     @property
@@ -29,10 +48,42 @@ class Tagged(Protocol):
 T = TypeVar("T", bound=Tagged)
 
 
-def orphans(
+@dataclass(frozen=True)
+class Look(Generic[T]):
+    """One account at one moment, and what earlier looks at it saw first."""
+
+    account: str
+    facts: BackendFacts
+    began: Micros  # before the provider was asked what there is,
+    now: Micros  # and after it had answered
+    strays: Sequence[T] = ()  # what belongs to nobody
+    absent: Sequence[tuple[Instance, Presence | None]] = ()  # what the listing shows nothing of, as it is now
+    projects: Mapping[str, Project] = field(default_factory=dict)  # that the strays' tags name, as far as they exist
+    sightings: Iterable[Sighting] = ()
+
+
+@dataclass(frozen=True)
+class Finding(Generic[T]):
+    """What to write down, and what to do once it is."""
+
+    step: Step
+    end: T | None = None  # ask the provider to end this
+    gone: Instance | None = None  # let this instance's decision know that its machine is gone
+
+
+def apart(facts: BackendFacts) -> Micros:
+    """How far apart two looks must be to agree."""
+    return facts.visibility_lag + facts.create_timeout
+
+
+# --- one listing ------------------------------------------------------------------------------------------------------
+
+
+def strays(
     listed: Iterable[T], owners: Mapping[str, Instance], *, install_id: str, now: Micros, lag: Micros
 ) -> list[T]:
-    """Those of `listed` to give back. `owners` holds every instance that the listing names and the store has."""
+    """Those of `listed` that belong to nobody. `owners` holds every instance that it names and the store has. What an
+    instance that ended has left may only be a listing that lags behind, until the provider's lag has passed."""
     mine = (one for one in listed if one.install == install_id)
     return [one for one in mine if _forsaken(one, owners.get(one.instance_id), now - lag)]
 
@@ -43,3 +94,84 @@ def _forsaken(resource: Tagged, owner: Instance | None, before: Micros) -> bool:
     if owner.status is not InstanceStatus.terminated or resource.epoch > owner.epoch:
         return False
     return (owner.finished_at or owner.last_processed_at) <= before
+
+
+def unlisted(listed: Iterable[Tagged], instances: Iterable[Instance]) -> list[Instance]:
+    """Live instances of which a complete listing shows nothing: none of their resources, by handle or by tag."""
+    shown = list(listed)
+    handles = {(one.handle.kind, one.handle.id) for one in shown}
+    named = {one.instance_id for one in shown}
+    return [
+        instance
+        for instance in instances
+        if instance.status in LIVE
+        and instance.handles
+        and instance.id not in named
+        and handles.isdisjoint((handle.kind, handle.id) for handle in instance.handles)
+    ]
+
+
+# --- two of them ------------------------------------------------------------------------------------------------------
+
+
+def decide_sweep(look: Look[T]) -> Iterator[Finding[T]]:
+    """What this look adds to the earlier ones: a first sight, an agreement, or the end of a suspicion."""
+    known = {sighting.subject: sighting for sighting in look.sightings}
+    suspects: dict[str, T | Instance] = {_subject(stray): stray for stray in look.strays}
+    suspects |= {_subject(one): one for one, presence in look.absent if not _reports(presence, look.now)}
+    for subject, suspect in suspects.items():
+        seen = known.get(subject)
+        if seen is None or seen.until <= look.now:
+            yield Finding(_first_sight(look, subject, suspect, seen))
+        elif look.began - seen.first_at >= apart(look.facts):
+            yield _agreement(look, suspect, seen)
+    for sighting in known.values():
+        if sighting.subject not in suspects and sighting.until > look.now:
+            yield Finding(Step(saves=(sighting.with_(until=look.now),)))
+
+
+def _reports(presence: Presence | None, now: Micros) -> bool:
+    """Does its agent report from the machine? Then it is there, whatever a listing shows."""
+    return presence is not None and presence.seen_until >= now
+
+
+def _subject(suspect: Tagged | Instance) -> str:
+    if isinstance(suspect, Instance):
+        return f"instance/{suspect.id}/{suspect.epoch}"
+    return f"resource/{suspect.handle.kind}/{suspect.handle.id}"
+
+
+def _first_sight(look: Look[T], subject: str, suspect: T | Instance, before: Sighting | None) -> Step:
+    """`before` counts for nothing any more, but may still stand in the store."""
+    fresh = Sighting(account=look.account, subject=subject, first_at=look.now, until=look.now + KEPT)
+    sighting = fresh if before is None else fresh.with_(version=before.version)
+    if not isinstance(suspect, Instance):
+        return _told(look, suspect, EventType.orphaned, sighting)
+    draft = Draft(look.now)
+    draft.save(sighting)
+    draft.tell(EventType.missing, suspect)
+    return draft.step()
+
+
+def _agreement(look: Look[T], suspect: T | Instance, seen: Sighting) -> Finding[T]:
+    if isinstance(suspect, Instance):
+        return Finding(Step(), gone=suspect)
+    if seen.acted_at is not None:
+        return Finding(Step(), end=suspect)  # asked again until the listing shows it no more
+    return Finding(_told(look, suspect, EventType.reclaimed, seen.with_(acted_at=look.now)), end=suspect)
+
+
+def _told(look: Look[T], stray: Tagged, type: EventType, sighting: Sighting) -> Step:
+    """With its event, where the project that the tag names is there to read it."""
+    project = look.projects.get(stray.project_id)
+    if project is None:
+        return Step(saves=(sighting,))
+    event = Event(
+        id=derive(sighting.account, "event", sighting.subject, sighting.first_at, type.value),
+        project_id=project.id,
+        at=look.now,
+        type=type,
+        detail=f"{stray.handle.kind} {stray.handle.id} at {look.facts.title or look.facts.name}"[:500],
+        targets=(Target(type="project", id=project.id, name=project.name),),
+    )
+    return Step(saves=(sighting,), events=(event,))

@@ -1,7 +1,10 @@
 """A plan: what to write, what to do after it is written, and why.
 
-The engine commits `saves`, `deletes` and `events` in one go, under the version each noun was read at, and only then
-executes `effects`. A plan that saves nothing and has no effect is a look that found nothing to do.
+The engine commits `saves` and `events` in one go, under the version each noun was read at, and only then executes
+`effects`. A plan that saves nothing and has no effect is a look that found nothing to do.
+
+An effect names its unit, its backend, and the time until which nobody else acts. The engine has a table of handlers;
+the result comes back as an outcome, which the unit's own decision judges.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from chalicelib.domain.noun import Noun
 
 @dataclass(frozen=True)
 class Note:
-    """Why a candidate was refused, or what is waited for; it becomes what the user reads."""
+    """Why a candidate was ruled out, or what a job waits for; shown to the user."""
 
     subject: str  # the candidate: a fleet, an instance, an offer
     text: str
@@ -23,38 +26,20 @@ class Note:
 
 
 @dataclass(frozen=True)
-class Create:
-    """Buy the machine of a committed `pending` instance. Idempotent by its token.
+class Effect:
+    """Something to do at a provider, once its intent is committed."""
 
-    `act_until` is the engine's to fill, from the instance as committed: an effect that finds another value there
-    belongs to an older commit and isn't executed.
-    """
-
-    instance_id: str
-    act_until: Micros | None = None
-
-
-@dataclass(frozen=True)
-class Describe:
-    instance_id: str
-
-
-@dataclass(frozen=True)
-class Terminate:
-    """Give the machine back. Repeated until the cloud says Gone."""
-
-    instance_id: str
-
-
-Effect = Create | Describe | Terminate
+    unit: str  # what it is about: `instance/<id>`
+    backend: str  # the provider it goes to, so that a queue can route it
+    act_until: Micros  # from then on a later pass may repeat it; found any later, it is left to that pass
 
 
 @dataclass(frozen=True)
 class Step:
     """What must be committed together: one placement, one end. A conflict undoes a step, not the whole plan.
 
-    Steps are committed in order. A noun that several of them save carries in all the version it was read as; the
-    committer puts each on top of the one before.
+    Steps are committed in order. A noun saved by several of them carries the version it was read as in each; the
+    committer applies each on top of the one before.
     """
 
     saves: tuple[Noun, ...] = ()
@@ -78,48 +63,16 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Created:
-    """`create` ran to its end; the handles were checkpointed as they were yielded."""
+class Outcome:
+    """The result of an effect on `unit`, as found. What it means is decided elsewhere."""
 
-    instance_id: str
+    unit: str
 
 
 @dataclass(frozen=True)
-class CreateFailed:
-    """`error` is the class name of a BackendError; `planning.instance` decides which are worth repeating."""
+class Failed(Outcome):
+    """The backend answered with an error, in our vocabulary."""
 
-    instance_id: str
-    error: str
+    error: str  # the class name of a BackendError
     message: str
-    retry_after: float = 0.0
-
-
-@dataclass(frozen=True)
-class Described:
-    """`state` is `pending`, `running` or `gone`."""
-
-    instance_id: str
-    state: str
-    hostname: str = ""
-    internal_ip: str = ""
-    interrupted: bool = False
-
-
-@dataclass(frozen=True)
-class EndFailed:
-    """Describe or terminate failed, or the machine is still going. Asked again later."""
-
-    instance_id: str
-    error: str
-    message: str
-    retry_after: float = 0.0
-
-
-@dataclass(frozen=True)
-class Ended:
-    """The cloud says it is gone."""
-
-    instance_id: str
-
-
-Outcome = Created | CreateFailed | Described | EndFailed | Ended
+    retry_after: float | None = None  # seconds, where the provider names some

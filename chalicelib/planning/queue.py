@@ -1,53 +1,70 @@
-"""The queue's decisions: who goes where, who waits, and who may stop hoping.
+"""The queue's decisions: which jobs are placed, which wait, and which can never fit.
 
-Jobs are taken in order, higher priority first, then older. One that finds no place doesn't block those behind it. Each
-placement is a step of its own (the job, the instance, for a new machine the fleet), so that losing a race for one place
-costs one placement.
+A unit is placed as a whole: the waiting jobs of one replica, all of them or none. Units are taken in order, higher
+priority first, then older, and one that finds no place doesn't block those behind it. The placement of a unit is a step
+of its own (its jobs, the instances, for a new machine the fleet), so that losing a race for one place costs one unit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+from chalicelib.domain.events import EventType, Trade
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Claim, Instance, InstanceStatus
-from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.jobs import Assignment, Job
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import JobReason
-from chalicelib.planning.combine import RUN_IDLE, idle_seconds, merged_fleet, merged_run, wants_of
+from chalicelib.machines.instance import RUN_IDLE
+from chalicelib.machines.job import LOOK_HEAD, LOOK_REST, TO_START
+from chalicelib.planning import purchases
+from chalicelib.planning.asking import Spot, Waits
+from chalicelib.planning.buying import Buy
+from chalicelib.planning.combine import idle_seconds, merged_fleet, merged_run
+from chalicelib.planning.floor import Floor
 from chalicelib.planning.offers import slice_of
-from chalicelib.planning.placement import Buy, Floor, Hopeless, Spot, Waits, say
-from chalicelib.planning.plan import Create, Note, Plan, Step
+from chalicelib.planning.plan import Note, Plan, Step
+from chalicelib.planning.pools import READY
 from chalicelib.planning.snapshots import FleetView, QueuedJob, QueueSnapshot
+from chalicelib.planning.together import Unplaced, place_together
 from chalicelib.planning.transitions import Draft
-
-LOOK_HEAD: Micros = MINUTE  # the first that waits is looked at again this soon even if nothing happens,
-LOOK_REST: Micros = 10 * MINUTE  # the others this soon: looking at one looks at all
-TO_START: Micros = 10 * MINUTE  # from a place on a running machine to the task's first sign of life
+from chalicelib.planning.why_not import say
 
 
 def decide_queue(snapshot: QueueSnapshot) -> Plan:
-    floor = Floor(snapshot.fleets, snapshot.offers, snapshot.facts)
+    floor = Floor(snapshot.fleets, snapshot.offers)
     steps: list[Step] = []
     notes: list[Note] = []
     waiting: dict[str, int] = {}
-    for item in snapshot.queue:
+    for unit in units(snapshot.queue):
+        draft = Draft(snapshot.now)
+        answer = place_together(floor, unit, partial(place, draft, floor, snapshot.facts))
+        if not isinstance(answer, Unplaced):
+            steps.append(draft.step())
+        elif isinstance(answer.reason, Waits):
+            fleet, message = answer.reason.fleet, f"waiting {answer.reason.text}"
+            ahead = waiting.get(fleet, 0)
+            waiting[fleet] = ahead + 1
+            notes.append(Note(answer.item.job.name, f"{message}; {ahead} ahead of it"))
+            for item in unit:
+                steps += _wait(snapshot.now, item.job, message, head=sum(waiting.values()) == 1)
+        else:
+            notes += answer.reason.notes
+            steps += [_fail(snapshot.now, item.job, f"nowhere to run: {say(answer.reason.notes)}") for item in unit]
+    return Plan(tuple(steps), tuple(notes), snapshot.now + LOOK_HEAD if waiting else None)
+
+
+def units(queue: Iterable[QueuedJob]) -> list[list[QueuedJob]]:
+    """The queue as what is placed together, each unit where its first job stands."""
+    found: dict[object, list[QueuedJob]] = {}
+    for item in queue:
         if item.run.finished or item.run.status == "terminating":
             continue  # the run's own pass ends its jobs
-        verdict = floor.find(wants_of(item.run_spec, item.spec, item.run.fleet_id), item.job)
-        if isinstance(verdict, Spot):
-            steps.append(_place(floor, snapshot.now, item, verdict))
-        elif isinstance(verdict, Buy):
-            steps.append(_buy(floor, snapshot, item, verdict))
-        elif isinstance(verdict, Waits):
-            ahead = waiting.get(verdict.fleet, 0)
-            waiting[verdict.fleet] = ahead + 1
-            notes.append(Note(item.job.name, f"waits {verdict.text}, {ahead} ahead of it"))
-            steps += _wait(snapshot.now, item.job, verdict, head=not sum(waiting.values()) > 1)
-        else:
-            notes += verdict.notes
-            steps.append(_fail(snapshot.now, item.job, verdict))
-    return Plan(tuple(steps), tuple(notes), snapshot.now + LOOK_HEAD if waiting else None)
+        found.setdefault((item.run.id, item.job.replica_num), []).append(item)
+    return list(found.values())
 
 
 def claim_of(job: Job, blocks: tuple[int, ...]) -> Claim:
@@ -61,29 +78,32 @@ def claim_of(job: Job, blocks: tuple[int, ...]) -> Claim:
     )
 
 
-def _place(floor: Floor, now: Micros, item: QueuedJob, spot: Spot) -> Step:
-    draft = Draft(now)
+def place(draft: Draft, floor: Floor, facts: Mapping[str, BackendFacts], item: QueuedJob, where: Spot | Buy) -> None:
+    if isinstance(where, Spot):
+        _take(draft, floor, item, where)
+    else:
+        _buy(draft, floor, facts.get(where.offer.backend) or BackendFacts(name=where.offer.backend), item, where)
+
+
+def _take(draft: Draft, floor: Floor, item: QueuedJob, spot: Spot) -> None:
     before, claim = spot.instance, claim_of(item.job, spot.blocks)
-    started = before.status in (InstanceStatus.idle, InstanceStatus.busy)
-    due = now + TO_START if started else before.deadline or now + TO_START
+    started = before.status in READY
+    due = draft.now + TO_START if started else before.deadline or draft.now + TO_START
     _assign(draft, item.job, before, spot.offer, due)
     claims = (*before.claims, claim)
     if before.status == InstanceStatus.idle:
         instance = draft.move_instance(before, "claimed", claims=claims, idle_since=None, due_at=None)
     else:
-        instance = before.with_(claims=claims, last_processed_at=now)
+        instance = before.with_(claims=claims, last_processed_at=draft.now)
         draft.save(instance)
     floor.took(instance, spot.blocks)
-    return draft.step()
 
 
-def _buy(floor: Floor, snapshot: QueueSnapshot, item: QueuedJob, buy: Buy) -> Step:
-    draft, now = Draft(snapshot.now), snapshot.now
-    facts = snapshot.facts.get(buy.offer.backend) or BackendFacts(name=buy.offer.backend)
-    fleet = floor.fleets[buy.view.fleet.id]
+def _buy(draft: Draft, floor: Floor, facts: BackendFacts, item: QueuedJob, buy: Buy) -> None:
+    now, fleet = draft.now, floor.fleets[buy.view.fleet.id]
     config = merged_fleet(buy.view.spec)
     run = merged_run(item.run_spec)
-    idle = idle_seconds((run.idle_duration, config.idle_duration), RUN_IDLE, facts)
+    idle = idle_seconds((run.idle_duration, config.idle_duration), RUN_IDLE // SECOND, facts)
     claim = claim_of(item.job, tuple(range(buy.blocks)))
     view = FleetView(fleet, buy.view.spec)
     tags = {**(config.tags or {}), **(run.tags or {})}
@@ -91,11 +111,10 @@ def _buy(floor: Floor, snapshot: QueueSnapshot, item: QueuedJob, buy: Buy) -> St
     fleet = fleet.with_(next_instance_num=fleet.next_instance_num + 1, last_processed_at=now)
     draft.save(fleet)
     draft.save(instance)
-    draft.tell(f"ordered for a job: {buy.offer.instance.name} from {buy.offer.backend}", instance, item.job)
+    draft.tell(EventType.ordered, instance, item.job, trade=Trade.of("bought", instance.offer))
     _assign(draft, item.job, instance, slice_of(buy.offer, buy.blocks, buy.total), instance.deadline or now + TO_START)
-    draft.act(Create(instance.id))
+    draft.act(purchases.create(instance))
     floor.bought(fleet, instance)
-    return draft.step()
 
 
 def new_instance(
@@ -107,9 +126,9 @@ def new_instance(
     idle: int | None,
     claims: tuple[Claim, ...] = (),
 ) -> Instance:
-    """An instance that is about to be bought. Its id follows from the fleet and its number: a repeat names the same."""
+    """An instance about to be bought. Its id follows from the fleet and its number, so a repeat gets the same id."""
     num = view.fleet.next_instance_num
-    act_until = now + facts.create_timeout + facts.visibility_lag
+    act_until = purchases.act_until(now, facts)
     return Instance(
         id=derive(view.fleet.id, "instance", num),
         project_id=view.fleet.project_id,
@@ -148,20 +167,17 @@ def _assign(draft: Draft, job: Job, instance: Instance, offer: Offer, due_at: Mi
     return draft.move_job(job, "provision", instance, note=note, assignment=assignment, message="", due_at=due_at)
 
 
-def _wait(now: Micros, job: Job, verdict: Waits, *, head: bool) -> list[Step]:
-    """Says what is waited for, once; and when to look again, no oftener than needed."""
-    message = f"waits {verdict.text}"
+def _wait(now: Micros, job: Job, message: str, *, head: bool) -> list[Step]:
+    """Records once what the job waits for, and when to look again, no more often than needed."""
     look = now + (LOOK_HEAD if head else LOOK_REST)
     if job.message == message and job.due_at is not None and now < job.due_at <= look:
         return []
     return [Step((job.with_(message=message, due_at=look, last_processed_at=now),))]
 
 
-def _fail(now: Micros, job: Job, verdict: Hopeless) -> Step:
-    """No place can ever take it as things are; whether it is tried again is the run's decision."""
+def _fail(now: Micros, job: Job, message: str) -> Step:
+    """Nothing can ever take it as things are; whether to retry is the run's decision."""
     draft = Draft(now)
-    ending = draft.end_job(
-        job, JobReason.failed_to_start_due_to_no_capacity, message=f"nowhere to run: {say(verdict.notes)}"
-    )
+    ending = draft.end_job(job, JobReason.failed_to_start_due_to_no_capacity, message=message)
     draft.finish_job(ending, None)
     return draft.step()

@@ -1,10 +1,13 @@
-"""What a decision sees: everything it may know, read before it starts, `now` included."""
+"""What a decision sees: everything it may know, read before it starts, including `now`.
+
+A snapshot lists the nouns it holds as they were read; the changes of a plan are checked against them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
@@ -12,12 +15,28 @@ from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
+from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
 
 if TYPE_CHECKING:
     from chalicelib.planning.offers import OfferBook
+
+
+class Snapshot(Protocol):
+    @property
+    def now(self) -> Micros: ...
+
+    @property
+    def unit(self) -> str:
+        """The unit being decided: `run/<id>`; empty outside a pass."""
+
+    def nouns(self) -> Iterator[Noun]:
+        """Every noun that was read."""
+
+    def views(self) -> tuple[FleetView, ...]:
+        """The fleets that were read whole."""
 
 
 @dataclass(frozen=True)
@@ -28,10 +47,29 @@ class FleetView:
     spec: FleetSpec
     instances: tuple[Instance, ...] = ()
 
+    def nouns(self) -> Iterator[Noun]:
+        yield self.fleet
+        yield from self.instances
+
+
+@dataclass(frozen=True)
+class Given:
+    """A few nouns, as they were just read: for a user's request or an agent's report."""
+
+    now: Micros
+    given: tuple[Noun, ...]
+    unit: str = ""
+
+    def nouns(self) -> Iterator[Noun]:
+        yield from self.given
+
+    def views(self) -> tuple[FleetView, ...]:
+        return ()
+
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """A job that waits for a place. `run_spec` has its profile merged into the configuration."""
+    """A job waiting for capacity. `run_spec` has its profile merged into the configuration."""
 
     job: Job
     run: Run
@@ -41,7 +79,7 @@ class QueuedJob:
 
 @dataclass(frozen=True)
 class QueueSnapshot:
-    """For `queue/<project>`: the head of the queue, in order, and every place it could go to."""
+    """For `queue/<project>`: the head of the queue, in order, and everything it could be placed on."""
 
     now: Micros
     project_id: str
@@ -49,6 +87,19 @@ class QueueSnapshot:
     fleets: tuple[FleetView, ...]
     offers: OfferBook
     facts: Mapping[str, BackendFacts] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        return f"queue/{self.project_id}"
+
+    def nouns(self) -> Iterator[Noun]:
+        for item in self.queue:
+            yield from (item.job, item.run)
+        for view in self.fleets:
+            yield from view.nouns()
+
+    def views(self) -> tuple[FleetView, ...]:
+        return self.fleets
 
 
 @dataclass(frozen=True)
@@ -63,6 +114,18 @@ class RunSnapshot:
     instances: Mapping[str, Instance] = field(default_factory=dict)
     presences: Mapping[str, Presence] = field(default_factory=dict)
 
+    @property
+    def unit(self) -> str:
+        return f"run/{self.run.id}"
+
+    def nouns(self) -> Iterator[Noun]:
+        yield self.run
+        yield from self.jobs
+        yield from self.instances.values()
+
+    def views(self) -> tuple[FleetView, ...]:
+        return ()
+
 
 @dataclass(frozen=True)
 class InstanceSnapshot:
@@ -75,6 +138,18 @@ class InstanceSnapshot:
     jobs: tuple[Job, ...]  # those that hold a claim here
     facts: BackendFacts | None = None
 
+    @property
+    def unit(self) -> str:
+        return f"instance/{self.instance.id}"
+
+    def nouns(self) -> Iterator[Noun]:
+        yield from self.jobs
+        yield from self.fleet.nouns()
+        yield self.instance  # read by key: it wins over the fleet's
+
+    def views(self) -> tuple[FleetView, ...]:
+        return (self.fleet,)
+
 
 @dataclass(frozen=True)
 class FleetSnapshot:
@@ -84,3 +159,13 @@ class FleetSnapshot:
     view: FleetView
     offers: OfferBook
     facts: Mapping[str, BackendFacts] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        return f"fleet/{self.view.fleet.id}"
+
+    def nouns(self) -> Iterator[Noun]:
+        yield from self.view.nouns()
+
+    def views(self) -> tuple[FleetView, ...]:
+        return (self.view,)

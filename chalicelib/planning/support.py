@@ -1,13 +1,13 @@
-"""What of the language is built: one table over every field of a run and a fleet.
+"""Which parts of the language are built: one table over every field of a run and a fleet.
 
-A field is either supported - it has an effect, and `proof` names the test that shows it - or refused by name, with
-what to do instead. Nothing is accepted and ignored. A path stands for all that is below it; a test walks the models
-and fails for a field that isn't here, so a new field can't slip in.
+A field is either supported - it has an effect, and `proof` names the test that shows it - or refused by name, with what
+to do instead. Nothing is accepted and ignored. A path covers everything below it. A test walks the models and fails for
+a field that isn't listed, so a new field can't slip in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,18 +29,18 @@ class Supported:
 
 
 @dataclass(frozen=True)
-class Refused:
-    """It isn't built. `harmless` are values that mean what happens anyway."""
+class NotBuilt:
+    """It isn't built. `harmless` values ask for what happens anyway."""
 
     why: str
     hint: str = ""
     harmless: tuple[Any, ...] = ()
 
 
-Verdict = Supported | Refused
+Support = Supported | NotBuilt
 
 
-def _effects(prefix: str, *names: str) -> dict[str, Verdict]:
+def _effects(prefix: str, *names: str) -> dict[str, Support]:
     """Fields whose effect `test_effects` shows, each in a case of its own name."""
     return {f"{prefix}{name}": Supported(f"{EFFECTS}::test_effect[{prefix}{name}]") for name in names}
 
@@ -67,7 +67,7 @@ _RESOURCES = [
     "disk.size.max",
 ]
 
-# What a run, a profile and (in part) a fleet say alike.
+# Shared by runs, profiles and, in part, fleets.
 _PLACING = [
     "backends",
     "regions",
@@ -79,45 +79,47 @@ _PLACING = [
     "tags",
 ]
 _RUN_PARAMS = ["retry", "max_duration", "stop_duration", "creation_policy"]
-_PARAMS_REFUSED: dict[str, Verdict] = {
-    "reservation": Refused("no backend here can use a reservation yet", _REMOVE),
-    "utilization_policy": Refused("GPU use isn't watched yet", "stop the run yourself, or set `max_duration`"),
-    "startup_order": Refused("a run has one node so far", _REMOVE, ("any",)),
-    "stop_criteria": Refused("a run has one node so far", _REMOVE, ("all-done",)),
-    "schedule": Refused("runs can't be scheduled yet", "apply the run from cron"),
-    "instances": Refused("a run can't name single instances yet", "name a fleet in `fleets`"),
-    "backend_options": Refused("no backend here has options yet", _REMOVE),
+_PARAMS_REFUSED: dict[str, Support] = {
+    "reservation": NotBuilt("no backend supports reservations yet", _REMOVE),
+    "utilization_policy": NotBuilt(
+        "GPU utilization isn't monitored yet", "stop the run yourself, or set `max_duration`"
+    ),
+    "startup_order": NotBuilt("runs are limited to one node so far", _REMOVE, ("any",)),
+    "stop_criteria": NotBuilt("runs are limited to one node so far", _REMOVE, ("all-done",)),
+    "schedule": NotBuilt("runs can't be scheduled yet", "apply the run from cron"),
+    "instances": NotBuilt("a run can't select instances yet", "name a fleet in `fleets`"),
+    "backend_options": NotBuilt("no backend has options yet", _REMOVE),
 }
 
 
 _RUNS_OWN = (*_RUN_PARAMS, "fleets", "utilization_policy", "startup_order", "stop_criteria", "schedule", "instances")
 
 
-def _params(prefix: str) -> dict[str, Verdict]:
+def _params(prefix: str) -> dict[str, Support]:
     return {
         **_effects(prefix, *_PLACING, *_RUN_PARAMS, "fleets.name"),
-        f"{prefix}fleets.project": Refused(
+        f"{prefix}fleets.project": NotBuilt(
             "fleets of other projects can't be used yet", "name a fleet of this project"
         ),
         **{f"{prefix}{name}": verdict for name, verdict in _PARAMS_REFUSED.items()},
     }
 
 
-RUN: dict[str, Verdict] = {
+RUN: dict[str, Support] = {
     **_effects("", "run_name", "repo_id", "file_archives.id", "file_archives.path", "ssh_key_pub"),
     **_effects("", "repo_data.repo_type", "configuration_path"),
-    "repo_data.repo_name": Refused(
-        "repositories can't be checked out yet", "bring files with `files`, or clone in `commands`"
+    "repo_data.repo_name": NotBuilt(
+        "repositories can't be checked out yet", "upload files with `files`, or clone in `commands`"
     ),
-    "repo_data.repo_branch": Refused("repositories can't be checked out yet", "clone in `commands`"),
-    "repo_data.repo_hash": Refused("repositories can't be checked out yet", "clone in `commands`"),
-    "repo_data.repo_diff": Refused("repositories can't be checked out yet", "clone in `commands`"),
-    "repo_data.repo_config_name": Refused("repositories can't be checked out yet", "clone in `commands`"),
-    "repo_data.repo_config_email": Refused("repositories can't be checked out yet", "clone in `commands`"),
-    "repo_data.repo_dir": Refused("local repositories can't be brought along", "bring files with `files`"),
+    "repo_data.repo_branch": NotBuilt("repositories can't be checked out yet", "clone in `commands`"),
+    "repo_data.repo_hash": NotBuilt("repositories can't be checked out yet", "clone in `commands`"),
+    "repo_data.repo_diff": NotBuilt("repositories can't be checked out yet", "clone in `commands`"),
+    "repo_data.repo_config_name": NotBuilt("repositories can't be checked out yet", "clone in `commands`"),
+    "repo_data.repo_config_email": NotBuilt("repositories can't be checked out yet", "clone in `commands`"),
+    "repo_data.repo_dir": NotBuilt("local repositories can't be uploaded", "upload files with `files`"),
     **_effects("", "repo_code_hash"),
-    "repo_dir": Refused("repositories can't be checked out yet", _REMOVE),
-    "working_dir": Refused("the working directory is the configuration's", "set `configuration.working_dir`"),
+    "repo_dir": NotBuilt("repositories can't be checked out yet", _REMOVE),
+    "working_dir": NotBuilt("the working directory is part of the configuration", "set `configuration.working_dir`"),
     **_effects(
         "configuration.",
         *[
@@ -137,26 +139,28 @@ RUN: dict[str, Verdict] = {
         *(f"resources.{name}" for name in _RESOURCES),
         *["priority", "commands", "files.local_path", "files.path"],
     ),
-    "configuration.nodes": Refused("a task runs on one node so far", "set `nodes: 1`", (1,)),
-    "configuration.groups": Refused("a task runs on one node so far", "use `commands` and `resources` of the task"),
-    "configuration.ports": Refused("ports can't be forwarded yet", _REMOVE),
-    "configuration.volumes": Refused("volumes can't be mounted yet", "bring small data with `files`"),
-    "configuration.home_dir": Refused("a job's home is its user's", "set `HOME` in `env`", ("/root",)),
-    "configuration.docker": Refused(
+    "configuration.nodes": NotBuilt("tasks are limited to one node so far", "set `nodes: 1`", (1,)),
+    "configuration.groups": NotBuilt(
+        "tasks are limited to one node so far", "use the task's `commands` and `resources`"
+    ),
+    "configuration.ports": NotBuilt("ports can't be forwarded yet", _REMOVE),
+    "configuration.volumes": NotBuilt("volumes can't be mounted yet", "upload small data with `files`"),
+    "configuration.home_dir": NotBuilt("a job uses the home of its user", "set `HOME` in `env`", ("/root",)),
+    "configuration.docker": NotBuilt(
         "Docker can't be run inside a job yet", "use `image` and a host with Docker", (False,)
     ),
-    "configuration.repos": Refused(
-        "repositories can't be checked out yet", "bring files with `files`, or clone in `commands`"
+    "configuration.repos": NotBuilt(
+        "repositories can't be checked out yet", "upload files with `files`, or clone in `commands`"
     ),
-    "configuration.single_branch": Refused("it has a meaning with `repos` only", _REMOVE),
-    "configuration.dstack": Refused("a job can't reach this control plane yet", "pass a token in a secret"),
-    "configuration.setup": Refused("a task has no setup", "put them at the beginning of `commands`"),
+    "configuration.single_branch": NotBuilt("it only makes sense with `repos`", _REMOVE),
+    "configuration.dstack": NotBuilt("a job can't reach this control plane yet", "pass a token in a secret"),
+    "configuration.setup": NotBuilt("a task has no setup", "put these commands first in `commands`"),
     **_params("configuration."),
     **_params("profile."),
     **_effects("profile.", "name", "default"),
 }
 
-FLEET: dict[str, Verdict] = {
+FLEET: dict[str, Support] = {
     **_effects("fleet.", "configuration_path", "autocreated"),
     **_effects(
         "fleet.configuration.",
@@ -164,17 +168,19 @@ FLEET: dict[str, Verdict] = {
         *(f"resources.{name}" for name in _RESOURCES if name != "shm_size"),
         *_PLACING,
     ),
-    "fleet.configuration.resources.shm_size": Refused("shared memory is a job's", "set it in the run's `resources`"),
-    "fleet.configuration.placement": Refused(
+    "fleet.configuration.resources.shm_size": NotBuilt(
+        "shared memory belongs to a job", "set it in the run's `resources`"
+    ),
+    "fleet.configuration.placement": NotBuilt(
         "instances can't be placed together yet", "set `placement: any`", ("any",)
     ),
     "fleet.configuration.reservation": _PARAMS_REFUSED["reservation"],
-    "fleet.configuration.retry": Refused(
-        "a fleet that is short of instances always tries again, at its own pace", "remove it", (False, True)
+    "fleet.configuration.retry": NotBuilt(
+        "a fleet below its target always retries, at its own pace", "remove it", (False, True)
     ),
     "fleet.configuration.backend_options": _PARAMS_REFUSED["backend_options"],
-    "fleet.configuration.ssh_config": Refused(
-        "hosts can't be added over SSH yet", "use the fleet `local` of this machine, or a fleet with `nodes`"
+    "fleet.configuration.ssh_config": NotBuilt(
+        "hosts can't be added over SSH yet", "use this machine's fleet `local`, or a fleet with `nodes`"
     ),
     **_effects("fleet.profile.", *_PLACING),
     **{f"fleet.profile.{name}": _PARAMS_REFUSED[name] for name in ("reservation", "backend_options")},
@@ -186,14 +192,26 @@ FLEET: dict[str, Verdict] = {
 }
 
 
+NotBuiltRow = tuple[tuple[str, ...], NotBuilt]  # the steps of a path, and why what is there is refused
+
+
+def _not_built(table: dict[str, Support], prefix: str) -> tuple[NotBuiltRow, ...]:
+    found = ((path.removeprefix(prefix), verdict) for path, verdict in table.items() if path.startswith(prefix))
+    return tuple((tuple(path.split(".")), verdict) for path, verdict in found if isinstance(verdict, NotBuilt))
+
+
+_RUN_NOT_BUILT = _not_built(RUN, "")
+_FLEET_NOT_BUILT = _not_built(FLEET, "fleet.")
+
+
 def refusals(run_spec: RunSpec) -> list[Problem]:
     """Every field of a run that isn't built and is set to something."""
     if not isinstance(run_spec.configuration, TaskConfiguration):
         kind = run_spec.configuration.type
         text = f"`type: {kind}` isn't supported yet"
         return [Problem(text, path="configuration.type", hint="use `type: task`", code="unsupported")]
-    found = list(_refused(run_spec, RUN, ""))
-    # A value that comes from the profile is named once, where it was written.
+    found = list(_refused(run_spec, _RUN_NOT_BUILT))
+    # Report a value from the profile once, where it was written.
     written = {problem.path.removeprefix("profile.") for problem in found if problem.path.startswith("profile.")}
     kept = [p for p in found if p.path.removeprefix("configuration.") not in written or p.path.startswith("profile.")]
     return kept + unresolved(run_spec.configuration.env, "configuration.env")
@@ -201,38 +219,30 @@ def refusals(run_spec: RunSpec) -> list[Problem]:
 
 def fleet_refusals(spec: FleetSpec) -> list[Problem]:
     """The same for a fleet."""
-    found = [
-        Problem(problem.message, path=problem.path.removeprefix("fleet."), hint=problem.hint, code=problem.code)
-        for problem in _refused(spec, FLEET, "fleet.")
-    ]
+    found = list(_refused(spec, _FLEET_NOT_BUILT))
     if spec.configuration.nodes is None and spec.configuration.ssh_config is None:
         found.append(Problem(NEEDS_NODES[1], path="configuration", hint=NEEDS_NODES[2], code=NEEDS_NODES[0]))
     return found + unresolved(spec.configuration.env, "configuration.env")
 
 
-def _refused(spec: BaseModel, table: dict[str, Verdict], prefix: str) -> Iterator[Problem]:
-    for path, verdict in table.items():
-        if isinstance(verdict, Refused) and path.startswith(prefix):
-            steps = path.removeprefix(prefix).split(".")
-            if any(not _means_nothing(*set_to, verdict) for set_to in _values(spec, steps)):
-                text = f"`{steps[-1]}` isn't supported yet: {verdict.why}"
-                yield Problem(text, path=path, hint=verdict.hint, code="unsupported")
+def _refused(spec: BaseModel, rows: Iterable[NotBuiltRow]) -> Iterator[Problem]:
+    for steps, verdict in rows:
+        if _meant(spec, steps, verdict):
+            text = f"`{steps[-1]}` isn't supported yet: {verdict.why}"
+            yield Problem(text, path=".".join(steps), hint=verdict.hint, code="unsupported")
 
 
-def _values(spec: Any, steps: list[str]) -> Iterator[tuple[Any, Any]]:
-    """The values at a path and their defaults; a list on the way is walked, a missing link ends the walk."""
+def _meant(spec: Any, steps: Sequence[str], verdict: NotBuilt) -> bool:
+    """Is a meaningful value set at this path? Lists on the way are walked, a missing step ends the walk, and an unset
+    field has its default."""
     if isinstance(spec, tuple | list):
-        for item in spec:
-            yield from _values(item, steps)
-        return
-    if not isinstance(spec, BaseModel) or steps[0] not in type(spec).model_fields:
-        return
-    value = getattr(spec, steps[0])
+        return any(_meant(item, steps, verdict) for item in spec)
+    name = steps[0]
+    if not isinstance(spec, BaseModel) or name not in spec.model_fields_set:
+        return False
+    value = getattr(spec, name)
     if len(steps) > 1:
-        yield from _values(value, steps[1:])
-    else:
-        yield value, type(spec).model_fields[steps[0]].get_default(call_default_factory=True)
-
-
-def _means_nothing(value: Any, default: Any, verdict: Refused) -> bool:
-    return value is None or value in ((), [], {}) or value == default or value in verdict.harmless
+        return _meant(value, steps[1:], verdict)
+    if value is None or value in ((), [], {}) or value in verdict.harmless:
+        return False
+    return bool(value != type(spec).model_fields[name].get_default(call_default_factory=True))

@@ -1,53 +1,52 @@
-"""A step in the making: nouns move along their tables, and every move leaves its line of history.
+"""Building a step: nouns move along their tables, and every move records an event.
 
-Whoever changes a status does it through `Draft`, so that rule 1 of the machines ("a status changes only by `apply`")
-and the rule of the log ("an event is never written apart from its change") hold in one place. A noun that moves twice
-in a step is saved once, as it is at the end. Events of one step lie a microsecond apart, so that they read in order.
+Every status change goes through `Draft`, so that rule 1 of the machines ("a status changes only by `apply`") and the
+rule of the log ("an event is never written apart from its change") are enforced in one place. A noun that moves twice
+in a step is saved once, in its last state. Events of one step are a microsecond apart, so that they stay in order.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.domain.events import Event, Target
+from chalicelib.domain.events import Event, EventType, Target, Trade
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason, job_outcome, run_outcome
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.instance import INSTANCE
-from chalicelib.machines.job import JOB
+from chalicelib.machines.job import GRACE, JOB
 from chalicelib.machines.run import RUN
 from chalicelib.machines.table import apply
-from chalicelib.planning.plan import Effect, Step
+from chalicelib.planning.plan import Effect, Plan, Step
 
-GRACE: Micros = 10 * SECOND  # between the polite signal and the kill, where the user names no `stop_duration`
-
-_KINDS: dict[type[Noun], str] = {Run: "run", Job: "job", Instance: "instance", Fleet: "fleet"}
 _STAMPS = {"provisioning": "provisioned_at", "pulling": "pulling_at", "running": "running_at"}
 
 
 def target(noun: Noun) -> Target:
     """A noun as an event names it."""
-    return Target(type=_KINDS[type(noun)], id=noun.id, name=noun.name)  # type: ignore[attr-defined]
+    return Target(type=noun.kind, id=noun.id, name=noun.name)  # type: ignore[attr-defined]
 
 
 class Draft:
     """Collects the saves, events, effects and wakes of one step."""
 
-    def __init__(self, now: Micros) -> None:
+    def __init__(self, now: Micros, actor: tuple[str, str] | None = None) -> None:
+        """`actor`: the id and name of the user who asks for this; None where the control plane decides by itself."""
         self.now = now
+        self._actor: dict[str, Any] = {} if actor is None else {"actor_id": actor[0], "actor_name": actor[1]}
         self._saves: dict[tuple[type, str], Noun] = {}
         self._events: list[Event] = []
         self._effects: list[Effect] = []
         self._wake: dict[str, None] = {}
 
     def save(self, noun: Noun) -> None:
-        self._saves[type(noun), noun.id] = noun  # type: ignore[attr-defined]
+        self._saves[type(noun), getattr(noun, "id", "")] = noun  # a body has no id; a step has one of them at most
 
     def act(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -55,7 +54,7 @@ class Draft:
     def wake(self, *units: str) -> None:
         self._wake.update(dict.fromkeys(units))
 
-    def tell(self, message: str, *about: Noun) -> None:
+    def tell(self, type: EventType, *about: Noun, **data: Any) -> None:
         """One line of history about these nouns; the first of them is who it happened to."""
         first: Any = about[0]
         at = self.now + len(self._events)
@@ -63,18 +62,29 @@ class Draft:
         pool = (n.id if isinstance(n, Fleet) else n.fleet_id for n in about if isinstance(n, Fleet | Instance))
         self._events.append(
             Event(
-                id=derive(first.id, "event", at, message),
+                id=derive(first.id, "event", first.version, at, type.value),
                 project_id=first.project_id,
                 at=at,
-                message=message,
+                type=type,
                 targets=tuple(target(noun) for noun in about),
                 run_id=run_id,
                 fleet_id=next(pool, None),
+                **self._actor,
+                **data,
             )
         )
 
     def step(self) -> Step:
         return Step(tuple(self._saves.values()), tuple(self._events), tuple(self._effects), tuple(self._wake))
+
+    @property
+    def size(self) -> int:
+        """How many records its commit writes."""
+        return len(self._saves) + len(self._events)
+
+    def plan(self) -> Plan:
+        """The step as a plan of its own; an empty plan where there is nothing to do."""
+        return Plan() if self.empty else Plan((self.step(),))
 
     @property
     def empty(self) -> bool:
@@ -87,31 +97,42 @@ class Draft:
         stamp = "finished_at" if new in JOB.terminal else _STAMPS.get(new)
         stamps = {stamp: self.now} if stamp else {}
         moved = job.with_(**{"status": new, "last_processed_at": self.now, **stamps, **changes})
-        self._moved(job, moved, note or _because(moved.reason if new in _ENDING else None, moved.message), *beside)
+        self._moved(job, moved, note, _place_traded(job, moved), *beside)
         return moved
 
     def move_instance(self, instance: Instance, event: str, *, note: str = "", **changes: Any) -> Instance:
         new = InstanceStatus(apply(INSTANCE, instance.status, event))
         moved = instance.with_(**{"status": new, "last_processed_at": self.now, **changes})
-        self._moved(instance, moved, note or _because(moved.reason if new in _ENDING else None, moved.message))
+        gone = new is InstanceStatus.terminated
+        self._moved(instance, moved, note, Trade.of("returned", instance.offer) if gone else None)
         return moved
 
     def move_run(self, run: Run, event: str, *, note: str = "", **changes: Any) -> Run:
         new = RunStatus(apply(RUN, run.status, event))
         moved = run.with_(**{"status": new, "last_processed_at": self.now, **changes})
         if new != run.status:
-            self._moved(run, moved, note or _because(moved.reason, moved.message))
+            self._moved(run, moved, note)
         return moved
 
-    def move_fleet(self, fleet: Fleet, event: str, **changes: Any) -> Fleet:
+    def move_fleet(self, fleet: Fleet, event: str, *, note: str = "", **changes: Any) -> Fleet:
         new = FleetStatus(apply(FLEET, fleet.status, event))
         moved = fleet.with_(**{"status": new, "last_processed_at": self.now, **changes})
-        self._moved(fleet, moved, moved.message)
+        self._moved(fleet, moved, note)
         return moved
 
-    def _moved(self, old: Any, new: Any, why: str, *beside: Noun) -> None:
+    def _moved(self, old: Any, new: Any, note: str, trade: Trade | None = None, *beside: Noun) -> None:
         self.save(new)
-        self.tell(f"{old.status.value} → {new.status.value}" + (f": {why}" if why else ""), new, *beside)
+        reason = getattr(new, "reason", None)
+        self.tell(
+            EventType.status,
+            new,
+            *beside,
+            before=old.status.value,
+            after=new.status.value,
+            reason=None if reason is None else reason.value,
+            detail=note or ("" if new.message == old.message else new.message),
+            trade=trade,
+        )
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
@@ -124,7 +145,7 @@ class Draft:
         exit_status: int | None = None,
         grace: Micros | None = GRACE,
     ) -> Job:
-        """A live job begins to end. `grace` is how long its process may take to leave; None: as long as it likes."""
+        """A live job begins to end. `grace` is how long its process may take to exit; None: no limit."""
         kill_at = self.now if reason is JobReason.aborted_by_user else None if grace is None else self.now + grace
         self.wake(f"run/{job.run_id}")
         return self.move_job(
@@ -139,8 +160,8 @@ class Draft:
         )
 
     def finish_job(self, job: Job, instance: Instance | None) -> tuple[Job, Instance | None]:
-        """A terminating job becomes final and gives its place back, in one commit."""
-        done = self.move_job(job, job_outcome(job.reason or JobReason.terminated_by_server), note="ended", due_at=None)
+        """A terminating job becomes final and releases its claim, in one commit."""
+        done = self.move_job(job, job_outcome(job.reason or JobReason.terminated_by_server), due_at=None)
         freed = instance if instance is None else self.release(instance, job.id)
         self.wake(f"run/{job.run_id}", f"queue/{job.project_id}")
         return done, freed
@@ -158,7 +179,7 @@ class Draft:
         return self.move_instance(instance, "freed", claims=(), idle_since=self.now, due_at=self.now)
 
     def end_instance(self, instance: Instance, reason: InstanceReason, message: str = "") -> Instance:
-        """An instance begins to end; its jobs' runs are told. `act_until` stays: a purchase may still be under way."""
+        """An instance begins to end and wakes the runs of its jobs. `act_until` stays: a purchase may be in flight."""
         self.wake(f"instance/{instance.id}", *(f"run/{claim.run_id}" for claim in instance.claims))
         return self.move_instance(instance, "end", reason=reason, message=message, stop_attempts=0, due_at=self.now)
 
@@ -173,8 +194,9 @@ class Draft:
         )
 
 
-_ENDING = {"terminating"}
-
-
-def _because(reason: Any, message: str) -> str:
-    return ", ".join(part for part in (reason.value.replace("_", " ") if reason else "", message) if part)
+def _place_traded(old: Job, new: Job) -> Trade | None:
+    """The place that a job takes or gives back with this move."""
+    if old.assignment is None:
+        return None if new.assignment is None else Trade.of("taken", new.assignment.offer)
+    given_back = new.assignment is None or new.finished
+    return Trade.of("returned", old.assignment.offer) if given_back else None

@@ -1,6 +1,6 @@
-"""What a started server tells its user, and the entry it makes in the client's configuration.
+"""What a server prints at start, and the entry it adds to the client's configuration.
 
-The entry belongs to the user: one that leads to another server is overwritten only where the user says so, its token
+The entry belongs to the user: one for another server is overwritten only if the user asks for it, because its token
 could be lost for good.
 """
 
@@ -29,11 +29,11 @@ def first_words(path: Path, url: str, token: str | None, admin_hash: str, enter:
     if token is None:
         return [
             *lines,
-            "The admin token was shown once; to replace it, start with another in DSTACK_SERVER_ADMIN_TOKEN",
+            "The admin token was shown at the first start; to replace it, set another in DSTACK_SERVER_ADMIN_TOKEN",
         ]
     command = f"dstack project add --name {NAME} --url {url} --token {token}"
     if enter is False:
-        return [*lines, f"{path} is left as it is. To enter the project `{NAME}` there:\n  {command}"]
+        return [*lines, f"{path} is unchanged. To add the project `{NAME}` to it:\n  {command}"]
     if mine is not None and hash_token(mine.token) != admin_hash and not enter:
         return [*lines, f"{path} has another project `{NAME}`, at {mine.url}. To replace it:\n  {command}"]
     if mine is None or (mine.url, mine.token) != (url, token):

@@ -1,7 +1,7 @@
 """HTTP for the embedded server: a request becomes the event API Gateway would have sent, for the same Chalice app.
 
-Waiting is done here and nowhere else: an agent's long poll holds an asyncio event, not a thread, so a thousand quiet
-agents cost a thousand small objects.
+Only this module waits: an agent's long poll holds an asyncio event, not a thread, so a thousand quiet agents cost a
+thousand small objects.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import Executor
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from chalicelib.api.dispatch import match
+from chalicelib.api.dispatch import Reply, match
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -35,12 +35,6 @@ class TooLarge(Exception):
 
 class Left(Exception):
     """The client left before its request was here."""
-
-
-class Reply(NamedTuple):
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 def gateway_event(
@@ -112,7 +106,7 @@ class Polls:
                 del self._events[instance_id]
 
 
-class Gateway:
+class AsgiBridge:
     """The ASGI application."""
 
     def __init__(
@@ -201,7 +195,7 @@ class Gateway:
         return Reply(answer["statusCode"], _single(answer), raw)
 
     async def _sync(self, scope: Scope, body: bytes) -> Reply:
-        """An agent's call: answered at once when there is news, otherwise when there is, or when its patience ends."""
+        """An agent's call: answered as soon as there is news, at the latest when its wait ends."""
         instance_id, patience = _wait_of(body)
         if patience <= 0 or not instance_id:
             return await self._dispatch(scope, body)

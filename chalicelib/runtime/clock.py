@@ -1,4 +1,4 @@
-"""The real clock, random ids and tokens: the inputs that pure code must not make for itself."""
+"""The real clock, random ids and tokens: the inputs that pure code must not create itself."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A client's connection to the embedded server: its requests must come whole, in time and in measure.
+"""A client's connection to the embedded server: requests must be complete, in time and within limits.
 
-Uvicorn waits for ever for the rest of a request and keeps whatever comes before a head is complete, so a few idle
-sockets would hold all descriptors, and one endless header the memory. What it refuses itself it refuses as plain text,
-which clients of this API don't read.
+Uvicorn waits for ever for the rest of a request and buffers whatever precedes a complete head, so a few idle sockets
+would use up all descriptors, and one endless header the memory. Its own refusals are plain text, which clients of this
+API don't read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         if self._in_head and not self.transport.is_closing():
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
-                self.send_400_response(f"The request's head is larger than {HEAD_BYTES // 1024} KB.")
+                self.send_400_response(f"The request headers are larger than {HEAD_BYTES // 1024} KB.")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -53,7 +53,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
-        """Leaving: who hasn't sent a whole request by now isn't waited for."""
+        """Shutting down: don't wait for a client that hasn't sent a whole request."""
         if self._deadline is not None:
             self.transport.close()
         super().shutdown()
@@ -65,7 +65,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         self.transport.close()
 
     def _within(self, seconds: float | None) -> None:
-        """The rest of what is being sent must be here in so many seconds; None: nothing is being sent."""
+        """The rest of the current request must arrive within this many seconds; None: no request is being sent."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self._too_late)
@@ -73,6 +73,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
     def _too_late(self) -> None:
         self._deadline = None
         if self._in_head and not self.transport.is_closing():
-            self.send_400_response(f"The request's head didn't come within {self.head_seconds:g} s.")
+            self.send_400_response(f"The request headers didn't arrive within {self.head_seconds:g} s.")
         else:
             self.transport.close()

@@ -1,20 +1,56 @@
-"""The Chalice object of this program: Chalice, but safe for many threads, and clear where API Gateway is terse."""
+"""The Chalice object of this program, with every row of the route table mounted: Chalice, but safe for many threads,
+clear where API Gateway is terse, and of one plane."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
-from chalice.app import Chalice, Request
+from chalice.app import Chalice, Request, Response
 
-from chalicelib.api import problems
+from chalicelib.api import dispatch, problems
+from chalicelib.api.route import Route
+from chalicelib.api.routes import ROUTES
+from chalicelib.usecases.context import Plane
+
+_QUERY = "multiValueQueryStringParameters"
+_BINARY = ("application/octet-stream", "application/x-tar", "application/zip")
 
 _request: ContextVar[Request | None] = ContextVar("request", default=None)
 _context: ContextVar[Any] = ContextVar("lambda_context", default=None)
 
 
 class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
-    """Chalice keeps the request on the app itself; here each thread has its own, as the embedded server has many."""
+    """Chalice keeps the request on the app itself; here each thread has its own, as the embedded server has many.
+
+    `plane` is asked for at each request: in AWS it is made with the first one.
+    """
+
+    def __init__(self, plane: Callable[[], Plane]) -> None:
+        super().__init__(app_name="dstack", configure_logs=False)
+        self.api.binary_types[:] = [*_BINARY, "multipart/form-data"]  # Chalice looks through them at each answer
+        for number, route in enumerate(ROUTES):
+            mount = self.route(route.path, methods=[route.method], content_types=[], name=f"route{number}")
+            mount(self._view(plane, route))
+
+    def _view(self, plane: Callable[[], Plane], route: Route) -> Callable[..., Response]:
+        def view(**params: str) -> Response:
+            incoming = self.current_request
+            assert incoming is not None, "a view runs within a request"
+            query = incoming.to_original_event()[_QUERY] or {}
+            request = dispatch.Request(
+                method=route.method,
+                path=incoming.path,
+                query={name: values[-1] for name, values in query.items() if values},
+                headers=incoming.headers,
+                body=incoming.raw_body,
+            )
+            reply = dispatch.serve(plane(), route, params, request)
+            text = not reply.headers["Content-Type"].startswith(_BINARY)
+            return Response(reply.body.decode() if text else reply.body, dict(reply.headers), reply.status)
+
+        return view
 
     @property
     def current_request(self) -> Request | None:

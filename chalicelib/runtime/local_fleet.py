@@ -1,7 +1,7 @@
-"""This machine's place in the plane: the fleet `local` with one on-prem host.
+"""This machine in the control plane: the fleet `local` with one on-prem host.
 
-Ids are derived from the install and counted, so a start that was killed half-way makes nothing twice. What its user
-deleted is made anew, under the next id, by the next server that starts with a local fleet.
+Ids are derived from the install and a counter, so a start that was killed half-way creates nothing twice. If the user
+deleted the fleet or instance, the next server that starts with a local fleet creates it again under the next id.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import itertools
 import logging
 from dataclasses import dataclass
 
-from chalicelib.domain.events import Event, Target
+from chalicelib.domain import keys
+from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.fleets import Fleet, FleetBody, FleetStatus
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus, instance_id
@@ -20,7 +21,7 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import Bug, Refused
 from chalicelib.planning.fitting import Blocks, total_blocks
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.store.port import Change
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.fleets import holder
@@ -63,7 +64,7 @@ def _make(plane: Plane, project: Project, fleet_id: str, blocks: Blocks) -> None
     taken, version = holder(plane.store, project, FLEET)
     if taken is not None:
         raise Refused(
-            f"Project {project.name} has a fleet `{FLEET}` that isn't this machine's.",
+            f"Project {project.name} already has another fleet `{FLEET}`.",
             hint="Start with --no-local-fleet, or delete that fleet first.",
         )
     now = plane.clock.now()
@@ -77,7 +78,8 @@ def _make(plane: Plane, project: Project, fleet_id: str, blocks: Blocks) -> None
         id=derive(fleet_id, "event", "created"),
         project_id=project.id,
         at=now,
-        message="Fleet created for this machine",
+        type=EventType.created,
+        detail="this machine",
         targets=(Target(type="fleet", id=fleet_id, name=FLEET),),
         fleet_id=fleet_id,
     )
@@ -111,7 +113,7 @@ def _host(plane: Plane, fleet: Fleet, num: int) -> Instance:
 
 
 def _cut(plane: Plane, fleet: Fleet, instance: Instance, blocks: Blocks) -> None:
-    """Cut the machine as this start has it. While jobs hold blocks of it, it stays as it was cut for them."""
+    """Splits the machine into the blocks of this start. While jobs hold blocks, the old split stays."""
     body = nouns.find(plane.store, FleetBody, keys.fleet_body(fleet.id, fleet.spec_num))
     if body is None:
         raise Bug(f"fleet {fleet.id} has no spec number {fleet.spec_num}")
@@ -120,7 +122,7 @@ def _cut(plane: Plane, fleet: Fleet, instance: Instance, blocks: Blocks) -> None
         return
     if instance.claims:
         log.warning(
-            "jobs hold a place on this machine, so it stays cut into %s blocks, not %s, until a start without them",
+            "jobs are running on this machine, so it keeps %s blocks, not %s, until a start without running jobs",
             spec.configuration.blocks,
             blocks,
         )
@@ -131,7 +133,7 @@ def _cut(plane: Plane, fleet: Fleet, instance: Instance, blocks: Blocks) -> None
     has, offer = instance.offer.instance.resources, instance.offer
     total = total_blocks(blocks, has) if has.cpus else 1  # one that never joined is cut when it does
     if total is None:
-        log.warning("this machine's CPUs and GPUs can't be cut into %s equal blocks, so it stays whole", blocks)
+        log.warning("this machine's CPUs and GPUs can't be split into %s equal blocks, so it stays whole", blocks)
         total = 1
     number = fleet.spec_num + 1
     plane.store.commit(

@@ -1,8 +1,8 @@
 """This machine's agent, as a child that outlives the server.
 
-The agent runs in a session of its own, so that `kill -9` of the server leaves it and its jobs alone. The next server
-finds the agent's lock held and adopts it; where the lock is free it starts a new one. Waiting for the lock is what
-tells that an agent died, whoever started it. An agent whose instance its user deleted has ended for good.
+The agent runs in its own process session, so that `kill -9` of the server leaves it and its jobs alone. The next server
+finds the agent's lock held and adopts it; if the lock is free, it starts a new agent. Waiting for the lock tells us
+that an agent died, whoever started it. An agent whose instance was deleted by the user is not restarted.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.usecases import runs
 from chalicelib.usecases.agent_credentials import readmit
 from chalicelib.usecases.context import Plane
@@ -63,12 +64,14 @@ class LocalAgent:
             if self._stopping.is_set():
                 return
             if self._gone():
-                log.warning("this machine was deleted from its fleet and runs no jobs; a new start brings it back")
+                log.warning(
+                    "this machine was deleted from its fleet and runs no jobs; restart the server to add it again"
+                )
                 return
             self._process = self._spawn()
             code = self._process.wait()
             if not self._stopping.is_set() and not self._gone():
-                log.warning("the local agent ended with status %s; starting it again", code)
+                log.warning("the local agent exited with status %s; restarting it", code)
             delay = 1.0
 
     def _instance(self) -> Instance | None:
@@ -105,7 +108,7 @@ class LocalAgent:
         while self.busy() and time.monotonic() < end:
             time.sleep(0.05)
         if self.busy():
-            log.warning("jobs of this machine didn't end within %g s; they and their agent go on", patience)
+            log.warning("jobs of this machine didn't end within %g s; they and their agent keep running", patience)
 
     def stop(self) -> None:
         """End the agent. Its process tasks go on: their supervisors own them until the next agent adopts them."""
@@ -115,7 +118,7 @@ class LocalAgent:
             try:
                 os.kill(pid, signal.SIGTERM)
             except ProcessLookupError:
-                log.info("the local agent had ended already")
+                log.info("the local agent had already exited")
 
     def pid(self) -> int | None:
         """The process that holds the lock, as it wrote there; None when nobody does."""

@@ -1,4 +1,4 @@
-"""The reconciler's thread in the embedded server: sleeps until something is due or somebody wakes it.
+"""The reconciler's thread in the embedded server: sleeps until something is due or it is woken.
 
 One thread, because two passes would only meet each other's version conditions. Effects (calls to clouds) run in a small
 pool of their own, so that a slow provider never delays a placement.
@@ -63,7 +63,7 @@ class Loop:
             try:
                 passes.run(hints)
             except Exception:  # the last line: a pass isolates its units, so this is the store failing as a whole
-                log.exception("a reconciler pass failed; trying again in a second")
+                log.exception("a reconciler pass failed; retrying in a second")
                 with self._changed:
                     self._hints |= hints
                     self._changed.wait_for(lambda: self._stopping, timeout=1.0)
@@ -76,57 +76,72 @@ class Loop:
 
 
 class Ticker:
-    """Does `work` every so many seconds on a thread of its own, first after one such wait. A failure is told and the
-    next turn comes all the same."""
+    """Runs `work` periodically on its own thread; first after one period, or at once. Failures are logged and don't
+    stop it."""
 
-    def __init__(self, every: float, work: Callable[[], object]) -> None:
-        self._every, self._work = every, work
-        self._stopping = threading.Event()
+    def __init__(self, every: float, work: Callable[[], object], *, at_once: bool = False) -> None:
+        self._every, self._work, self._at_once = every, work, at_once
+        self._stopping, self._worked = threading.Event(), threading.Event()
 
     def start(self) -> None:
-        threading.Thread(target=self._turn, name="ticker", daemon=True).start()
+        threading.Thread(target=self._tick, name="ticker", daemon=True).start()
+
+    def wait_first(self, patience: float) -> bool:
+        """Wait that long for the first turn to end. Has it?"""
+        return self._worked.wait(patience)
 
     def stop(self) -> None:
         self._stopping.set()
 
-    def _turn(self) -> None:
-        while not self._stopping.wait(self._every):
+    def _tick(self) -> None:
+        pause = 0.0 if self._at_once else self._every
+        while not self._stopping.wait(pause):
             try:
                 self._work()
             except Exception:
-                log.exception("what is done every %g s failed", self._every)
+                log.exception("the task that runs every %g s failed", self._every)
+            self._worked.set()
+            pause = self._every
 
 
 class EffectPool:
-    """Executes committed effects on a few threads, one at a time for each instance: its order is that of commits."""
+    """Executes committed effects on a few threads, one at a time for each unit: its order is that of commits."""
 
-    def __init__(self, execute: Callable[[Effect], object], threads: int = 8) -> None:
-        self._execute = execute
+    def __init__(self, threads: int = 8) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="effect")
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Effect]] = {}
+        self._execute: Callable[[Effect], object] | None = None
+
+    def start(self, execute: Callable[[Effect], object]) -> None:
+        """Execute what waits, and from now on whatever comes."""
+        with self._lock:
+            self._execute = execute
+            for unit in self._waiting:
+                self._pool.submit(self._drain, unit, execute)
 
     def submit(self, effect: Effect) -> None:
         with self._lock:
-            queue = self._waiting.get(effect.instance_id)
+            queue = self._waiting.get(effect.unit)
             if queue is not None:
                 if effect not in queue:
                     queue.append(effect)
                 return
-            self._waiting[effect.instance_id] = [effect]
-        self._pool.submit(self._drain, effect.instance_id)
+            self._waiting[effect.unit] = [effect]
+            if self._execute is not None:
+                self._pool.submit(self._drain, effect.unit, self._execute)
 
-    def _drain(self, instance_id: str) -> None:
+    def _drain(self, unit: str, execute: Callable[[Effect], object]) -> None:
         while True:
             with self._lock:
-                queue = self._waiting[instance_id]
+                queue = self._waiting[unit]
                 if not queue:
-                    del self._waiting[instance_id]
+                    del self._waiting[unit]
                     return
                 effect = queue.pop(0)
             try:
-                self._execute(effect)
-            except Exception:  # the effect stays committed; the next pass over the instance repeats it
+                execute(effect)
+            except Exception:  # the effect stays committed; the next pass over its unit repeats it
                 log.exception("executing %s failed", effect)
 
     def stop(self) -> None:

@@ -1,22 +1,18 @@
-"""`server/config.yml`, read when a server starts: obeyed as a whole, or the server doesn't start."""
+"""`server/config.yml`, read when a server starts: applied as a whole, or the server doesn't start."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from chalicelib.domain.specs.server import ServerConfig
+from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.errors import Invalid, Refused
 from chalicelib.runtime.settings import ServerSettings
 
 NAME = "config.yml"  # in the data folder
 
-# The backends that `compose` makes from their settings. The registry's only one, the simulated cloud, has none and is
-# asked for with a flag; `type: dstack` in a file is the hosted marketplace.
-BACKENDS: frozenset[str] = frozenset()
-
 
 def declared(settings: ServerSettings) -> ServerConfig:
-    """What the file says; nothing where there is none. Raises Invalid with every problem and refusal."""
+    """The contents of the file; empty if there is none. Raises Invalid with every problem and refusal."""
     nothing = ServerConfig(projects=())
     if settings.server_config_disabled:
         return nothing
@@ -24,11 +20,12 @@ def declared(settings: ServerSettings) -> ServerConfig:
     raw = _content(path, named=settings.server_config is not None)
     if raw is None:
         return nothing
+    from chalicelib.backends.registry import built
     from chalicelib.configuration.server import parse_server_bytes
     from chalicelib.usecases.server_config import refusals
 
     file = parse_server_bytes(raw, filename=str(path))
-    if problems := refusals(file, BACKENDS):
+    if problems := refusals(file, built()):
         raise Invalid(problems)
     return file.config
 
@@ -40,7 +37,7 @@ def _content(path: Path, *, named: bool) -> bytes | None:
         if not named:
             return None
         raise Refused(
-            f"There is no file {path}, which --config or DSTACK_SERVER_CONFIG names.", hint="Correct the path."
+            f"There is no file {path}, named by --config or DSTACK_SERVER_CONFIG.", hint="Correct the path."
         ) from error
     except OSError as error:
         raise Refused(

@@ -1,14 +1,17 @@
-"""Settings. The only reader of the environment, so that every knob is listed in one place."""
+"""Settings. The only reader of the environment, so that every setting is listed in one place."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from chalicelib.errors import Invalid
+from chalicelib.runtime.addresses import checked_url
 from chalicelib.usecases.context import Images, Limits
+from chalicelib.usecases.pace import PER_CALL
 
 DEFAULT_PORT = 3000
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -23,6 +26,7 @@ class ServerSettings:
 
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
+    public_url: str | None = None  # where remote machines reach this server
     data_dir: Path = Path("~/.dstack/server")
     config_path: Path = Path("~/.dstack/config.yml")  # the client's, where the new project is entered
     server_config: Path | None = None  # the server's own; config.yml in the data folder unless set
@@ -40,8 +44,6 @@ class ServerSettings:
     images: Images = field(default_factory=Images)
 
     def resolved(self) -> ServerSettings:
-        from dataclasses import replace
-
         return replace(
             self,
             data_dir=Path(self.data_dir).expanduser(),
@@ -60,14 +62,10 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         environ = dict(os.environ)
         os.environ.pop("DSTACK_SERVER_ADMIN_TOKEN", None)
     env = {name: value for name, value in environ.items() if value}  # an empty variable is one that isn't set
-    images = Images(
-        base=env.get("DSTACK_DOCKER_BASE_IMAGE", Images.base),
-        devel=env.get("DSTACK_DOCKER_DEVEL_IMAGE", Images.devel),
-        python=env.get("DSTACK_DEFAULT_PYTHON", Images.python),
-    )
     values: dict[str, object] = {
         "host": env.get("DSTACK_SERVER_HOST", ServerSettings.host),
         "port": _number(env, "DSTACK_SERVER_PORT", DEFAULT_PORT, most=65_535),
+        "public_url": env.get("DSTACK_SERVER_URL"),
         "data_dir": Path(env.get("DSTACK_SERVER_DIR", str(ServerSettings.data_dir))),
         "server_config": env.get("DSTACK_SERVER_CONFIG"),
         "server_config_disabled": "DSTACK_SERVER_CONFIG_DISABLED" in env,  # whatever it is set to
@@ -81,9 +79,12 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "agent_runtime": _choice(env, "DSTACK_AGENT_RUNTIME", RUNTIMES, ServerSettings.agent_runtime),
         "docker_socket": _docker_socket(env),
         "limits": Limits(upload=_number(env, "DSTACK_SERVER_CODE_UPLOAD_LIMIT", Limits.upload)),
-        "images": images,
+        "images": _images(env),
     }
     values |= {name: value for name, value in flags.items() if value not in (None, "")}
+    if values["public_url"] is not None:
+        name, sign = ("--public-url", " ") if flags.get("public_url") else ("DSTACK_SERVER_URL", "=")
+        values["public_url"] = _url(str(values["public_url"]), name, sign)
     blocks = str(values["local_blocks"])
     if blocks != "auto" and not (
         blocks.isascii() and blocks.isdigit() and len(blocks) < 6 and 1 <= int(blocks) <= MAX_BLOCKS
@@ -94,6 +95,65 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
             hint=f"Set it as in {name}{sign}4.",
         )
     return ServerSettings(**values).resolved()  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class LambdaSettings:
+    """What the stack tells its functions."""
+
+    table: str
+    bucket: str
+    wake_queue: str
+    effect_queue: str
+    keys: str  # SSM prefix of `install-key` and `master-key`, both hex
+    api_url: str
+    sync_seconds: float = PER_CALL.fast  # between an agent's calls while something changes
+    endpoint: str | None = None  # an emulator's address, in tests
+    fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
+    images: Images = field(default_factory=Images)
+
+    @staticmethod
+    def from_env(environ: Mapping[str, str] | None = None) -> LambdaSettings:
+        """Raises Invalid, naming every variable that lacks."""
+        env = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
+        names = {
+            "table": "DSTACK_TABLE",
+            "bucket": "DSTACK_BUCKET",
+            "wake_queue": "DSTACK_WAKE_QUEUE",
+            "effect_queue": "DSTACK_EFFECT_QUEUE",
+            "keys": "DSTACK_KEYS",
+            "api_url": "DSTACK_API_URL",
+        }
+        missing = [name for name in names.values() if name not in env]
+        if missing:
+            raise Invalid(
+                f"The function lacks the settings {', '.join(missing)}.", hint="Deploy the stack in infra/ again."
+            )
+        return LambdaSettings(
+            **{key: env[name] for key, name in names.items()},
+            sync_seconds=_seconds(env, "DSTACK_SYNC_SECONDS", PER_CALL.fast),
+            endpoint=env.get("DSTACK_AWS_ENDPOINT"),
+            fake_cloud=env.get("DSTACK_FAKE_CLOUD"),
+            images=_images(env),
+        )
+
+
+def _url(text: str, name: str, sign: str) -> str:
+    try:
+        return checked_url(text)
+    except ValueError as wrong:
+        shown = re.sub("//.*@", "//...@", text[:200])  # a password isn't repeated
+        raise Invalid(
+            f"{name} is {shown!r}: {wrong}.", hint=f"Set it as in {name}{sign}https://dstack.example.com:3000."
+        ) from wrong
+
+
+def _images(env: Mapping[str, str]) -> Images:
+    return Images(
+        base=env.get("DSTACK_DOCKER_BASE_IMAGE", Images.base),
+        devel=env.get("DSTACK_DOCKER_DEVEL_IMAGE", Images.devel),
+        python=env.get("DSTACK_DEFAULT_PYTHON", Images.python),
+    )
 
 
 def _docker_socket(env: Mapping[str, str]) -> Path:
@@ -107,6 +167,17 @@ def _number(env: Mapping[str, str], name: str, default: int, *, most: int = 2**4
     if not (text.isascii() and text.isdigit()) or len(text) > 15 or int(text) > most:
         raise Invalid(f"{name} is {text!r}, not a number from 0 to {most}.", hint=f"Set it as in {name}={default}.")
     return int(text)
+
+
+def _seconds(env: Mapping[str, str], name: str, default: float) -> float:
+    text = env.get(name, str(default))
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0.0
+    if not 0 < found <= 60:
+        raise Invalid(f"{name} is {text!r}.", hint="Set a number of seconds above 0 and up to 60.")
+    return found
 
 
 def _switch(env: Mapping[str, str], name: str, default: bool | None) -> bool | None:

@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.keys import Due, Key
 from chalicelib.errors import Conflict, DstackError, Invalid, Refused
 from chalicelib.store import cursors
-from chalicelib.store.port import Change, Check, Delete, Due, Index, Key, Page, Put, Record, shard_of, validate
+from chalicelib.store.port import Change, Check, Delete, Index, Page, Put, Record, shard_of, validate
 
 TRIES = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0  # seconds; all pauses together stay under 15 s

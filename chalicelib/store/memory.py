@@ -16,9 +16,10 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.keys import Due, Key
 from chalicelib.errors import Conflict, Invalid
 from chalicelib.store import cursors
-from chalicelib.store.port import Change, Check, Due, Index, Key, Page, Put, Record, shard_of, validate
+from chalicelib.store.port import Change, Check, Index, Page, Put, Record, shard_of, validate
 
 Hook = Callable[[Sequence[Change]], None]
 

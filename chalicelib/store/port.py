@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.keys import Due, Key
 from chalicelib.errors import Invalid
 
 SHARDS = 4
@@ -25,22 +26,6 @@ MAX_PARTITION = 2048  # bytes of a key's pk, and of its sk below: what DynamoDB 
 MAX_SORT = 1024
 
 Index = Literal["main", "gsi1", "gsi2"]
-
-
-class Key(NamedTuple):
-    pk: str
-    sk: str
-
-    def __str__(self) -> str:
-        return f"{self.pk}:{self.sk}"
-
-
-class Due(NamedTuple):
-    """When a pass must look at `unit` (`run/<id>`, `queue/<project>`, `instance/<id>`, `fleet/<id>`)."""
-
-    kind: str
-    unit: str
-    at: Micros
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,15 @@ from pathlib import Path
 from typing import Any
 
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.keys import Due, Key
 from chalicelib.errors import Bug, Conflict, DataTooNew, DstackError, Invalid, Refused, StorageFull
 from chalicelib.store import cursors
-from chalicelib.store.port import Change, Check, Delete, Due, Index, Key, Page, Put, Record, shard_of, validate
+from chalicelib.store.port import Change, Check, Delete, Index, Page, Put, Record, shard_of, validate
 
 SCHEMA = 1
 _APPLICATION = 0x64737461  # tells our files from other people's
 _BUSY_SECONDS = 30.0
+_ONE_BY_ONE = 3  # keys read without a transaction around them: beginning and ending one costs more
 _SWEEP_EVERY, _SWEPT = 50, 250  # commits between two looks for expired records, and how many go at each
 
 _TABLE = """
@@ -105,9 +107,11 @@ class SqliteStore:
             return []
         reader = self._take()
         try:
-            reader.execute("BEGIN")
+            if len(keys) > _ONE_BY_ONE:
+                reader.execute("BEGIN")
             rows = [reader.execute(_GET, key).fetchone() for key in keys]
-            reader.execute("COMMIT")
+            if reader.in_transaction:
+                reader.execute("COMMIT")
         except sqlite3.Error as error:
             raise self._translated(error) from error
         finally:

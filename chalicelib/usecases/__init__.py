@@ -1,1 +1,1 @@
-"""What the API does: authorise, validate, write intent, wake the engine. No HTTP here, no cloud either."""
+"""What the API does: authorise, validate, write intent, wake the engine. No HTTP and no cloud calls."""

@@ -1,11 +1,12 @@
-"""`sync`: the one call an agent makes. What it reports goes up into jobs, what it is to run comes down.
+"""`sync`: the one call an agent makes. Its report updates jobs; the response says what to run.
 
-A call reads two records of the instance and one a job that holds a place there, all by key, so a quiet call costs a
-millisecond and writes nothing. What a report changes is committed in one go with its events and the places it frees,
-under the versions that were read; a conflict means to read again, and a report that says nothing new then is no harm.
+A call reads two records of the instance and one for each job with a claim there, all by key, so a quiet call costs a
+millisecond and writes nothing. The changes of a report are committed together with their events and the claims they
+release, under the versions that were read. After a conflict everything is read again; applying a report twice is
+harmless.
 
-Two messages of one agent may be under way at a time, and old ones may come back: whatever isn't newer than the last
-message that changed something (`Presence.seq`, for each agent process) is answered, not applied.
+Two messages of one agent may be in flight, and old ones may be replayed: a message that isn't newer than the last one
+that changed something (`Presence.seq`, for each agent process) is answered but not applied.
 """
 
 from __future__ import annotations
@@ -15,18 +16,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus, Presence
-from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
+from chalicelib.domain.reports import TaskReport
 from chalicelib.errors import Conflict, Invalid, Refused
+from chalicelib.planning.reports import Fold, stop_word
+from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change
-from chalicelib.usecases.agent_credentials import Entry, admit
+from chalicelib.usecases.agent_credentials import Admission, admit
 from chalicelib.usecases.agent_logs import take_logs
-from chalicelib.usecases.agent_message import Message, TaskReport, read_message
-from chalicelib.usecases.agent_reports import Fold, stop_word
+from chalicelib.usecases.agent_message import Message, read_message
 from chalicelib.usecases.agent_tasks import task_of
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.metrics import metric_puts
@@ -36,20 +40,18 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 8
 JOBS_A_COMMIT = 15  # a job that starts and ends in one message takes five changes
 PAST_BOOTS = 8
-_STEADY_AFTER = 5 * MINUTE
-_STEADY_SYNC = 5.0  # times the fast pace: between calls for five minutes after the last change, where they are paid for
 
 
 def sync(plane: Plane, instance_id: str, credential: str, body: bytes | dict[str, Any]) -> dict[str, Any]:
-    """The answer to one message of this instance's agent."""
+    """The response to one message of this instance's agent."""
     message = read_message(body)
     if message.instance != instance_id:
-        raise Invalid("The message speaks of another instance than the one that sends it")
+        raise Invalid("The message is about another instance than its sender")
     return _exchange(plane, credential, message)
 
 
 def take(plane: Plane, credential: str, body: bytes) -> dict[str, Any]:
-    """The answer to a message that says itself which instance it is from."""
+    """The response to a message that names its own instance."""
     return _exchange(plane, credential, read_message(body))
 
 
@@ -59,18 +61,18 @@ def _exchange(plane: Plane, credential: str, message: Message) -> dict[str, Any]
         try:
             return _Exchange(plane, message).answer(credential)
         except Conflict as conflict:
-            log.debug("sync of %s lost a race for %s; reading again", message.instance, conflict.key)
+            log.debug("sync of %s lost a race for %s; retrying", message.instance, conflict.key)
     raise Refused("The records of this instance are changing too fast.", hint="Try again.")
 
 
 def has_news(answer: Mapping[str, Any]) -> bool:
-    """Does an answer hold anything its agent has to act upon? A long poll waits while it doesn't."""
+    """Does a response require the agent to act? A long poll waits until it does."""
     return bool(answer.get("news"))
 
 
 @dataclass
 class _Exchange:
-    """One attempt at one message, from a fresh look at the store."""
+    """One attempt at one message, from a fresh read of the store."""
 
     plane: Plane
     message: Message
@@ -90,9 +92,10 @@ class _Exchange:
         if instance.status is InstanceStatus.terminated:
             return {"seq": self.message.seq, "error": "gone", "tasks": [], "logs": [], "next_sync_in": 60, "news": True}
         self._load(instance)
+        read = Given(self.now, (instance, *self.jobs.values()))
         after, draft = self._fold(instance, entry, repeated=_repeated(entry.presence, self.message))
-        self._commit(entry, draft, known)
-        self._wake(instance, known, draft)
+        self._commit(read, entry, draft, known)
+        self._wake(instance, known)
         return self._answer(after, entry)
 
     def _load(self, instance: Instance) -> None:
@@ -102,8 +105,8 @@ class _Exchange:
 
     # --- up -----------------------------------------------------------------------------------------------------------
 
-    def _fold(self, instance: Instance, entry: Entry, *, repeated: bool) -> tuple[Instance, Draft]:
-        """What the message comes to. Logs are placed by offset, so a repeat of them is harmless."""
+    def _fold(self, instance: Instance, entry: Admission, *, repeated: bool) -> tuple[Instance, Draft]:
+        """Applies the message. Logs are placed by offset, so repeating them is harmless."""
         draft = Draft(self.now)
         fold = Fold(draft, instance)
         self.jobs, self.ends = take_logs(self.plane, self.message, self.jobs, draft)
@@ -123,7 +126,7 @@ class _Exchange:
         return fold.instance, draft
 
     def _end_of(self, job: Job, report: TaskReport | None) -> int:
-        """Bytes of the job's log held here; asked for only where it decides."""
+        """Stored bytes of the job's log; read only when it matters."""
         if job.id not in self.ends and report is not None and report.state == "exited":
             self.ends[job.id] = self.plane.logs.end(job.project_id, job.id)
         return self.ends.get(job.id, job.log_end)
@@ -136,52 +139,33 @@ class _Exchange:
         return job
 
     def _note_strangers(self, reports: Mapping[str, TaskReport]) -> None:
-        """Note what is said of tasks that have no place here, but for those that ended and wait to be removed."""
+        """Logs tasks that aren't assigned to this instance, except ended ones waiting to be removed."""
         going = {task.id for task in reports.values() if task.state == "exited"}
         said = {*reports, *(chunk.task for chunk in self.message.logs), *(point.task for point in self.message.metrics)}
         for task in sorted(said - self.jobs.keys() - going):
-            log.info("instance %s speaks of task %.40r, which has no place there", self.message.instance, task)
+            log.info("instance %s reports task %.40r, which isn't assigned to it", self.message.instance, task)
 
-    def _commit(self, entry: Entry, draft: Draft, known: Presence | None) -> None:
-        step = draft.step()
-        changes: list[Change] = [nouns.put(noun) for noun in (*step.saves, *step.events)]
-        presence = self._presence(entry, changed=bool(changes))
-        if presence != known:
-            changes.append(nouns.put(presence))
-        changes += metric_puts(self.message.metrics, self.jobs, self.now)
-        for start in range(0, len(changes), MAX_CHANGES):  # all but metrics fit the first
-            self.plane.store.commit(changes[start : start + MAX_CHANGES])
+    def _commit(self, read: Given, entry: Admission, draft: Draft, known: Presence | None) -> None:
+        presence = self._presence(entry, changed=not draft.empty)
+        beside: list[Change] = [] if presence == known else [nouns.put(presence)]
+        beside += metric_puts(self.message.metrics, self.jobs, self.now)
+        room = MAX_CHANGES - draft.size  # all but metrics fit
+        if beside or not draft.empty:
+            self.plane.door.take(read, draft.plan(), beside[:room], hears=self.message.instance)
+        for start in range(room, len(beside), MAX_CHANGES):
+            self.plane.store.commit(beside[start : start + MAX_CHANGES])
 
-    def _presence(self, entry: Entry, *, changed: bool) -> Presence:
+    def _presence(self, entry: Admission, *, changed: bool) -> Presence:
         """The agent's record after this message: written when something changed, and to renew its promise."""
         known, message = entry.presence, self.message
-        repeated = _repeated(known, message)
-        facts = message.facts or known.facts
-        news = changed or entry.credential or facts != known.facts or (message.boot != known.boot and not repeated)
-        if not news and self.now < known.last_seen + self._period():
+        after = known if _repeated(known, message) else _said(known, message)
+        news = changed or entry.credential or (after.boot, after.facts) != (known.boot, known.facts)
+        if not news and not self.plane.pace.stale(self.now - known.last_seen):
             return known
-        past = known.past_boots
-        if message.boot != known.boot and not repeated and known.boot:
-            past = (known.boot, *past)[:PAST_BOOTS]
-        return known.with_(
-            boot=known.boot if repeated else message.boot,
-            seq=known.seq if repeated else message.seq,
-            past_boots=past,
-            facts=facts,
-            agent_version=message.agent or known.agent_version,
-            last_seen=self.now,
-            seen_until=self.now + self._period() + round(max(message.wait, self._slowest()) * SECOND),
-        )
+        return after.with_(last_seen=self.now, seen_until=self.now + self.plane.pace.promise(message.wait))
 
-    def _period(self) -> Micros:
-        """How often a quiet agent's presence is written: rarely where a write is paid for."""
-        return 5 * MINUTE if self.plane.sync_fast else 30 * SECOND
-
-    def _slowest(self) -> float:
-        return self.plane.sync_slow if self.plane.sync_fast else 30.0
-
-    def _wake(self, instance: Instance, known: Presence | None, draft: Draft) -> None:
-        units = dict.fromkeys(draft.step().wake)
+    def _wake(self, instance: Instance, known: Presence | None) -> None:
+        units: dict[str, None] = {}
         if (
             _joining(instance)
             or instance.unreachable
@@ -195,7 +179,7 @@ class _Exchange:
 
     # --- down ---------------------------------------------------------------------------------------------------------
 
-    def _answer(self, instance: Instance, entry: Entry) -> dict[str, Any]:
+    def _answer(self, instance: Instance, entry: Admission) -> dict[str, Any]:
         reports = {task.id: task for task in self.message.tasks}
         tasks = [told for job in self.jobs.values() if (told := self._wanted(job, reports.get(job.id))) is not None]
         tasks += [{"id": task_id, "want": "remove"} for task_id in reports if task_id not in self.jobs]
@@ -204,7 +188,7 @@ class _Exchange:
             "tasks": tasks,
             "logs": [{"task": job_id, "offset": end} for job_id, end in self.ends.items()],
             "next_sync_in": self._next(instance),
-            "log_every": self.plane.sync_fast,
+            "log_every": self.plane.pace.log,
         }
         if entry.credential:
             answer["credential"] = entry.credential
@@ -227,24 +211,34 @@ class _Exchange:
         return None if unsent else {"id": job.id, "want": "run"}
 
     def _next(self, instance: Instance) -> float:
-        plane = self.plane
-        if not plane.sync_fast:
-            return 0.0  # the next call waits at the server
         jobs: Sequence[Job] = [job for job in self.jobs.values() if not job.finished]
-        if self.unfinished or _joining(instance) or instance.status is InstanceStatus.terminating:
-            return plane.sync_fast
-        if any(job.status is not JobStatus.running for job in jobs):
-            return plane.sync_fast
+        ending = instance.status is InstanceStatus.terminating
+        starting = any(job.status is not JobStatus.running for job in jobs)
         last = max((at for at in (instance.idle_since, *(job.running_at for job in jobs)) if at), default=0)
-        return _STEADY_SYNC * plane.sync_fast if self.now - last < _STEADY_AFTER else plane.sync_slow
+        changing = self.unfinished or _joining(instance) or ending or starting
+        return self.plane.pace.pause(changing=changing, since=self.now - last)
 
 
 def _joining(instance: Instance) -> bool:
-    """Is what this machine found on itself still to be looked at? Jobs are sent once that is done: their environment
-    names addresses, and their history reads in the order in which things happened."""
+    """Are this machine's facts still unprocessed? Jobs are sent only afterwards: their environment contains addresses,
+    and their events should be in the right order."""
     return instance.status in (InstanceStatus.pending, InstanceStatus.provisioning)
 
 
+def _said(known: Presence, message: Message) -> Presence:
+    """What a message says of its agent. A repeated one says nothing: what it found may have changed since."""
+    past = known.past_boots
+    if message.boot != known.boot and known.boot:
+        past = (known.boot, *past)[:PAST_BOOTS]
+    return known.with_(
+        boot=message.boot,
+        seq=message.seq,
+        past_boots=past,
+        facts=message.facts or known.facts,
+        agent_version=message.agent or known.agent_version,
+    )
+
+
 def _repeated(known: Presence, message: Message) -> bool:
-    """Was this message, or a later one of the same agent process, taken already?"""
+    """Was this message, or a later one of the same agent process, already applied?"""
     return message.boot in known.past_boots or (message.boot == known.boot and message.seq <= known.seq)

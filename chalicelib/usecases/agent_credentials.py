@@ -1,7 +1,8 @@
-"""Who an agent is. A bootstrap token buys one random credential; the store keeps the hash of it.
+"""Agents' credentials. A bootstrap token is exchanged for one random credential, of which the store keeps the hash.
 
-The token travels through user data, which others may read, so it is good once. A lost reply may be repeated for a
-minute, by the same agent process only; each repeat makes a new credential, because the old one can't be read back.
+The token travels through user data, which others may read, so it works once. If the response is lost, the same agent
+process may repeat the exchange for a minute. Each repeat creates a new credential, because the old one can't be read
+back, and the old one stays valid: the process may hold either, since the network itself may repeat a request.
 """
 
 from __future__ import annotations
@@ -9,33 +10,35 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass
 
+from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.tenants import hash_token
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Forbidden
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
 
 REPEATABLE: Micros = MINUTE
-_REFUSED = "This credential is not the one of this instance"
+REPEATS = 8
+_REFUSED = "This credential doesn't belong to this instance"
 
 
 @dataclass(frozen=True)
-class Entry:
-    """An agent let in. `credential` is the new one, where a bootstrap token was swapped."""
+class Admission:
+    """An admitted agent. `credential` is the new one, if a bootstrap token was exchanged."""
 
     presence: Presence
     credential: str | None = None
 
 
-def admit(plane: Plane, instance: Instance | None, presence: Presence | None, credential: str, boot: str) -> Entry:
-    """Let the agent in, or raise Forbidden, which tells nothing of what is there."""
+def admit(plane: Plane, instance: Instance | None, presence: Presence | None, credential: str, boot: str) -> Admission:
+    """Admits the agent, or raises Forbidden, which reveals nothing about what exists."""
     if instance is None or not credential:
         raise Forbidden(_REFUSED)
     given = hash_token(credential)
-    if presence is not None and presence.credential_hash and hmac.compare_digest(given, presence.credential_hash):
-        return Entry(presence)
+    if presence is not None and holds(presence, credential):
+        return Admission(presence)
     expected = bootstrap_token(plane.install_key, instance.id, instance.epoch)
     if not hmac.compare_digest(given, hash_token(expected)):
         raise Forbidden(_REFUSED)
@@ -44,20 +47,28 @@ def admit(plane: Plane, instance: Instance | None, presence: Presence | None, cr
         known = presence or Presence(instance_id=instance.id, project_id=instance.project_id)
         known = known.with_(previous_hash=given, previous_until=now + REPEATABLE)
     elif presence.boot == boot and presence.previous_hash == given and now < presence.previous_until:
-        known = presence
+        known = presence.with_(earlier_hashes=(presence.credential_hash, *presence.earlier_hashes)[:REPEATS])
     else:
-        raise Forbidden("This bootstrap token was used already")
+        raise Forbidden("This bootstrap token was already used")
     fresh = f"{instance.id}.{plane.random_token()}"
-    return Entry(known.with_(credential_hash=hash_token(fresh)), fresh)
+    return Admission(known.with_(credential_hash=hash_token(fresh)), fresh)
+
+
+def holds(presence: Presence, credential: str) -> bool:
+    """Is it one of the credentials that this agent was given?"""
+    given = hash_token(credential)
+    kept = (presence.credential_hash, *presence.earlier_hashes)
+    return any(hmac.compare_digest(given, one) for one in kept if one)
 
 
 def readmit(plane: Plane, instance_id: str) -> None:
-    """Forget the credential, so that the bootstrap token is good once more: for a host whose agent lost its data."""
+    """Deletes the credential, so that the bootstrap token works once more: for a host whose agent lost its data."""
     presence = nouns.find(plane.store, Presence, keys.presence(instance_id))
     if presence is not None and presence.credential_hash:
-        plane.store.commit([nouns.put(presence.with_(credential_hash="", previous_hash="", previous_until=0))])
+        forgotten = presence.with_(credential_hash="", earlier_hashes=(), previous_hash="", previous_until=0)
+        plane.store.commit([nouns.put(forgotten)])
 
 
 def instance_of(credential: str) -> str:
-    """The instance that a credential says it belongs to; only `admit` tells whether that is true."""
+    """The instance that a credential claims to belong to; only `admit` verifies it."""
     return credential.partition(".")[0]

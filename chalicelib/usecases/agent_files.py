@@ -1,13 +1,14 @@
-"""What an agent may fetch: the archives that its own jobs name, and the agent program itself."""
+"""What an agent may download: the archives of its own jobs, and the agent program itself."""
 
 from __future__ import annotations
 
+from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.jobs import Job
-from chalicelib.domain.tenants import Archive, hash_token
+from chalicelib.domain.tenants import Archive
 from chalicelib.errors import Forbidden, NotFound
-from chalicelib.store import keys, nouns
-from chalicelib.usecases.agent_credentials import instance_of
+from chalicelib.store import nouns
+from chalicelib.usecases.agent_credentials import holds, instance_of
 from chalicelib.usecases.agent_tasks import archives_of
 from chalicelib.usecases.context import Plane
 
@@ -15,7 +16,7 @@ PROGRAM = "agent/agent.pyz"  # the blob of the agent as one file, put there by a
 
 
 def archive_content(plane: Plane, credential: str, archive_id: str) -> bytes:
-    """The bytes of an archive of one of the instance's jobs. Any other is as unknown as one that never was."""
+    """The bytes of an archive of one of the instance's jobs. Any other archive is treated as unknown."""
     instance = _instance(plane, credential)
     wanted = [keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for c in instance.claims]
     jobs = [job for job in nouns.find_many(plane.store, Job, wanted) if job is not None and not job.finished]
@@ -33,13 +34,13 @@ def _instance(plane: Plane, credential: str) -> Instance:
         plane.store.get_many([keys.instance(instance_id), keys.presence(instance_id)]) if instance_id else [None, None]
     )
     presence = None if found[1] is None else nouns.read(Presence, found[1])
-    if found[0] is None or presence is None or presence.credential_hash != hash_token(credential):
-        raise Forbidden("This credential is not the one of an instance")
+    if found[0] is None or presence is None or not holds(presence, credential):
+        raise Forbidden("This credential doesn't belong to an instance")
     return nouns.read(Instance, found[0])
 
 
 def program(plane: Plane) -> bytes:
     content = plane.blobs.get(PROGRAM)
     if content is None:
-        raise NotFound("This control plane has no agent program to give away.")
+        raise NotFound("This control plane has no agent program to serve.")
     return content

@@ -1,7 +1,7 @@
-"""Log bytes from an agent: each piece goes to its place in the job's stream, so a repeat is cut and a gap is not taken.
+"""Log bytes from an agent: each piece has its position in the job's stream, so repeats are dropped and gaps refused.
 
-A job that writes more than its quota is ended. What it wrote beyond is not kept, but answered as held, so that the
-agent lets go of it.
+A job that exceeds its quota is ended. The excess is not kept but acknowledged as stored, so that the agent can delete
+it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
+from chalicelib.planning.reports import over_quota
 from chalicelib.planning.transitions import Draft
 from chalicelib.usecases.agent_message import LogBytes, Message
-from chalicelib.usecases.agent_reports import over_quota
 from chalicelib.usecases.context import Plane
 
 
@@ -37,7 +37,7 @@ def _take(plane: Plane, job: Job, chunk: LogBytes, draft: Draft) -> tuple[Job, i
     quota = plane.limits.log_bytes_per_hour
     if over_quota(job, last, quota, draft.now):
         if job.status is JobStatus.running:
-            text = f"It wrote more than {quota / 2**20:g} MB of log in an hour."
+            text = f"The job wrote more than {quota / 2**20:g} MB of log in an hour."
             job = draft.end_job(job, JobReason.log_quota_exceeded, message=text, grace=0)
         return job, last
     return job, plane.logs.append(job.project_id, job.id, chunk.offset, records)

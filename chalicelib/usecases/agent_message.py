@@ -1,76 +1,27 @@
-"""What an agent says, read strictly: an agent runs beside other people's programs, so nothing of it is believed unread.
-
-Unknown fields are ignored, so that a newer agent can talk to an older control plane.
-"""
+"""An agent's message, validated as strictly as its reports on tasks (`domain.reports`)."""
 
 from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, field_validator
 
 from chalicelib.domain.instances import GpuSeen, HostFacts
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.jobs import PullProgress
-from chalicelib.domain.reasons import JobReason
+from chalicelib.domain.reports import NonNegative, Said, ShortText, TaskReport
 from chalicelib.errors import Invalid, Problem
 
 PROTOCOL = 1
 MAX_MESSAGE = 2 * 1024 * 1024  # bytes of JSON; a full load of log, metrics and task states is a quarter of it
 MAX_TASKS = 300
 
-TaskState = Literal["preparing", "pulling", "running", "exited"]
-ShortText = Annotated[str, Field(max_length=300)]
-Count = Annotated[int, Field(ge=0, lt=1 << 62)]
 
-# How a task may end by itself. Whatever else an agent claims is an error of its own.
-END_REASONS = frozenset(
-    {
-        JobReason.done_by_runner,
-        JobReason.container_exited_with_error,
-        JobReason.creating_container_error,
-        JobReason.executor_error,
-        JobReason.ports_binding_failed,
-        JobReason.volume_error,
-        JobReason.max_duration_exceeded,
-        JobReason.terminated_by_user,
-        JobReason.aborted_by_user,
-    }
-)
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
-
-
-class TaskReport(_Part):
-    id: ShortText
-    state: TaskState
-    at: Count = 0
-    exit_status: int | None = None
-    reason: ShortText | None = None
-    message: str | None = None
-    pull: PullProgress | None = None
-    username: ShortText | None = None
-    working_dir: str | None = Field(default=None, max_length=4096)
-    log_end: Count = 0
-
-    @property
-    def end_reason(self) -> JobReason:
-        """Why it ended, of the reasons an agent may give."""
-        if self.reason is not None and self.reason in END_REASONS:
-            return JobReason(self.reason)
-        if self.reason is None and self.exit_status is not None:
-            return JobReason.container_exited_with_error if self.exit_status else JobReason.done_by_runner
-        return JobReason.executor_error
-
-
-class LogBytes(_Part):
+class LogBytes(Said):
     task: ShortText
-    offset: Count
-    records: list[tuple[Count, str]] = Field(max_length=20_000)
+    offset: NonNegative
+    records: list[tuple[NonNegative, str]] = Field(max_length=20_000)
 
     def decoded(self) -> list[tuple[Micros, bytes]]:
         try:
@@ -79,25 +30,25 @@ class LogBytes(_Part):
             raise Invalid([Problem("a record is not base64", path="logs.records")]) from None
 
 
-class GpuLoad(_Part):
-    memory_usage_bytes: Count = 0
+class GpuLoad(Said):
+    memory_usage_bytes: NonNegative = 0
     util_percent: Annotated[float, Field(ge=0, le=100)] = 0
 
 
-class MetricPoint(_Part):
+class MetricPoint(Said):
     task: ShortText
-    at: Count
-    cpu_usage_micro: Count = 0
-    memory_usage_bytes: Count = 0
-    memory_working_set_bytes: Count = 0
+    at: NonNegative
+    cpu_usage_micro: NonNegative = 0
+    memory_usage_bytes: NonNegative = 0
+    memory_working_set_bytes: NonNegative = 0
     gpus: list[GpuLoad] = Field(default=[], max_length=64)
 
 
-class Message(_Part):
+class Message(Said):
     v: int = PROTOCOL
     instance: ShortText
     boot: Annotated[str, Field(min_length=1, max_length=100)]
-    seq: Count
+    seq: NonNegative
     agent: ShortText = ""
     facts: HostFacts | None = None
     tasks: list[TaskReport] = Field(default=[], max_length=MAX_TASKS)
@@ -127,7 +78,7 @@ def read_message(body: bytes | dict[str, Any]) -> Message:
     """The message, or Invalid with everything that is wrong with it."""
     if isinstance(body, bytes) and len(body) > MAX_MESSAGE:
         raise Invalid(
-            f"The message has {len(body)} bytes; at most {MAX_MESSAGE} are taken.", hint="Send less log at a time."
+            f"The message has {len(body)} bytes; the limit is {MAX_MESSAGE}.", hint="Send less log at a time."
         )
     try:
         message = Message.model_validate_json(body) if isinstance(body, bytes) else Message.model_validate(body)

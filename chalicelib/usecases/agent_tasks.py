@@ -1,7 +1,7 @@
-"""What an agent is told of a task: the job's spec, what it brings along, and its secrets filled in.
+"""What an agent gets for a task: the job's spec, its files, and its secrets filled in.
 
-Secrets are filled in here and nowhere before: stored specs keep the reference, so a secret is in no record, log or
-event, and one that was changed meanwhile is used as it is now.
+Only here are secrets filled in and registry passwords opened: stored specs keep the reference or the sealed text, so no
+secret is in a record, log or event, and a secret that changed meanwhile is used with its current value.
 """
 
 from __future__ import annotations
@@ -10,43 +10,35 @@ from collections.abc import Mapping
 from typing import Any
 
 from chalicelib.configuration.interpolation import fill, secrets_in
+from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
-from chalicelib.domain.runs import RunBody
+from chalicelib.domain.specs.workloads import RegistryAuth
 from chalicelib.domain.tenants import Archive, Project, Secret
 from chalicelib.errors import Bug, Refused
 from chalicelib.planning.jobs import agent_task
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.files import archive_id
 from chalicelib.usecases.secrets import opened
 
 
-def job_spec(plane: Plane, job: Job) -> JobSpec:
-    body = nouns.find(plane.store, RunBody, keys.run_body(job.run_id, job.deployment_num))
-    if body is None:
-        raise Bug(f"run {job.run_id} has no spec at deployment {job.deployment_num}")
-    specs = [JobSpec.model_validate_json(text) for text in body.job_specs]
-    found = next((spec for spec in specs if (spec.replica_num, spec.job_num) == job.slot), None)
-    if found is None:
-        raise Bug(f"job {job.id} has no spec for replica {job.replica_num}, node {job.job_num}")
-    return found
-
-
 def task_of(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
-    """The task as the protocol has it. Raises Refused for a secret that isn't there."""
-    spec = job_spec(plane, job)
+    """The task in the form of the protocol. Raises Refused for a missing secret."""
+    spec = plane.read.job_spec(job)
     project = nouns.find(plane.store, Project, keys.project(job.project_id))
     if project is None:
         raise Bug(f"job {job.id} belongs to project {job.project_id}, which isn't there")
     task = agent_task(job, spec, instance, project.name)
+    if auth := task["registry_auth"]:
+        task["registry_auth"] = sealed_specs.opened(plane.seal, RegistryAuth, auth, sealed_specs.of_run(job.run_id))
     task["files"] = [*_code(plane, job, spec), *task["files"]]
     return fill_secrets(plane, job.project_id, task)
 
 
 def _code(plane: Plane, job: Job, spec: JobSpec) -> list[dict[str, str]]:
-    """The code uploaded for the run's repo: what the working folder holds before anything else."""
+    """The code uploaded for the run's repo: the initial content of the working folder."""
     if not spec.repo_code_hash:
         return []
     archive = nouns.find(plane.store, Archive, keys.archive(archive_id(job.project_id, spec.repo_code_hash)))
@@ -56,8 +48,8 @@ def _code(plane: Plane, job: Job, spec: JobSpec) -> list[dict[str, str]]:
 
 
 def archives_of(plane: Plane, job: Job) -> frozenset[str]:
-    """The ids of what the job's task may fetch."""
-    spec = job_spec(plane, job)
+    """The ids of the archives that the job's task may download."""
+    spec = plane.read.job_spec(job)
     code = (archive_id(job.project_id, spec.repo_code_hash),) if spec.repo_code_hash else ()
     return frozenset((*(archive.id for archive in spec.file_archives), *code))
 

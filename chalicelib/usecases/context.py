@@ -1,31 +1,28 @@
-"""`Plane`: everything a use case may reach, given to it by a composition root."""
+"""`Plane`: everything a use case may use, provided by a composition root."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING
 
-from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.tenants import Permissions
-from chalicelib.engine.ports import Clock, News, Wake
+from chalicelib.engine.ports import Backends, Catalog, Clock, News, Wake
 from chalicelib.store.port import Store
+from chalicelib.usecases.pace import Pace
 
 if TYPE_CHECKING:
-    from chalicelib.planning.offers import OfferBook
+    from chalicelib.engine.commit import Door
+    from chalicelib.engine.read import Reader
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.logs import LogStore
     from chalicelib.store.seal import Sealer
 
 
-class Catalog(Protocol):
-    def book(self, project_id: str) -> OfferBook:
-        """What could be bought for this project, as of the last refresh. Never asks a cloud."""
-
-
 @dataclass(frozen=True)
 class Limits:
-    """What the plane refuses to swallow. Bytes."""
+    """The size limits of the control plane, in bytes."""
 
     body: int = 8 * 1024 * 1024
     upload: int = 2 * 1024 * 1024
@@ -56,11 +53,21 @@ class Plane:
     random_token: Callable[[], str]  # a secret of at least 128 bits
     install_id: str
     install_key: bytes  # signs bootstrap tokens
-    facts: Mapping[str, BackendFacts]  # of the backends that are configured
-    server_url: str = ""
-    embedded: bool = False  # the plan says start and stop delays accordingly; nothing else may ask
-    sync_fast: float = 2.0  # seconds between syncs while something changes; 0 where long polls are cheap
-    sync_slow: float = 60.0
+    backends: Backends
+    pace: Pace
     limits: Limits = Limits()
     images: Images = Images()
     permissions: Permissions = field(default_factory=Permissions)
+
+    @cached_property
+    def door(self) -> Door:
+        """The way in for user requests and agent reports: plans, checked and committed like any other."""
+        from chalicelib.engine.commit import Door  # with all that decides: only who changes something needs it
+
+        return Door(self.store, wake=self.wake, news=self.news)
+
+    @cached_property
+    def read(self) -> Reader:
+        from chalicelib.engine.read import Reader
+
+        return Reader(self.store)

@@ -1,7 +1,7 @@
-"""Reading history: one stream out of those of projects, runs or fleets, newest first or oldest first.
+"""Reading history: one stream merged from those of projects, runs or fleets, newest or oldest first.
 
-Every stream is in time order under the same sort key, so they are merged as they are read, and a page reads little more
-than it shows. What the reader may not see is left out, whatever the filters say.
+Every stream is in time order under the same sort key, so they are merged while reading, and a page reads little more
+than it shows. Events the reader may not see are left out, whatever the filters.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.instants import Micros, sortable
 from chalicelib.domain.tenants import GlobalRole, Project, User
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.store.port import Index, Store
 from chalicelib.usecases.trail import EVERYWHERE
 
@@ -48,14 +49,14 @@ def list_events(store: Store, actor: User, projects: Mapping[str, Project], want
 
 
 def gone_actors(store: Store, events: Sequence[Event]) -> Ids:
-    """The ids of those who did something here and are deleted by now."""
+    """The ids of actors that have been deleted since."""
     ids = sorted({event.actor_id for event in events if event.actor_id is not None})
     found = store.get_many([keys.user(user_id) for user_id in ids])
     return frozenset(user_id for user_id, record in zip(ids, found, strict=True) if record is None)
 
 
 def _sources(actor: User, projects: Mapping[str, Project], wanted: Filter) -> list[tuple[Index, str]]:
-    """The narrowest streams that hold every event asked for."""
+    """The narrowest streams that contain every requested event."""
     runs, fleets = wanted.within_runs, wanted.within_fleets
     if runs is None and fleets is None and wanted.targets is not None:
         kinds = {kind for kind, _ in wanted.targets}
@@ -92,7 +93,7 @@ def _place(event: Event) -> tuple[Micros, str]:
 
 
 def _first(event: Event, seen: set[str]) -> bool:
-    """One event may stand in two streams."""
+    """An event may appear in two streams."""
     new = event.id not in seen
     seen.add(event.id)
     return new

@@ -1,7 +1,7 @@
-"""Uploaded archives: content under its own hash, checked before it is kept.
+"""Uploaded archives: content under its own hash, checked before it is stored.
 
 An archive is unpacked on a host beside other people's work, so a member that would land outside its folder is refused
-here already, while the user is there to read why. The agent checks again.
+here, while the user is there to read why. The agent checks again.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import re
 import tarfile
 from pathlib import PurePosixPath
 
+from chalicelib.domain import keys
 from chalicelib.domain.ids import derive, is_id
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Archive, User
 from chalicelib.errors import Conflict, Invalid, NotFound, Problem, Refused
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
 
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -32,7 +33,7 @@ def archive_by_hash(plane: Plane, user: User, hash_: str) -> Archive:
 
 
 def save_archive(plane: Plane, user: User, name: str, content: bytes) -> Archive:
-    """Keep an uploaded archive of files; the same content again is the same archive."""
+    """Stores an uploaded archive of files; the same content again is the same archive."""
     check_upload(plane, name, content)
     check_tar(content)
     return keep(plane, user.id, "archives", name, content)
@@ -59,15 +60,15 @@ def archive_id(owner_id: str, hash_: str) -> str:
 
 
 def missing(plane: Plane, user: User, spec: RunSpec) -> list[Problem]:
-    """What a run would lack of its files. An archive of another user counts as one that isn't there."""
-    hint = "upload it to /api/files/upload_archive and name its id in `file_archives`, as clients do"
+    """The archives that a run lacks. An archive of another user counts as missing."""
+    hint = "upload one to /api/files/upload_archive and give its id in `file_archives`, as clients do"
     if spec.configuration.files and not spec.file_archives:
-        return [Problem("no archive of them came along", path="configuration.files", hint=hint)]
+        return [Problem("they come without an archive", path="configuration.files", hint=hint)]
     places = {number: sent.id for number, sent in enumerate(spec.file_archives) if is_id(sent.id)}
     found = nouns.find_many(plane.store, Archive, [keys.archive(id_) for id_ in places.values()]) if places else []
     mine = {number for number, archive in zip(places, found, strict=True) if archive and archive.owner_id == user.id}
     return [
-        Problem(f"you uploaded no archive `{sent.id[:36]}`", path=f"file_archives.{number}.id", hint=hint)
+        Problem(f"you didn't upload an archive `{sent.id[:36]}`", path=f"file_archives.{number}.id", hint=hint)
         for number, sent in enumerate(spec.file_archives)
         if number not in mine
     ]
@@ -78,8 +79,8 @@ def check_upload(plane: Plane, name: str, content: bytes) -> None:
     if len(content) > limit:
         size = len(content) / 2**20
         raise Refused(
-            f"The upload has {size:.1f} MB; at most {limit / 2**20:g} MB are taken.",
-            hint="Leave out what isn't needed, or fetch large files in `commands`.",
+            f"The upload has {size:.1f} MB; the limit is {limit / 2**20:g} MB.",
+            hint="Leave out files you don't need, or download large ones in `commands`.",
         )
     if not _HASH.fullmatch(name):
         raise Invalid("The file name of an upload is the SHA-256 of its content, as 64 hexadecimal digits.")

@@ -1,6 +1,6 @@
 """Planning and creating fleets.
 
-A new fleet is one commit: the fleet, its spec, its name and the event. Its instances are the reconciler's to make.
+A new fleet is one commit: the fleet, its spec, its name and the event. The reconciler creates its instances.
 """
 
 from __future__ import annotations
@@ -8,24 +8,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from chalicelib.configuration.reading import read
+from chalicelib.domain import keys
+from chalicelib.domain.events import EventType
 from chalicelib.domain.fleets import Fleet, FleetBody, FleetStatus
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
+from chalicelib.engine.read import FleetRow
 from chalicelib.errors import AlreadyExists, Conflict, Refused
-from chalicelib.planning import placement, support
+from chalicelib.planning import listing, support
 from chalicelib.planning.combine import fleet_query, merged_fleet
-from chalicelib.store import keys, nouns
-from chalicelib.store.port import Change
+from chalicelib.planning.snapshots import Given
+from chalicelib.planning.transitions import Draft
+from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import plans, specs
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.fleets import TRIES, FleetRow, about, fleet_target, holder, named, read_row, refuse_ssh
-from chalicelib.usecases.trail import told
+from chalicelib.usecases.fleets import TRIES, holder, named, refuse_ssh
 
 
 @dataclass(frozen=True)
 class FleetPlan:
-    spec: str
+    spec: str  # as it was sent; its secrets are sealed for who sent it, who gives the plan back to apply it
     offers: tuple[Offer, ...]
     total_offers: int
     max_price: float | None
@@ -41,21 +45,22 @@ class Seen:
     spec: dict[str, Any]
 
 
-def get_plan(plane: Plane, project: Project, raw: dict[str, Any]) -> FleetPlan:
+def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> FleetPlan:
+    raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
     specs.refuse(spec, support.fleet_refusals(spec))
     name = spec.configuration.name
     fleet = None if name is None else named(plane.store, project, name)
-    current = None if fleet is None else read_row(plane.store, fleet)
+    current = None if fleet is None else plane.read.fleet_row(fleet)
     book = plane.catalog.book(project.id)
-    offers, total = placement.fleet_offers(spec, book, plane.facts, plans.DEFAULT_OFFERS)
+    offers, total = listing.fleet_offers(spec, book, plans.DEFAULT_OFFERS)
     return FleetPlan(
-        spec=specs.text_of(_complete(raw, name)),
+        spec=specs.text_of(sealed_specs.to_client(plane.seal, FleetSpec, _complete(raw, name), project.id, user.id)),
         offers=tuple(offers),
         total_offers=total,
         max_price=book.dearest([fleet_query(merged_fleet(spec))]) if offers else None,
         current=current,
-        action="update" if current is not None and not _obstacles(current, spec) else "create",
+        action="update" if current is not None and not _obstacles(plane, current, spec) else "create",
     )
 
 
@@ -69,7 +74,8 @@ def apply_plan(
     force: bool,
     role: ProjectRole | None = None,
 ) -> FleetRow:
-    """Create the fleet, or change it in place where that is possible. `role` is the user's in the project."""
+    """Creates the fleet, or changes it in place if possible. `role` is the user's role in the project."""
+    raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
     refuse_ssh(plane, user, role, [spec])
     specs.refuse(spec, support.fleet_refusals(spec))
@@ -90,10 +96,15 @@ def _complete(raw: dict[str, Any], name: str | None) -> dict[str, Any]:
     return {"profile": {}, **raw, "configuration": {**raw["configuration"], "type": "fleet", "name": name}}
 
 
-def _obstacles(current: FleetRow, spec: FleetSpec) -> list[str]:
+def _obstacles(plane: Plane, current: FleetRow, spec: FleetSpec) -> list[str]:
     if current.fleet.status is not FleetStatus.active:
         return [f"it is {current.fleet.status.value}"]
-    return specs.needs_new_fleet(FleetSpec.model_validate_json(current.spec), spec)
+    return specs.needs_new_fleet(_clear(plane, current), spec)
+
+
+def _clear(plane: Plane, row: FleetRow) -> FleetSpec:
+    """The current spec with its keys in clear, like those of a new spec, so that an unchanged key is no change."""
+    return sealed_specs.fleet_spec(plane.seal, row.fleet.id, row.spec)
 
 
 def _apply(
@@ -107,7 +118,7 @@ def _apply(
     force: bool,
 ) -> FleetRow:
     fleet, version = holder(plane.store, project, name)
-    current = None if fleet is None else read_row(plane.store, fleet)
+    current = None if fleet is None else plane.read.fleet_row(fleet)
     if seen is not None and not force:
         _check_seen(current, seen, name)
     if current is None:
@@ -115,7 +126,7 @@ def _apply(
     if current.fleet.status is not FleetStatus.active:
         hint = "Wait until it is gone."
         raise AlreadyExists(f"There is a fleet {name} already, and it is {current.fleet.status.value}.", hint=hint)
-    obstacles = _obstacles(current, spec)
+    obstacles = _obstacles(plane, current, spec)
     if obstacles:
         fields = ", ".join(field.removeprefix("configuration.") for field in obstacles)
         raise AlreadyExists(
@@ -127,8 +138,9 @@ def _apply(
 
 def _check_seen(current: FleetRow | None, seen: Seen, name: str) -> None:
     if current is not None and current.fleet.id == seen.id:
-        then = specs.read_spec(FleetSpec, seen.spec, "current_resource.spec")
-        if not specs.changed_fields(then, FleetSpec.model_validate_json(current.spec)):
+        then = read(FleetSpec, seen.spec, "current_resource.spec")
+        now = FleetSpec.model_validate_json(sealed_specs.shown(FleetSpec, current.spec))  # clients see no keys
+        if not specs.changed_fields(then, now):
             return
     what = "was deleted" if current is None else "was changed"
     raise Refused(f"The fleet {name} {what} since this plan was made.", hint="Plan it again, or apply with --force.")
@@ -142,7 +154,7 @@ def _create(
     configuration: FleetConfiguration,
     raw: dict[str, Any],
 ) -> FleetRow:
-    """A new fleet. `claim`: the name it takes, and the version at which nobody had that."""
+    """A new fleet. `claim`: its name, and the version of the pointer at which that name was free."""
     (name, version), now = claim, plane.clock.now()
     fleet = Fleet(
         id=plane.random_id(),
@@ -153,17 +165,19 @@ def _create(
         to_create=wanted_at_once(configuration),
         due_at=now,
     )
-    body = FleetBody(fleet_id=fleet.id, spec=specs.text_of(raw))
-    event = told("created", now, fleet_target(fleet), **about(fleet, fleet.id, user))
-    changes: list[Change] = [nouns.put(noun) for noun in (fleet, body, event)]
-    changes.append(nouns.pointer(keys.fleet_name(project.id, name), fleet.id, version=version))
-    plane.store.commit(changes)
-    plane.wake([f"fleet/{fleet.id}", f"queue/{project.id}"])
+    body = stored_body(plane, fleet, raw)
+    made = Draft(now, (user.id, user.name))
+    made.save(fleet)
+    made.save(body)
+    made.tell(EventType.created, fleet)
+    made.wake(f"fleet/{fleet.id}", f"queue/{project.id}")
+    pointer = nouns.pointer(keys.fleet_name(project.id, name), fleet.id, version=version)
+    plane.door.take(Given(now, ()), made.plan(), [pointer])
     return FleetRow(fleet, body.spec, ())
 
 
 def _update(plane: Plane, user: User, current: FleetRow, spec: FleetSpec, raw: dict[str, Any]) -> FleetRow:
-    changed = specs.changed_fields(FleetSpec.model_validate_json(current.spec), spec)
+    changed = specs.changed_fields(_clear(plane, current), spec)
     if not changed:
         return current
     now = plane.clock.now()
@@ -174,20 +188,23 @@ def _update(plane: Plane, user: User, current: FleetRow, spec: FleetSpec, raw: d
         last_processed_at=now,
         due_at=now,
     )
-    body = FleetBody(fleet_id=fleet.id, spec_num=fleet.spec_num, spec=specs.text_of(raw))
-    fields = ", ".join(name.removeprefix("configuration.") for name in sorted(changed))
-    event = told(
-        f"changed in place: {fields}",
-        now,
-        fleet_target(fleet),
-        **about(fleet, f"{fleet.id}/{fleet.spec_num}", user),
-    )
-    plane.store.commit([nouns.put(noun) for noun in (fleet, body, event)])
-    plane.wake([f"fleet/{fleet.id}", f"queue/{fleet.project_id}"])
+    body = stored_body(plane, fleet, raw)
+    change = Draft(now, (user.id, user.name))
+    change.save(fleet)
+    change.save(body)
+    fields = tuple(name.removeprefix("configuration.") for name in sorted(changed))
+    change.tell(EventType.changed, fleet, fields=fields)
+    change.wake(f"fleet/{fleet.id}", f"queue/{fleet.project_id}")
+    plane.door.take(Given(now, (current.fleet,)), change.plan())
     return FleetRow(fleet, body.spec, current.instances)
 
 
+def stored_body(plane: Plane, fleet: Fleet, raw: dict[str, Any]) -> FleetBody:
+    text = specs.text_of(sealed_specs.sealed(plane.seal, FleetSpec, raw, sealed_specs.of_fleet(fleet.id)))
+    return FleetBody(fleet_id=fleet.id, spec_num=fleet.spec_num, spec=text)
+
+
 def wanted_at_once(configuration: FleetConfiguration) -> int:
-    """How many instances an apply makes without waiting for a run."""
+    """How many instances an apply creates without waiting for a run."""
     nodes = configuration.nodes
     return 0 if nodes is None else max(nodes.min, nodes.target)

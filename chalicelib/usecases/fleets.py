@@ -1,42 +1,29 @@
-"""Fleets: what there is of them, deleting them and single instances."""
+"""Fleets: listing them, deleting them, deleting single instances."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from chalicelib.domain.events import Target
-from chalicelib.domain.fleets import Fleet, FleetBody, FleetStatus
-from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain import keys
+from chalicelib.domain.fleets import Fleet, FleetStatus
+from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
-from chalicelib.errors import Bug, Conflict, Invalid, NotFound, Refused
-from chalicelib.machines.fleet import FLEET
-from chalicelib.machines.instance import INSTANCE
-from chalicelib.machines.table import allows
-from chalicelib.machines.table import apply as follow
-from chalicelib.store import keys, nouns
+from chalicelib.engine.read import FleetRow
+from chalicelib.errors import Conflict, Invalid, NotFound, Refused
+from chalicelib.planning.requests import delete_fleet, end_instance
+from chalicelib.planning.snapshots import Given
+from chalicelib.planning.transitions import Draft
+from chalicelib.store import nouns
 from chalicelib.store.port import Store
 from chalicelib.usecases import plans
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.listing import all_of
-from chalicelib.usecases.trail import told
 
 TRIES = 5  # commits under contention before the caller hears of it
 _GONE = (FleetStatus.terminated, FleetStatus.failed)
-
-
-@dataclass(frozen=True)
-class FleetRow:
-    """A fleet, its spec as it was sent, and its live instances."""
-
-    fleet: Fleet
-    spec: str
-    instances: tuple[Instance, ...]
 
 
 @dataclass(frozen=True)
@@ -59,10 +46,10 @@ def get(plane: Plane, project: Project, *, name: str | None, fleet_id: str | Non
     elif name is not None:
         fleet = named(plane.store, project, name)
     else:
-        raise Invalid("Say which fleet: give `name` or `id`.")
+        raise Invalid("Give the `name` or the `id` of the fleet.")
     if fleet is None:
         raise NotFound(f"There is no fleet {(fleet_id or name or '')[:80]} in project {project.name}.")
-    return read_row(plane.store, fleet)
+    return plane.read.fleet_row(fleet)
 
 
 def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list[tuple[Project, FleetRow]]:
@@ -81,20 +68,13 @@ def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list
         fleets = (nouns.read(Fleet, record) for record in page.records)
         found += [(project, fleet) for fleet in fleets if fleet.status not in _GONE]
     found.sort(key=lambda row: (row[1].created_at, row[1].id), reverse=not wanted.ascending)
-    return [(project, read_row(plane.store, fleet)) for project, fleet in found[: wanted.limit]]
+    return [(project, plane.read.fleet_row(fleet)) for project, fleet in found[: wanted.limit]]
 
 
 def list_all(plane: Plane, project: Project) -> list[FleetRow]:
     """Every fleet of a project, oldest first."""
-    fleets = (nouns.read(Fleet, record) for record in all_of(plane.store, "gsi1", keys.fleets_of(project.id)))
-    return [read_row(plane.store, fleet) for fleet in fleets if fleet.status not in _GONE]
-
-
-def read_row(store: Store, fleet: Fleet) -> FleetRow:
-    body = nouns.find(store, FleetBody, keys.fleet_body(fleet.id, fleet.spec_num))
-    if body is None:
-        raise Bug(f"fleet {fleet.id} has no spec number {fleet.spec_num}")
-    return FleetRow(fleet, body.spec, plans.instances_of(store, fleet.id))
+    fleets = [fleet for fleet in plane.read.fleets(project.id) if fleet.status not in _GONE]
+    return [plane.read.fleet_row(fleet) for fleet in sorted(fleets, key=lambda fleet: (fleet.created_at, fleet.id))]
 
 
 def named(store: Store, project: Project, name: str) -> Fleet | None:
@@ -102,7 +82,7 @@ def named(store: Store, project: Project, name: str) -> Fleet | None:
 
 
 def holder(store: Store, project: Project, name: str) -> tuple[Fleet | None, int]:
-    """The fleet of that name, and the version of its pointer: who takes the name next does it under that condition."""
+    """The fleet of that name, and the version of its pointer, on which the next claim of the name depends."""
     pointer = nouns.find_target(store, keys.fleet_name(project.id, name))
     if pointer is None:
         return None, 0
@@ -116,7 +96,7 @@ def holder(store: Store, project: Project, name: str) -> tuple[Fleet | None, int
 def delete(
     plane: Plane, user: User, project: Project, names: Sequence[str], *, role: ProjectRole | None = None
 ) -> None:
-    """End fleets and all their instances. Nothing is ended when one of them is in use or isn't there."""
+    """Deletes fleets and all their instances; none if one of them is in use or doesn't exist."""
     rows = [_required(plane, project, name) for name in dict.fromkeys(names)]
     refuse_ssh(plane, user, role, (FleetSpec.model_validate_json(row.spec) for row in rows))
     for row in rows:
@@ -127,19 +107,14 @@ def delete(
 
 def _delete(plane: Plane, user: User, fleet: Fleet | None) -> None:
     for _ in range(TRIES):
-        if fleet is None or not allows(FLEET, fleet.status, "delete"):
+        if fleet is None:
             return
         now = plane.clock.now()
-        status = FleetStatus(follow(FLEET, fleet.status, "delete"))
-        ending = fleet.with_(status=status, to_create=0, last_processed_at=now, due_at=now)
-        message = f"{fleet.status.value} → {status.value}: deleted by a user"
-        event = told(message, now, fleet_target(fleet), **about(fleet, f"{fleet.id}/{fleet.version}", user))
         try:
-            plane.store.commit([nouns.put(ending), nouns.put(event)])
+            plane.door.take(Given(now, (fleet,)), delete_fleet(fleet, Draft(now, (user.id, user.name))))
         except Conflict:
             fleet = nouns.find(plane.store, Fleet, keys.fleet(fleet.id))
             continue
-        plane.wake([f"fleet/{fleet.id}"])
         return
     raise Refused("The fleet keeps changing.", hint="Try again.")
 
@@ -147,7 +122,7 @@ def _delete(plane: Plane, user: User, fleet: Fleet | None) -> None:
 def delete_instances(
     plane: Plane, user: User, project: Project, name: str, nums: Sequence[int], *, role: ProjectRole | None = None
 ) -> None:
-    """End single instances of a fleet, by their numbers. Nothing is ended when one is in use or isn't there."""
+    """Deletes single instances of a fleet by number; none if one of them is in use or doesn't exist."""
     row = _required(plane, project, name)
     refuse_ssh(plane, user, role, (FleetSpec.model_validate_json(row.spec) for row in [row]))
     by_num = {instance.num: instance for instance in row.instances}
@@ -159,33 +134,29 @@ def delete_instances(
     for instance in chosen:
         _refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])
     for instance in chosen:
-        _end(plane, user, row.fleet, instance)
+        _end(plane, user, instance)
 
 
-def _end(plane: Plane, user: User, fleet: Fleet, instance: Instance | None) -> None:
+def _end(plane: Plane, user: User, instance: Instance | None) -> None:
     for _ in range(TRIES):
-        if instance is None or not allows(INSTANCE, instance.status, "end"):
+        if instance is None:
+            return
+        now = plane.clock.now()
+        plan = end_instance(instance, Draft(now, (user.id, user.name)))
+        if plan.empty:
             return
         _refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])
-        now = plane.clock.now()
-        status = InstanceStatus(follow(INSTANCE, instance.status, "end"))
-        ending = instance.with_(
-            status=status, reason=InstanceReason.terminated_by_user, message="", last_processed_at=now, due_at=now
-        )
-        message = f"{instance.status.value} → {status.value}: terminated by user"
-        event = told(message, now, instance_target(instance), **about(fleet, f"{instance.id}/{instance.version}", user))
         try:
-            plane.store.commit([nouns.put(ending), nouns.put(event)])
+            plane.door.take(Given(now, (instance,)), plan)
         except Conflict:
             instance = nouns.find(plane.store, Instance, keys.instance(instance.id))
             continue
-        plane.wake([f"instance/{instance.id}"])
         return
     raise Refused("The instance keeps changing.", hint="Try again.")
 
 
 def refuse_ssh(plane: Plane, user: User, role: ProjectRole | None, fleets: Iterable[FleetSpec]) -> None:
-    """Where the installation keeps SSH fleets to admins, refuses others to touch one."""
+    """If the installation reserves SSH fleets for admins, refuses everyone else."""
     if plane.permissions.manage_ssh_fleets(user, role):
         return
     if any(spec.configuration.ssh_config is not None for spec in fleets):
@@ -207,19 +178,4 @@ def _required(plane: Plane, project: Project, name: str) -> FleetRow:
     fleet = named(plane.store, project, name)
     if fleet is None:
         raise NotFound(f"There is no fleet {name[:80]} in project {project.name}.")
-    return read_row(plane.store, fleet)
-
-
-# --- events ---------------------------------------------------------------------------------------------------------
-
-
-def fleet_target(fleet: Fleet) -> Target:
-    return Target(type="fleet", id=fleet.id, name=fleet.name)
-
-
-def instance_target(instance: Instance) -> Target:
-    return Target(type="instance", id=instance.id, name=instance.name)
-
-
-def about(fleet: Fleet, seed: str, actor: User | None = None) -> dict[str, Any]:
-    return {"project_id": fleet.project_id, "seed": seed, "actor": actor, "fleet_id": fleet.id}
+    return plane.read.fleet_row(fleet)

@@ -1,4 +1,4 @@
-"""GPUs that could be had, grouped by model and, where asked, by backend, region and count."""
+"""Available GPUs, grouped by model and, if requested, by backend, region and count."""
 
 from __future__ import annotations
 
@@ -39,14 +39,20 @@ class GpuGroup:
         self.offer_prices.append(offer.price)
 
 
-def list_gpus(
-    plane: Plane, user: User, project: Project, raw: dict[str, Any], by: frozenset[str], *, reverse: bool
-) -> list[GpuGroup]:
-    """The groups, the cheapest first unless `reverse`."""
-    look = run_plans.Look(limit=MANY_OFFERS, beyond_fleets=True)
-    plan = run_plans.get_plan(plane, user, project, raw, look)
-    groups = grouped((offer for job in plan.jobs[:1] for offer in job.offers), by)
-    return sorted(groups, key=lambda group: min(group.prices), reverse=reverse)
+@dataclass(frozen=True)
+class Look:
+    """How the groups are made and shown."""
+
+    by: frozenset[str] = frozenset()  # besides the model: backend, region, count
+    reverse: bool = False  # the dearest first
+    whole: bool = False  # machines that are there count with all they have, not with the share that is asked for
+
+
+def list_gpus(plane: Plane, user: User, project: Project, raw: dict[str, Any], look: Look) -> list[GpuGroup]:
+    wanted = run_plans.Look(limit=MANY_OFFERS, beyond_fleets=True, whole=look.whole)
+    plan = run_plans.get_plan(plane, user, project, raw, wanted)
+    groups = grouped((offer for job in plan.jobs[:1] for offer in job.offers), look.by)
+    return sorted(groups, key=lambda group: min(group.prices), reverse=look.reverse)
 
 
 def grouped(offers: Iterable[Offer], by: frozenset[str]) -> list[GpuGroup]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chalicelib.domain.fleets import Fleet
+from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import NotFound
-from chalicelib.store import keys, nouns
-from chalicelib.usecases import plans
+from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.listing import all_of
 
 
 @dataclass(frozen=True)
@@ -38,10 +36,9 @@ def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list
     """A page of live instances of all `projects` together, newest first unless `ascending`."""
     found: list[tuple[Project, Instance]] = []
     for project in projects:
-        for record in all_of(plane.store, "gsi1", keys.fleets_of(project.id)):
-            fleet = nouns.read(Fleet, record)
+        for fleet in plane.read.fleets(project.id):
             if wanted.fleet_ids is None or fleet.id in wanted.fleet_ids:
-                found += [(project, instance) for instance in plans.instances_of(plane.store, fleet.id)]
+                found += [(project, instance) for instance in plane.read.instances(fleet.id)]
     rows = [row for row in found if _after(row[1], wanted)]
     rows.sort(key=lambda row: (row[1].created_at, row[1].id), reverse=not wanted.ascending)
     return rows[: wanted.limit]

@@ -1,14 +1,15 @@
-"""Reading a job's log, and the story of how it came to run for those who ask why there is none."""
+"""Reading a job's log, and diagnosing why there is none."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import Invalid, NotFound
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.store.logs import LogAsk, Piece
 from chalicelib.usecases.context import Plane
 
@@ -28,10 +29,10 @@ def read_log(
 
 
 def story(plane: Plane, project: Project, run_name: str, job_id: str, ask: LogAsk) -> Sequence[Piece]:
-    """What happened to the run and to this job, a line an event: the answer to `logs --diagnose`."""
+    """What happened to the run and this job, one event per line: the response to `logs --diagnose`."""
     run_id = _known_run(plane, project, run_name)
     if ask.token is not None:
-        raise Invalid("The story of a job is one page; there is none after it.", hint="Ask without `next_token`.")
+        raise Invalid("A job's diagnosis is a single page; there is no next one.", hint="Leave out `next_token`.")
     page = plane.store.query("gsi1", keys.run_events(run_id), limit=1000, reverse=ask.descending)
     told = [nouns.read(Event, record) for record in page.records]
     mine = [event for event in told if all(t.type != "job" or t.id == job_id for t in event.targets)]

@@ -1,6 +1,6 @@
-"""What a job used: points from its agent, each kept for an hour; one in five minutes is kept for a week.
+"""A job's usage: points from its agent, each kept for an hour; one every five minutes is kept for a week.
 
-CPU comes as time used so far, so a percentage takes two points: what was used between them, as a share of the time.
+CPU is reported as total time used, so a percentage takes two points: the difference, as a share of the elapsed time.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from typing import Any
 
 import orjson
 
+from chalicelib.domain import keys
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, sortable
 from chalicelib.domain.jobs import Job
+from chalicelib.domain.keys import Key
 from chalicelib.domain.offers import Resources
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import NotFound
-from chalicelib.store import keys, nouns
-from chalicelib.store.port import Key, Put, Record
+from chalicelib.store import nouns
+from chalicelib.store.port import Put, Record
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.context import Plane
 
@@ -97,7 +99,7 @@ def _usage(new: dict[str, Any], old: dict[str, Any]) -> Usage:
 
 
 def _job(plane: Plane, project: Project, wanted: Wanted) -> Job:
-    """The newest submission of the job. A run of another project is as unknown as one that never was."""
+    """The newest submission of the job. A run of another project is treated as unknown."""
     name = wanted.run_name
     run_id = wanted.run_id
     if run_id is None:

@@ -1,6 +1,6 @@
-"""Projects and who belongs to them.
+"""Projects and their members.
 
-A membership is one record, so taking it away takes the access away with the next request.
+A membership is one record, so deleting it removes access with the next request.
 """
 
 from __future__ import annotations
@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from chalicelib.domain import keys
+from chalicelib.domain.events import EventType
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.tenants import PROJECT_NAME, GlobalRole, Member, Project, ProjectRole, User
 from chalicelib.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Problem, Refused
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import MAX_CHANGES, Change, Delete, Store
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.listing import all_of, every
 from chalicelib.usecases.trail import project_target, told
 from chalicelib.usecases.users import memberships, named_user
 
@@ -72,11 +74,11 @@ def create_project(plane: Plane, actor: User, name: str, *, is_public: bool = Fa
         raise Refused("Only global admins may create projects here.", hint="Ask one of them to create it.")
     owned = [project for project in visible(plane.store, actor, not_joined=False) if project.owner_id == actor.id]
     if actor.role is not GlobalRole.admin and len(owned) >= MAX_OWNED:
-        raise Refused(f"You own {len(owned)} projects, which is the most one user may.", hint="Delete one first.")
+        raise Refused(f"You own {len(owned)} projects, the maximum for one user.", hint="Delete one first.")
     now = plane.clock.now()
     project = Project(id=plane.random_id(), name=name, owner_id=actor.id, created_at=now, is_public=is_public)
     member = Member(project_id=project.id, user_id=actor.id, role=ProjectRole.admin)
-    event = told("Project created", now, project_target(project), project_id=project.id, seed=project.id, actor=actor)
+    event = told(EventType.created, now, project_target(project), project_id=project.id, seed=project.id, actor=actor)
     taken = AlreadyExists(f"There is a project {name!r} already.", hint="Choose another name.")
     if nouns.find_target(plane.store, keys.project_name(name)) is not None:
         raise taken
@@ -89,7 +91,7 @@ def create_project(plane: Plane, actor: User, name: str, *, is_public: bool = Fa
 
 
 def delete_projects(plane: Plane, actor: User, names: Sequence[str]) -> None:
-    """All of them or none: one that is in use, or not the caller's to delete, is told first."""
+    """Deletes all of them or none: projects in use, or not the caller's to delete, are refused first."""
     projects = [_named(plane.store, actor, name) for name in dict.fromkeys(names)]
     for project in projects:
         if plane.store.query("gsi2", keys.live_runs_of(project.id), limit=1).records:
@@ -98,15 +100,15 @@ def delete_projects(plane: Plane, actor: User, names: Sequence[str]) -> None:
             raise Refused(f"The project {project.name} has fleets.", hint="Delete them first: dstack fleet delete NAME")
     for project in projects:
         gone = project.with_(deleted=True)
-        event = _told(plane, "Project deleted", project, actor)
+        event = _told(plane, EventType.deleted, project, actor)
         plane.store.commit([nouns.put(gone), Delete(keys.project_name(project.name)), event])
 
 
 def set_public(plane: Plane, actor: User, project: Project, *, is_public: bool) -> Project:
     changed = project.with_(is_public=is_public)
     if changed != project:
-        text = "Project is public now" if is_public else "Project is private now"
-        plane.store.commit([nouns.put(changed), _told(plane, text, project, actor)])
+        said = "public" if is_public else "private"
+        plane.store.commit([nouns.put(changed), _told(plane, EventType.changed, project, actor, said)])
     return changed
 
 
@@ -145,7 +147,7 @@ def remove_members(plane: Plane, actor: User, project: Project, role: ProjectRol
             if member is not None and member.role is ProjectRole.admin:
                 _need(actor, role, ProjectRole.admin)
         if member is None:
-            raise NotFound(f"{user.name} is no member of the project {project.name}.")
+            raise NotFound(f"{user.name} is not a member of the project {project.name}.")
         del after[user.id]
     _save(plane, actor, project, known, after)
 
@@ -174,7 +176,7 @@ def _save(
         raise Invalid(f"This changes {len(changes)} members; one request can change {MAX_MEMBERS}.")
     if changes:
         # The project is written along, so that of two who remove the last two admins one has to look again.
-        plane.store.commit([*changes, nouns.put(project), _told(plane, "Project members changed", project, actor)])
+        plane.store.commit([*changes, nouns.put(project), _told(plane, EventType.members_changed, project, actor)])
 
 
 def _need(actor: User, role: ProjectRole | None, *enough: ProjectRole) -> None:
@@ -200,7 +202,8 @@ def _live_fleets(store: Store, project: Project) -> bool:
     return any(fleet.status is not FleetStatus.terminated for fleet in found)
 
 
-def _told(plane: Plane, text: str, project: Project, actor: User) -> Change:
+def _told(plane: Plane, type: EventType, project: Project, actor: User, detail: str = "") -> Change:
     seed = f"{project.id}/{project.version}"
     target = project_target(project)
-    return nouns.put(told(text, plane.clock.now(), target, project_id=project.id, seed=seed, actor=actor))
+    now = plane.clock.now()
+    return nouns.put(told(type, now, target, project_id=project.id, seed=seed, actor=actor, detail=detail))

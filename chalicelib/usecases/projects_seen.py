@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from chalicelib.domain import keys
 from chalicelib.domain.tenants import GlobalRole, Member, Project, User
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
+from chalicelib.store.listing import every
 from chalicelib.store.port import Store
-from chalicelib.usecases.listing import every
 from chalicelib.usecases.users import memberships
 
 
 def projects_seen(store: Store, user: User, names: tuple[str, ...] | None) -> list[Project]:
-    """The projects a user belongs to (an admin: all), or those of them that `names` lists. One that isn't theirs is
-    left out, as if it weren't there."""
+    """The projects a user belongs to (an admin: all), or those of them in `names`. Other projects are left out, as if
+    they didn't exist."""
     if names is not None:
         found = [nouns.find_target(store, keys.project_name(name)) for name in dict.fromkeys(names)]
         ids = [target[0] for target in found if target is not None]

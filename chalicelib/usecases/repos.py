@@ -1,6 +1,6 @@
 """Repos: where a run's code comes from.
 
-A repo's credentials belong to the user who gave them and are shown to nobody else.
+A repo's credentials belong to the user who provided them and are never shown to anyone else.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from typing import Any
 
 import orjson
 
+from chalicelib.domain import keys
 from chalicelib.domain.tenants import Archive, Project, Repo, User
 from chalicelib.errors import Invalid, NotFound, Problem, Refused
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
+from chalicelib.store.listing import page_after
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.files import as_content, check_upload, keep
-from chalicelib.usecases.listing import page_after
 
 _ID = re.compile(r"[\w.@+%-]{1,200}", re.ASCII)  # clients write other characters of a name as %20
 _TYPES = ("remote", "local", "virtual")
@@ -34,7 +35,7 @@ class RepoView:
 def save_repo(
     plane: Plane, user: User, project: Project, repo_id: str, info: dict[str, Any], creds: dict[str, Any] | None
 ) -> None:
-    """Make the repo known, or change it. Without `creds` the user's earlier ones are forgotten."""
+    """Registers the repo, or changes it. Without `creds` the user's earlier credentials are deleted."""
     problems = []
     if not _ID.fullmatch(repo_id):
         problems.append(Problem("should be 1 to 200 letters, digits, or one of _.@+%-", path="repo_id"))
@@ -60,10 +61,10 @@ def save_repo(
 def get_repo(plane: Plane, user: User, project: Project, repo_id: str, *, with_creds: bool) -> RepoView:
     repo = nouns.find(plane.store, Repo, keys.repo(project.id, repo_id)) if _ID.fullmatch(repo_id) else None
     if repo is None:
-        # Clients ask before each run, and at this code, no other, make the repo known.
+        # Clients check before each run, and register the repo only on this error code.
         raise NotFound(
-            f"The project {project.name} knows no repo {repo_id[:80]!r}.",
-            hint="`dstack init -P REPO` makes one known.",
+            f"The project {project.name} has no repo {repo_id[:80]!r}.",
+            hint="Register one with `dstack init -P REPO`.",
         )
     return RepoView(repo, _creds(plane, repo).get(user.id) if with_creds else None)
 
@@ -84,7 +85,7 @@ def delete_repos(plane: Plane, user: User, project: Project, repo_ids: Sequence[
 
 
 def save_code(plane: Plane, user: User, project: Project, repo_id: str, name: str, content: bytes) -> Archive:
-    """Keep a repo's uploaded code, which the runs that name its hash find in their working folder."""
+    """Stores a repo's uploaded code, which runs with its hash find in their working folder."""
     get_repo(plane, user, project, repo_id, with_creds=False)
     check_upload(plane, name, content)
     return keep(plane, project.id, "code", name, as_content(content))

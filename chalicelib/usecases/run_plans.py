@@ -1,16 +1,17 @@
 """Planning and submitting runs.
 
-A submission is one commit: the run, its spec, its jobs, its name and the event stand or fall together. Nothing that a
-client sends of a plan is believed; apply works everything out again.
+A submission is one commit: the run, its spec, its jobs, its name and the event are written together or not at all. A
+plan sent by a client is never trusted; apply computes everything again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain import keys
+from chalicelib.domain.events import EventType
 from chalicelib.domain.ids import derive
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
@@ -18,19 +19,21 @@ from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.runs import Run, RunBody, RunStatus
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Project, User
+from chalicelib.engine.ports import Age
+from chalicelib.engine.read import RunRow
 from chalicelib.errors import AlreadyExists, Conflict, Refused
 from chalicelib.planning import jobs as planned_jobs
-from chalicelib.planning import placement, support
+from chalicelib.planning import listing, support
 from chalicelib.planning.combine import combined, wants_of
-from chalicelib.planning.offers import OfferBook, Query
+from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
-from chalicelib.planning.snapshots import FleetView
-from chalicelib.store import keys, nouns
-from chalicelib.store.port import Change
+from chalicelib.planning.snapshots import FleetView, Given
+from chalicelib.planning.stock import Query
+from chalicelib.planning.transitions import Draft
+from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import files, plans, specs
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.runs import TRIES, RunRow, about, holder, job_target, named, read_row, run_target
-from chalicelib.usecases.trail import told
+from chalicelib.usecases.runs import TRIES, holder, named
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class RunPlan:
     action: str  # create, update
     notes: tuple[Note, ...]
     delays: str
+    ages: Mapping[str, Age]  # of the offers, by backend
 
 
 @dataclass(frozen=True)
@@ -59,11 +63,12 @@ class Look:
     limit: int = plans.DEFAULT_OFFERS
     reverse: bool = False
     beyond_fleets: bool = False  # everything the backends have, whether or not a fleet allows it
+    whole: bool = False  # machines that are there as they are, not the share of them that is asked for
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A submission worked out, before anything is looked up for it."""
+    """A prepared submission, before anything is looked up for it."""
 
     raw: dict[str, Any]  # the spec as sent, with its name
     effective: dict[str, Any]  # with all that the control plane fills in
@@ -81,24 +86,26 @@ class _Draft:
 
 def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any], look: Look) -> RunPlan:
     draft = _draft(plane, user, project, raw)
+    back = sealed_specs.to_client(plane.seal, RunSpec, draft.raw, project.id, user.id)
     current = named(plane.store, project, draft.name)
-    views = plans.fleet_views(plane.store, project.id)
+    views = plane.read.fleet_views(project.id)
     book = plane.catalog.book(project.id)
     planned: list[JobPlan] = []
     notes: dict[Note, None] = {}
     for job_spec in draft.job_specs:
-        job, found = _job_plan(draft.spec, job_spec, views, book, plane.facts, look)
+        job, found = _job_plan(draft.spec, job_spec, views, book, look)
         planned.append(job)
         notes.update(dict.fromkeys(found))
-    row = None if current is None else read_row(plane.store, current)
+    row = None if current is None else plane.read.run_row(current)
     return RunPlan(
-        run_spec=specs.text_of(draft.raw),
-        effective_spec=specs.text_of(draft.effective),
+        run_spec=specs.text_of(back),
+        effective_spec=sealed_specs.shown(RunSpec, specs.text_of(draft.effective)),
         jobs=tuple(planned),
         current=row,
-        action="update" if row is not None and not _obstacles(row, draft) else "create",
+        action="update" if row is not None and not _obstacles(plane, row, draft) else "create",
         notes=tuple(notes),
-        delays=plans.delays(plane),
+        delays=plane.pace.delays(),
+        ages=plane.catalog.ages(project.id),
     )
 
 
@@ -107,13 +114,12 @@ def _job_plan(
     job_spec: JobSpec,
     views: Sequence[FleetView],
     book: OfferBook,
-    facts: Mapping[str, BackendFacts],
     look: Look,
 ) -> tuple[JobPlan, Sequence[Note]]:
     """The best offers of one job, how many there are, and the highest price among all of them."""
     limit = plans.MANY_OFFERS if look.reverse else look.limit
     wants = wants_of(spec, job_spec)
-    offers, total, notes = placement.plan_offers(spec, job_spec, views, book, facts, limit)
+    offers, total, notes = listing.plan_offers(spec, job_spec, views, book, limit, whole=look.whole)
     queries: list[Query] = [query for view in views if isinstance(query := combined(wants, view), Query)]
     if look.beyond_fleets:
         there = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
@@ -123,10 +129,12 @@ def _job_plan(
     if total > len(offers):
         highest = max(highest or 0.0, book.dearest(queries) or 0.0)
     shown = sorted(offers, key=lambda offer: -offer.price) if look.reverse else offers
-    return JobPlan(job_spec.model_dump_json(), tuple(shown[: look.limit]), total, highest), notes
+    text = sealed_specs.shown(JobSpec, job_spec.model_dump_json())
+    return JobPlan(text, tuple(shown[: look.limit]), total, highest), notes
 
 
 def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> _Draft:
+    raw = sealed_specs.from_client(plane.seal, RunSpec, raw, project.id, user.id)
     spec = specs.read_run_spec(raw)
     name = spec.configuration.name if spec.run_name is None else spec.run_name
     if name is None:
@@ -146,11 +154,16 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> _
     return _Draft(raw, sent, effective, tuple(derived))
 
 
-def _obstacles(row: RunRow, draft: _Draft) -> list[str]:
-    """Why the current run can't become what is drafted without a new submission; empty when it can."""
+def _obstacles(plane: Plane, row: RunRow, draft: _Draft) -> list[str]:
+    """Why the current run can't be changed into the draft without a new submission; empty if it can."""
     if row.run.finished or row.run.status is RunStatus.terminating:
         return [f"it is {row.run.status.value}"]
-    return specs.needs_new_run(planned_jobs.effective(RunSpec.model_validate_json(row.run_spec)), draft.spec)
+    return specs.needs_new_run(_clear(plane, row), draft.spec)
+
+
+def _clear(plane: Plane, row: RunRow) -> RunSpec:
+    """The current spec with its secrets in clear, like those of a new spec, so that an unchanged one is no change."""
+    return planned_jobs.effective(sealed_specs.run_spec(plane.seal, row.run.id, row.run_spec))
 
 
 # --- apply ----------------------------------------------------------------------------------------------------------
@@ -167,7 +180,7 @@ class Seen:
 def apply_plan(
     plane: Plane, user: User, project: Project, raw: dict[str, Any], seen: Seen | None, *, force: bool
 ) -> RunRow:
-    """Submit the run, or change it in place where it lives and that is possible."""
+    """Submits the run, or changes a live run in place if possible."""
     draft = _draft(plane, user, project, raw)
     for _ in range(TRIES):
         try:
@@ -183,10 +196,10 @@ def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: Seen
         _check_seen(current, seen, draft.name)
     if current is None or current.finished:
         return _submit(plane, user, project, draft, current, version)
-    row = read_row(plane.store, current)
+    row = plane.read.run_row(current)
     if current.status is RunStatus.terminating:
         raise AlreadyExists(f"There is a run {draft.name} already, and it is still ending.", hint="Wait for it to end.")
-    obstacles = _obstacles(row, draft)
+    obstacles = _obstacles(plane, row, draft)
     if obstacles:
         fields = ", ".join(name.removeprefix("configuration.") for name in obstacles)
         raise AlreadyExists(
@@ -200,15 +213,18 @@ def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: Seen
 def _check_seen(current: Run | None, seen: Seen, name: str) -> None:
     if current is not None and (current.id, current.deployment_num) == (seen.id, seen.deployment_num):
         return
-    what = "was deleted" if current is None else "was submitted again or changed"
+    what = "was deleted" if current is None else "was resubmitted or changed"
     raise Refused(f"The run {name} {what} since this plan was made.", hint="Plan it again, or apply with --force.")
 
 
 def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished: Run | None, version: int) -> RunRow:
-    """A new run that takes the name from `finished`, or from nobody, as its pointer stands at `version`."""
+    """A new run that takes over the name from `finished`, if any; its pointer is at `version`."""
     now, run_id = plane.clock.now(), plane.random_id()
-    texts = tuple(spec.model_dump_json() for spec in draft.job_specs)
-    body = RunBody(run_id=run_id, run_spec=specs.text_of(draft.effective, texts), job_specs=texts)
+    texts = tuple(
+        sealed_specs.sealed_text(plane.seal, JobSpec, spec.model_dump_json(), sealed_specs.of_run(run_id))
+        for spec in draft.job_specs
+    )
+    body = RunBody(run_id=run_id, run_spec=_stored(plane, run_id, draft, texts), job_specs=texts)
     run = Run(
         id=run_id,
         project_id=project.id,
@@ -218,27 +234,23 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
         priority=draft.spec.configuration.priority or 0,
         submitted_at=now,
         last_processed_at=now,
+        due_at=now,  # it is also woken, but if that were lost, nothing else might ever look at it
     )
     jobs = tuple(_job(run, spec) for spec in draft.job_specs)
-    events = [
-        told("submitted", now, run_target(run), **about(run, run.id, user)),
-        *(
-            told(
-                "made, waits for a place",
-                now + place,
-                job_target(job),
-                **about(run, job.id),
-            )
-            for place, job in enumerate(jobs, 1)  # in this order also where one reads them back
-        ),
-    ]
-    changes: list[Change] = [nouns.put(noun) for noun in (run, body, *jobs, *events)]
-    changes.append(nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version))
-    if finished is not None:
-        changes.append(nouns.put(finished.with_(deleted=True, due_at=None)))
-    plane.store.commit(changes)
-    plane.wake([f"queue/{project.id}", f"run/{run.id}"])
+    made = Draft(now, (user.id, user.name))
+    for noun in (run, body, *jobs, *((finished.with_(deleted=True, due_at=None),) if finished else ())):
+        made.save(noun)
+    for noun in (run, *jobs):
+        made.tell(EventType.created, noun)
+    made.wake(f"queue/{project.id}", f"run/{run.id}")
+    name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
+    plane.door.take(Given(now, () if finished is None else (finished,)), made.plan(), [name])
     return RunRow(run, body.run_spec, texts, jobs)
+
+
+def _stored(plane: Plane, run_id: str, draft: _Draft, job_specs: Iterable[str]) -> str:
+    raw = sealed_specs.sealed(plane.seal, RunSpec, draft.effective, sealed_specs.of_run(run_id))
+    return specs.text_of(raw, job_specs)
 
 
 def _job(run: Run, spec: JobSpec) -> Job:
@@ -258,20 +270,19 @@ def _job(run: Run, spec: JobSpec) -> Job:
 
 def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunRow) -> RunRow:
     """Write the next deployment of a live run: its spec, and the priority of what still waits."""
-    old = planned_jobs.effective(RunSpec.model_validate_json(row.run_spec))
-    changed = specs.changed_fields(old, draft.spec)
+    changed = specs.changed_fields(_clear(plane, row), draft.spec)
     if not changed:
         return row
     now, priority = plane.clock.now(), draft.spec.configuration.priority or 0
     run = row.run.with_(deployment_num=row.run.deployment_num + 1, priority=priority, last_processed_at=now)
-    text = specs.text_of(draft.effective, row.job_specs)
+    text = _stored(plane, run.id, draft, row.job_specs)
     body = RunBody(run_id=run.id, deployment_num=run.deployment_num, run_spec=text, job_specs=row.job_specs)
     waiting = [job for job in row.jobs if job.status is JobStatus.submitted and job.priority != priority]
-    fields = ", ".join(name.removeprefix("configuration.") for name in sorted(changed))
-    event = told(
-        f"changed in place: {fields}", now, run_target(run), **about(run, f"{run.id}/{run.deployment_num}", user)
-    )
     moved = {job.id: job.with_(priority=priority) for job in waiting}
-    plane.store.commit([nouns.put(noun) for noun in (run, body, event, *moved.values())])
-    plane.wake([f"queue/{project.id}", f"run/{run.id}"])
+    change = Draft(now, (user.id, user.name))
+    for noun in (run, body, *moved.values()):
+        change.save(noun)
+    change.tell(EventType.changed, run, fields=tuple(name.removeprefix("configuration.") for name in sorted(changed)))
+    change.wake(f"queue/{project.id}", f"run/{run.id}")
+    plane.door.take(Given(now, (row.run, *row.jobs)), change.plan())
     return RunRow(run, text, row.job_specs, tuple(moved.get(job.id, job) for job in row.jobs))

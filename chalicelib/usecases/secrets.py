@@ -1,18 +1,20 @@
-"""Secrets of a project: sealed at rest, shown to those who may manage them, filled into tasks on their way to an agent.
+"""Secrets of a project: sealed at rest, shown to those who may manage them, filled in when a task is sent to its agent.
 
-A seal is bound to its project and name, so a sealed value copied into another record doesn't open there.
+A sealed value is bound to its project and name, so a copy in another record can't be opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from chalicelib.domain import keys
+from chalicelib.domain.events import EventType
 from chalicelib.domain.tenants import MAX_SECRET, SECRET_NAME, Project, Secret, User
 from chalicelib.errors import Invalid, NotFound, Problem
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
+from chalicelib.store.listing import page_after
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.listing import page_after
 from chalicelib.usecases.trail import secret_target, told
 
 
@@ -36,7 +38,7 @@ def set_secret(plane: Plane, project: Project, actor: User, name: str, value: st
         problems.append(Problem("a name has 1 to 200 letters, digits, - and _", path="name"))
     if len(value) > MAX_SECRET:
         problems.append(
-            Problem(f"a value has at most {MAX_SECRET} characters; this one has {len(value)}", path="value")
+            Problem(f"a value can have at most {MAX_SECRET} characters; this one has {len(value)}", path="value")
         )
     if problems:
         raise Invalid(problems)
@@ -47,15 +49,15 @@ def set_secret(plane: Plane, project: Project, actor: User, name: str, value: st
         secret = Secret(id=plane.random_id(), project_id=project.id, name=name, sealed=sealed, updated_at=now)
     else:
         secret = known.with_(sealed=sealed, updated_at=now)
-    text = "Secret set" if known is None else "Secret changed"
+    type = EventType.created if known is None else EventType.changed
     seed = f"{secret.id}/{secret.version}"
-    event = told(text, now, secret_target(secret), project_id=project.id, seed=seed, actor=actor)
+    event = told(type, now, secret_target(secret), project_id=project.id, seed=seed, actor=actor)
     plane.store.commit([nouns.put(secret), nouns.put(event)])
     return secret
 
 
 def delete_secrets(plane: Plane, project: Project, actor: User, names: Sequence[str]) -> None:
-    """All of them or none: a name that isn't there is told, and nothing is deleted."""
+    """Deletes all of them or none: a missing name is an error."""
     wanted = list(dict.fromkeys(names))
     if len(wanted) * 2 > MAX_CHANGES:
         raise Invalid(f"{len(wanted)} secrets at once; at most {MAX_CHANGES // 2} can be deleted in one request.")
@@ -70,7 +72,7 @@ def delete_secrets(plane: Plane, project: Project, actor: User, names: Sequence[
     for secret in found:
         assert secret is not None
         seed = f"{secret.id}/{secret.version}"
-        event = told("Secret deleted", now, secret_target(secret), project_id=project.id, seed=seed, actor=actor)
+        event = told(EventType.deleted, now, secret_target(secret), project_id=project.id, seed=seed, actor=actor)
         changes += [Delete(nouns.key_of(secret), secret.version), nouns.put(event)]
     if changes:
         plane.store.commit(changes)

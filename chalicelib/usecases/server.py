@@ -1,4 +1,4 @@
-"""What a control plane says of itself."""
+"""What a control plane reports about itself."""
 
 from __future__ import annotations
 

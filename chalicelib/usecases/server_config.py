@@ -1,6 +1,6 @@
-"""What `server/config.yml` does at a start: projects are made, keys and permissions set; what can't be done is refused.
+"""Applies `server/config.yml` at start: creates projects, sets keys and permissions, and refuses what isn't supported.
 
-Refusing comes first and by name, with the place in the file, so that a server never runs on half of its file.
+Refusals come first, by name and with the position in the file, so that a server never runs with half of its file.
 """
 
 from __future__ import annotations
@@ -8,21 +8,22 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from chalicelib.configuration.server import ServerFile
-from chalicelib.domain.specs.server import AESKey, ServerConfig
+from chalicelib.configuration.server_spec import AESKey, ServerConfig
+from chalicelib.domain import keys
 from chalicelib.domain.tenants import User
 from chalicelib.errors import Problem
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.projects import create_project
 
 
 def refusals(file: ServerFile, backends: Collection[str]) -> tuple[Problem, ...]:
-    """What the file asks for and this server can't do. `backends`: the types it can make from their settings."""
+    """Settings in the file that this server doesn't support. `backends`: the types it can create from settings."""
     return tuple(_refusals(file, backends))
 
 
 def _refusals(file: ServerFile, backends: Collection[str]) -> Iterator[Problem]:
-    listed = f"; there is {', '.join(sorted(backends))}" if backends else ""
+    listed = f"; available: {', '.join(sorted(backends))}" if backends else ""
     hint = f"remove it{listed}; jobs can run on this machine, and --fake-cloud adds a simulated cloud"
     for place, project in enumerate(file.config.projects):
         for number, backend in enumerate(project.backends or ()):
@@ -30,7 +31,7 @@ def _refusals(file: ServerFile, backends: Collection[str]) -> Iterator[Problem]:
                 path = ("projects", place, "backends", number, "type")
                 yield file.problem(path, f"the backend `{backend.type}` isn't built yet", hint, "unsupported")
     for number, plugin in enumerate(file.config.plugins or ()):
-        message = f"the plugin `{plugin[:60]}` can't be loaded: there are no plugins here"
+        message = f"the plugin `{plugin[:60]}` can't be loaded: plugins aren't supported"
         yield file.problem(("plugins", number), message, "remove it", "unsupported")
 
 
@@ -42,7 +43,7 @@ def sealing_keys(config: ServerConfig, own: bytes) -> tuple[bytes, ...]:
 
 
 def ensure_projects(plane: Plane, admin: User, config: ServerConfig) -> None:
-    """Make the projects that aren't there. Every start may run it."""
+    """Creates missing projects. Every start may run this."""
     for project in config.projects:
         if nouns.find_target(plane.store, keys.project_name(project.name)) is None:
             create_project(plane, admin, project.name)

@@ -1,7 +1,7 @@
-"""Specs as clients send them: read, checked and named; and what in them may change while the thing they describe lives.
+"""Specs as clients send them: read, checked and named; and which fields may change in place.
 
-What was sent is kept as it is and only added to, because clients compare it with what they sent and show every
-difference to the user.
+A spec is stored as sent, with additions only, because clients compare it with what they sent and show every difference
+to the user.
 """
 
 from __future__ import annotations
@@ -11,16 +11,14 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 import orjson
-from pydantic import BaseModel, ValidationError
 
-from chalicelib.configuration import problems_of
+from chalicelib.configuration.reading import read
 from chalicelib.domain import names
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.profiles import Profile
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Invalid, Problem, Refused
 
-M = TypeVar("M", bound=BaseModel)
 S = TypeVar("S", RunSpec, FleetSpec)
 
 Raw = dict[str, Any]
@@ -48,15 +46,6 @@ FLEET_IN_PLACE = (
 )
 
 
-def read_spec(model: type[M], raw: Any, prefix: str = "") -> M:
-    """`raw` as `model`. Raises Invalid with every problem, each by its field, which begins with `prefix`."""
-    try:
-        return model.model_validate(raw)
-    except ValidationError as error:
-        found = problems_of(error, model=model)
-    raise Invalid([replace(p, path=".".join(part for part in (prefix, p.path) if part)) for p in found])
-
-
 def read_run_spec(raw: Raw) -> RunSpec:
     return _read(RunSpec, raw)
 
@@ -67,10 +56,9 @@ def read_fleet_spec(raw: Raw) -> FleetSpec:
 
 def _read(model: type[S], raw: Raw) -> S:
     try:
-        return model.model_validate(raw)
-    except ValidationError as error:
-        found = problems_of(error, model=model)
-    raise Invalid(as_written(found, model))
+        return read(model, raw)
+    except Invalid as refused:
+        raise Invalid(as_written(refused.problems, model)) from None
 
 
 def refuse(spec: RunSpec | FleetSpec, problems: Iterable[Problem]) -> None:
@@ -84,8 +72,8 @@ def refuse(spec: RunSpec | FleetSpec, problems: Iterable[Problem]) -> None:
 
 
 def as_written(problems: Iterable[Problem], model: type[RunSpec | FleetSpec]) -> list[Problem]:
-    """Problems by the paths that who wrote the thing knows: those of a file for what is in the configuration, so that
-    a client can find the line; `profile.…` for what is in the profile; from the top of the request for all else."""
+    """Problems with paths that their author knows: those of the file for the configuration, so that a client can find
+    the line; `profile.…` for the profile; from the top of the request for everything else."""
     whole = "run_spec" if model is RunSpec else "spec"
     return [replace(problem, path=_path_as_written(problem.path, whole)) for problem in problems]
 
@@ -98,7 +86,7 @@ def _path_as_written(path: str, whole: str) -> str:
 
 
 def invented_name(random_id: str, noun: str, taken: Callable[[str], bool]) -> str:
-    """A name a person can say, for a thing that was given none."""
+    """A readable name for something without one."""
     seed = int(random_id.replace("-", ""), 16)
     return names.made_up_run(seed, taken) if noun == "run" else names.made_up_thing(seed, taken)
 
@@ -109,8 +97,8 @@ def text_of(raw: Raw, derived: Iterable[str] = ()) -> str:
     size = len(text.encode()) + sum(len(part.encode()) for part in derived)
     if size > MAX_SPEC:
         raise Refused(
-            f"This specification takes {size // 1000} KB; at most {MAX_SPEC // 1000} KB can be kept.",
-            hint="Move long commands into a script and bring it along with `files:`.",
+            f"This specification has {size // 1000} KB; the limit is {MAX_SPEC // 1000} KB.",
+            hint="Move long commands into a script and upload it with `files:`.",
         )
     return text
 
@@ -124,7 +112,7 @@ def changed_fields(old: RunSpec | FleetSpec, new: RunSpec | FleetSpec) -> list[s
 
 
 def _settled(spec: RunSpec | FleetSpec) -> dict[str, Any]:
-    """The spec as plain data, with the parts that the control plane fills in itself left out."""
+    """The spec as plain data, without the parts that the control plane fills in."""
     data = spec.model_dump(exclude={"run_name", "ssh_key_pub", "autocreated"})
     data["profile"] = data.get("profile") or Profile().model_dump()
     if isinstance(spec, RunSpec):

@@ -1,8 +1,10 @@
-"""Events as the use cases write them: who did what to which things, in the commit of the deed itself."""
+"""Events of the use cases: who did what to which things, in the same commit as the change."""
 
 from __future__ import annotations
 
-from chalicelib.domain.events import Event, Target
+from typing import Any
+
+from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.tenants import Project, Secret, User
@@ -11,7 +13,7 @@ EVERYWHERE = ""  # the project of what belongs to none: users are the installati
 
 
 def told(
-    message: str,
+    type: EventType,
     at: Micros,
     *targets: Target,
     project_id: str,
@@ -19,18 +21,20 @@ def told(
     actor: User | None = None,
     run_id: str | None = None,
     fleet_id: str | None = None,
+    **data: Any,
 ) -> Event:
-    """One event. `seed` names the deed (a noun's id and version), so that a repeated commit tells of it once."""
+    """One event. `seed` identifies the change (a noun's id and version), so that a repeated commit records it once."""
     return Event(
-        id=derive(seed, "event", message),
+        id=derive(seed, "event", type.value),
         project_id=project_id,
         at=at,
-        message=message,
+        type=type,
         actor_id=actor.id if actor else None,
         actor_name=actor.name if actor else None,
         targets=targets,
         run_id=run_id,
         fleet_id=fleet_id,
+        **data,
     )
 
 

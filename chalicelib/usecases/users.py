@@ -1,7 +1,7 @@
 """Users: who they are, their token, and the SSH key pair the control plane keeps for each.
 
-A token is shown once, to whoever asked for it; the store holds its hash. A new token replaces the old one in the same
-commit, so the old one stops working at once. The private SSH key is sealed: it is opened for its owner alone.
+A token is shown once, to whoever requested it; the store holds its hash. A new token replaces the old one in the same
+commit, so the old one stops working at once. The private SSH key is sealed and opened only for its owner.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from chalicelib.domain import keys
+from chalicelib.domain.events import EventType
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.tenants import USER_NAME, GlobalRole, Member, Project, User, hash_token
 from chalicelib.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Problem, Refused
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import MAX_CHANGES, Change, Delete, Store
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.listing import all_of, every
 from chalicelib.usecases.trail import EVERYWHERE, told, user_target
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def make_user(
         ssh_public_key=public,
         ssh_private_key=seal.seal(private, context=f"user/{user_id}"),
     )
-    event = told("User created", now, user_target(user), project_id=EVERYWHERE, seed=user_id, actor=actor)
+    event = told(EventType.created, now, user_target(user), project_id=EVERYWHERE, seed=user_id, actor=actor)
     pointers = [nouns.pointer(keys.user_name(name), user_id), nouns.pointer(keys.token(user.token_hash), user_id)]
     return user, [nouns.put(user), *pointers, nouns.put(event)]
 
@@ -79,7 +81,7 @@ def move_token(user: User, token: str) -> list[Change]:
 
 
 def list_users(plane: Plane, actor: User) -> list[User]:
-    """Everybody, for an admin; for others themselves and who shares a project with them. Newest first."""
+    """All users, for an admin; for others, themselves and members of their projects. Newest first."""
     if actor.role is GlobalRole.admin:
         ids = [nouns.pointed(record) for record in every(plane.store, "users", "name/")]
     else:
@@ -108,7 +110,7 @@ def named_user(store: Store, name: str) -> User:
 
 
 def own_or_admin(plane: Plane, actor: User, name: str) -> User:
-    """The user of that name, for the user itself and for admins. Others don't learn whether there is one."""
+    """The user of that name, for the user and for admins. Others don't learn whether it exists."""
     if name != actor.name and actor.role is not GlobalRole.admin:
         raise Forbidden("Only an admin may do this for another user")
     return named_user(plane.store, name)
@@ -146,11 +148,11 @@ def update_user(
 ) -> User:
     user = named_user(plane.store, name)
     if user.id == actor.id and (role is not GlobalRole.admin or not active):
-        raise Refused("An admin can't take its own rights away.", hint="Ask another admin to do it.")
+        raise Refused("Admins can't remove their own rights.", hint="Ask another admin to do it.")
     changed = user.with_(role=role, email=email, active=active)
     if changed != user:
-        text = f"User changed: {changed.role}, {'active' if active else 'deactivated'}"
-        plane.store.commit([nouns.put(changed), _told(plane, text, user, actor)])
+        said = f"{changed.role}, {'active' if active else 'deactivated'}"
+        plane.store.commit([nouns.put(changed), _told(plane, EventType.changed, user, actor, said)])
     return changed
 
 
@@ -158,7 +160,7 @@ def refresh_token(plane: Plane, actor: User, name: str) -> tuple[User, str]:
     """The user and its new token. The old one is refused from now on."""
     user = own_or_admin(plane, actor, name)
     token = plane.random_token()
-    plane.store.commit([*move_token(user, token), _told(plane, "Token replaced", user, actor)])
+    plane.store.commit([*move_token(user, token), _told(plane, EventType.token_replaced, user, actor)])
     return user, token
 
 
@@ -167,17 +169,17 @@ def refresh_ssh_key(plane: Plane, actor: User, name: str) -> User:
     public, private = ssh_key_pair()
     sealed = plane.seal.seal(private, context=f"user/{user.id}")
     changed = user.with_(ssh_public_key=public, ssh_private_key=sealed)
-    plane.store.commit([nouns.put(changed), _told(plane, "SSH key pair replaced", user, actor)])
+    plane.store.commit([nouns.put(changed), _told(plane, EventType.keys_replaced, user, actor)])
     return changed
 
 
 def delete_users(plane: Plane, actor: User, names: Sequence[str]) -> None:
-    """Each with its token and memberships. Nobody is deleted if one of them can't be."""
+    """Deletes each with its token and memberships. None is deleted if one of them can't be."""
     users = [named_user(plane.store, name) for name in dict.fromkeys(names)]
     owners = {project.owner_id: project.name for project in _projects(plane)}
     for user in users:
         if user.id == actor.id:
-            raise Refused("An admin can't delete itself.", hint="Ask another admin to do it.")
+            raise Refused("Admins can't delete themselves.", hint="Ask another admin to do it.")
         if user.id in owners:
             raise Refused(f"{user.name} owns the project {owners[user.id]}.", hint="Delete the project first.")
     for user in users:
@@ -185,9 +187,9 @@ def delete_users(plane: Plane, actor: User, names: Sequence[str]) -> None:
 
 
 def _delete(plane: Plane, actor: User, user: User) -> None:
-    # The token goes first and with it all access; what a crash leaves of the memberships lets nobody in.
+    # Delete the token first, and with it all access; memberships left by a crash let nobody in.
     gone: list[Change] = [Delete(nouns.key_of(user), user.version), Delete(keys.token(user.token_hash))]
-    plane.store.commit([*gone, Delete(keys.user_name(user.name)), _told(plane, "User deleted", user, actor)])
+    plane.store.commit([*gone, Delete(keys.user_name(user.name)), _told(plane, EventType.deleted, user, actor)])
     found = [record.key for record in all_of(plane.store, "gsi1", keys.member_of(user.id))]
     for start in range(0, len(found), MAX_CHANGES):
         plane.store.commit([Delete(key) for key in found[start : start + MAX_CHANGES]])
@@ -199,6 +201,8 @@ def _projects(plane: Plane) -> list[Project]:
     return [project for project in found if project is not None and not project.deleted]
 
 
-def _told(plane: Plane, text: str, user: User, actor: User) -> Change:
+def _told(plane: Plane, type: EventType, user: User, actor: User, detail: str = "") -> Change:
     seed = f"{user.id}/{user.version}"
-    return nouns.put(told(text, plane.clock.now(), user_target(user), project_id=EVERYWHERE, seed=seed, actor=actor))
+    now = plane.clock.now()
+    event = told(type, now, user_target(user), project_id=EVERYWHERE, seed=seed, actor=actor, detail=detail)
+    return nouns.put(event)

@@ -45,7 +45,7 @@ class Apply(Command):
         if kind in HELP_OF:
             ctx.meta[__name__] = HELP_OF[kind]
         elif not kind.startswith("-"):
-            raise typer.BadParameter(f"{kind!r} is no type: there are {', '.join(HELP_OF)}.", ctx=ctx)
+            raise typer.BadParameter(f"{kind!r} is not a type; the types are {', '.join(HELP_OF)}.", ctx=ctx)
         return super().parse_args(ctx, args)
 
     def get_params(self, ctx: Any) -> list[Any]:
@@ -66,49 +66,62 @@ def apply(
     ctx: typer.Context,
     *,
     args: Annotated[
-        Texts, typer.Argument(metavar="ARGS", help="What follows `--`: for `${{ run.args }}` in commands.")
+        Texts, typer.Argument(metavar="ARGS", help="Everything after `--`; replaces `${{ run.args }}`.")
     ] = None,
     project: ProjectOption = None,
     file: FileOption = None,
     yes: YesOption = False,
-    detach: Annotated[Switch, typer.Option("-d", "--detach", help="Submit and leave.")] = False,
-    force: Annotated[Switch, typer.Option("--force", help="Replace what is active even if nothing changed.")] = False,
+    detach: Annotated[Switch, typer.Option("-d", "--detach", help="Submit and return at once.")] = False,
+    force: Annotated[Switch, typer.Option("--force", help="Apply even if nothing changed.")] = False,
     verbose: Annotated[Switch, typer.Option("--verbose", "-v", help="Show every line of the plan.")] = False,
     as_json: Annotated[Switch, typer.Option("--json", help="Print what was submitted as JSON; needs -y.")] = False,
-    name: Annotated[Text, typer.Option("-n", "--name", metavar="NAME", help="Instead of the file's.")] = None,
+    name: Annotated[Text, typer.Option("-n", "--name", metavar="NAME", help="Overrides the name in the file.")] = None,
     env: Annotated[
-        Texts, typer.Option("-e", "--env", metavar="K[=V]", help="A variable; without a value, yours. Repeatable.")
+        Texts,
+        typer.Option(
+            "-e",
+            "--env",
+            metavar="K[=V]",
+            help="A variable; without a value, copied from your environment. Repeatable.",
+        ),
     ] = None,
     ssh_identity: Annotated[
         Text, typer.Option("--ssh-identity", metavar="KEY", help="Your private key for the run.")
     ] = None,
-    port: Annotated[Texts, typer.Option("-p", "--port", metavar="MAP", help="As 8080, 80:8080. Repeatable.")] = None,
+    port: Annotated[
+        Texts, typer.Option("-p", "--port", metavar="MAP", help="A port: 8080 or 80:8080. Repeatable.")
+    ] = None,
     host: Annotated[Text, typer.Option("--host", metavar="ADDR", help=NOT_YET)] = None,
     repo: Annotated[
-        Text, typer.Option("-P", "--repo", metavar="REPO", help="A checkout's folder, or an address.")
+        Text, typer.Option("-P", "--repo", metavar="REPO", help="The folder of a checkout, or a URL.")
     ] = None,
-    repo_branch: Annotated[Text, typer.Option("--repo-branch", metavar="NAME", help="Its branch.")] = None,
-    repo_hash: Annotated[Text, typer.Option("--repo-hash", metavar="HASH", help="Its commit.")] = None,
-    no_repo: Annotated[Switch, typer.Option("--no-repo", help="No repository, even if the file has one.")] = False,
-    token: Annotated[Text, typer.Option("-t", "--token", metavar="TOKEN", help="To read the repository.")] = None,
+    repo_branch: Annotated[Text, typer.Option("--repo-branch", metavar="NAME", help="The branch to use.")] = None,
+    repo_hash: Annotated[Text, typer.Option("--repo-hash", metavar="HASH", help="The commit to use.")] = None,
+    no_repo: Annotated[Switch, typer.Option("--no-repo", help="Use no repository, even if the file has one.")] = False,
+    token: Annotated[
+        Text, typer.Option("-t", "--token", metavar="TOKEN", help="A token to read the repository.")
+    ] = None,
     git_identity: Annotated[
-        Text, typer.Option("--git-identity", metavar="KEY", help="A private key, to read the repository.")
+        Text, typer.Option("--git-identity", metavar="KEY", help="A private key to read the repository.")
     ] = None,
     **flags: Any,
 ) -> None:
     """Create or change what a configuration file describes.
 
-    Without -f it takes .dstack.yml of this folder. Shows the plan, asks, and submits. A run is then followed until it
-    ends, and dstack exits as its job did; Ctrl-C asks whether to stop it. Flags win over the file, the file over the
-    profile. A list given by flags replaces the file's. `-h fleet` shows the flags for a fleet, and so on for each type.
+    Without -f it reads .dstack.yml in this folder. It shows the plan, asks, and submits. It then follows a run until it
+    ends, and exits with the exit status of its job; Ctrl-C asks whether to stop the run. Flags override the file, and
+    the file overrides the profile. A list given by flags replaces the one in the file. `-h fleet` shows the flags for a
+    fleet, and so on for each type.
     """
     _refuse_unbuilt(ctx.params)
     if repo and no_repo:
         raise typer.BadParameter("--repo and --no-repo contradict each other.", ctx=ctx)
     if file == "-" and not yes:
-        raise typer.BadParameter("Reading from standard input needs -y: nobody could answer there.", ctx=ctx)
+        raise typer.BadParameter(
+            "Reading the file from standard input needs -y: nobody can answer a question there.", ctx=ctx
+        )
     if as_json and not yes:
-        raise typer.BadParameter("--json needs -y: a question would stand amidst the JSON.", ctx=ctx)
+        raise typer.BadParameter("--json needs -y: a question would break the JSON output.", ctx=ctx)
     session = open_session(ctx, project)
     definition = load_definition(
         session.terminal,
@@ -127,7 +140,7 @@ def apply(
         with definition.places.told():
             raise typer.Exit(Submission(session, definition, options).apply())
     if definition.kind == "preset":
-        raise NotSupported("type: preset isn't available yet.", hint="Describe the service in a file of its own.")
+        raise NotSupported("type: preset isn't available yet.", hint="Describe the service in a configuration file.")
     _refuse_those_of_runs(ctx, definition.kind)
     carry_out = {"fleet": apply_fleet, "volume": apply_volume, "gateway": apply_gateway}[definition.kind]
     with definition.places.told():
@@ -139,13 +152,13 @@ OF_REPO = ("repo", "repo_branch", "repo_hash", "no_repo", "token", "git_identity
 
 
 def _refuse_those_of_runs(ctx: typer.Context, kind: str) -> None:
-    """Flags that would say nothing to a fleet, a volume or a gateway; what the type has no field for is found later."""
+    """Flags that mean nothing for a fleet, a volume or a gateway; flags without a field in the type are found later."""
     if kind == "fleet" and ctx.params["profile"]:
-        raise typer.BadParameter("A fleet takes no --profile; only the default one counts for it.", ctx=ctx)
+        raise typer.BadParameter("--profile doesn't apply to a fleet, which uses only the default profile.", ctx=ctx)
     of_runs = (*SHOWN_OFFERS, "ssh_identity", *OF_REPO, "profile", *(["no_profile"] if kind != "fleet" else []))
     for word in (given(ctx, name) for name in of_runs):
         if word:
-            raise typer.BadParameter(f"A {kind} takes no {word}; leave the flag out.", ctx=ctx)
+            raise typer.BadParameter(f"{word} doesn't apply to a {kind}; leave the flag out.", ctx=ctx)
 
 
 UNBUILT = {  # parameter: flag, and why

@@ -22,9 +22,9 @@ def attach(
     *,
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run's name.", autocompletion=completer("run"))],
     project: ProjectOption = None,
-    logs: Annotated[bool, typer.Option("--logs", help="Print its log as it grows.")] = False,
+    logs: Annotated[bool, typer.Option("--logs", help="Follow its log.")] = False,
     replica: Annotated[
-        int | None, typer.Option("--replica", min=0, metavar="N", help="Which replica; by default one that runs.")
+        int | None, typer.Option("--replica", min=0, metavar="N", help="The replica; by default one that is running.")
     ] = None,
     job: JobOption = 0,
     since: SinceOption = None,
@@ -36,7 +36,8 @@ def attach(
 ) -> None:
     """Follow a run until it ends.
 
-    Exits as its job did. Ctrl-C leaves the run running. No --json: `dstack run get RUN --json` has the run's state.
+    Exits with the exit status of its job. Ctrl-C leaves the run running.
+    No --json: `dstack run get RUN --json` has the run's state.
     """
     asked = {"--ssh-identity": ssh_identity, "--host": host, "--port": ports}
     for flag, value in asked.items():
@@ -55,7 +56,7 @@ def attach(
         ended = follow(session, run, replica=replica, job=job, since=start, stages=stages)
     except KeyboardInterrupt:
         stages.close()
-        session.terminal.warn(f"Detached; {run} goes on. `dstack logs {run}` shows its log.")
+        session.terminal.warn(f"Detached; {run} keeps running. `dstack logs {run}` shows its log.")
         raise typer.Exit(0) from None
     session.terminal.warn(ending(ended, run, session.terminal.colour))
     raise typer.Exit(exit_code(ended))

@@ -1,4 +1,4 @@
-"""`dstack completion`: names come from what earlier commands have seen, so that a Tab never waits for a server."""
+"""`dstack completion`: names come from what earlier commands saw, so that Tab never waits for a server."""
 
 from __future__ import annotations
 

@@ -27,11 +27,13 @@ def delete(
 ) -> None:
     """Delete what a configuration file describes.
 
-    That is the fleet, or the record of the run, of that name. Waits until a fleet is gone. No --json: it prints one
-    line.
+    Deletes the fleet, or the record of the run, with the file's `name`. Waits until a fleet is gone.
+    No --json: it prints one line.
     """
     if file == "-" and not yes:
-        raise typer.BadParameter("Reading from standard input needs -y: nobody could answer there.", ctx=ctx)
+        raise typer.BadParameter(
+            "Reading the file from standard input needs -y: nobody can answer a question there.", ctx=ctx
+        )
     session = open_session(ctx, project)
     terminal = session.terminal
     definition = described(terminal, file)
@@ -43,7 +45,7 @@ def delete(
     elif kind == "fleet":
         session.get_fleet(name)
     else:
-        raise NotSupported(f"type: {kind} isn't available yet.", hint="Runs and fleets are.")
+        raise NotSupported(f"type: {kind} isn't available yet.", hint="Runs and fleets can be deleted.")
     what = f"run {name} and its history" if kind in RUN_TYPES else f"fleet {name} and its machines"
     if not yes and not terminal.confirm(f"Delete the {what}?"):
         terminal.say("Nothing was deleted.")

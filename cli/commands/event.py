@@ -1,4 +1,4 @@
-"""`dstack event`: the history that every change of status leaves."""
+"""`dstack event`: the history of every status change."""
 
 from __future__ import annotations
 
@@ -18,31 +18,36 @@ from cli.tables.events import event_line
 
 LAST = 100
 
-WHAT = "What happened: runs, jobs, fleets and instances, oldest first."
+WHAT = "Show what happened to runs, jobs, fleets and instances."
 app = new_group(WHAT, invoke_without_command=True)
 
 Names = list[str] | None
 SinceOption = Annotated[
-    str | None, typer.Option("--since", metavar="WHEN", help="All from here on: a duration back (2h), or a date.")
+    str | None, typer.Option("--since", metavar="WHEN", help="All events since then: an age (2h) or a date.")
 ]
 TargetFleet = Annotated[
     Names,
-    typer.Option("--target-fleet", metavar="NAME", help="Of this fleet itself.", autocompletion=completer("fleet")),
+    typer.Option(
+        "--target-fleet", metavar="NAME", help="Events of this fleet itself.", autocompletion=completer("fleet")
+    ),
 ]
 TargetRun = Annotated[
-    Names, typer.Option("--target-run", metavar="NAME", help="Of this run itself.", autocompletion=completer("run"))
+    Names,
+    typer.Option("--target-run", metavar="NAME", help="Events of this run itself.", autocompletion=completer("run")),
 ]
 TargetSecret = Annotated[
     Names,
-    typer.Option("--target-secret", metavar="NAME", help="Of this secret.", autocompletion=completer("secret")),
+    typer.Option("--target-secret", metavar="NAME", help="Events of this secret.", autocompletion=completer("secret")),
 ]
 TargetVolume = Annotated[Names, typer.Option("--target-volume", metavar="NAME", help="Not available yet.")]
 TargetGateway = Annotated[Names, typer.Option("--target-gateway", metavar="NAME", help="Not available yet.")]
-WithinFleet = Annotated[Names, typer.Option("--within-fleet", metavar="NAME", help="Of this fleet and its machines.")]
-WithinRun = Annotated[Names, typer.Option("--within-run", metavar="NAME", help="Of this run and its jobs.")]
+WithinFleet = Annotated[
+    Names, typer.Option("--within-fleet", metavar="NAME", help="Events of this fleet and its machines.")
+]
+WithinRun = Annotated[Names, typer.Option("--within-run", metavar="NAME", help="Events of this run and its jobs.")]
 WithinGateway = Annotated[Names, typer.Option("--within-gateway", metavar="NAME", help="Not available yet.")]
 IncludeType = Annotated[
-    Names, typer.Option("--include-target-type", metavar="TYPE", help="Only of such things: run, job, instance, …")
+    Names, typer.Option("--include-target-type", metavar="TYPE", help="Events of this type: run, job, instance, …")
 ]
 
 
@@ -64,7 +69,7 @@ def list_events(
     within_gateway: WithinGateway = None,
     include_type: IncludeType = None,
 ) -> None:
-    """List events, oldest first: the last 100, or all since a moment."""
+    """List events, oldest first: the last 100, or all since --since."""
     if ctx.invoked_subcommand is None:
         _list(ctx)
 
@@ -114,7 +119,7 @@ def _filter(session: Session, flags: dict[str, Any]) -> dict[str, Any]:
 
 
 def fetch_events(session: Session, body: dict[str, Any], start: str | None) -> list[dict[str, Any]]:
-    """Oldest first. The API pages from the newest back; pages are read until they reach `start`, if there is one."""
+    """Oldest first. The API pages from the newest back; pages are read until they reach `start`, if given."""
     begin = moment(start)
     found: list[dict[str, Any]] = []
     while True:

@@ -14,7 +14,7 @@ from cli.session import Session, completer, open_session, watch
 from cli.shapes import document
 from cli.tables.fleets import fleets_table
 
-app = new_group("Fleets and the machines in them.", invoke_without_command=True)
+app = new_group("Manage fleets and their machines.", invoke_without_command=True)
 FleetArgument = Annotated[
     str, typer.Argument(metavar="FLEET", help="The fleet's name.", autocompletion=completer("fleet"))
 ]
@@ -24,7 +24,7 @@ FleetArgument = Annotated[
 def fleet(
     ctx: typer.Context, *, project: ProjectOption = None, verbose: VerboseOption = False, watching: WatchOption = False
 ) -> None:
-    """Fleets and the machines in them."""
+    """Manage fleets and their machines."""
     if ctx.invoked_subcommand is None:
         _list(open_session(ctx, project), verbose, watching, json_wanted=False)
 
@@ -52,7 +52,7 @@ def _list(session: Session, verbose: bool, watching: bool, json_wanted: bool) ->
             return
         session.show(fleets_table(fleets, session.terminal.now(), session.project, verbose))
         if not fleets:
-            session.terminal.warn("No fleets yet. Describe one in a file and `dstack apply -f` it; runs need a fleet.")
+            session.terminal.warn("No fleets yet. Runs need one: describe it in a file and run `dstack apply -f FILE`.")
 
     watch(session, show, watching, json_too=json_wanted)
 
@@ -62,13 +62,15 @@ def get(
     ctx: typer.Context,
     *,
     name: Annotated[
-        str | None, typer.Argument(metavar="FLEET", help="Its name.", autocompletion=completer("fleet"))
+        str | None, typer.Argument(metavar="FLEET", help="The fleet's name.", autocompletion=completer("fleet"))
     ] = None,
-    fleet_id: Annotated[str | None, typer.Option("--id", metavar="UUID", help="Its id, instead of the name.")] = None,
+    fleet_id: Annotated[
+        str | None, typer.Option("--id", metavar="UUID", help="The fleet's id, instead of its name.")
+    ] = None,
     project: ProjectOption = None,
     json_wanted: JsonOption = False,
 ) -> None:
-    """One fleet: with --json all that the server tells, else its table."""
+    """Show one fleet as a table, or in full with --json."""
     if (name is None) == (fleet_id is None):
         raise typer.BadParameter("Give either the name of a fleet or its --id.", ctx=ctx)
     session = open_session(ctx, project)
@@ -80,12 +82,12 @@ def get(
 
 
 def list_all(session: Session) -> None:
-    """The table of all fleets, for the older words."""
+    """The table of all fleets, for the older spelling."""
     _list(session, verbose=False, watching=False, json_wanted=False)
 
 
 def delete_one(session: Session, fleet: str, number: int, yes: bool) -> None:
-    """Deletes one machine, for the older words."""
+    """Deletes one machine, for the older spelling."""
     _delete(session, fleet, [number], yes)
 
 
@@ -103,14 +105,15 @@ def delete(
     name: FleetArgument,
     instances: Annotated[
         list[int] | None,
-        typer.Option("-i", "--instance", min=0, metavar="N", help="Only this machine of it; repeatable."),
+        typer.Option("-i", "--instance", min=0, metavar="N", help="Delete only this machine. Repeatable."),
     ] = None,
     project: ProjectOption = None,
     yes: YesOption = False,
 ) -> None:
     """Delete a fleet and its machines, or single machines of it.
 
-    A fleet or machine in use is refused. Machines go in the background; `dstack fleet` shows them until then.
+    A fleet or machine in use can't be deleted. Machines are terminated in the background; `dstack fleet` shows them
+    until they are gone.
     No --json: it prints one line.
     """
     _delete(open_session(ctx, project), name, instances or [], yes)
@@ -122,7 +125,7 @@ def delete_instance(
     *,
     name: FleetArgument,
     numbers: Annotated[
-        list[int], typer.Argument(metavar="N", min=0, help="Numbers of machines, as `dstack fleet` shows.")
+        list[int], typer.Argument(metavar="N", min=0, help="Machine numbers, as shown by `dstack fleet`.")
     ],
     project: ProjectOption = None,
     yes: YesOption = False,

@@ -1,4 +1,4 @@
-"""`dstack init`: an example configuration, and the schema that lets an editor check it; or a repository made known."""
+"""`dstack init`: writes an example configuration, and the schema for editors; or registers a repository."""
 
 from __future__ import annotations
 
@@ -28,44 +28,46 @@ resources:
   disk: 1GB..
 """
 
-app = new_group("Prepare this folder: an example configuration, and the schema for your editor.")
+app = new_group("Set up this folder with an example configuration and an editor schema.")
 
 
 @command(app, "init", "dstack init", "dstack init --schema", "dstack init -P . -t TOKEN")
 def init(
     ctx: typer.Context,
     *,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Write the schema that editors check the files with.")
-    ] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Also write the JSON Schema that editors use.")] = False,
     project: ProjectOption = None,
     repo: Annotated[
-        str | None, typer.Option("-P", "--repo", metavar="REPO", help="Make this checkout or address known instead.")
+        str | None, typer.Option("-P", "--repo", metavar="REPO", help="Register this checkout or URL instead.")
     ] = None,
-    token: Annotated[str | None, typer.Option("-t", "--token", metavar="TOKEN", help="To read the repository.")] = None,
+    token: Annotated[
+        str | None, typer.Option("-t", "--token", metavar="TOKEN", help="A token to read the repository.")
+    ] = None,
     git_identity: Annotated[
-        str | None, typer.Option("--git-identity", metavar="KEY", help="A private key, to read the repository.")
+        str | None, typer.Option("--git-identity", metavar="KEY", help="A private key to read the repository.")
     ] = None,
 ) -> None:
-    """Prepare this folder: an example configuration, and the schema for your editor.
+    """Set up this folder with an example configuration and an editor schema.
 
-    The example is .dstack.yml, a task that runs; one that is here already is left as it is. With --schema also
-    .dstack/configuration.schema.json, and a first line in .dstack.yml that names it to editors.
-    With -P, -t or --git-identity it writes nothing, and leaves the address of a repository, and what it takes to read
-    it, on the server instead. No --json: it prints what it wrote.
+    Writes .dstack.yml, a task that runs; an existing file is left unchanged. --schema also writes
+    .dstack/configuration.schema.json, and a first line in .dstack.yml that points editors to it.
+    With -P, -t or --git-identity it writes no files, and registers the address and the credentials of a repository
+    on the server instead. No --json: it prints what it wrote.
     """
     if repo or token or git_identity or project:
         if schema:
-            raise typer.BadParameter("--schema is about this folder, the other flags about a repository.", ctx=ctx)
+            raise typer.BadParameter(
+                "--schema sets up this folder, the other flags register a repository; use one or the other.", ctx=ctx
+            )
         remote = register(open_session(ctx, project), RepoFlags(repo, token=token, identity=git_identity))
-        terminal(ctx).say(f"The server knows {remote.https} now, as {remote.id}.")
+        terminal(ctx).say(f"Registered {remote.https} as {remote.id}.")
         return
     here = terminal(ctx)
     target = here.cwd / ".dstack.yml"
     if schema:
         _write_schema(here)
     if target.exists():
-        here.say(f"{target.name} is here already and was left as it is.")
+        here.say(f"{target.name} already exists and was left unchanged.")
         if schema:
             here.say(f"For your editor, put this on its first line:\n{_modeline()}")
         return

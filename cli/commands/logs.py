@@ -16,10 +16,10 @@ app = new_group("Print the log of a run, and follow it while the run is active."
 
 NOT_STARTED = ("submitted", "provisioning", "pulling")
 
-ReplicaOption = Annotated[int, typer.Option("--replica", min=0, metavar="N", help="Which replica.")]
-JobOption = Annotated[int, typer.Option("--job", min=0, metavar="N", help="Which node of the replica.")]
+ReplicaOption = Annotated[int, typer.Option("--replica", min=0, metavar="N", help="The replica.")]
+JobOption = Annotated[int, typer.Option("--job", min=0, metavar="N", help="The node of the replica.")]
 SinceOption = Annotated[
-    str | None, typer.Option("--since", metavar="WHEN", help="Only from here on: a duration back (15m), or a date.")
+    str | None, typer.Option("--since", metavar="WHEN", help="Start there: an age (15m) or a date.")
 ]
 
 
@@ -30,18 +30,19 @@ def logs(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run's name.", autocompletion=completer("run"))],
     project: ProjectOption = None,
     diagnose: Annotated[
-        bool, typer.Option("-d", "--diagnose", help="What happened to the run and its machine, instead.")
+        bool, typer.Option("-d", "--diagnose", help="Show events of the run and its machine instead.")
     ] = False,
     replica: ReplicaOption = 0,
     job: JobOption = 0,
     since: SinceOption = None,
     following: Annotated[
-        bool | None, typer.Option("--follow/--no-follow", help="Go on until the run ends; by default on a terminal.")
+        bool | None, typer.Option("--follow/--no-follow", help="Follow until the run ends; default on a terminal.")
     ] = None,
 ) -> None:
     """Print the log of a run, and follow it while the run is active.
 
-    On a terminal it follows; piped, it prints what there is and ends. Ctrl-C ends it, the run goes on.
+    On a terminal it follows the log; piped, it prints what there is and exits. Ctrl-C ends it, and the run keeps
+    running.
     No --json: a log is the job's own bytes.
     """
     session = open_session(ctx, project)

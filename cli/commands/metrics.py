@@ -17,7 +17,7 @@ from cli.tables.metrics import metrics_table
 
 SAMPLES = 1000
 
-app = new_group("How much processor, memory and GPU a run uses.")
+app = new_group("Show a run's CPU, memory and GPU use.")
 
 
 @command(app, "metrics", "dstack metrics train", "dstack metrics train --replica 1 --json")
@@ -26,14 +26,16 @@ def metrics(
     *,
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run's name.", autocompletion=completer("run"))],
     project: ProjectOption = None,
-    watching: Annotated[bool, typer.Option("-w", "--watch", help="Show it again and again until Ctrl-C.")] = False,
-    replica: Annotated[int | None, typer.Option("--replica", min=0, metavar="N", help="Only this replica.")] = None,
-    job: Annotated[int | None, typer.Option("--job", min=0, metavar="N", help="Only this node.")] = None,
+    watching: Annotated[bool, typer.Option("-w", "--watch", help="Refresh until Ctrl-C.")] = False,
+    replica: Annotated[
+        int | None, typer.Option("--replica", min=0, metavar="N", help="Show only this replica.")
+    ] = None,
+    job: Annotated[int | None, typer.Option("--job", min=0, metavar="N", help="Show only this node.")] = None,
     json_wanted: JsonOption = False,
 ) -> None:
-    """How much processor, memory and GPU a run uses.
+    """Show a run's CPU, memory and GPU use.
 
-    A row for the processor and one for each GPU of each job: now, and its course over the last hour.
+    One row for the CPU and one for each GPU of each job: the latest value, and its course over the last hour.
     """
     session = open_session(ctx, project)
 

@@ -1,4 +1,4 @@
-"""`dstack offer`: what could be had, as a plan for a task that does nothing."""
+"""`dstack offer`: available machines, as the plan of a task that does nothing."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import typer
 from cli.definition import synthetic_task
 from cli.flags import PLANNED, max_offers, overrides, taking
 from cli.parameters import JsonOption, ProjectOption, command, new_group
-from cli.render import as_json, facts
+from cli.render import as_json, facts, paint, wrap
 from cli.session import Session, open_session
 from cli.tables.cells import money, requirements
-from cli.tables.offers import gpus_table
+from cli.tables.offers import ages_line, gpus_table
 from cli.tables.plans import offers_summary, offers_table
 
-app = new_group("Machines that could be had now, cheapest first.")
+app = new_group("List available machines, cheapest first.")
 
 GROUPS = ("gpu", "backend", "region", "count")
 PLACES = ("backends", "backend", "regions", "region")
@@ -36,18 +36,18 @@ def offer(
     project: ProjectOption = None,
     json_wanted: JsonOption = False,
     format_: Annotated[
-        Literal["plain", "json"] | None, typer.Option("--format", metavar="plain|json", help="How to print them.")
+        Literal["plain", "json"] | None, typer.Option("--format", metavar="plain|json", help="The output format.")
     ] = None,
     group_by: Annotated[
         list[str] | None,
-        typer.Option("--group-by", metavar="KEYS", help="gpu, with backend, region and count if wanted."),
+        typer.Option("--group-by", metavar="KEYS", help="gpu, optionally with backend, region, count."),
     ] = None,
     **flags: Any,
 ) -> None:
-    """Machines that could be had now, cheapest first.
+    """List available machines, cheapest first.
 
-    Fleets don't limit what is shown, unless --fleet names some. Without a spot flag, on-demand machines are shown.
-    What would become of a machine (--idle-duration, --retry and the like) is asked about as for a run.
+    Fleets don't limit the list unless --fleet names some. Without a spot flag it shows on-demand machines.
+    Flags such as --idle-duration and --retry mean the same as for a run.
     """
     groups = _groups(group_by)
     session = open_session(ctx, project)
@@ -80,6 +80,7 @@ def _show_offers(session: Session, spec: dict[str, Any], flags: Mapping[str, Any
             "requirements": {key: asked.get(key) for key in keys},
             "offers": job["offers"],
             "total_offers": job["total_offers"],
+            "offers_as_of": plan.get("offers_as_of") or [],
         }
         session.terminal.say(as_json(document))
         return
@@ -88,18 +89,19 @@ def _show_offers(session: Session, spec: dict[str, Any], flags: Mapping[str, Any
     summary = offers_summary(len(job["offers"]), job["total_offers"], job.get("max_price"))
     if summary:
         session.terminal.say(summary)
+    _show_age(session, plan)
     if not job["offers"]:
         session.terminal.warn(_nothing_fits(flags))
 
 
 def _nothing_fits(flags: Mapping[str, Any]) -> str:
-    """What to change: whatever narrowed the search."""
+    """Suggests loosening whatever narrowed the search."""
     narrowing = ("cpu", "gpu", "memory", "disk", "max_price", "backend", "region", "instance_type", "fleet", "reuse")
     given = [f"--{name.replace('_', '-')}" for name in narrowing if flags[name]]
     parts = [f"Leave out or loosen {', '.join(given)}."] if given else []
     if not any(flags[name] for name in ("spot", "on_demand", "spot_auto", "spot_policy")):
         parts.append("--spot-auto shows spot machines too.")
-    return " ".join(["Nothing fits.", *parts])
+    return " ".join(["No offers match.", *parts])
 
 
 def _show_groups(
@@ -111,7 +113,8 @@ def _show_groups(
         "full_offers": flags["full_offers"],
         "unallocated_resources": flags["unallocated"],
     }
-    found = session.client.in_project("gpus/list", body)["gpus"]
+    answer = session.client.in_project("gpus/list", body)
+    found = answer["gpus"]
     said = {**spec["profile"], **{key: value for key, value in spec["configuration"].items() if value is not None}}
     asked = {
         "resources": said["resources"],
@@ -121,12 +124,20 @@ def _show_groups(
     }
     if json_wanted:
         gpus = [{**dict.fromkeys(PLACES), **group} for group in found]  # every key always, as scripts know them
-        session.terminal.say(
-            as_json({"project": session.project, "requirements": asked, "group_by": groups, "gpus": gpus})
-        )
+        document = {"project": session.project, "requirements": asked, "group_by": groups, "gpus": gpus}
+        session.terminal.say(as_json({**document, "offers_as_of": answer.get("offers_as_of") or []}))
         return
     _show_facts(session, asked)
     session.show(gpus_table(found, groups))
+    _show_age(session, answer)
+
+
+def _show_age(session: Session, answer: Mapping[str, Any]) -> None:
+    """One quiet line: offers are snapshots, and a price may have changed since."""
+    terminal = session.terminal
+    line = ages_line(answer.get("offers_as_of") or [], terminal.now())
+    for piece in wrap(line, terminal.width or len(line)) if line else ():
+        terminal.say(paint(piece, "dim", terminal.colour))
 
 
 def _show_facts(session: Session, asked: Mapping[str, Any]) -> None:
@@ -144,9 +155,9 @@ def _groups(given: list[str] | None) -> list[str]:
     keys = [key.strip() for text in given or () for key in text.split(",") if key.strip()]
     unknown = [key for key in keys if key not in GROUPS]
     if unknown:
-        raise typer.BadParameter(f"--group-by knows {', '.join(GROUPS)}, not {', '.join(unknown)}.")
+        raise typer.BadParameter(f"--group-by accepts {', '.join(GROUPS)}, not {', '.join(unknown)}.")
     if keys and "gpu" not in keys:
-        raise typer.BadParameter("--group-by needs gpu among its keys, as in --group-by gpu,backend.")
+        raise typer.BadParameter("--group-by must include gpu, for example --group-by gpu,backend.")
     if "region" in keys and "backend" not in keys:
-        raise typer.BadParameter("--group-by region needs backend beside it: --group-by gpu,backend,region.")
+        raise typer.BadParameter("--group-by region also needs backend: --group-by gpu,backend,region.")
     return list(dict.fromkeys(keys))

@@ -1,4 +1,4 @@
-"""`dstack pool`: the words of older documents, as fleets. Each command says today's spelling on standard error."""
+"""`dstack pool`: the spelling of older documents. Each command prints today's spelling on standard error."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from cli.parameters import ProjectOption, YesOption, command, new_group
 from cli.runs import ApplyOptions, Definition
 from cli.session import Session, open_session
 
-app = new_group("Older words for fleets.", no_args_is_help=True)
+app = new_group("Older spelling of the fleet commands.", no_args_is_help=True)
 
-PoolOption = Annotated[str, typer.Option("--pool", metavar="NAME", help="The fleet that stands for the pool.")]
-PortOption = Annotated[int | None, typer.Option("-p", "--port", min=1, max=65535, metavar="N", help="Of its SSH.")]
+PoolOption = Annotated[str, typer.Option("--pool", metavar="NAME", help="The fleet to use as the pool.")]
+PortOption = Annotated[
+    int | None, typer.Option("-p", "--port", min=1, max=65535, metavar="N", help="The host's SSH port.")
+]
 DEFAULT_POOL = "default-pool"
 
 
 @app.callback()
 def pool(project: ProjectOption = None) -> None:
-    """Older words for fleets."""
+    """Older spelling of the fleet commands."""
 
 
 @command(app, "list", "dstack pool list", "dstack pool list --project main")
@@ -51,9 +53,9 @@ def add(
     yes: YesOption = False,
     **flags: Any,
 ) -> None:
-    """Add one machine to those of the fleet, which is made if it isn't there. An idle one goes after --idle-duration.
+    """Add one machine to the fleet, which is created if needed. An idle machine is removed after --idle-duration.
 
-    What no flag says is taken from the profile. Machines of another kind need a fleet of their own, by --pool.
+    The profile fills in what no flag sets. Machines of another kind need a fleet of their own: use --pool.
     No --json: it shows the fleet's table.
     """
     said = overrides(ctx)
@@ -84,13 +86,11 @@ def _machines(session: Session, fleet: str) -> int:
 def add_ssh(
     ctx: typer.Context,
     *,
-    destination: Annotated[str, typer.Argument(metavar="[USER@]HOST", help="As ssh takes it.")],
+    destination: Annotated[str, typer.Argument(metavar="[USER@]HOST", help="The host, as ssh takes it.")],
     identity: Annotated[str, typer.Option("-i", "--identity", metavar="KEY", help="The private key to log in with.")],
     ssh_port: PortOption = None,
-    login: Annotated[str | None, typer.Option("-l", "--login", metavar="USER", help="Whom to log in as.")] = None,
-    jump: Annotated[
-        str | None, typer.Option("-J", "--jump", metavar="USER@HOST[:PORT]", help="A host on the way to it.")
-    ] = None,
+    login: Annotated[str | None, typer.Option("-l", "--login", metavar="USER", help="The user to log in as.")] = None,
+    jump: Annotated[str | None, typer.Option("-J", "--jump", metavar="USER@HOST[:PORT]", help="A jump host.")] = None,
     other: Annotated[
         list[str] | None, typer.Option("-o", "--option", metavar="NAME=VALUE", help="Not available.")
     ] = None,
@@ -98,10 +98,12 @@ def add_ssh(
     pool_name: PoolOption = DEFAULT_POOL,
     yes: YesOption = False,
 ) -> None:
-    """Add a machine of your own: applies an SSH fleet with it as its host. No --json: it shows the fleet's table."""
+    """Add a machine of your own by applying an SSH fleet with that host. No --json: it shows the fleet's table."""
     _hint(ctx, "dstack apply -f FILE, with `type: fleet` and `ssh_config`")
     if other:
-        raise NotSupported(f"-o {other[0]}: options of ssh can't be passed on.", hint="Name host, user, port and key.")
+        raise NotSupported(
+            f"-o {other[0]}: ssh options can't be passed on.", hint="Use the flags for host, user, port and key."
+        )
     user, _, host = destination.rpartition("@")
     user = user or login or ""
     if not user or not host:
@@ -135,7 +137,9 @@ def remove(
     """Remove one machine by its name. No --json: it prints one line."""
     fleet, _, number = instance.rpartition("-")
     if not fleet or not number.isdigit():
-        raise NotFound(f"{instance!r} names no machine.", hint="Machines are called FLEET-NUMBER; see `dstack fleet`.")
+        raise NotFound(
+            f"{instance!r} isn't the name of a machine.", hint="Machines are called FLEET-NUMBER; see `dstack fleet`."
+        )
     _hint(ctx, f"dstack fleet delete {fleet} -i {number}")
     delete_one(open_session(ctx, project), fleet, int(number), yes)
 

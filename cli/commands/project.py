@@ -15,14 +15,14 @@ from cli.session import completer
 from cli.shapes import document
 from cli.terminal import Terminal, terminal
 
-app = new_group("The servers and projects that this machine knows.", invoke_without_command=True)
-Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Ask each server who you are there.")]
+app = new_group("Manage the servers and projects this machine knows.", invoke_without_command=True)
+Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also show your user on each server.")]
 NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="The project's name on its server.")]
 
 
 @app.callback()
 def project(ctx: typer.Context, verbose: Verbose = False) -> None:
-    """The servers and projects that this machine knows."""
+    """Manage the servers and projects this machine knows."""
     if ctx.invoked_subcommand is None:
         _list(terminal(ctx), verbose, json_wanted=False)
 
@@ -44,15 +44,15 @@ def add(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Make it the default without asking.")] = False,
     no: Annotated[bool, typer.Option("-n", "--no", help="Leave the default as it is, without asking.")] = False,
 ) -> None:
-    """Add a project, after trying that server and token fit together.
+    """Add a project, after checking its URL and token.
 
-    The first project becomes the default. No --json: it prints one line, and the result is in ~/.dstack/config.yml.
+    The first project becomes the default. No --json: it prints one line; the project is in ~/.dstack/config.yml.
     """
     if yes and no:
         raise typer.BadParameter("-y and -n contradict each other.", ctx=ctx)
     here = terminal(ctx)
     token = here.secret(token, "--token")
-    Client(url, token, name, sleep=here.sleep).post(f"/api/projects/{name}/get")
+    Client(url, token, name, sleep=here.sleep, via=here.via).post(f"/api/projects/{name}/get")
     path = config_path(here.home)
     projects = load_projects(path)
     default = default_of(projects)
@@ -93,9 +93,8 @@ def _list(here: Terminal, verbose: bool, json_wanted: bool) -> None:
 def _user(entry: ProjectEntry, here: Terminal) -> str:
     """The name behind the token, or in brackets why it isn't known; one dead server must not hide the others."""
     try:
-        return str(
-            Client(entry.url, entry.token, entry.name, sleep=here.sleep).post("/api/users/get_my_user")["username"]
-        )
+        client = Client(entry.url, entry.token, entry.name, sleep=here.sleep, via=here.via)
+        return str(client.post("/api/users/get_my_user")["username"])
     except DstackError as error:
         return f"({error.message})"
 
@@ -105,7 +104,7 @@ def set_default(
     ctx: typer.Context,
     *,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="A project of the list.", autocompletion=completer("project"))
+        str, typer.Argument(metavar="NAME", help="The project's name.", autocompletion=completer("project"))
     ],
 ) -> None:
     """Choose the project that commands use when none is named.
@@ -122,7 +121,7 @@ def set_default(
 
 @command(app, "delete", "dstack project delete --name research", "dstack project delete --name research -y")
 def delete(ctx: typer.Context, name: NameOption, yes: YesOption = False) -> None:
-    """Forget a project here. Nothing changes on its server.
+    """Remove a project from this machine. Nothing changes on its server.
 
     No --json: it prints one line.
     """
@@ -130,11 +129,11 @@ def delete(ctx: typer.Context, name: NameOption, yes: YesOption = False) -> None
     path = config_path(here.home)
     projects = load_projects(path)
     found = _required(projects, name)
-    if not yes and not here.confirm(f"Forget the project {name} at {found.url} and its token?"):
+    if not yes and not here.confirm(f"Remove the project {name} at {found.url} and its token from this machine?"):
         here.say("Nothing was changed.")
         return
     save_projects(path, [p for p in projects if p.name != name])
-    here.say(f"Project {name} is forgotten on this machine.")
+    here.say(f"Project {name} is removed from this machine.")
     if found.default and len(projects) > 1:
         here.warn("It was the default; choose another with `dstack project set-default NAME`.")
 
@@ -147,5 +146,5 @@ def _required(projects: list[ProjectEntry], name: str) -> ProjectEntry:
     found = _named(projects, name)
     if found is None:
         known = ", ".join(p.name for p in projects) or "none yet"
-        raise Refused(f"There is no project {name} on this machine.", hint=f"Known here: {known}.")
+        raise Refused(f"There is no project {name} on this machine.", hint=f"Projects here: {known}.")
     return found

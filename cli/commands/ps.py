@@ -21,14 +21,14 @@ def ps(
     ctx: typer.Context,
     *,
     project: ProjectOption = None,
-    all_runs: Annotated[bool, typer.Option("-a", "--all", help="Finished runs too.")] = False,
+    all_runs: Annotated[bool, typer.Option("-a", "--all", help="Include finished runs.")] = False,
     verbose: VerboseOption = False,
     watching: WatchOption = False,
     last: Annotated[
-        int | None, typer.Option("-n", "--last", min=1, metavar="N", help="The newest N runs, finished ones too.")
+        int | None, typer.Option("-n", "--last", min=1, metavar="N", help="The newest N runs, including finished ones.")
     ] = None,
     format_: Annotated[
-        Literal["plain", "json"] | None, typer.Option("--format", metavar="plain|json", help="How to print them.")
+        Literal["plain", "json"] | None, typer.Option("--format", metavar="plain|json", help="The output format.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

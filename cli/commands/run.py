@@ -52,13 +52,15 @@ def get(
     ctx: typer.Context,
     *,
     name: Annotated[
-        str | None, typer.Argument(metavar="RUN", help="Its name.", autocompletion=completer("run"))
+        str | None, typer.Argument(metavar="RUN", help="The run's name.", autocompletion=completer("run"))
     ] = None,
-    run_id: Annotated[str | None, typer.Option("--id", metavar="UUID", help="Its id, instead of the name.")] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--id", metavar="UUID", help="The run's id, instead of its name.")
+    ] = None,
     project: ProjectOption = None,
     json_wanted: JsonOption = False,
 ) -> None:
-    """One run in full: with --json all that the server tells, else the main points."""
+    """Show the main points of one run, or all of it with --json."""
     if (name is None) == (run_id is None):
         raise typer.BadParameter("Give either the name of a run or its --id.", ctx=ctx)
     session = open_session(ctx, project)

@@ -15,7 +15,7 @@ from cli.shapes import document
 
 HIDDEN = "******"
 
-app = new_group("Secrets that runs can use.", invoke_without_command=True)
+app = new_group("Manage secrets for runs.", invoke_without_command=True)
 SecretArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The secret's name.", autocompletion=completer("secret"))
 ]
@@ -23,7 +23,7 @@ SecretArgument = Annotated[
 
 @app.callback()
 def secret(ctx: typer.Context, project: ProjectOption = None) -> None:
-    """Secrets that runs can use."""
+    """Manage secrets for runs."""
     if ctx.invoked_subcommand is None:
         _list(open_session(ctx, project), json_wanted=False)
 
@@ -75,7 +75,7 @@ def set_secret(
     session = open_session(ctx, project)
     text = sys.stdin.read().removesuffix("\n") if value == "-" else value
     session.client.in_project("secrets/create_or_update", {"name": name, "value": text})
-    session.terminal.say(f"Secret {name} is set. Runs take it by ${{{{ secrets.{name} }}}}.")
+    session.terminal.say(f"Secret {name} is set. Runs refer to it as ${{{{ secrets.{name} }}}}.")
 
 
 @command(app, "delete", "dstack secret delete hub_token", "dstack secret delete hub_token -y")

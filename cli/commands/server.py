@@ -18,21 +18,28 @@ app = new_group("Start the control plane on this machine.")
     "server",
     "dstack server",
     "dstack server --port 3100 --data-dir /srv/dstack --log-level debug",
+    "dstack server --public-url https://dstack.example.com",
     "dstack server --fake-cloud --no-local-fleet",
 )
 def server(
     ctx: typer.Context,
     *,
-    host: Annotated[str | None, typer.Option("--host", metavar="ADDR", help="Where to listen; 127.0.0.1.")] = None,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="ADDR", help="The address to listen on; 127.0.0.1.")
+    ] = None,
     port: Annotated[
         int | None,
-        typer.Option("-p", "--port", min=0, max=65535, metavar="N", help="The port; 3000, 0 for a free one."),
+        typer.Option("-p", "--port", min=0, max=65535, metavar="N", help="The port; 3000. 0 picks a free one."),
+    ] = None,
+    public_url: Annotated[
+        str | None,
+        typer.Option("--public-url", metavar="URL", help="Where remote machines reach this server."),
     ] = None,
     data_dir: Annotated[
-        Path | None, typer.Option("--data-dir", metavar="DIR", help="Where everything is kept; ~/.dstack/server.")
+        Path | None, typer.Option("--data-dir", metavar="DIR", help="The data folder; ~/.dstack/server.")
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="The server's config.yml; the data folder's.")
+        Path | None, typer.Option("--config", metavar="FILE", help="The config.yml; the one in the data folder.")
     ] = None,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
@@ -43,8 +50,8 @@ def server(
         str | None,
         typer.Option("--token", metavar="TOKEN", help="The admin's token; `-` reads it from standard input."),
     ] = None,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Enter the project in ~/.dstack/config.yml.")] = False,
-    no: Annotated[bool, typer.Option("-n", "--no", help="Leave ~/.dstack/config.yml as it is.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Add the project to ~/.dstack/config.yml.")] = False,
+    no: Annotated[bool, typer.Option("-n", "--no", help="Don't change ~/.dstack/config.yml.")] = False,
     local_fleet: Annotated[
         bool | None, typer.Option("--local-fleet/--no-local-fleet", help="Whether this machine may run jobs.")
     ] = None,
@@ -52,30 +59,34 @@ def server(
         str | None, typer.Option("--local-blocks", metavar="N|auto", help="How many jobs may share this machine.")
     ] = None,
     fake_cloud: Annotated[
-        bool | None, typer.Option("--fake-cloud", help="Add a simulated cloud whose machines are processes here.")
+        bool | None, typer.Option("--fake-cloud", help="Add a simulated cloud; its machines are local processes.")
     ] = None,
     stop_jobs: Annotated[
-        bool | None, typer.Option("--stop-jobs", help="End this machine's jobs when the server is stopped.")
+        bool | None, typer.Option("--stop-jobs", help="Stop this machine's jobs when the server stops.")
     ] = None,
 ) -> None:
     """Start the control plane on this machine.
 
-    Its project is entered in ~/.dstack/config.yml, unless that has one of the same name at another server: -y replaces
-    it. Each flag has a variable, which it goes before: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_DIR,
-    DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN, DSTACK_SERVER_ENTER_PROJECT (on as -y, off
-    as -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS, DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_STOP_JOBS.
+    Adds its project to ~/.dstack/config.yml, unless that names another server's project with the same name: -y
+    replaces it. Remote machines report to --public-url, or by default to the address the server listens on.
+
+    Each flag overrides a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_URL,
+    DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN,
+    DSTACK_SERVER_ENTER_PROJECT (on for -y, off for -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS,
+    DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_STOP_JOBS.
     No --json: it runs until it is stopped; its log goes to standard error.
     """
     if debug and log_level not in (None, "debug"):
         raise typer.BadParameter(f"--debug and --log-level {log_level} contradict each other.")
     if yes and no:
         raise typer.BadParameter("-y and -n contradict each other.", ctx=ctx)
-    from chalicelib.runtime.embedded import serve
+    from chalicelib.runtime.serve import serve
     from chalicelib.runtime.settings import server_settings
 
     settings = server_settings(
         host=host,
         port=port,
+        public_url=public_url,
         data_dir=data_dir,
         server_config=config,
         log_level="debug" if debug else log_level,
@@ -90,10 +101,10 @@ def server(
 
 
 def _admin_token(here: Terminal, token: str | None) -> str | None:
-    """The token of a flag; a server runs long, and what its command line says everyone on the machine can read."""
+    """The token of a flag. A server runs for long, and everyone on the machine can read its command line."""
     if token not in (None, "", STANDARD_INPUT):
         here.warn(
-            "The token of --token can be read by everyone on this machine, in its list of processes. Better: "
-            "DSTACK_SERVER_ADMIN_TOKEN, or --token - and the token on standard input."
+            "Everyone on this machine can read the token of --token in the process list. Use "
+            "DSTACK_SERVER_ADMIN_TOKEN, or --token - with the token on standard input."
         )
     return here.secret(token, "--token") if token else None

@@ -19,13 +19,13 @@ def stop(
     *,
     runs: Annotated[list[str], typer.Argument(metavar="RUN", help="Runs to stop.", autocompletion=completer("run"))],
     project: ProjectOption = None,
-    abort: Annotated[bool, typer.Option("-x", "--abort", help="Kill them, without time to finish.")] = False,
+    abort: Annotated[bool, typer.Option("-x", "--abort", help="Kill them at once.")] = False,
     yes: YesOption = False,
 ) -> None:
     """Stop runs.
 
-    Each job gets its `stop_duration` to finish by itself, with --abort none. Returns at once; `dstack ps` shows
-    when they have ended. No --json: it prints one line.
+    Each job gets its `stop_duration` to finish; with --abort it gets none. Returns at once; `dstack ps` shows when the
+    runs have ended. No --json: it prints one line.
     """
     session = open_session(ctx, project)
     found = {name: session.get_run(name) for name in runs}

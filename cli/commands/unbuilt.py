@@ -1,4 +1,4 @@
-"""Commands that exist elsewhere and not here yet: each says so in one line, whatever follows it, and ends with 1."""
+"""Commands that other versions have and this one doesn't yet: each says so in one line and exits with 1."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from cli.parameters import command, new_group
 
 REASONS = {
     "export": ("Sharing fleets with other projects isn't available yet.", "Apply a fleet in each project."),
-    "gateway": ("Gateways aren't available yet.", "Runs and fleets are: `dstack apply`."),
+    "gateway": ("Gateways aren't available yet.", "Use `dstack apply` for runs and fleets."),
     "import": ("Using fleets of other projects isn't available yet.", "Apply a fleet in this project."),
     "login": (
         "Logging in through a browser isn't available yet.",
         "Add a project with its token: `dstack project add --name NAME --url URL --token TOKEN`.",
     ),
-    "preset": ("Presets aren't available yet.", "Describe the service in a file of its own."),
-    "volume": ("Network volumes aren't available yet.", "Bring small data along with `files`."),
+    "preset": ("Presets aren't available yet.", "Describe the service in a configuration file."),
+    "volume": ("Network volumes aren't available yet.", "Upload small data with `files`."),
 }
 
 

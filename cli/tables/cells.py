@@ -1,4 +1,4 @@
-"""What cells say: prices, ages, sizes and machines, in few characters."""
+"""The text of cells: prices, ages, sizes and machines, in few characters."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def requirements(resources: Json | None) -> str:
 
 
 def gpu_requirement(gpu: Any) -> str:
-    """What is asked of accelerators; empty if none are."""
+    """The required accelerators; empty if there are none."""
     if not isinstance(gpu, Mapping):
         return ""
     count = gpu.get("count")

@@ -1,4 +1,4 @@
-"""The table of `dstack fleet`: what a fleet asks for, and under it the instances it has."""
+"""The table of `dstack fleet`: the requirements of each fleet, and below them its instances."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of `dstack metrics`: a row for the processor and one a GPU, the newest value and its course."""
+"""The table of `dstack metrics`: a row for the CPU and one per GPU, with the latest value and its course."""
 
 from __future__ import annotations
 

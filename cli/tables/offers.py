@@ -1,11 +1,11 @@
-"""Offers grouped by accelerator, as `dstack offer --group-by gpu` shows them."""
+"""Offers grouped by accelerator, as `dstack offer --group-by gpu` shows them, and how old offers are."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from cli.render import Table
-from cli.tables.cells import Json, money, size_gb, span
+from cli.tables.cells import Json, age, money, size_gb, span
 from cli.tables.plans import AVAILABILITY
 
 
@@ -41,7 +41,21 @@ def _regions(regions: list[str]) -> str:
 
 
 def _availability(states: list[str]) -> str:
-    """Empty if some of it can be had."""
+    """Empty if some of it is available."""
     if any(state in ("available", "unknown", "idle") for state in states):
         return ""
     return ", ".join(AVAILABILITY.get(state, state) for state in states)
+
+
+def ages_line(ages: list[Json], now: float) -> str:
+    """How old the offers are; backends whose last refresh failed are named with the reason. Empty without backends."""
+    fresh = [str(each["taken_at"]) for each in ages if each.get("taken_at") and not each.get("error")]
+    parts = [f"Offers as of {age(min(fresh), now)}"] if fresh else []
+    for each in ages:
+        if not each.get("error"):
+            continue
+        taken = each.get("taken_at")
+        some, none = ("those of", "none of") if parts else ("Offers of", "No offers of")
+        known = f"{some} {each['backend']} as of {age(taken, now)}" if taken else f"{none} {each['backend']} yet"
+        parts.append(f"{known}: its last refresh failed ({str(each['error']).rstrip('.')})")
+    return "; ".join(parts)

@@ -1,4 +1,4 @@
-"""What `apply` shows before it asks: the plan's facts, its offers, its cost; and what an update would change."""
+"""What `apply` shows before it asks: the plan, its offers and cost, and what an update would change."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def fleet_facts(plan: Json) -> list[tuple[str, str]]:
 
 
 def _target(nodes: Json) -> str:
-    """How many are made at once, where that isn't the least."""
+    """How many are created at once, if that isn't the minimum."""
     target = nodes.get("target")
     return "" if target is None or target == nodes.get("min") else f" ({target} at once)"
 
@@ -101,14 +101,14 @@ def offers_table(offers: list[Json], *, dim_later: bool = True) -> Table:
 
 
 def offers_summary(shown: int, total: int, highest: float | None) -> str:
-    """What the table left out; empty if nothing."""
+    """What the table omits; empty if nothing."""
     if total <= shown:
         return ""
     return f"Shown {shown} of {total} offers{f', up to {money(highest)} an hour' if highest else ''}."
 
 
 def cost_line(plan: Json) -> str:
-    """What the run would cost on the first offers, for an hour and at most; empty if nothing is to pay."""
+    """The cost of the run on the first offers, per hour and at most; empty if it is free."""
     hourly = 0.0
     ceilings = []
     for job in plan["job_plans"]:
@@ -162,7 +162,7 @@ def _short(value: Any) -> str:
 
 
 def _idle(seconds: float | None) -> str:
-    return "as the fleet says, else 5m" if seconds is None else duration(seconds)
+    return "set by the fleet, else 5m" if seconds is None else duration(seconds)
 
 
 def _retry(retry: Json | None) -> str:

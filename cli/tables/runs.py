@@ -1,4 +1,4 @@
-"""The table of `dstack ps`: a run with one job is one row; else a row for the run and one a job under it."""
+"""The table of `dstack ps`: a run with one job is one row; else a row for the run and one per job below it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def run_name(run: Json) -> str:
 
 
 def run_status(run: Json) -> str:
-    """What a person should read: a finished run's end comes from its newest job."""
+    """The status to show: that of a finished run comes from its newest job."""
     latest = run.get("latest_job_submission") or {}
     if run.get("status") in FINISHED and latest.get("status_message"):
         return str(latest["status_message"])

@@ -1,19 +1,8 @@
-"""The engine is started once a session, when the first test asks for it."""
-
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
-
-from tests.engines import docker
-
-
-@pytest.fixture(scope="session")
-def docker_engine() -> Iterator[docker.DockerEngine]:
-    with docker.or_skipped() as engine:
-        yield engine
 
 
 @pytest.fixture(autouse=True)

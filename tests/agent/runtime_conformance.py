@@ -20,9 +20,10 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import build
-from chalicelib.agent.processes import living
+from chalicelib.agent.process_tree import living
 from chalicelib.agent.roster import Roster
-from chalicelib.agent.runtime import Runtime
+from chalicelib.agent.task_runtime import TaskRuntime
+from tests.harness.conformance import Conformance
 
 PATIENCE = 120.0  # seconds: two busy cores are slow
 NEVER = 100 * PATIENCE  # a grace that no test waits out
@@ -33,7 +34,7 @@ class Workshop:
     """A roster with one runtime, and the words to write a test in."""
 
     data: Path
-    runtime: Runtime
+    runtime: TaskRuntime
     socket: str = ""
     base: dict[str, Any] = field(default_factory=dict)  # what each spec needs here: an image
     shell: str = "/bin/sh"
@@ -109,7 +110,7 @@ def archive(entries: dict[str, bytes]) -> bytes:
     return packed.getvalue()
 
 
-class RuntimeConformance:
+class RuntimeConformance(Conformance):
     @pytest.fixture
     def workshop(self) -> Workshop:
         raise NotImplementedError

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import build
-from chalicelib.agent.processes import marked
+from chalicelib.agent.process_tree import marked
 from tests.agent.runtime_conformance import archive
 from tests.agent.server import PATIENCE, Plane, Server
 
@@ -153,7 +153,7 @@ def test_a_second_agent_hands_the_first_the_new_address(agent: Agent) -> None:
     agent.server.stop()
     agent.server = Server(agent.plane)
     second = subprocess.run(agent.command(), capture_output=True, text=True, timeout=PATIENCE)
-    assert (second.returncode, "runs on" in second.stderr) == (0, True)
+    assert (second.returncode, "already running on" in second.stderr) == (0, True)
     agent.plane.exited(task)
     assert agent.plane.logs[task] == b"begun\r\nended\r\n"
     assert agent.process is not None and agent.process.poll() is None

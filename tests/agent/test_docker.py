@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.docker import Pull, container_body, home_of, usage_of, user_text, venv_dir, working_dir
-from chalicelib.agent.engine import split_image
-from chalicelib.agent.runtime import TaskError, Usage
+from chalicelib.agent.docker_client import split_image
+from chalicelib.agent.task_runtime import TaskError, Usage
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.agent.docker import DockerRuntime, container_name
 from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor
-from tests.engines.docker import BUSYBOX, PYTHON, DockerEngine
+from tests.harness.docker import BUSYBOX, PYTHON, DockerEngine
 
 
 class TestDockerRuntime(RuntimeConformance):
@@ -106,7 +106,7 @@ class TestDockerRuntime(RuntimeConformance):
 
 
 def test_credentials_go_to_the_registry_and_nowhere_else() -> None:
-    from chalicelib.agent.engine import registry_header
+    from chalicelib.agent.docker_client import registry_header
 
     header = registry_header({"username": "puller", "password": "pä/ss"})["X-Registry-Auth"]
     assert base64.urlsafe_b64decode(header).decode() == '{"username": "puller", "password": "p\\u00e4/ss"}'

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent import files
-from chalicelib.agent.runtime import TaskError
+from chalicelib.agent.task_runtime import TaskError
 
 
 def entry(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent import metrics
-from chalicelib.agent.cgroups import Limits
+from chalicelib.agent.cgroups import CgroupLimits
 from chalicelib.agent.process import ProcessRuntime
 from tests.agent.runtime_conformance import Workshop
 
@@ -52,7 +52,7 @@ def test_cpu_time_counts_those_who_are_gone(workshop: Workshop) -> None:
 
 def test_limits_of_version_2(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpu memory")
-    Limits("t", 1.5, 1 << 30, str(tmp_path))
+    CgroupLimits("t", 1.5, 1 << 30, str(tmp_path))
     assert (tmp_path / "dstack-t/memory.max").read_text() == str(1 << 30)
     assert (tmp_path / "dstack-t/cpu.max").read_text() == "150000 100000"
 
@@ -60,7 +60,7 @@ def test_limits_of_version_2(tmp_path: Path) -> None:
 def test_limits_of_version_1(tmp_path: Path) -> None:
     for controller in ("memory", "cpu"):
         (tmp_path / controller).mkdir()
-    limits = Limits("t", 0.5, 1 << 20, str(tmp_path))
+    limits = CgroupLimits("t", 0.5, 1 << 20, str(tmp_path))
     assert (tmp_path / "memory/dstack-t/memory.limit_in_bytes").read_text() == str(1 << 20)
     assert (tmp_path / "cpu/dstack-t/cpu.cfs_quota_us").read_text() == "50000"
     assert not limits.out_of_memory()
@@ -71,9 +71,9 @@ def test_limits_of_version_1(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("cpu", "memory"), [(0, 0), (None, None)])
 def test_no_limits_make_no_groups(tmp_path: Path, cpu: float | None, memory: int | None) -> None:
     (tmp_path / "cgroup.controllers").write_text("")
-    Limits("t", cpu, memory, str(tmp_path))
+    CgroupLimits("t", cpu, memory, str(tmp_path))
     assert not (tmp_path / "dstack-t").exists()
 
 
 def test_a_machine_that_allows_no_limits_goes_without(tmp_path: Path) -> None:
-    Limits("t", 1, 1 << 20, str(tmp_path / "nothing")).join()
+    CgroupLimits("t", 1, 1 << 20, str(tmp_path / "nothing")).join()

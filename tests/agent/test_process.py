@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.process import ProcessRuntime
-from chalicelib.agent.processes import marked
+from chalicelib.agent.process_tree import marked
 from chalicelib.agent.roster import Roster
 from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor
 

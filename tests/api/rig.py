@@ -9,43 +9,32 @@ from typing import Any
 import orjson
 
 from chalicelib.api import dispatch
+from chalicelib.domain import keys
 from chalicelib.domain.facts import BackendFacts
-from chalicelib.domain.offers import Availability, Disk, Gpu, InstanceType, Offer, Resources
+from chalicelib.domain.keys import Key
+from chalicelib.domain.offers import Disk, Offer
 from chalicelib.domain.tenants import Member, Project, ProjectRole, User, hash_token
-from chalicelib.planning.offers import OfferBook
-from chalicelib.store import keys, nouns
-from chalicelib.store.port import Key, Record
-from chalicelib.usecases.bootstrap import first_start
-from tests.usecases.planes import NOW, World
+from chalicelib.store import nouns
+from chalicelib.store.port import Record
+from chalicelib.usecases.first_start import first_start
+from tests.world import nouns as b
+from tests.world.plane import World
+from tests.world.ports import Books, accounts
 
 ADMIN = "admin-token"
 
 
-def offer(
-    name: str, price: float, *, cpus: int = 4, gpus: tuple[Gpu, ...] = (), region: str = "fra", spot: bool = False
-) -> Offer:
-    resources = Resources(
-        cpus=cpus, memory_mib=cpus * 4096, gpus=gpus, spot=spot, disk=Disk(size_mib=204_800), cpu_arch="x86"
-    )
-    kind = InstanceType(name=name, resources=resources)
-    return Offer(backend="vultr", instance=kind, region=region, price=price, availability=Availability.available)
+def offer(name: str, price: float, *, cpus: int = 4, gpus: int = 0, gpu: str = "A100", region: str = "fra") -> Offer:
+    has = b.resources(cpus, cpus * 4, gpus, gpu, disk=Disk(size_mib=204_800), cpu_arch="x86")
+    return b.offer(name, price, backend="vultr", region=region, has=has)
 
 
-A100, H100 = Gpu(name="A100", memory_mib=81920, vendor="nvidia"), Gpu(name="H100", memory_mib=81920, vendor="nvidia")
 OFFERS = (
     offer("small", 0.05, cpus=2),
     offer("large", 0.1, region="ewr"),
-    offer("a100", 1.5, cpus=8, gpus=(A100,)),
-    offer("h100x8", 20.0, cpus=64, gpus=(H100,) * 8, region="ewr"),
+    offer("a100", 1.5, cpus=8, gpus=1),
+    offer("h100x8", 20.0, cpus=64, gpus=8, gpu="H100", region="ewr"),
 )
-
-
-class FixedCatalog:
-    def __init__(self, offers: tuple[Offer, ...] = OFFERS) -> None:
-        self._book = OfferBook(offers, NOW)
-
-    def book(self, project_id: str) -> OfferBook:
-        return self._book
 
 
 @dataclass
@@ -55,8 +44,8 @@ class Rig:
 
     @classmethod
     def at(cls, folder: Path, **changes: Any) -> Rig:
-        facts = {"vultr": BackendFacts(name="vultr")}
-        world = World.at(folder, **{"catalog": FixedCatalog(), "facts": facts, **changes})
+        backends = accounts(BackendFacts(name="vultr"))
+        world = World.in_folder(folder, **{"catalog": Books(OFFERS), "backends": backends, **changes})
         _, project = first_start(world.plane, ADMIN)
         return cls(world, project)
 

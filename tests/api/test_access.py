@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.api.route import Access, Route
 from chalicelib.api.routes import ROUTES
-from chalicelib.api.table import Access, Route
+from chalicelib.domain import keys
 from chalicelib.domain.tenants import Project, ProjectRole
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from tests.api.rig import ADMIN, Rig
 
 TENANTS = {Access.visitor, Access.member, Access.manager, Access.project_admin, Access.keeper}

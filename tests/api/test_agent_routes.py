@@ -10,21 +10,21 @@ from typing import Any
 import orjson
 import pytest
 
-import app
 from chalicelib.agent.link import Link
 from chalicelib.api import dispatch
+from chalicelib.domain import keys
 from chalicelib.domain.instances import Claim, Instance, InstanceStatus
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.tenants import Archive
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.runtime import deps
 from chalicelib.runtime.asgi import gateway_event
-from chalicelib.store import keys, nouns
+from chalicelib.runtime.control_plane import ControlPlane
+from chalicelib.store import nouns
 from chalicelib.usecases.files import archive_id
 from tests.api.rig import ADMIN, Reply, Rig, fleet, submit, task
 from tests.api.uploads import multipart, send, tar, upload
 from tests.usecases.cluster import FACTS, INSTANCE, OFFER
-from tests.usecases.planes import NOW
+from tests.world.time import NOW
 
 
 class Host:
@@ -161,9 +161,9 @@ def through_the_gateway(rig: Rig, method: str, path: str, headers: dict[str, str
     """What an HTTP connection to the app would answer, without a socket."""
     found = dispatch.match(path)
     assert found is not None
-    deps.set_plane(lambda: rig.world.plane)
     sent = {name.lower(): value for name, value in headers.items()}
-    answer = app.app(gateway_event(method, path, found.template, found.params, b"", sent, b""), None)
+    app = ControlPlane(lambda: rig.world.plane)
+    answer = app(gateway_event(method, path, found.template, found.params, b"", sent, b""), None)
     encoded = answer.get("isBase64Encoded")
     response: Any = io.BytesIO(base64.b64decode(answer["body"]) if encoded else answer["body"].encode())
     response.status, response.headers = answer["statusCode"], {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,35 @@ import pytest
 
 import app as mounted
 from chalicelib.api.routes import ROUTES
-from chalicelib.runtime import deps
+from chalicelib.runtime.control_plane import ControlPlane
 from tests.api.rig import ADMIN, Rig, submit, task
 
 ROOT = Path(__file__).parents[2]
 
 
+Call = Callable[[dict[str, Any]], tuple[int, Any]]
+
+
 @pytest.fixture
-def served(rig: Rig) -> Iterator[Rig]:
-    deps.set_plane(lambda: rig.world.plane)
-    yield rig
-    deps.set_plane(refuse)
+def app(rig: Rig) -> ControlPlane:
+    return ControlPlane(lambda: rig.world.plane)
 
 
-def refuse() -> Any:
-    raise AssertionError("no plane was set")
+@pytest.fixture
+def call(app: ControlPlane) -> Call:
+    return caller(app)
+
+
+def caller(app: ControlPlane) -> Call:
+    """The status and the JSON with which an app answers an event."""
+
+    def call(sent: dict[str, Any]) -> tuple[int, Any]:
+        answer = app(sent, None)
+        headers = {name.lower(): value for name, value in answer["headers"].items()}
+        assert headers["content-type"] == "application/json"
+        return answer["statusCode"], orjson.loads(answer["body"])
+
+    return call
 
 
 def event(resource: str, body: bytes | None = None, *, method: str = "POST", **params: str) -> dict[str, Any]:
@@ -50,53 +64,47 @@ def event(resource: str, body: bytes | None = None, *, method: str = "POST", **p
     }
 
 
-def call(sent: dict[str, Any]) -> tuple[int, Any]:
-    answer = mounted.app(sent, None)
-    assert {name.lower(): value for name, value in answer["headers"].items()}["content-type"] == "application/json"
-    return answer["statusCode"], orjson.loads(answer["body"])
-
-
 def test_every_route_is_mounted() -> None:
     mounts = {(method, path) for path, methods in mounted.app.routes.items() for method in methods}
     assert mounts == {(route.method, route.path) for route in ROUTES}
 
 
-def test_an_event_reaches_its_route_with_its_parameters(served: Rig) -> None:
-    made = submit(served, task())
+def test_an_event_reaches_its_route_with_its_parameters(rig: Rig, call: Call) -> None:
+    made = submit(rig, task())
     sent = event("/api/project/{project_name}/runs/get", orjson.dumps({"run_name": "hello"}), project_name="main")
     assert call(sent) == (200, made)
 
 
-def test_a_body_may_be_absent_or_nonsense(served: Rig) -> None:
+def test_a_body_may_be_absent_or_nonsense(rig: Rig, call: Call) -> None:
     assert call(event("/api/runs/list")) == (200, [])
     status, answer = call(event("/api/runs/list", b"\xff\x00"))
     assert status == 400 and answer["detail"][0]["code"] == "error"
 
 
-def test_the_version_header_counts_in_any_case(served: Rig) -> None:
+def test_the_version_header_counts_in_any_case(rig: Rig, call: Call) -> None:
     sent = event("/api/runs/list")
     sent["headers"]["x-Api-vErsion"] = sent["headers"].pop("X-API-VERSION").replace("22", "99")
     assert call(sent)[0] == 400
 
 
-def test_unknown_resources_and_methods_are_json_too(served: Rig) -> None:
+def test_unknown_resources_and_methods_are_json_too(app: ControlPlane, call: Call) -> None:
     assert call(event("/nope"))[0] == 404
     assert call(event("/api/runs/list", method="GET"))[0] == 405
     assert call({})[0] == 404
-    assert "/nope" not in mounted.app.routes  # a look leaves nothing behind
+    assert "/nope" not in app.routes  # a look leaves nothing behind
 
 
-def test_any_content_type_is_taken(served: Rig) -> None:
+def test_any_content_type_is_taken(rig: Rig, call: Call) -> None:
     for kind in ("text/plain", "nonsense", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         sent = event("/api/runs/list", b"{}")
         sent["headers"]["Content-Type"] = kind
         assert call(sent) == (200, [])
 
 
-def test_threads_do_not_see_each_others_requests(served: Rig) -> None:
+def test_threads_do_not_see_each_others_requests(rig: Rig, call: Call) -> None:
     names = [f"run-{number}" for number in range(12)]
     for name in names:
-        submit(served, task(name))
+        submit(rig, task(name))
 
     def ask(name: str) -> str:
         body = orjson.dumps({"run_name": name})
@@ -108,19 +116,35 @@ def test_threads_do_not_see_each_others_requests(served: Rig) -> None:
         assert list(threads.map(ask, names * 10)) == names * 10
 
 
-def test_the_plane_is_made_once_and_not_before_it_is_needed(rig: Rig) -> None:
-    made: list[int] = []
+def test_the_plane_is_not_asked_for_before_the_first_request(rig: Rig) -> None:
+    asked: list[int] = []
 
-    def factory() -> Any:
-        made.append(1)
+    def plane() -> Any:
+        asked.append(1)
         return rig.world.plane
 
-    deps.set_plane(factory)
-    assert made == []
-    with ThreadPoolExecutor(8) as threads:
-        planes = list(threads.map(lambda _: deps.plane(), range(40)))
-    assert made == [1] and set(map(id, planes)) == {id(rig.world.plane)}
-    deps.set_plane(refuse)
+    call = caller(ControlPlane(plane))
+    assert asked == []
+    assert call(event("/nope"))[0] == 404
+    assert asked == []
+    assert call(event("/api/runs/list")) == (200, [])
+    assert asked == [1]
+
+
+def test_two_planes_in_one_process_do_not_meet(rig: Rig, tmp_path: Path) -> None:
+    """Even while the same threads serve both."""
+    (tmp_path / "other").mkdir()
+    other = Rig.at(tmp_path / "other")
+    submit(rig, task("mine"))
+    submit(other, task("theirs"))
+    calls = [caller(ControlPlane(lambda of=of: of.world.plane)) for of in (rig, other)]
+
+    def names(number: int) -> list[str]:
+        return [run["run_spec"]["run_name"] for run in calls[number % 2](event("/api/runs/list"))[1]]
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(names, range(40))) == [["mine"], ["theirs"]] * 20
+    other.world.plane.store.close()
 
 
 def test_importing_the_app_brings_no_sdk() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from chalicelib.api import dispatch
 from chalicelib.api.encode import encode
+from chalicelib.api.route import Access, Answer, Call, Route
 from chalicelib.api.routes import ROUTES
-from chalicelib.api.table import Access, Answer, Call, Route
 from chalicelib.errors import Bug, Conflict, Invalid, Problem
 from chalicelib.usecases.context import Limits
 from tests.api.rig import ADMIN, Rig
@@ -20,13 +20,13 @@ from tests.api.rig import ADMIN, Rig
 KNOWN = orjson.loads((Path(__file__).parent / "known_paths.json").read_bytes())
 
 
-@pytest.mark.parametrize("version", [None, "0.22.5", "0.22", "0.22.99", "0.22.5rc1"])
+@pytest.mark.parametrize("version", [None, "0.22.5", "0.22", "0.22.99", "0.22.5rc1", "latest"])
 def test_clients_of_the_line_are_served(rig: Rig, version: str | None) -> None:
     headers = {} if version is None else {"X_API_VERSION": version}
     assert rig.call("/api/runs/list", {}, **headers).status == 200
 
 
-@pytest.mark.parametrize("version", ["0.23.0", "1.0.0", "0.18.1", "22", "", "latest", "0.22.5\n", "9" * 400])
+@pytest.mark.parametrize("version", ["0.23.0", "1.0.0", "0.18.1", "22", "", "Latest", "0.22.5\n", "9" * 400])
 def test_others_are_told_which_client_to_take(rig: Rig, version: str) -> None:
     reply = rig.call("/api/runs/list", {}, X_API_VERSION=version)
     assert reply.status == 400 and b"0.22" in reply.body
@@ -64,7 +64,12 @@ def _declared(path: str, method: str) -> bool:
 def test_what_is_not_built_is_refused_by_name(rig: Rig) -> None:
     assert "`type: gateway`" in rig.refused("P/gateways/list")
     assert "`type: volume`" in rig.refused("P/volumes/create", {"configuration": {}})
-    assert "dstack project add" in rig.refused("/api/auth/list_providers")
+    assert "dstack project add" in rig.refused("/api/auth/get_next_redirect")
+
+
+def test_nobody_needs_a_token_to_hear_that_there_is_no_single_sign_on(rig: Rig) -> None:
+    reply = rig.call("/api/auth/list_providers", token=None)
+    assert (reply.status, reply.json) == (200, [])
 
 
 def test_a_route_with_a_fixed_word_wins_over_a_parameter() -> None:

@@ -78,10 +78,10 @@ def test_what_stays_in_its_folder_is_taken(rig: Rig, content: bytes) -> None:
         (multipart(tar(("a", b"1")), name="evil.tar"), "SHA-256"),
         (multipart(tar(("a", b"1")), name="../../etc/passwd"), "SHA-256"),
         (multipart(tar(("a", b"1")), part="other"), "no part called `file`"),
-        (multipart(tar(("a", b"1")))[:-40], "cut short"),
+        (multipart(tar(("a", b"1")))[:-40], "truncated"),
         (b"", "boundary"),
         (b"\xff" * 100, "boundary"),
-        (f"--{BOUNDARY}--\r\n".encode(), "cut short"),
+        (f"--{BOUNDARY}--\r\n".encode(), "truncated"),
     ],
 )
 def test_an_upload_that_is_not_whole_is_refused(rig: Rig, body: bytes, told: str) -> None:
@@ -95,7 +95,7 @@ def test_another_content_type_is_refused(rig: Rig, kind: str) -> None:
 
 def test_an_upload_over_the_limit_says_how_large_it_is(rig: Rig) -> None:
     text = message(upload(rig, FILES, multipart(tar(("a", b"x" * 3_000_000)))))
-    assert "2.9 MB" in text and "at most 2 MB" in text
+    assert "2.9 MB" in text and "limit is 2 MB" in text
 
 
 def test_a_full_disk_is_told_and_nothing_is_kept(tmp_path) -> None:

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Claim, Instance, InstanceStatus
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.tenants import ProjectRole
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from tests.api.rig import OFFERS, Rig, fleet, submit, task
 
 
@@ -124,7 +125,7 @@ def test_nodes_and_prices_change_in_place(rig: Rig) -> None:
     stored = fleet_of(rig, made["id"])
     assert changed["id"] == made["id"] and changed["spec"]["configuration"]["max_price"] == 2.5
     assert (stored.spec_num, stored.to_create, stored.consolidation_attempt) == (1, 2, 0)
-    assert "changed in place: max_price, nodes" in messages(rig)
+    assert "changed: max price, nodes" in messages(rig)
 
 
 @pytest.mark.parametrize("field", [{"blocks": 4}, {"idle_duration": 60}])
@@ -273,3 +274,30 @@ def test_gpus_are_grouped_as_asked(rig: Rig) -> None:
     assert (h100["backend"], h100["region"], a100["region"]) == ("vultr", "ewr", "fra") and "backends" not in h100
     assert h100["offer_price"] == {"min": 20.0, "max": 20.0}
     assert "backend" in rig.refused("P/gpus/list", {"run_spec": task(), "group_by": ["region"]})
+
+
+def a_shared_machine(rig: Rig) -> dict[str, Any]:
+    """Eight H100s in eight blocks, and a task that wants one of them."""
+    made = create(rig, fleet(blocks=8))
+    offer = OFFERS[3].with_(blocks=8, total_blocks=8)
+    rig.save(instance_of(rig, add_instance(rig, made).id).with_(offer=offer, total_blocks=8))
+    return task(resources={"gpu": "H100:1..8", "cpu": "1..", "memory": "1GB..", "disk": "1GB.."})
+
+
+def test_whole_machines_are_grouped_when_full_offers_are_asked_for(rig: Rig) -> None:
+    spec = a_shared_machine(rig)
+    for full, counts in ((False, {"min": 1, "max": 8}), (True, {"min": 8, "max": 8})):
+        (group,) = rig.ok("P/gpus/list", {"run_spec": spec, "full_offers": full})["gpus"]
+        assert (group["name"], group["count"]) == ("H100", counts)
+        assert group["price"] == {"min": 2.5, "max": 2.5}  # of one GPU, however many come together
+    assert "unallocated" in rig.refused("P/gpus/list", {"run_spec": spec, "unallocated_resources": True})
+
+
+def test_offers_show_whole_machines_when_asked_and_plans_never_do(rig: Rig) -> None:
+    spec = a_shared_machine(rig)
+    for full, blocks, price in ((False, 1, 2.5), (True, 8, 20.0)):
+        asked = {"run_spec": spec, "for_offers_only": True, "full_offers": full}
+        there = rig.ok("P/runs/get_plan", asked)["job_plans"][0]["offers"][0]
+        assert (there["availability"], there["blocks"], there["total_blocks"]) == ("idle", blocks, 8)
+        assert (there["price"], len(there["instance"]["resources"]["gpus"])) == (price, blocks)
+    assert "share" in rig.refused("P/runs/get_plan", {"run_spec": spec, "full_offers": True})

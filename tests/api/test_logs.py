@@ -7,16 +7,17 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import MINUTE, SECOND, iso
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.tenants import ProjectRole
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.metrics import metric_puts
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.uploads import message, send
-from tests.usecases.planes import NOW
+from tests.world.time import NOW
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.tenants import Permissions, ProjectRole
 from chalicelib.usecases import specs
 from tests.api.rig import ADMIN, Rig
-from tests.usecases.planes import NOW
+from tests.world.time import NOW
 
 SSH = {"configuration": {"type": "fleet", "name": "hosts", "ssh_config": {"user": "u", "hosts": ["10.0.0.1"]}}}
 
@@ -77,7 +77,8 @@ def ssh_fleet(rig: Rig, name: str) -> None:
 
 
 def _changes(rig: Rig, fleet: Fleet, body: FleetBody) -> list[Any]:
-    from chalicelib.store import keys, nouns
+    from chalicelib.domain import keys
+    from chalicelib.store import nouns
 
     pointer = nouns.pointer(keys.fleet_name(rig.project.id, fleet.name), fleet.id)
     return [nouns.put(fleet), nouns.put(body), pointer]

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
+from chalicelib.domain import keys
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.usecases import runs
 from tests.api.rig import Reply, Rig, fleet, submit, task
 
@@ -25,8 +26,8 @@ def together(act: Callable[[int], Reply]) -> list[Reply]:
         return list(threads.map(one, range(CALLERS)))
 
 
-def events(rig: Rig, message: str) -> int:
-    return sum(event["message"] == message for event in rig.ok("/api/events/list", {}))
+def events(rig: Rig, message: str, **filters: object) -> int:
+    return sum(event["message"] == message for event in rig.ok("/api/events/list", filters))
 
 
 def test_initialising_a_repo(rig: Rig) -> None:
@@ -56,7 +57,7 @@ def test_creating_one_fleet(rig: Rig) -> None:
     body = {"plan": {"spec": fleet("same")}, "force": False}
     replies = together(lambda _: rig.call("/api/project/main/fleets/apply", body))
     assert {reply.status for reply in replies} == {200}
-    assert len({reply.json["id"] for reply in replies}) == 1 == events(rig, "created")
+    assert len({reply.json["id"] for reply in replies}) == 1 == events(rig, "created", include_target_types=["fleet"])
 
 
 def test_stopping_one_run(rig: Rig) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.ids import is_id
 from chalicelib.domain.instants import HOUR, MINUTE, from_iso, iso
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
-from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.runs import Retry, Run, RunStatus
 from chalicelib.domain.tenants import ProjectRole
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from tests.api.rig import OFFERS, Rig, submit, task
+from tests.world.ports import Books
+from tests.world.time import NOW
 
 
 def run_of(rig: Rig, run_id: str) -> Run:
@@ -87,8 +91,16 @@ def test_a_plan_without_a_fleet_says_what_to_do(rig: Rig) -> None:
     assert plan["job_plans"][0]["offers"] == [] and any("type: fleet" in note["hint"] for note in plan["notes"])
 
 
+def test_a_plan_says_how_old_its_offers_are(rig: Rig) -> None:
+    ages = [{"backend": "vultr", "taken_at": iso(NOW), "error": None}]
+    assert rig.ok("P/runs/get_plan", {"run_spec": task()})["offers_as_of"] == ages
+    assert rig.ok("P/gpus/list", {"run_spec": task()})["offers_as_of"] == ages
+    rig.world.plane = replace(rig.world.plane, catalog=Books(OFFERS, error="Throttled"))
+    assert rig.ok("P/runs/get_plan", {"run_spec": task()})["offers_as_of"] == [{**ages[0], "error": "Throttled"}]
+
+
 def test_looks_we_do_not_have_are_refused_by_name(rig: Rig) -> None:
-    assert "full_offers" in rig.refused("P/runs/get_plan", {"run_spec": task(), "full_offers": True})
+    assert "--full-offers" in rig.refused("P/runs/get_plan", {"run_spec": task(), "full_offers": True})
 
 
 @pytest.mark.parametrize("kind", ["dev-environment", "service"])
@@ -148,7 +160,7 @@ def test_a_submission_is_one_commit_with_all_its_parts(rig: Rig) -> None:
     assert (stored.id, stored.priority, stored.due_at) == (submission["id"], 7, rig.world.clock.now())
     assert rig.world.take_woken() == {f"queue/{rig.project.id}", f"run/{made['id']}"}
     told = messages(rig)
-    assert told[-2:] == ["submitted", "made, waits for a place"]
+    assert told.index("submitted") < told.index("created; waiting for capacity")
     queue = rig.world.plane.store.query("gsi1", keys.queue_of(rig.project.id))
     assert [record.key.pk for record in queue.records] == [f"run/{made['id']}"]
 
@@ -156,7 +168,7 @@ def test_a_submission_is_one_commit_with_all_its_parts(rig: Rig) -> None:
 def test_get_finds_it_by_name_and_by_id(rig: Rig) -> None:
     made = submit(rig, task())
     assert rig.ok("P/runs/get", {"run_name": "hello"}) == rig.ok("P/runs/get", {"id": made["id"]}) == made
-    assert "Say which run" in rig.refused("P/runs/get", {})
+    assert "of the run" in rig.refused("P/runs/get", {})
 
 
 def test_a_missing_run_has_the_code_that_clients_look_for(rig: Rig) -> None:
@@ -188,7 +200,7 @@ def test_a_live_run_takes_a_new_priority_and_so_do_its_waiting_jobs(rig: Rig) ->
     assert changed["run_spec"]["configuration"]["priority"] == 50
     assert (run_of(rig, made["id"]).priority, job_of(rig, made["id"]).priority) == (50, 50)
     assert rig.ok("P/runs/get", {"run_name": "hello"}) == changed
-    assert "changed in place: priority" in messages(rig)
+    assert "changed: priority" in messages(rig)
 
 
 def test_a_live_run_is_not_replaced_and_the_refusal_says_how_to_mend_it(rig: Rig) -> None:
@@ -291,7 +303,9 @@ def test_the_status_cell_says_how_a_job_ended(
 
 def test_a_run_that_waits_for_another_try_says_so(rig: Rig) -> None:
     made = submit(rig, task())
-    rig.save(run_of(rig, made["id"]).with_(status=RunStatus.pending, resubmission_attempt=1, message="no capacity"))
+    rig.save(
+        run_of(rig, made["id"]).with_(status=RunStatus.pending, retries=(Retry(attempt=1),), message="no capacity")
+    )
     run = rig.ok("P/runs/get", {"run_name": "hello"})
     assert (run["status"], run["status_message"], run["message"]) == ("pending", "retrying", "no capacity")
 

@@ -97,7 +97,7 @@ def test_a_deactivated_user_is_out_at_once(rig: Rig) -> None:
 
 def test_an_admin_can_not_lock_itself_out(rig: Rig) -> None:
     assert "own rights" in rig.refused("/api/users/update", {"username": "admin", "global_role": "user"})
-    assert "itself" in rig.refused("/api/users/delete", {"users": ["admin"]})
+    assert "themselves" in rig.refused("/api/users/delete", {"users": ["admin"]})
 
 
 def test_a_deleted_user_is_gone_with_its_token_and_memberships(rig: Rig) -> None:

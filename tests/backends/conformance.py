@@ -1,7 +1,7 @@
 """What every backend must do, whoever its provider is. A backend's test is this class, told how to reach a provider.
 
-A provider may be a real account, an emulator or a recording; what it can't be made to do is said by a fixture of its
-test, with the reason, and that case is skipped.
+A provider may be a real account, an emulator or a recording. A case that not every provider can pass needs a capability
+of the facts (`needs`), and is asked of those whose facts grant it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import BackendError, Gone
+from tests.harness.conformance import Conformance
 
 INSTALL = "conformance"
 ENOUGH = 50  # asks before something that should happen is called missing
@@ -43,7 +44,7 @@ def request_for(offer: Offer, name: str = "one", epoch: int = 0) -> CreateReques
     )
 
 
-class BackendConformance:
+class BackendConformance(Conformance):
     """Fixtures to give: `backend`; `broken`, whose provider fails every call; `let_time_pass(seconds)`."""
 
     @pytest.fixture
@@ -57,6 +58,10 @@ class BackendConformance:
     @pytest.fixture
     def let_time_pass(self) -> Callable[[float], None]:
         raise NotImplementedError
+
+    @pytest.fixture
+    def facts(self, backend: Backend) -> BackendFacts:
+        return backend.facts
 
     @pytest.fixture
     def request_one(self, backend: Backend) -> CreateRequest:

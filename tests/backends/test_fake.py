@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.backends.fake import FACTS, NOTICE, Boot, FakeCloud
-from chalicelib.backends.fake_parts.script import Fault, Script, ScriptFile, read_script
-from chalicelib.backends.fake_parts.shelf import FolderShelf
+from chalicelib.backends.simulated.cloud import FACTS, NOTICE, Boot, FakeCloud
+from chalicelib.backends.simulated.script import Fault, Script, ScriptFile, read_script
+from chalicelib.backends.simulated.shelf import FolderShelf
 from chalicelib.backends.spi import Backend, CreateRequest
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import (

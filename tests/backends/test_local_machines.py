@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 import pytest
 
 from chalicelib.agent.build import write
-from chalicelib.backends.fake import Boot
-from chalicelib.backends.fake_parts.catalogue import resources
-from chalicelib.backends.fake_parts.launch import LocalLauncher
-from chalicelib.backends.registry import simulated
+from chalicelib.backends.simulated.catalogue import resources
+from chalicelib.backends.simulated.cloud import Boot
+from chalicelib.backends.simulated.launch import LocalLauncher
+from chalicelib.backends.simulated.local import local_cloud
 from chalicelib.domain.boot_script import user_data
 from chalicelib.errors import Gone
 from tests.backends.conformance import request_for
@@ -155,13 +155,13 @@ def test_machine_whose_folder_is_deleted_ends_by_itself(server: str, program: Pa
 
 
 def test_cloud_of_a_started_server_finds_its_machines_again(server: str, program: Path, tmp_path: Path) -> None:
-    (cloud,) = simulated(tmp_path, server, program).values()
+    cloud = local_cloud(tmp_path, server, program)
     wanted = request_for(cloud.offers()[0])
     handles = list(cloud.create(replace(wanted, user_data=user_data("", wanted.instance_id, "token"))))
     try:
         until(lambda: Plane.heard, "the agent's first word")
         keeper = next(tmp_path.glob("machines/*/keeper.pid")).read_text()
-        (again,) = simulated(tmp_path, server + "/moved", program).values()
+        again = local_cloud(tmp_path, server + "/moved", program)
         assert next(tmp_path.glob("machines/*/keeper.pid")).read_text() == keeper
         assert next(tmp_path.glob("machines/*/data/server")).read_text() == server + "/moved"
         assert [each.handle for each in again.list_owned()] == handles

@@ -1,25 +1,53 @@
-"""The table of backends, and that nobody opts out of the conformance suite."""
+"""The table of backends: every type has its row, nothing of a row needs an SDK, and nobody opts out of the suite."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 import pkgutil
+import subprocess
+import sys
+import typing
 from pathlib import Path
 
 import pytest
 
 import chalicelib.backends
 import tests.backends
-from chalicelib.backends.registry import BACKENDS, Entry, backend_class
+from chalicelib.backends import registry
+from chalicelib.backends.registry import BACKENDS, Row, backend_class, built, config_models, facts_of
+from chalicelib.backends.simulated.cloud import FACTS
+from chalicelib.domain.specs.credentials import types_of
+from chalicelib.domain.specs.profiles import BackendName
 from chalicelib.errors import NotSupported, Refused
 from tests.backends.conformance import BackendConformance
 
-NOT_PROVIDERS = {"registry", "spi"}
+ROOT = Path(__file__).parents[2]
+NOT_PROVIDERS = {"accounts", "configs", "registry", "simulated", "spi"}
+TABLE = {
+    "nimbus": Row(
+        "chalicelib.backends.configs:KeyBackendConfig",
+        "chalicelib.backends.simulated.cloud:FACTS",
+        "chalicelib.backends.no_such_provider:Nimbus",
+        extra="nimbus",
+    )
+}
 
 
-def provider_files(folder: Path) -> set[str]:
-    return {path.stem for path in folder.glob("*.py")} - NOT_PROVIDERS - {"__init__"}
+def providers(folder: Path) -> dict[str, bool]:
+    """The providers' packages, and whether there is more in them than a configuration model."""
+    packages = [path for path in folder.iterdir() if path.stem not in NOT_PROVIDERS and not path.stem.startswith("_")]
+    return {path.stem: {file.stem for file in path.glob("*.py")} > {"__init__", "config"} for path in packages}
+
+
+def listed() -> dict[str, bool]:
+    """The packages that the table names, and whether a class is named there."""
+    found = {}
+    for row in BACKENDS.values():
+        package = row.config.removeprefix("chalicelib.backends.").partition(":")[0].partition(".")[0]
+        if package not in NOT_PROVIDERS:
+            found[package] = bool(row.backend)
+    return found
 
 
 def joined() -> set[str]:
@@ -38,32 +66,105 @@ def joined() -> set[str]:
 
 
 def test_every_backend_joins_the_suite() -> None:
-    assert set(BACKENDS) <= joined()
+    assert built() | {FACTS.name} <= joined()
 
 
-def test_every_file_is_in_the_table() -> None:
-    folder = Path(chalicelib.backends.__file__).parent
-    listed = {entry.path.partition(":")[0].rsplit(".", 1)[1] for entry in BACKENDS.values()}
-    assert provider_files(folder) == listed
+def test_every_package_is_in_the_table() -> None:
+    assert providers(Path(chalicelib.backends.__file__).parent) == listed()
 
 
-def test_a_file_that_has_not_joined_is_found(tmp_path: Path) -> None:
-    (tmp_path / "newcloud.py").touch()
+def test_a_package_that_has_not_joined_is_found(tmp_path: Path) -> None:
+    for name in ("__init__.py", "config.py", "cloud.py"):
+        (tmp_path / "newcloud").mkdir(exist_ok=True)
+        (tmp_path / "newcloud" / name).touch()
     (tmp_path / "spi.py").touch()
-    assert provider_files(tmp_path) == {"newcloud"}
+    (tmp_path / "stray.py").touch()
+    assert providers(tmp_path) == {"newcloud": True, "stray": False}
 
 
-def test_rows_lead_to_classes() -> None:
-    for name in BACKENDS:
+def test_a_row_for_every_type_that_clients_know() -> None:
+    assert set(BACKENDS) == set(typing.get_args(BackendName)) - {"remote"}
+    assert {kind for model in config_models() for kind in types_of(model)} == set(BACKENDS)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_row_holds_together(name: str) -> None:
+    row = BACKENDS[name]
+    (model,) = [model for model in config_models() if name in types_of(model)]
+    assert row.config.partition(":")[2] == model.__name__
+    assert bool(row.backend) == bool(row.facts)
+
+
+def test_every_class_and_its_facts_are_there() -> None:
+    for name in built():
+        assert facts_of(name).name == name
         assert backend_class(name).__name__
 
 
+def test_an_alias_has_its_own_name() -> None:
+    assert facts_of("nimbus", TABLE) == FACTS.with_(name="nimbus")
+
+
 def test_unknown_name_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(NotSupported, match="dstack"):
+    with pytest.raises(NotSupported, match="vultr"):
         backend_class("nimbus")
 
 
+def test_a_type_without_a_class_is_refused() -> None:
+    (unbuilt, *_) = sorted(set(BACKENDS) - built())
+    for ask in (backend_class, facts_of):
+        with pytest.raises(NotSupported, match=f"{unbuilt} isn't built yet"):
+            ask(unbuilt)
+
+
 def test_missing_sdk_names_the_extra() -> None:
-    table = {"nimbus": Entry("chalicelib.backends.no_such_provider:Nimbus", extra="nimbus")}
     with pytest.raises(Refused, match=r"dstack-serverless\[nimbus\]"):
-        backend_class("nimbus", table)
+        backend_class("nimbus", TABLE)
+
+
+# --- without any cloud's SDK ------------------------------------------------------------------------------------------
+
+# By the top of their names. The plane's own in AWS, boto3 and what comes with it, is made with the first client.
+SDKS = (
+    "azure", "boto3", "botocore", "google", "googleapiclient", "kubernetes", "msal", "msrest", "nebius", "oci",
+    "paramiko", "pynamodb", "s3transfer",
+)  # fmt: skip
+BLOCK = f"""
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {SDKS!r}:
+            raise ModuleNotFoundError(f"{{name}} is blocked", name=name)
+
+sys.meta_path.insert(0, Blocked())
+"""
+ROWS = """
+from chalicelib.backends.registry import BACKENDS, built, config_models, facts_of
+from chalicelib.configuration.server import parse_server
+
+print(len(config_models()), [facts_of(name) for name in built()])
+parse_server("projects: [{name: main, backends: [{type: aws, creds: {type: default}}]}]")
+"""
+FUNCTIONS = "from functions import agent_sync, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans"
+
+
+@pytest.mark.parametrize("code", [ROWS, "import app", FUNCTIONS], ids=["rows", "app", "functions"])
+def test_nothing_imports_an_sdk(code: str) -> None:
+    command = [sys.executable, "-c", BLOCK + code]
+    done = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_block_holds() -> None:
+    command = [sys.executable, "-c", BLOCK + "import boto3"]
+    done = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, check=False)
+    assert "boto3 is blocked" in done.stderr
+
+
+def test_the_registry_loads_no_provider() -> None:
+    code = (
+        f"import sys, {registry.__name__}; print(*(n for n in sys.modules if n.endswith('.config') and 'chalice' in n))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env={}, capture_output=True, text=True, check=True)
+    assert not done.stdout.strip()

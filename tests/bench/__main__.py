@@ -1,4 +1,7 @@
-"""Every bench in turn, then one table. `--only NAME …` runs some."""
+"""Every bench in turn: a JSON line each, then one table beside the recorded figures and the budgets.
+
+`--only NAME …` runs some; `--record` writes `docs/bench.json` anew.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,17 @@ import argparse
 import json
 import subprocess
 import sys
+import textwrap
+import time
+from typing import Any
 
+from tests.bench import figures
 from tests.harness.server import ROOT
 
 BENCHES: dict[str, list[str]] = {
     "single": [],
-    "burst": ["--jobs", "150", "--hosts", "150", "--job-seconds", "1", "--runs", "3"],
-    "burst-1000": ["--jobs", "1000", "--hosts", "150", "--job-seconds", "1"],
+    "burst-150": ["--jobs", "150", "--runs", "3"],
+    "burst-1000": ["--jobs", "1000", "--runs", "2"],
     "api": [],
     "plans": [],
     "offers": [],
@@ -28,25 +35,39 @@ BENCHES: dict[str, list[str]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--only", nargs="*", default=list(BENCHES), choices=list(BENCHES), help="which ones")
-    chosen = parser.parse_args().only
-    rows, failed = [], 0
-    for name in chosen:
-        print(f"… {name}", file=sys.stderr, flush=True)
-        module = f"tests.bench.{name.partition('-')[0]}"
-        done = subprocess.run(
-            [sys.executable, "-m", module, *BENCHES[name]], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        )
-        print(done.stdout, end="", flush=True)
-        failed += done.returncode != 0
-        rows += [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    print()
-    for row in rows:
-        figures = "  ".join(
-            f"{key}={value}" for key, value in row.items() if key not in ("bench",) and "budget" not in key
-        )
-        budget = next((value for key, value in row.items() if "budget" in key), "")
-        print(f"{row['bench']:<10} {figures}   (budget {budget})")
-    return 1 if failed else 0
+    parser.add_argument("--record", action="store_true", help="keep the figures in docs/bench.json; all of them")
+    chosen = parser.parse_args()
+    if chosen.record and chosen.only != list(BENCHES):
+        parser.error("--record keeps all figures of one day on one machine: leave out --only")
+    begun, lines, failed, yardsticks = time.monotonic(), [], [], [figures.yardstick_ms()]
+    for name in chosen.only:
+        started = time.monotonic()
+        told = run(name)
+        lines += told
+        failed += [] if told else [name]
+        yardsticks.append(figures.yardstick_ms())
+        print(f"… {name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)
+    now, (then, when) = figures.measured(lines, yardsticks), figures.recorded()
+    print(json.dumps({"bench": "yardstick", **now.yardstick._asdict()}))
+    print("", *figures.table(now, then), "", sep="\n")
+    for line in filter(None, [*figures.summary(now, then), when, f"Measured in {time.monotonic() - begun:.0f} s."]):
+        print(textwrap.fill(line, figures.WIDTH, subsequent_indent="  "))
+    if failed:
+        print(f"Failed: {', '.join(failed)}.", file=sys.stderr)
+        return 1
+    if chosen.record:
+        figures.record(now)
+        print(f"Recorded in {figures.RECORD.relative_to(ROOT)}.")
+    return 0
+
+
+def run(name: str) -> list[dict[str, Any]]:
+    """The lines of one bench; none where it failed."""
+    module = f"tests.bench.{name.partition('-')[0]}"
+    done = subprocess.run([sys.executable, "-m", module, *BENCHES[name]], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    print(done.stdout, end="", flush=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return lines if done.returncode == 0 else []
 
 
 if __name__ == "__main__":

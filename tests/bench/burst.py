@@ -1,7 +1,7 @@
 """Many short jobs on many simulated hosts, through the real API, engine and agent protocol. One JSON line.
 
-`python -m tests.bench.burst --jobs N --hosts N --job-seconds S --runs R`: the figures are the medians of R runs, each
-with a server of its own; ends with status 1 where a job was lost or ran twice.
+`python -m tests.bench.burst --jobs N --hosts N --job-seconds S --runs R`: each of R runs has a server of its own. Ends
+with status 1 where a job was lost or ran twice. That CPU a job is flat, `--jobs 10000` shows in some minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from tests.bench.measure import cpu_of, report, running_server, server_pid, subm
 from tests.harness.server import Server, until
 
 SUBMITTERS = 4
-BUDGET = "10 s at 150 jobs, 60 s at 1,000; 0.03 CPU s a job"
 
 
 def main() -> None:
@@ -34,15 +33,10 @@ def main() -> None:
     chosen = parser.parse_args()
     runs = [one_run(chosen) for _ in range(chosen.runs)]
     lost, duplicated = sum(run["lost"] for run in runs), sum(run["duplicated"] for run in runs)
-    figures = {name: _median([run[name] for run in runs]) for name in runs[0]}
-    report("burst", **figures | {"runs": chosen.runs, "lost": lost, "duplicated": duplicated}, budget=BUDGET)
+    figures = {name: [run[name] for run in runs] for name in runs[0] if name not in ("lost", "duplicated")}
+    report(f"burst-{chosen.jobs}", hosts=chosen.hosts, **figures, lost=lost, duplicated=duplicated)
     if lost or duplicated:
         raise SystemExit(1)
-
-
-def _median(values: list[float | None]) -> float | None:
-    found = [value for value in values if value is not None]
-    return round(statistics.median(found), 4) if found else None
 
 
 def one_run(chosen: argparse.Namespace) -> dict[str, Any]:
@@ -53,7 +47,7 @@ def one_run(chosen: argparse.Namespace) -> dict[str, Any]:
         crowd = multiprocessing.Process(target=host_process, args=(server.url, tokens, chosen.job_seconds, theirs))
         crowd.start()
         try:
-            until("all hosts to join", lambda: joined(server) == chosen.hosts, seconds=60, every=0.2)
+            until("all hosts to join", lambda: joined(server) == chosen.hosts, every=0.2)
             return burst(server, chosen, ours)
         finally:
             crowd.kill()
@@ -98,15 +92,11 @@ def burst(server: Server, chosen: argparse.Namespace, pipe: Any) -> dict[str, An
         if run["latest_job_submission"]["id"] in started
     )
     return {
-        "jobs": chosen.jobs,
-        "hosts": chosen.hosts,
-        "wall_s": round((max(ends) - begun) if len(runs) == chosen.jobs else wall, 2),
-        "submit_s": round(submitted - begun, 2),
-        "start_p50_s": round(statistics.median(starts), 3) if starts else None,
-        "start_p95_s": round(starts[int(len(starts) * 0.95)], 3) if starts else None,
-        "server_cpu_s": round(cpu, 2),
-        "cpu_per_job_s": round(cpu / chosen.jobs, 4),
-        "jobs_per_s": round(len(runs) / wall, 1),
+        "wall_s": (max(ends) - begun) if len(runs) == chosen.jobs else wall,
+        "submit_s": submitted - begun,
+        "start_p50_s": statistics.median(starts) if starts else 0.0,
+        "start_p95_s": starts[int(len(starts) * 0.95)] if starts else 0.0,
+        "cpu_per_job_ms": cpu / chosen.jobs * 1000,
         "lost": chosen.jobs - len(runs),
         "duplicated": len(twice),
     }

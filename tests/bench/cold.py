@@ -1,21 +1,39 @@
-"""A cold start: `import app` over bare Python."""
+"""Cold starts, over a bare Python that does nothing: `import app`, and a fresh process until its first answer.
+
+Whole processes, from start to end, with their bytecode compiled. A Lambda's package holds none and its folder takes
+none, so there every start compiles what it imports: that is `uncompiled`.
+"""
 
 from __future__ import annotations
 
+import subprocess
 import sys
+import tempfile
 
-from tests.bench.measure import process_cost, report
+from tests.bench.measure import compiled, over, process_cpu_ms, report
+from tests.harness.server import ROOT
+
+FIRST = [sys.executable, "-m", "tests.bench.first_answer"]
 
 
 def main() -> None:
-    bare, bare_wall = process_cost([sys.executable, "-c", "pass"], runs=9)
-    app, app_wall = process_cost([sys.executable, "-c", "import app"], runs=9)
+    bare = process_cpu_ms([sys.executable, "-c", "pass"])
+    app = process_cpu_ms([sys.executable, "-c", "import app"])
+    libraries = process_cpu_ms([sys.executable, "-c", "import chalice.app, pydantic._internal._generate_schema"])
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        subprocess.run([*FIRST, folder, "prepare"], cwd=ROOT, env=compiled(), stdout=subprocess.DEVNULL, check=True)
+        listed = process_cpu_ms([*FIRST, folder, "list"])
+        planned = process_cpu_ms([*FIRST, folder, "plan"])
+        nothing_kept = [sys.executable, "-B", "-X", f"pycache_prefix={folder}/none", *FIRST[1:]]
+        uncompiled = process_cpu_ms([*nothing_kept, folder, "plan"], runs=3)
     report(
         "cold",
-        import_app_cpu_ms=round((app - bare) * 1000),
-        import_app_wall_ms=round((app_wall - bare_wall) * 1000),
-        bare_python_cpu_ms=round(bare * 1000),
-        budget_ms=400,
+        import_app_cpu_ms=over(app, bare),
+        first_answer_cpu_ms=over(listed, bare),
+        first_plan_cpu_ms=over(planned, bare),
+        first_plan_uncompiled_cpu_ms=over(uncompiled, bare),
+        libraries_cpu_ms=over(libraries, bare),
+        bare_python_cpu_ms=bare,
     )
 
 

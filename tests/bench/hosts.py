@@ -16,13 +16,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from chalicelib.agent.session import Message, Remove, Session, Start
+from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, instance_id
 from chalicelib.domain.offers import InstanceType, Offer, Resources
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.store.sqlite import SqliteStore
 
 FACTS = {"cpus": 2, "memory_mib": 8192, "disk_mib": 102_400, "arch": "x86", "hostname": "sim", "runtimes": ["process"]}

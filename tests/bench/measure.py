@@ -1,28 +1,41 @@
-"""How everything here is measured."""
+"""How everything here is measured: what CPU a process took, how often to ask, and how a figure is told.
+
+CPU seconds are the kernel's: of a process that ended, all it and its children took; of one that lives, all its threads.
+A figure is a list of samples; its median is told, with the lowest and the highest beside it.
+"""
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import resource
+import shutil
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.harness.server import ROOT, Server
+from tests.harness.server import ROOT, Server, until
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_of(pid: int) -> float:
-    """CPU seconds a live process has used, its ended children not counted."""
+    """CPU seconds a live process has used, its ended children not counted. Steps of 10 ms."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+def threads_cpu_of(pid: int) -> float:
+    """The same to the nanosecond, of the threads that live: for a process that does next to nothing."""
+    clocks = [Path(thread, "schedstat").read_text().split()[0] for thread in Path(f"/proc/{pid}/task").iterdir()]
+    return sum(map(int, clocks)) / 1e9
 
 
 def rss_mb(pid: int) -> float:
@@ -32,29 +45,47 @@ def rss_mb(pid: int) -> float:
     return 0.0
 
 
-def timed(work: Callable[[], object]) -> tuple[float, float]:
-    """(wall, CPU) seconds of one call in this process."""
-    wall, cpu = time.perf_counter(), time.process_time()
+def cpu_ms(work: Callable[[], object], runs: int = 9) -> list[float]:
+    """CPU milliseconds of calls in this process, one before them not counted."""
     work()
-    return time.perf_counter() - wall, time.process_time() - cpu
+    found = []
+    for _ in range(runs):
+        begun = time.process_time()
+        work()
+        found.append((time.process_time() - begun) * 1000)
+    return found
 
 
-def median_cpu_ms(work: Callable[[], object], runs: int = 7) -> float:
-    work()
-    return round(statistics.median(timed(work)[1] for _ in range(runs)) * 1000, 3)
-
-
-def process_cost(command: list[str], env: dict[str, str] | None = None, runs: int = 5) -> tuple[float, float]:
-    """The median CPU and wall seconds of a whole process, one warm-up not counted."""
-    figures, walls = [], []
+def process_cpu_ms(command: list[str], env: Mapping[str, str] | None = None, runs: int = 7) -> list[float]:
+    """CPU milliseconds of whole processes, from their start to their end. One before them isn't counted: it compiles
+    what isn't compiled yet, so that all others find the bytecode, whatever the environment says about keeping it."""
+    found = []
     for number in range(runs + 1):
-        before = os.times()
-        subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-        after = os.times()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, cwd=ROOT, env=compiled(env), stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         if number:
-            figures.append(after.children_user + after.children_system - before.children_user - before.children_system)
-            walls.append(after.elapsed - before.elapsed)
-    return round(statistics.median(figures), 3), round(statistics.median(walls), 3)
+            found.append((after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000)
+    return found
+
+
+def compiled(env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """An environment whose bytecode is kept in a folder of this bench's own."""
+    kept = {name: value for name, value in (env or os.environ).items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**kept, "PYTHONPYCACHEPREFIX": _bytecode()}
+
+
+@cache
+def _bytecode() -> str:
+    folder = tempfile.mkdtemp(prefix="bench-bytecode-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def over(samples: list[float], base: list[float]) -> list[float]:
+    """Samples without what the base takes."""
+    floor = statistics.median(base)
+    return [sample - floor for sample in samples]
 
 
 @contextmanager
@@ -76,9 +107,19 @@ def server_pid(server: Server) -> int:
     return server.process.pid
 
 
-def report(name: str, **figures: Any) -> None:
-    print(json.dumps({"bench": name, **figures}), flush=True)
-    sys.stdout.flush()
+def report(bench: str, **figures: Any) -> None:
+    """One JSON line. A list of numbers is a figure's samples."""
+    told = {name: spread(value) if isinstance(value, list) else value for name, value in figures.items()}
+    print(json.dumps({"bench": bench, **told}), flush=True)
+
+
+def spread(samples: list[float]) -> dict[str, float]:
+    shown = [_four_digits(value) for value in (statistics.median(samples), min(samples), max(samples))]
+    return {"median": shown[0], "low": shown[1], "high": shown[2], "runs": len(samples)}
+
+
+def _four_digits(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def task(name: str, *commands: str, **more: Any) -> dict[str, Any]:
@@ -96,8 +137,6 @@ def submit(server: Server, spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def wait_local_host(server: Server) -> None:
-    from tests.harness.server import until
-
     def idle() -> bool:
         fleets = server.call("/api/project/main/fleets/list", {})
         return any(i["status"] in ("idle", "busy") for fleet in fleets for i in fleet["instances"])

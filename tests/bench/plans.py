@@ -5,17 +5,19 @@ from __future__ import annotations
 import itertools
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from chalicelib.api import dispatch
+from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.offers import Offer
-from chalicelib.runtime.embedded import compose
+from chalicelib.runtime.embedded import EmbeddedRoot
+from chalicelib.runtime.root import Root
 from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import server_settings
-from chalicelib.usecases.bootstrap import first_start
-from tests.bench.measure import median_cpu_ms, report, task
+from chalicelib.usecases.first_start import first_start
+from tests.bench.measure import cpu_ms, report, task
 from tests.bench.offers import catalog
 
 TOKEN = "bench-token"
@@ -36,15 +38,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         settings = server_settings({}, data_dir=Path(folder) / "data", config_path=Path(folder) / "config.yml")
         settings.data_dir.mkdir()
-        parts = compose(settings, declared(settings), "http://127.0.0.1", lambda instance_ids: None)
-        plane = parts.plane
-        first_start(plane, TOKEN)
+        root = EmbeddedRoot(settings, declared(settings), "http://127.0.0.1")
         offers = catalog()
         names = sorted({offer.backend for offer in offers})
-        shelves = {
-            name: Shelf(BackendFacts(name=name), [offer for offer in offers if offer.backend == name]) for name in names
-        }
-        plane.catalog.refresh(shelves)  # type: ignore[attr-defined]
+        shelves = [Shelf(BackendFacts(name=name), [o for o in offers if o.backend == name]) for name in names]
+        backends = Accounts(Account(shelf.facts, lambda shelf=shelf: shelf) for shelf in shelves)
+        selling = Root(replace(root.ports, backends=backends))
+        selling.refresh_catalog()
+        plane = selling.plane
+        first_start(plane, TOKEN)
         headers = {"authorization": f"Bearer {TOKEN}"}
 
         def ask(path: str, body: object) -> bytes:
@@ -66,8 +68,8 @@ def main() -> None:
             return answer
 
         total = plan()["job_plans"][0]["total_offers"]  # type: ignore[index]
-        report("plans", offers=len(offers), matching=total, get_plan_cpu_ms=median_cpu_ms(plan), budget_ms=20)
-        parts.close()
+        report("plans", offers=len(offers), matching=total, get_plan_cpu_ms=cpu_ms(plan))
+        root.close()
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 
 from tests.bench.measure import cpu_of, report, running_server, server_pid, submit, task, wait_local_host
@@ -24,15 +23,8 @@ def main(runs: int = 7) -> None:
             if run["status"] != "done":
                 raise SystemExit(f"{name} ended {run['status']}: {run.get('error')}")
             walls.append(time.perf_counter() - begun)
-            cpus.append(cpu_of(server_pid(server)) - before)
-    report(
-        "single",
-        wall_s=round(statistics.median(walls[1:]), 3),
-        max_s=round(max(walls[1:]), 3),
-        server_cpu_s=round(statistics.median(cpus[1:]), 3),
-        runs=runs,
-        budget_s=3,
-    )
+            cpus.append((cpu_of(server_pid(server)) - before) * 1000)
+    report("single", wall_s=walls[1:], server_cpu_ms=cpus[1:])
 
 
 if __name__ == "__main__":

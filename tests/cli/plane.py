@@ -1,4 +1,4 @@
-"""A control plane of a few answers, on loopback: real HTTP, scripted content, and a record of what was asked."""
+"""A control plane of a few answers, scripted, with a record of what was asked: in this process, or over HTTP."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import base64
 import json
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.world import wires
 
 RUN_ID = "7a4ef1dd-5248-421c-81a3-7265175cdd1d"
 JOB_ID = "17c09196-7120-480c-be4f-97fc1ca4282d"
@@ -44,10 +47,22 @@ class Plane:
 
     answers: dict[str, Any] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
-    url: str = ""
+    url: str = "http://127.0.0.1:30000"
     _server: ThreadingHTTPServer | None = None
 
+    @property
+    def via(self) -> Callable[[Any], wires.Wire]:
+        """For a `Terminal`: its commands reach this plane without a socket."""
+        return wires.to(self.url, lambda _, path, headers, raw: self.serve(path, headers, raw))
+
+    def serve(self, path: str, headers: Mapping[str, str], raw: bytes) -> tuple[int, bytes]:
+        structured = headers.get("Content-Type", "").startswith("application/json")
+        body = json.loads(raw) if raw and structured else None
+        status, value = self.answer(Asked(path, body, dict(headers), raw))
+        return status, value if isinstance(value, bytes) else json.dumps(value).encode()
+
     def start(self) -> None:
+        """Serve over HTTP from here on, for clients in other processes and for tests of the connection itself."""
         plane = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -56,10 +71,7 @@ class Plane:
 
             def do_POST(self) -> None:
                 raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                kind = self.headers.get("Content-Type") or ""
-                body = json.loads(raw) if raw and kind.startswith("application/json") else None
-                status, value = plane.answer(Asked(self.path, body, dict(self.headers.items()), raw))
-                data = value if isinstance(value, bytes) else json.dumps(value).encode()
+                status, data = plane.serve(self.path, dict(self.headers.items()), raw)
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(data)))
                 self.end_headers()
@@ -78,6 +90,14 @@ class Plane:
         if self._server:
             self._server.shutdown()
             self._server.server_close()
+
+    @contextmanager
+    def on_http(self) -> Iterator[Plane]:
+        self.start()
+        try:
+            yield self
+        finally:
+            self.stop()
 
     def answer(self, asked: Asked) -> tuple[int, Any]:
         self.asked.append(asked)

@@ -214,7 +214,7 @@ def active(plane: Plane, *, changed: bool, action: str) -> None:
 def test_an_update_in_place(task: Dstack, plane: Plane) -> None:
     active(plane, changed=True, action="update")
     ended = task("apply", "-d", answers="y\n")
-    assert ended.code == 0 and "Change it as it runs?" in ended.out and "priority  7    -" in ended.out
+    assert ended.code == 0 and "Change it while it runs?" in ended.out and "priority  7    -" in ended.out
     assert "is changed" in ended.out and "/runs/stop" not in plane.paths()
     assert plane.bodies("/runs/apply")[0]["plan"]["current_resource"]["id"] == run()["id"]
 
@@ -236,7 +236,7 @@ def test_nothing_changed_and_force(task: Dstack, plane: Plane) -> None:
 def test_nothing_changed_and_asked(task: Dstack, plane: Plane) -> None:
     active(plane, changed=False, action="update")
     ended = task("apply", "-d", answers="n\n")
-    assert ended.code == 0 and "Stop it and submit anew?" in ended.out and "/runs/stop" not in plane.paths()
+    assert ended.code == 0 and "Stop it and submit it again?" in ended.out and "/runs/stop" not in plane.paths()
 
 
 def test_a_change_that_needs_a_new_run(task: Dstack, plane: Plane) -> None:
@@ -252,7 +252,7 @@ def test_a_change_that_needs_a_new_run(task: Dstack, plane: Plane) -> None:
 def test_ctrl_c_asks_and_leaves_it(task: Dstack, plane: Plane) -> None:
     plane.answers["/runs/get"] = run()
     ended = task("apply", answers="y\nn\n", sleep=interrupt_at(2))
-    assert ended.code == 0 and "Stop the run train? [y/n]" in ended.out and "goes on" in ended.out
+    assert ended.code == 0 and "Stop the run train? [y/n]" in ended.out and "keeps running" in ended.out
     assert "/runs/stop" not in plane.paths()
 
 
@@ -280,7 +280,7 @@ def test_a_second_ctrl_c_aborts(task: Dstack, plane: Plane) -> None:
 def test_ctrl_c_with_y_leaves_it_unasked(task: Dstack, plane: Plane) -> None:
     plane.answers["/runs/get"] = run()
     ended = task("apply", "-y", sleep=interrupt_at(1))
-    assert ended.code == 0 and "goes on" in ended.out and "/runs/stop" not in plane.paths()
+    assert ended.code == 0 and "keeps running" in ended.out and "/runs/stop" not in plane.paths()
 
 
 # --- files, input, refusals ------------------------------------------------------------------------------------------
@@ -317,7 +317,7 @@ def test_json_prints_the_run_alone(task: Dstack) -> None:
 
 def test_no_offers_says_why(task: Dstack, plane: Plane) -> None:
     plane.answers["/runs/get_plan"] = lambda body: plan_for(body, offers=[])
-    assert "no fleet in this project" in task("apply", "-y", "-d").err
+    assert "This project has no fleet" in task("apply", "-y", "-d").err
     plane.answers["/fleets/list"] = [fleet("gpu")]
     assert "no machine in gpu fits" in task("apply", "-y", "-d").err
 
@@ -347,7 +347,7 @@ def test_a_profile_goes_along(task: Dstack, plane: Plane) -> None:
         (["--max-price", "0"], 2, "--max-price"),
         (["-f", "nope.yml"], 1, "nope.yml doesn't exist"),
         (["--profile", "nope"], 1, "nope"),
-        (["-P", "."], 1, "is no checkout of a Git repository"),
+        (["-P", "."], 1, "isn't a checkout of a Git repository"),
         (["-p", "x"], 2, "--port: `x` isn't a port"),
         (["--host", "::"], 1, "--host: forwarding"),
         (["--ssh-identity", "k"], 1, "--ssh-identity: "),
@@ -439,9 +439,9 @@ def test_it_waits_for_machines_that_are_not_ordered_yet(fleets: Dstack, plane: P
 def test_machines_that_can_not_be_had_are_a_failure(fleets: Dstack, plane: Plane) -> None:
     nodes = {"min": 1, "max": 2}
     plane.answers["/fleets/apply"] = fleet(nodes=nodes)
-    plane.answers["/fleets/get"] = {**fleet(nodes=nodes), "status_message": "no offer fits this fleet"}
+    plane.answers["/fleets/get"] = {**fleet(nodes=nodes), "status_message": "no offer matches this fleet"}
     ended = fleets("apply", "-y")
-    assert ended.code == 1 and "no offer fits this fleet" in ended.out
+    assert ended.code == 1 and "no offer matches this fleet" in ended.out
 
 
 def test_it_stops_waiting_for_machines_that_nobody_orders(fleets: Dstack, plane: Plane) -> None:
@@ -463,7 +463,7 @@ def test_an_unchanged_fleet(fleets: Dstack, plane: Plane) -> None:
 
     plane.answers["/fleets/get_plan"] = answer
     ended = fleets("apply", "-y")
-    assert ended.code == 0 and "as described" in ended.out and plane.paths() == ["/fleets/get_plan"]
+    assert ended.code == 0 and "is up to date" in ended.out and plane.paths() == ["/fleets/get_plan"]
 
 
 def test_a_fleet_changed_in_place(fleets: Dstack, plane: Plane) -> None:
@@ -480,7 +480,7 @@ def test_a_fleet_that_must_be_made_anew(fleets: Dstack, plane: Plane) -> None:
         "/fleets/get": steps(fleet(), NOT_THERE),
     }
     ended = fleets("apply", answers="y\n")
-    assert ended.code == 0 and "create it anew?" in ended.out
+    assert ended.code == 0 and "re-create it?" in ended.out
     assert plane.paths() == ["/fleets/get_plan", "/fleets/delete", "/fleets/get", "/fleets/get", "/fleets/apply"]
     assert plane.bodies("/fleets/apply")[0]["plan"]["current_resource"] is None
 

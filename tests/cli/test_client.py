@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,13 @@ import pytest
 from chalicelib.errors import Forbidden, NotFound, Refused
 from cli.client import Client
 from tests.cli.plane import Plane, steps
+
+
+@pytest.fixture
+def plane() -> Iterator[Plane]:
+    """With a real connection to it."""
+    with Plane().on_http() as found:
+        yield found
 
 
 def client(plane: Plane, **kwargs: Any) -> Client:
@@ -118,7 +126,7 @@ def test_a_url_that_is_none(url: str) -> None:
 
 @pytest.mark.parametrize("token", ["a\nb", "a\r", "€"])
 def test_a_token_that_no_header_can_carry(token: str) -> None:
-    with pytest.raises(Refused, match="token holds"):
+    with pytest.raises(Refused, match="token contains"):
         Client("http://h", token, "main")
 
 

@@ -50,7 +50,7 @@ def test_a_volume_that_is_as_described_is_left_alone_unless_forced(dstack: Dstac
     (sent,) = plane.bodies("/volumes/create")
     there = made("data", "active", sent["configuration"])
     plane.answers["/volumes/get"] = there
-    assert "is as described" in dstack("apply", "-y").out
+    assert "is up to date" in dstack("apply", "-y").out
     assert len(plane.bodies("/volumes/create")) == 1
     plane.answers |= {"/volumes/get": steps(there, there, NOT_THERE), "/volumes/delete": None}
     assert dstack("apply", "-y", "--force").code == 0

@@ -325,7 +325,7 @@ def test_project_list_shows_no_token(dstack: Dstack, plane: Plane) -> None:
 def test_project_default_and_delete(dstack: Dstack, plane: Plane) -> None:
     assert dstack("project", "set-default", "main").code == 0
     ended = dstack("project", "set-default", "nope")
-    assert ended.code == 1 and "Known here: main" in ended.err
+    assert ended.code == 1 and "Projects here: main" in ended.err
     assert "Nothing was changed" in dstack("project", "delete", "--name", "main", answers="n\n").out
     assert dstack("project", "delete", "--name", "main", "-y").code == 0
     assert load_projects(config_path(dstack.terminal.home)) == []
@@ -337,13 +337,15 @@ def test_project_default_and_delete(dstack: Dstack, plane: Plane) -> None:
 def offers_plan(body: dict[str, Any]) -> dict[str, Any]:
     needs = {"resources": body["run_spec"]["configuration"]["resources"], "spot": False, "max_price": None}
     job = {"job_spec": {"requirements": needs}, "offers": [offer()], "total_offers": 6, "max_price": 20.0}
-    return {"project_name": "main", "user": "admin", "job_plans": [job], "action": "create"}
+    ages = [{"backend": "aws", "taken_at": "2026-11-21T03:57:00Z", "error": None}]
+    plan = {"project_name": "main", "user": "admin", "job_plans": [job], "action": "create"}
+    return {**plan, "offers_as_of": ages}
 
 
 def test_offer(dstack: Dstack, plane: Plane) -> None:
     plane.answers["/runs/get_plan"] = offers_plan
     ended = dstack("offer", "--gpu", "24GB..", "--spot", "--max-offers", "10")
-    assert ended.code == 0 and "Shown 1 of 6 offers, up to $20 an hour." in ended.out
+    assert ended.code == 0 and "Shown 1 of 6 offers, up to $20 an hour.\nOffers as of " in ended.out
     (body,) = plane.bodies("/runs/get_plan")
     spec = body["run_spec"]
     assert body["max_offers"] == 10 and body["for_offers_only"] is True
@@ -357,7 +359,8 @@ def test_offer(dstack: Dstack, plane: Plane) -> None:
 def test_offer_json(dstack: Dstack, plane: Plane) -> None:
     plane.answers["/runs/get_plan"] = offers_plan
     document = json.loads(dstack("offer", "--json").out)
-    assert list(document) == ["project", "user", "requirements", "offers", "total_offers"]
+    assert list(document) == ["project", "user", "requirements", "offers", "total_offers", "offers_as_of"]
+    assert document["offers_as_of"][0]["backend"] == "aws"
     assert list(document["requirements"]) == ["resources", "max_price", "spot", "reservation"]
 
 
@@ -368,8 +371,13 @@ def test_offer_grouped(dstack: Dstack, plane: Plane) -> None:
     assert ended.code == 0 and "T4:16GB:1..2" in ended.out and "$0.2..0.4" in ended.out
     assert plane.bodies("/gpus/list")[0]["group_by"] == ["backend"]
     document = json.loads(dstack("offer", "--group-by", "gpu", "--json").out)
-    assert list(document) == ["project", "requirements", "group_by", "gpus"]
-    for keys, words in (("backend", "needs gpu"), ("gpu,region", "needs backend"), ("gpu,color", "not color")):
+    assert list(document) == ["project", "requirements", "group_by", "gpus", "offers_as_of"]
+    assert document["offers_as_of"] == []  # a server that doesn't say
+    for keys, words in (
+        ("backend", "must include gpu"),
+        ("gpu,region", "also needs backend"),
+        ("gpu,color", "not color"),
+    ):
         ended = dstack("offer", "--group-by", keys)
         assert ended.code == 2 and words in ended.err
 
@@ -445,13 +453,13 @@ def test_metrics(dstack: Dstack, plane: Plane) -> None:
 
 
 def test_init_writes_an_example_that_parses(bare: Dstack) -> None:
-    from chalicelib.configuration import parse
+    from chalicelib.configuration.parse import parse
 
     assert bare("init").code == 0
     text = (bare.terminal.cwd / ".dstack.yml").read_text()
     assert parse(text).type == "task"
     (bare.terminal.cwd / ".dstack.yml").write_text("mine")
-    assert "left as it is" in bare("init").out and (bare.terminal.cwd / ".dstack.yml").read_text() == "mine"
+    assert "left unchanged" in bare("init").out and (bare.terminal.cwd / ".dstack.yml").read_text() == "mine"
 
 
 def test_init_schema(bare: Dstack) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from cli.session import names_path
 from tests.harness.debian import NotHere, install
-from tests.harness.server import ROOT, until
+from tests.harness.server import PATIENCE, ROOT, until
 
 ASKS = {  # a shell's way to say what it would offer, without anybody at the keyboard
     "bash": """
@@ -74,7 +74,7 @@ def test_what_a_shell_offers(
         cwd=environment["HOME"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     words = [text.split("\t", maxsplit=1)[0].strip() for text in done.stdout.splitlines()]
@@ -109,9 +109,9 @@ def test_what_zsh_offers_at_a_tab(environment: dict[str, str], loaded: str) -> N
         return all(text in screen for text in texts)
 
     try:
-        until("a prompt", lambda: shown("ready> "), seconds=30)
+        until("a prompt", lambda: shown("ready> "))
         os.write(handle, b"dstack logs tra\t\t")
-        until("the names", lambda: shown("train", "trace"), seconds=30)
+        until("the names", lambda: shown("train", "trace"))
         assert "eval" not in screen
     finally:
         os.write(handle, b"\x03exit\n")

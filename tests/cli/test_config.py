@@ -12,11 +12,11 @@ import yaml
 
 from chalicelib.errors import DstackError, Invalid, Refused
 from cli.config import (
+    Endpoint,
     ProjectEntry,
-    Target,
     config_path,
     load_projects,
-    resolve_target,
+    resolve_endpoint,
     save_projects,
     set_default_project,
     with_project,
@@ -94,29 +94,29 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("env", "flag", "want"),
     [
-        ({}, None, Target("http://a", "t1", "main")),
-        ({}, "lab", Target("http://b", "t2", "lab")),
-        ({"DSTACK_PROJECT": "lab"}, None, Target("http://b", "t2", "lab")),
-        ({"DSTACK_PROJECT": "lab"}, "main", Target("http://a", "t1", "main")),
-        ({"DSTACK_TOKEN": "mine"}, None, Target("http://a", "mine", "main")),
-        ({"DSTACK_SERVER_URL": "http://c"}, None, Target("http://a", "t1", "main")),
+        ({}, None, Endpoint("http://a", "t1", "main")),
+        ({}, "lab", Endpoint("http://b", "t2", "lab")),
+        ({"DSTACK_PROJECT": "lab"}, None, Endpoint("http://b", "t2", "lab")),
+        ({"DSTACK_PROJECT": "lab"}, "main", Endpoint("http://a", "t1", "main")),
+        ({"DSTACK_TOKEN": "mine"}, None, Endpoint("http://a", "mine", "main")),
+        ({"DSTACK_SERVER_URL": "http://c"}, None, Endpoint("http://a", "t1", "main")),
         (
             {"DSTACK_SERVER_URL": "http://c/", "DSTACK_TOKEN": "mine", "DSTACK_PROJECT": "x"},
             None,
-            Target("http://c", "mine", "x"),
+            Endpoint("http://c", "mine", "x"),
         ),
     ],
 )
-def test_whom_a_command_speaks_to(bare: Dstack, env: dict[str, str], flag: str | None, want: Target) -> None:
+def test_whom_a_command_speaks_to(bare: Dstack, env: dict[str, str], flag: str | None, want: Endpoint) -> None:
     save_projects(config_path(bare.terminal.home), [MAIN, LAB])
-    assert resolve_target(replace(bare.terminal, env=env), flag) == want
+    assert resolve_endpoint(replace(bare.terminal, env=env), flag) == want
 
 
 @pytest.mark.parametrize(
     ("projects", "env", "flag", "words"),
     [
         ([], {}, None, "dstack project add"),
-        ([MAIN], {}, "nope", "Known here: main"),
+        ([MAIN], {}, "nope", "Projects here: main"),
         ([LAB], {}, None, "set-default"),
         ([], {"DSTACK_SERVER_URL": "http://c"}, None, "Set DSTACK_TOKEN"),
         ([], {"DSTACK_SERVER_URL": "http://c", "DSTACK_TOKEN": "t"}, None, "DSTACK_PROJECT"),
@@ -126,4 +126,4 @@ def test_when_nobody_is_meant(bare: Dstack, projects: Any, env: dict[str, str], 
     if projects:
         save_projects(config_path(bare.terminal.home), projects)
     with pytest.raises(Refused, match=words):
-        resolve_target(replace(bare.terminal, env=env), flag)
+        resolve_endpoint(replace(bare.terminal, env=env), flag)

@@ -31,7 +31,7 @@ CASES: dict[str, list[Case]] = {
         ("logs train", {"/runs/get": finished("train", "failed", 7)}, {}),
         ("stop train -y", {"/runs/get": finished()}, {}),
     ],
-    "refused by the person": [
+    "declined": [
         ("apply", {}, {"answers": "n\n"}),
         ("stop train", {}, {"answers": "n\n"}),
         ("fleet delete gpu", {}, {"answers": "n\n"}),
@@ -57,7 +57,7 @@ CASES: dict[str, list[Case]] = {
         ("apply -y", {"/runs/get": STOPPED}, {}),
         ("attach train --logs", {"/runs/get": STOPPED}, {}),
     ],
-    "a wrong command line": [
+    "a usage error": [
         ("aply", {}, {}),
         ("ps --nope", {}, {}),
         ("ps -n many", {}, {}),
@@ -74,7 +74,7 @@ CASES: dict[str, list[Case]] = {
         ("offer --max-duration 1h30m", {}, {}),
         ("fleet nope", {}, {}),
     ],
-    "the job's": [
+    "the job's status": [
         ("apply -y", {"/runs/get": finished("train", "failed", 7)}, {}),
         ("attach train --logs", {"/runs/get": steps(run(), finished("train", "failed", 7))}, {}),
     ],
@@ -93,7 +93,7 @@ def test_a_command_ends_as_the_table_says(
     make: Callable[[int], Any] | None = how.get("sleep")
     ended = dstack(*line.split(), **{**how, **({"sleep": make(1)} if make else {})})
     (wanted,) = (code for code, name, _ in EXIT_CODES if name == row)
-    assert ended.code == (7 if row == "the job's" else int(wanted)), ended
+    assert ended.code == (7 if row == "the job's status" else int(wanted)), ended
     assert "Traceback" not in ended.err
 
 

@@ -290,6 +290,7 @@ def given(param: Any, word: str) -> list[str]:
 @pytest.mark.parametrize("param", flags_of(found("server")), ids=lambda param: str(param.name))
 def test_a_flag_of_the_server_has_a_variable_that_says_the_same(param: Any) -> None:
     names = {
+        "public_url": "URL",
         "data_dir": "DIR",
         "config": "CONFIG",
         "token": "ADMIN_TOKEN",
@@ -298,7 +299,14 @@ def test_a_flag_of_the_server_has_a_variable_that_says_the_same(param: Any) -> N
     }
     fields = {"config": "server_config", "token": "admin_token", "yes": "enter_project", "no": "enter_project"}
     name = "LOG_LEVEL" if param.name == "debug" else names.get(param.name, param.name.upper())
-    value = {"port": "4000", "log_level": "debug", "debug": "debug", "local_blocks": "4", "no": "off"}.get(param.name)
+    values = {
+        "port": "4000",
+        "public_url": "https://there",
+        "log_level": "debug",
+        "debug": "debug",
+        "local_blocks": "4",
+    }
+    value = {**values, "no": "off"}.get(param.name)
     value = value or ("on" if param.is_flag else "/srv/x")
     value = "off" if param.name == "local_fleet" else value
     variable = f"DSTACK_SERVER_{name}"
@@ -324,7 +332,7 @@ def test_a_flag_before_the_command_is_the_commands(dstack: Dstack, plane: Plane)
 
 def test_a_flag_before_a_command_that_hasnt_it_is_a_mistake(dstack: Dstack) -> None:
     ended = dstack("fleet", "-v", "delete", "gpu", "-y")
-    assert ended.code == 2 and "--verbose says nothing to `dstack fleet delete`" in ended.err
+    assert ended.code == 2 and "--verbose has no effect on `dstack fleet delete`" in ended.err
 
 
 @pytest.mark.parametrize("command", ["apply -y", "offer", "pool add -y"])
@@ -341,7 +349,7 @@ def test_flags_of_runs_are_refused_where_they_would_say_nothing(dstack: Dstack, 
     fields = {"fleet": "nodes: 1", "volume": "backend: aws\nregion: r\nsize: 1GB", "gateway": "backend: aws\nregion: r"}
     (dstack.terminal.cwd / ".dstack.yml").write_text(f"type: {kind}\nname: x\n{fields[kind]}\n")
     ended = dstack("apply", "-y", *flag.split())
-    assert ended.code == 2 and f"A {kind} takes no {flag.split(maxsplit=1)[0]}" in ended.err, ended
+    assert ended.code == 2 and f"{flag.split(maxsplit=1)[0]} doesn't apply to a {kind}" in ended.err, ended
 
 
 def test_a_pool_never_deletes_machines_to_make_others(dstack: Dstack, plane: Plane) -> None:

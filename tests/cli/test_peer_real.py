@@ -34,6 +34,13 @@ PATHS = [path for path in KNOWN if path != "destroy"]
 Run = Callable[[str, str], str]
 
 
+@pytest.fixture
+def plane() -> Iterator[Plane]:
+    """With a real connection to it."""
+    with Plane().on_http() as found:
+        yield found
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("peer")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.configuration import parse
+from chalicelib.configuration.parse import parse
 from cli.main import GROUPS
 from cli.reference import reference
 

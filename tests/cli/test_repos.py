@@ -212,7 +212,7 @@ def test_a_repository_within_stays_behind_and_is_named(
 ) -> None:
     sh(work, env, "git init -q inner; echo a > inner/a; git -C inner add .; git -C inner commit -qm x; echo b > b")
     ended = apply("apply", "-y", "-d", "-P", ".")
-    assert ended.code == 0 and "Not brought, since each is a repository of its own: inner/" in ended.err, ended
+    assert ended.code == 0 and "Not included, as each is a repository of its own: inner/" in ended.err, ended
     (uploaded,) = [asked for asked in plane.asked if "/repos/upload_code" in asked.path]
     assert b"+++ b/b\n" in uploaded.raw and b"inner" not in uploaded.raw
 
@@ -251,7 +251,9 @@ def test_who_gets_credentials_is_told(apply: Dstack, plane: Plane) -> None:
     ended = apply("apply", "-y", "-d", "-P", FAR, "-t", TOKEN)
     assert ended.code == 0 and "keeps it" not in ended.err, "they weren't needed, and stayed here"
     ended = apply("apply", "-y", "-d", "-P", LOCKED, "-t", TOKEN)
-    assert ended.code == 0 and f"Jobs read {LOCKED} with --token; the server keeps it for you." in ended.err, ended
+    assert ended.code == 0 and f"Jobs will read {LOCKED} with --token; the server stores it for you." in ended.err, (
+        ended
+    )
     assert [body["repo_creds"]["oauth_token"] for body in plane.bodies("/repos/init")] == [None, TOKEN]
     assert TOKEN not in ended.out + ended.err
 
@@ -269,41 +271,41 @@ def test_a_token_is_in_no_command_line(apply: Dstack, tmp_path: Path, env: dict[
 def test_init_makes_it_known_and_writes_nothing(apply: Dstack, plane: Plane, work: Path) -> None:
     (work / ".dstack.yml").unlink()
     ended = apply("init", "-P", ".")
-    assert ended.code == 0 and ended.out.startswith(f"The server knows {FAR} now, as app-"), ended
+    assert ended.code == 0 and ended.out.startswith(f"Registered {FAR} as app-"), ended
     assert plane.paths() == ["/repos/init"] and not (work / ".dstack.yml").exists()
     ended = apply("init", "-P", ".", "--schema")
-    assert ended.code == 2 and "--schema is about this folder" in ended.err
+    assert ended.code == 2 and "--schema sets up this folder" in ended.err
 
 
 # --- what is said when it can't be -----------------------------------------------------------------------------------
 
 REFUSALS = {
-    "within": ("mkdir sub", "-P sub", "is within the checkout", "Name that folder for all of it"),
-    "none": ("mkdir ../x", "-P ../x", "is no checkout of a Git repository (fatal: not a git", "with `files`"),
+    "within": ("mkdir sub", "-P sub", "is within the checkout", "Name that folder to use all of it"),
+    "none": ("mkdir ../x", "-P ../x", "isn't a checkout of a Git repository (fatal: not a git", "with `files`"),
     "missing": ("true", "-P ../x", "doesn't exist", "Name the folder of a checkout"),
     "file": ("true", "-P .dstack.yml", "is a file", "single files go into `files`"),
-    "bare": ("git init -q --bare ../x", "-P ../x", "is a repository without files", "Name a checkout"),
+    "bare": ("git init -q --bare ../x", "-P ../x", "is a bare repository", "Name a checkout"),
     "detached": ("git switch -q --detach", "-P .", "a detached HEAD", "`git switch BRANCH`"),
     "no upstream": ("git switch -q -c x", "-P .", "the branch x follows no branch", "`git push -u origin x`"),
     "local upstream": ("git switch -q -c x -t main", "-P .", "follows another branch here", "`git push -u origin x`"),
     "not pushed": (
         "git switch -q -c x; git config branch.x.remote origin; git config branch.x.merge refs/heads/x",
         "-P .",
-        "nothing is known of x at origin",
+        "follows x at origin, which isn't known here",
         "`git push -u origin x`, or fetch it with `git fetch origin`",
     ),
     "no address": ("git config --unset remote.origin.url", "-P .", "follows origin, which has no address", "remote -v"),
-    "http": ("true", "-P http://open.example/a", "is reached by http", "It looks like https://"),
-    "no port": ("true", "-P https://open.example:99999/a", "has no port that there can be", "It looks like https://"),
+    "http": ("true", "-P http://open.example/a", "uses http; jobs can clone only", "It looks like https://"),
+    "no port": ("true", "-P https://open.example:99999/a", "has an invalid port", "It looks like https://"),
     "no branch": ("true", f"-P {FAR} --repo-branch x", f"{FAR} has no branch x", f"git ls-remote --heads {FAR}"),
     "no such": ("true", "-P https://open.example/x", "can't be read:\n  without credentials: fatal", "--token TOKEN"),
     "locked": ("true", f"-P {LOCKED}", "can't be read:\n  without credentials: fatal: ", "`$(gh auth token)`"),
-    "wrong token": ("true", f"-P {LOCKED} -t x", "\n  with --token: fatal: ", "May the token read this repository"),
+    "wrong token": ("true", f"-P {LOCKED} -t x", "\n  with --token: fatal: ", "Can the token read this repository"),
     "odd token": ("true", f"-P {FAR} -t 'a b'", "--token: a token has no spaces", "Copy it again"),
     "no key": ("true", f"-P {FAR} --git-identity x", "--git-identity: ", "Name a private key"),
-    "branch of a checkout": ("true", "-P . --repo-branch x", "whose own branch and commit count", "by its address"),
-    "only a branch": ("true", "--repo-branch x", "--repo-branch says something of a repository", "Add --repo"),
-    "none at all": ("true", "--no-repo --repo-hash x", "--no-repo leaves none", "or leave it out"),
+    "branch of a checkout": ("true", "-P . --repo-branch x", "its own branch and commit", "the repository's address"),
+    "only a branch": ("true", "--repo-branch x", "--repo-branch needs a repository", "Add --repo"),
+    "none at all": ("true", "--no-repo --repo-hash x", "--no-repo was given", "or leave it out"),
 }  # fmt: skip
 
 
@@ -324,8 +326,8 @@ def test_refusals(apply: Dstack, plane: Plane, work: Path, env: dict[str, str], 
     ("written", "what"),
     [
         ("repos:\n  - sub", ".dstack.yml:5:5: repos.0: "),
-        ("repos: [{url: 'ftp://open.example/a'}]", ".dstack.yml:4:9: repos.0: ftp://open.example/a is reached by ftp"),
-        ("repos: [{local_path: ., hash: abc}]", ".dstack.yml:4:9: repos.0: . is a checkout, whose own"),
+        ("repos: [{url: 'ftp://open.example/a'}]", ".dstack.yml:4:9: repos.0: ftp://open.example/a uses ftp"),
+        ("repos: [{local_path: ., hash: abc}]", ".dstack.yml:4:9: repos.0: . is a checkout, which has its own"),
     ],
 )
 def test_the_file_is_told_by_its_line(apply: Dstack, work: Path, written: str, what: str) -> None:
@@ -337,7 +339,7 @@ def test_the_file_is_told_by_its_line(apply: Dstack, work: Path, written: str, w
 def test_without_git(apply: Dstack, env: dict[str, str], tmp_path: Path) -> None:
     for flags in (["-P", "."], ["-P", FAR]):
         ended = apply("apply", "-y", *flags, env={**env, "PATH": str(tmp_path)})
-        assert ended.code == 1 and "the program git, and it isn't on the PATH" in ended.err, ended
+        assert ended.code == 1 and "needs git, which isn't on the PATH" in ended.err, ended
         assert "Install git" in ended.err
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.server import ROOT, Server
+from tests.harness.server import PATIENCE, ROOT, Server
 from tests.wire.clients import PEER
 from tests.wire.far import CLOSED, TOKEN, Far
 
@@ -36,7 +36,7 @@ def dstack(client: str, server: Server, far: Far, folder: Path, *words: str) -> 
     program = [sys.executable, "-m", "cli.main"] if client == "ours" else [str(PEER / "dstack")]
     env = {**server.environment(), **far.variables, "PYTHONPATH": str(ROOT), "no_proxy": "127.0.0.1", "COLUMNS": "300"}
     return subprocess.run(
-        [*program, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
+        [*program, *words], cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 

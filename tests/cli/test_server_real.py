@@ -8,6 +8,7 @@ import pty
 import re
 import select
 import shlex
+import signal
 import struct
 import subprocess
 import sys
@@ -17,8 +18,10 @@ from pathlib import Path
 
 import pytest
 
+from cli.terminal import Terminal
 from tests.cli.seed_documents import COMMANDS, CONFIGURATIONS
-from tests.harness.server import ROOT, Server, until
+from tests.harness.server import PATIENCE, ROOT, Server, until
+from tests.world.cli import Dstack, Ended
 
 SMALL = "resources: {cpu: 1.., memory: 0.1GB.., disk: 1GB..}\n"
 DSTACK = [sys.executable, "-m", "cli.main"]
@@ -41,19 +44,11 @@ def environment(server: Server) -> dict[str, str]:
     return {**server.environment(), "PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "PYTHONUNBUFFERED": "1"}
 
 
-def run(server: Server, line: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """One command line, piped; a question is answered with n."""
-    words = shlex.split(line.replace("~", str(server.home)))[1:]
-    return subprocess.run(
-        [*DSTACK, *words],
-        cwd=folder,
-        env=environment(server),
-        input="n\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+def run(server: Server, line: str, folder: Path, **env: str) -> Ended:
+    """One command line, piped; a question is answered with n. In this process: that it runs as one of its own is shown
+    on the screens below."""
+    terminal = Terminal(env={**environment(server), **env}, home=server.home, cwd=folder, watched=False)
+    return Dstack(terminal)(*shlex.split(line.replace("~", str(server.home)))[1:], answers="n\n")
 
 
 class Screen:
@@ -63,17 +58,18 @@ class Screen:
         self.text, self.code = "", -1
         self.pid, self.handle = pty.fork()
         if self.pid == 0:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)  # who starts the suite in the background ignores it for all
             os.chdir(folder)
             os.execve(sys.executable, [*DSTACK, *words], environment(server))
         fcntl.ioctl(self.handle, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0))
 
-    def wait_for(self, text: str, seconds: float = 30) -> None:
+    def wait_for(self, text: str, seconds: float = PATIENCE) -> None:
         until(f"{text!r} on the screen:\n{self.text}", lambda: self._read() and text in self.text, seconds=seconds)
 
     def type(self, keys: str) -> None:
         os.write(self.handle, keys.encode())
 
-    def end(self, seconds: float = 30) -> int:
+    def end(self, seconds: float = PATIENCE) -> int:
         until(f"the command to end:\n{self.text}", lambda: not self._read(), seconds=seconds)
         self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         os.close(self.handle)
@@ -115,7 +111,7 @@ def test_a_log_is_seen_while_its_job_runs(server: Server, tmp_path: Path) -> Non
 
 def test_a_short_job_is_followed_to_its_end(server: Server, tmp_path: Path) -> None:
     (tmp_path / ".dstack.yml").write_text("type: task\nname: short\ncommands: [echo hi]\n" + SMALL)
-    assert run(server, "dstack apply -y", tmp_path).returncode == 0
+    assert run(server, "dstack apply -y", tmp_path).code == 0
     screen = Screen(server, tmp_path, "apply", "-y")
     assert screen.end() == 0 and "hi" in screen.lines
 
@@ -152,42 +148,34 @@ def test_machines_of_a_fleet_are_waited_for_and_tables_fit(server: Server, tmp_p
         screen = Screen(server, tmp_path, *words)
         assert screen.end() == 0
         assert max(map(len, screen.lines)) <= 80, screen.lines
-    assert run(server, "dstack fleet delete two -y", tmp_path).returncode == 0
+    assert run(server, "dstack fleet delete two -y", tmp_path).code == 0
 
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_a_known_configuration_works_or_is_refused_by_name(server: Server, tmp_path: Path, name: str) -> None:
     shown = CONFIGURATIONS[name]
     (tmp_path / "shown.dstack.yml").write_text(shown.text)
-    done = subprocess.run(
-        [*DSTACK, "apply", "-f", "shown.dstack.yml"],
-        cwd=tmp_path,
-        env={**environment(server), "HUGGING_FACE_HUB_TOKEN": "t", "HF_TOKEN": "t"},
-        input="n\n",
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run(server, "dstack apply -f shown.dstack.yml", tmp_path, HUGGING_FACE_HUB_TOKEN="t", HF_TOKEN="t")
     if not shown.refused:
-        assert done.returncode == 0 and "[y/n]" in done.stdout, done
+        assert done.code == 0 and "[y/n]" in done.out, done
         return
-    assert done.returncode == 1 and shown.refused in done.stderr and "Traceback" not in done.stderr, done
+    assert done.code == 1 and shown.refused in done.err and "Traceback" not in done.err, done
 
 
 def test_known_commands_work_or_are_refused_by_name(server: Server, tmp_path: Path) -> None:
     (tmp_path / ".dstack.yml").write_text("type: task\nname: my-run\ncommands: [echo hi]\n" + SMALL)
     fleet = "type: fleet\nname: my-fleet\nnodes: {min: 0, target: 1, max: 2}\n"
     (tmp_path / "my-fleet.dstack.yaml").write_text(fleet)
-    assert run(server, "dstack apply -f my-fleet.dstack.yaml -y", tmp_path).returncode == 0
-    assert run(server, "dstack apply -y", tmp_path).returncode == 0
+    assert run(server, "dstack apply -f my-fleet.dstack.yaml -y", tmp_path).code == 0
+    assert run(server, "dstack apply -y", tmp_path).code == 0
     for line, refused in COMMANDS.items():
         if line == "dstack delete -f my-fleet.dstack.yaml":  # by now the fleet is gone: made anew
             until("the fleet to be gone", lambda: "my-fleet" not in server.cli("fleet"))
-            assert run(server, "dstack apply -f my-fleet.dstack.yaml -y", tmp_path).returncode == 0
+            assert run(server, "dstack apply -f my-fleet.dstack.yaml -y", tmp_path).code == 0
         done = run(server, line, tmp_path)
-        assert not set("\x1b\r\x08") & set(done.stdout + done.stderr), "piped, it has no colour and no spinner"
+        printed = (done.out + done.err).replace("\r\n", "\n")  # jobs write to terminals of their own
+        assert not set("\x1b\r\x08") & set(printed), "piped, it has no colour and no spinner"
         if line.startswith(("dstack run .", "dstack pool")) and not refused:
-            assert "is an older spelling; today: dstack" in done.stderr.splitlines()[0], (line, done)
-        assert (done.returncode == 0) is not bool(refused), (line, done)
-        assert refused in done.stderr and "Traceback" not in done.stderr, (line, done)
+            assert "is an older spelling; today: dstack" in done.err.splitlines()[0], (line, done)
+        assert (done.code == 0) is not bool(refused), (line, done)
+        assert refused in done.err and "Traceback" not in done.err, (line, done)

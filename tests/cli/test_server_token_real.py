@@ -1,4 +1,4 @@
-"""The admin's token, given so that nobody reads it in the list of processes; and where the project is entered."""
+"""The admin's token, given so that nobody reads it in the process list; and where the project is entered."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def start(home: Path, *flags: str, given: str = "") -> tuple[list[str], str]:
 
 def test_a_token_from_standard_input(tmp_path: Path) -> None:
     lines, said = start(tmp_path / "home", "--token", "-", given="from-standard-input\nmore\n")
-    assert "The admin token is from-standard-input\n" in lines and "list of processes" not in said
+    assert "The admin token is from-standard-input\n" in lines and "process list" not in said
     (entry,) = load_projects(config_path(tmp_path / "home"))
     assert entry.token == "from-standard-input"
 
 
 def test_a_token_on_the_command_line_is_warned_of(tmp_path: Path) -> None:
     _, said = start(tmp_path / "home", "--token", "seen-by-all")
-    assert "list of processes" in said and "DSTACK_SERVER_ADMIN_TOKEN" in said and "seen-by-all" not in said
+    assert "process list" in said and "DSTACK_SERVER_ADMIN_TOKEN" in said and "seen-by-all" not in said
 
 
 @pytest.mark.parametrize(("flag", "kept"), [("-y", False), ("-n", True), ("", True)])

@@ -15,21 +15,20 @@ import pytest
 
 from cli.shapes import COMMANDS, SHAPES
 from docs import json_shapes
-from tests.api.rig import Rig
+from tests.api.rig import OFFERS, Rig
 from tests.cli.conftest import Dstack
 from tests.cli.outline import breaks, outline
 from tests.cli.shapes import RECORDED, RealPlane, observed, recorded
 from tests.cli.test_help import LEAVES
+from tests.world.ports import Books
 
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[RealPlane]:
     found = RealPlane()
     (tmp_path / "api").mkdir()
-    found.rig = Rig.at(tmp_path / "api")
-    found.start()
+    found.rig = Rig.at(tmp_path / "api", catalog=Books(OFFERS, error="its last refresh failed"))
     yield found
-    found.stop()
     found.rig.world.plane.store.close()
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from cli.tables import cells
 from cli.tables.events import event_line
 from cli.tables.fleets import fleets_table
 from cli.tables.metrics import course, metrics_table
-from cli.tables.offers import gpus_table
+from cli.tables.offers import ages_line, gpus_table
 from cli.tables.plans import changes, changes_table, cost_line, fleet_facts, offers_summary, offers_table, run_facts
 from cli.tables.runs import runs_table
 from tests.cli.conftest import NOW
@@ -214,6 +215,34 @@ def test_the_cost_is_of_all_jobs_and_at_most() -> None:
 def test_what_the_offers_left_out() -> None:
     assert offers_summary(2, 25, 29.9) == "Shown 2 of 25 offers, up to $29.9 an hour."
     assert offers_summary(2, 2, 29.9) == ""
+
+
+def taken(backend: str, minutes: float | None, error: str | None = None) -> dict[str, Any]:
+    at = None if minutes is None else datetime.fromtimestamp(NOW - 60 * minutes, UTC).isoformat()
+    return {"backend": backend, "taken_at": at, "error": error}
+
+
+@pytest.mark.parametrize(
+    ("ages", "line"),
+    [
+        ([], ""),
+        ([taken("aws", 3.0)], "Offers as of 3 mins ago"),
+        ([taken("aws", 3.0), taken("gcp", 0.0)], "Offers as of 3 mins ago"),
+        (
+            [taken("aws", 1.0), taken("gcp", 130.0, "Throttled.")],
+            "Offers as of 1 min ago; those of gcp as of 2 hours ago: its last refresh failed (Throttled)",
+        ),
+        (
+            [taken("aws", 130.0, "no route"), taken("gcp", None, "no such key")],
+            "Offers of aws as of 2 hours ago: its last refresh failed (no route); "
+            "none of gcp yet: its last refresh failed (no such key)",
+        ),
+        ([taken("gcp", None, "no such key")], "No offers of gcp yet: its last refresh failed (no such key)"),
+        ([taken("gcp", None)], ""),  # nobody has asked it yet
+    ],
+)
+def test_how_old_offers_are_in_one_line(ages: list[dict[str, Any]], line: str) -> None:
+    assert ages_line(ages, NOW) == line
 
 
 def test_absent_null_and_empty_are_no_change() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from chalicelib.configuration import problems_of
+from chalicelib.configuration.problems import problems_of
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.gateways import GatewaySpec
 from chalicelib.domain.specs.runs import RunSpec

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from chalicelib.configuration import problems_of
+from chalicelib.configuration.problems import problems_of
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs import quantities
 from chalicelib.domain.specs.cron import problem as cron_problem

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.measure import wait_local_host
-from tests.e2e.peer import Peer, make_peer
+from tests.e2e.peer import Peer, running
 from tests.harness.server import Server
 
 
@@ -26,5 +26,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture(scope="module")
-def peer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Peer:
-    return make_peer(server, Path(tmp_path_factory.mktemp("peer")) / "home")
+def peer(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    with running(server, Path(tmp_path_factory.mktemp("peer")) / "home") as found:
+        yield found

@@ -1,9 +1,11 @@
-"""The genuine client, unmodified, in a virtual environment of its own, as a black box."""
+"""The genuine client, unmodified, in a virtual environment of its own: its entry point, a process for each command."""
 
 from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.harness.server import PATIENCE, ROOT, Server
+from tests.wire.clients import Driver
 
 VENV = ROOT / ".venvs" / "peer"
 
@@ -31,26 +34,27 @@ class Screen:
 class Peer:
     server: Server
     home: Path
+    _driver: Driver | None = None  # has the client's modules loaded, and forks for each command
 
     def environment(self) -> dict[str, str]:
         return {**self.server.environment(), "HOME": str(self.home), "COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}
 
     def run(self, *args: str, expect: int = 0, input: str = "") -> Screen:
         """One command; its exit status must be `expect`, and no traceback may show."""
-        command = [str(VENV / "bin" / "dstack"), *args]
-        done = subprocess.run(
-            command,
-            cwd=self.home,
-            env=self.environment(),
-            capture_output=True,
-            text=True,
-            input=input,
-            timeout=2 * PATIENCE,
-        )
-        text = done.stdout + done.stderr
+        if self._driver is None:
+            self._driver = Driver("peer", self.environment())
+        said, shown = self.home.parent / "input", self.home.parent / "output"
+        said.write_text(input)
+        job = {"argv": args, "cwd": str(self.home), "env": self.environment(), "input": str(said), "output": str(shown)}
+        status = self._driver.run(job)
+        text = shown.read_text()
         assert "Traceback" not in text, text
-        assert done.returncode == expect, f"dstack {' '.join(args)} ended with {done.returncode}:\n{text}"
-        return Screen(done.returncode, text)
+        assert status == expect, f"dstack {' '.join(args)} ended with {status}:\n{text}"
+        return Screen(status, text)
+
+    def close(self) -> None:
+        if self._driver is not None:
+            self._driver.close()
 
     def json(self, *args: str) -> Any:
         return json.loads(self.run(*args).text)
@@ -65,10 +69,18 @@ class Peer:
         return json.loads(done.stdout.splitlines()[-1])
 
 
-def make_peer(server: Server, home: Path) -> Peer:
-    if not (VENV / "bin" / "dstack").exists():
+@contextmanager
+def running(server: Server, home: Path) -> Iterator[Peer]:
+    """A client whose project is the server's `main`, added by a process of its own, as a user's would be."""
+    program = VENV / "bin" / "dstack"
+    if not program.exists():
         pytest.skip("the genuine client isn't installed here; `make test` installs it into .venvs/peer")
     home.mkdir()
     peer = Peer(server, home)
-    peer.run("project", "add", "--name", "main", "--url", server.url, "--token", server.token, "-y")
-    return peer
+    words = ["project", "add", "--name", "main", "--url", server.url, "--token", server.token, "-y"]
+    done = subprocess.run(
+        [program, *words], cwd=home, env=peer.environment(), capture_output=True, text=True, timeout=2 * PATIENCE
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with closing(peer):
+        yield peer

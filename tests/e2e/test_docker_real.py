@@ -10,26 +10,25 @@ from pathlib import Path
 import pytest
 
 from tests.bench.measure import submit, task, wait_local_host
-from tests.engines import docker
+from tests.harness.docker import BUSYBOX, PYTHON, DockerEngine
 from tests.harness.server import Server, until
 from tests.runtime.test_durability_real import LINES, agent_pid, expected, log_of, run_of, wait_for
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with docker.or_skipped() as engine:
-        env = {
-            "DSTACK_AGENT_RUNTIME": "docker",
-            "DOCKER_HOST": f"unix://{engine.socket}",
-            "DSTACK_DOCKER_BASE_IMAGE": docker.PYTHON,
-        }
-        one = Server(tmp_path_factory.mktemp("docker") / "home", env=env)
-        one.home.mkdir()
-        try:
-            wait_local_host(one.start())
-            yield one
-        finally:
-            one.close()
+def server(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    env = {
+        "DSTACK_AGENT_RUNTIME": "docker",
+        "DOCKER_HOST": f"unix://{docker_engine.socket}",
+        "DSTACK_DOCKER_BASE_IMAGE": PYTHON,
+    }
+    one = Server(tmp_path_factory.mktemp("docker") / "home", env=env)
+    one.home.mkdir()
+    try:
+        wait_local_host(one.start())
+        yield one
+    finally:
+        one.close()
 
 
 def test_the_default_image_runs_a_task_and_its_streams_arrive_in_order(server: Server) -> None:
@@ -41,7 +40,7 @@ def test_the_default_image_runs_a_task_and_its_streams_arrive_in_order(server: S
 
 def test_a_named_image_user_working_dir_and_environment(server: Server) -> None:
     more = {
-        "image": docker.PYTHON,
+        "image": PYTHON,
         "shell": "bash",
         "user": "1000:1000",
         "working_dir": "/tmp",
@@ -62,9 +61,9 @@ def test_an_image_that_is_nowhere_ends_the_run_with_the_engine_s_reason(server: 
 
 
 def test_exit_status_and_stop(server: Server) -> None:
-    submit(server, task("fails", "sh -c 'exit 9'", image=docker.BUSYBOX))
+    submit(server, task("fails", "sh -c 'exit 9'", image=BUSYBOX))
     assert wait_for(server, "fails", "failed")["latest_job_submission"]["exit_status"] == 9
-    submit(server, task("endless", "sleep 600", image=docker.BUSYBOX))
+    submit(server, task("endless", "sleep 600", image=BUSYBOX))
     wait_for(server, "endless", "running")
     server.call("/api/project/main/runs/stop", {"runs_names": ["endless"], "abort": False})
     assert (

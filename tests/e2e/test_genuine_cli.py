@@ -150,6 +150,22 @@ def test_a_history_too_large_for_one_answer_is_listed_whole(peer: Peer, server: 
     server.call("/api/project/main/runs/delete", {"runs_names": [n for n in names if finished(server, n)]})
 
 
+def test_a_registrys_password_goes_through_a_plan_and_back_and_is_on_no_disk(peer: Peer, server: Server) -> None:
+    auth = "registry_auth: {username: me, password: hush-hush}\n"
+    path = write(peer, "private.dstack.yml", TASK.replace("name: hello", "name: private\nimage: r.example/x\n" + auth))
+    for _ in range(2):
+        assert "hush-hush" not in peer.run("apply", "-f", path, "-y", "-d").text
+    run = server.call("/api/project/main/runs/get", {"run_name": "private"})
+    assert run["run_spec"]["configuration"]["registry_auth"] == {"username": "me", "password": "(hidden)"}
+    peer.run("stop", "private", "-x", "-y")
+    kept = b"".join(path.read_bytes() for path in server.data.glob("*.db*"))
+    assert b"r.example" in kept and b"hush-hush" not in kept
+
+
+def test_there_is_no_single_sign_on(peer: Peer, server: Server) -> None:
+    assert "No SSO providers" in peer.run("login", "--url", server.url, expect=1).text
+
+
 def test_what_is_missing_is_said_without_a_traceback(peer: Peer) -> None:
     for command in (["run", "get", "nothing", "--json"], ["stop", "-y", "nothing"], ["logs", "nothing"]):
         assert "Run nothing not found" in peer.run(*command, expect=1).text

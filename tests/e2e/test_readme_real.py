@@ -13,7 +13,7 @@ from tests.harness.server import PATIENCE, ROOT, Server
 def commands() -> list[str]:
     """The block that shows the tour by hand, without `make install`: that is how this test came to run."""
     blocks = re.findall(r"```shell\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    (by_hand,) = [block for block in blocks if "dstack server" in block]
+    (by_hand,) = [block for block in blocks if "make install" in block]
     lines: list[str] = by_hand.splitlines()
     assert lines[0] == "make install"
     return lines[1:]

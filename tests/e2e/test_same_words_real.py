@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-from chalicelib.configuration import catalogue, parse
+from chalicelib.configuration import error_catalogue
+from chalicelib.configuration.parse import parse
 from chalicelib.configuration.resolution import resolved
 from chalicelib.errors import Invalid
-from chalicelib.planning.support import FLEET, RUN, Refused
+from chalicelib.planning.support import FLEET, RUN, NotBuilt
 from cli.config import ProjectEntry, config_path, save_projects
 from cli.main import invoke
 from cli.terminal import Terminal
@@ -51,7 +52,7 @@ class Case:
 
 
 def from_catalogue() -> Iterator[Case]:
-    for code, entry in sorted(catalogue.ENTRIES.items()):
+    for code, entry in sorted(error_catalogue.ENTRIES.items()):
         if code not in OF_THE_TEXT:
             yield Case(code, yaml.safe_load(entry.wrong), file=entry.wrong)
 
@@ -80,7 +81,7 @@ def from_support() -> Iterator[Case]:
     """Every field of a configuration or a profile that isn't built."""
     for path, verdict in {**RUN, **FLEET}.items():
         place = path.removeprefix("fleet.").partition(".")[0]
-        if isinstance(verdict, Refused) and place in ("configuration", "profile"):
+        if isinstance(verdict, NotBuilt) and place in ("configuration", "profile"):
             raw = raw_with(path)
             yield Case(f"unsupported {path}", raw["configuration"], raw["profile"] or None)
 
@@ -174,4 +175,4 @@ def test_the_genuine_python_client_says_the_same(
 
 def test_every_code_is_among_the_cases() -> None:
     found = {code for case in CASES.values() for code in codes_of(case.text)} | {"unsupported"}
-    assert found | OF_THE_TEXT == set(catalogue.ENTRIES)
+    assert found | OF_THE_TEXT == set(error_catalogue.ENTRIES)

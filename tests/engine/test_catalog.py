@@ -1,29 +1,41 @@
-"""The catalogue: what is on sale, how old that is, and what a bad minute of a provider does to it (nothing)."""
+"""The catalogue: what is on sale to whom, how old that is, and what a provider's bad minute does to it (nothing)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from chalicelib.backends.fake import FakeCloud
-from chalicelib.backends.fake_parts.script import Fault, Script
+from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
+from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.backends.spi import Backend
 from chalicelib.catalog.offers import LOOK_AGAIN, StoredCatalog
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import HOUR
+from chalicelib.domain.offers import Offer
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.resources import CPUSpec, ResourcesSpec
-from chalicelib.planning.offers import OfferBook, Query
-from tests.engine.places import PROJECT, Place
+from chalicelib.engine.ports import Age
+from chalicelib.errors import Refused, Transient
+from chalicelib.planning.offers import OfferBook
+from chalicelib.planning.stock import Query
+from tests.world.engine import Engine
+from tests.world.nouns import PROJECT
 
 ANY = Query(ResourcesSpec(cpu=CPUSpec(count=Range[int](min=1)), memory=Range[float](min=1.0)), spot=None)
+OTHER = derive("test", "project", 2)
+NIMBUS = BackendFacts(name="nimbus")
 
 
 class Blobs:
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
-        self.reads = 0
+        self.reads: list[str] = []
 
     def get(self, name: str) -> bytes | None:
-        self.reads += 1
+        self.reads.append(name)
         return self.kept.get(name)
 
     def put(self, name: str, data: bytes) -> None:
@@ -32,10 +44,31 @@ class Blobs:
     def delete(self, name: str) -> None:
         self.kept.pop(name, None)
 
+    def list(self, prefix: str) -> list[str]:
+        return sorted(name for name in self.kept if name.startswith(prefix))
+
+
+class Seller(FakeCloud):
+    """An account of Nimbus: its own prices, and a failure when it is told to."""
+
+    def __init__(self, price: float) -> None:
+        super().__init__(lambda: 0, facts=NIMBUS)
+        self.price = price
+        self.error: Exception | None = None
+
+    def offers(self) -> Sequence[Offer]:
+        if self.error is not None:
+            raise self.error
+        return [offer.with_(backend="nimbus", price=self.price) for offer in super().offers()[:3]]
+
+
+def prices(book: OfferBook) -> list[float]:
+    return [offer.price for offer in book.match(ANY, 100)[0]]
+
 
 @pytest.fixture
-def place() -> Place:
-    return Place()
+def place() -> Engine:
+    return Engine.in_memory()
 
 
 @pytest.fixture
@@ -44,8 +77,13 @@ def script() -> Script:
 
 
 @pytest.fixture
-def backends(place: Place, script: Script) -> dict[str, Backend]:
-    return {"dstack": FakeCloud(place.now, script=script)}
+def cloud(place: Engine, script: Script) -> Backend:
+    return FakeCloud(place.now, script=script)
+
+
+@pytest.fixture
+def backends(cloud: Backend) -> Accounts:
+    return Accounts([Account.made(cloud)])
 
 
 @pytest.fixture
@@ -53,69 +91,164 @@ def blobs() -> Blobs:
     return Blobs()
 
 
-def test_empty_before_the_first_refresh(place: Place, blobs: Blobs) -> None:
-    assert len(StoredCatalog(blobs, place).book(PROJECT)) == 0
+def test_empty_before_the_first_refresh(place: Engine, blobs: Blobs, backends: Accounts) -> None:
+    catalog = StoredCatalog(blobs, place, backends)
+    assert len(catalog.book(PROJECT)) == 0
+    assert catalog.ages(PROJECT) == {FACTS.name: Age(None)}
 
 
-def test_what_is_refreshed_is_read_back_whole(place: Place, blobs: Blobs, backends: dict[str, Backend]) -> None:
-    StoredCatalog(blobs, place).refresh(backends)
-    book = StoredCatalog(blobs, place).book(PROJECT)
-    offers = backends["dstack"].offers()
+def test_what_is_refreshed_is_read_back_whole(place: Engine, blobs: Blobs, cloud: Backend, backends: Accounts) -> None:
+    StoredCatalog(blobs, place, backends).refresh()
+    book = StoredCatalog(blobs, place, backends).book(PROJECT)
+    offers = cloud.offers()
     assert len(book) == len(offers)
     assert book.taken_at == place.at
     cheapest = min(offers, key=lambda offer: offer.price)
     assert book.match(ANY, 1)[0][0] == cheapest
 
 
-def test_book_is_parsed_once_a_version(place: Place, blobs: Blobs, backends: dict[str, Backend]) -> None:
-    catalog = StoredCatalog(blobs, place)
-    catalog.refresh(backends)
+def test_book_is_parsed_once_a_version(place: Engine, blobs: Blobs, backends: Accounts) -> None:
+    catalog = StoredCatalog(blobs, place, backends)
+    catalog.refresh()
     first = catalog.book(PROJECT)
-    reads = blobs.reads
+    reads = len(blobs.reads)
     assert catalog.book(PROJECT) is first
-    assert blobs.reads == reads
+    assert len(blobs.reads) == reads
     place.at += LOOK_AGAIN
     assert catalog.book(PROJECT) is first
-    assert blobs.reads == reads + 1
+    assert len(blobs.reads) == reads + 1
 
 
-def test_another_process_sees_a_refresh_soon(place: Place, blobs: Blobs, backends: dict[str, Backend]) -> None:
-    reader = StoredCatalog(blobs, place)
+def test_another_process_sees_a_refresh_soon(place: Engine, blobs: Blobs, backends: Accounts) -> None:
+    reader = StoredCatalog(blobs, place, backends)
     assert len(reader.book(PROJECT)) == 0
-    StoredCatalog(blobs, place).refresh(backends)
+    StoredCatalog(blobs, place, backends).refresh()
     place.at += LOOK_AGAIN
     assert len(reader.book(PROJECT)) > 0
 
 
+def test_a_reader_that_is_overtaken_finds_what_it_was_told_of(place: Engine, blobs: Blobs, backends: Accounts) -> None:
+    """Between the head that it read and the blob that this names, somebody refreshes."""
+    writer = StoredCatalog(blobs, place, backends)
+    writer.refresh()
+
+    class Overtaken(Blobs):
+        def get(self, name: str) -> bytes | None:
+            found = blobs.get(name)
+            if name.endswith("head.json"):
+                place.at += HOUR
+                writer.refresh()
+            return found
+
+    assert len(StoredCatalog(Overtaken(), place, backends).book(PROJECT)) > 0
+    assert len(blobs.kept) == 3  # the head, and two refreshes' offers
+
+
 def test_backend_that_fails_keeps_its_last_offers_and_their_age(
-    place: Place, blobs: Blobs, backends: dict[str, Backend], script: Script
+    place: Engine, blobs: Blobs, backends: Accounts, script: Script
 ) -> None:
-    catalog = StoredCatalog(blobs, place)
-    catalog.refresh(backends)
+    catalog = StoredCatalog(blobs, place, backends)
+    catalog.refresh()
     before = place.at
-    place.at += HOUR
-    script.faults.append(Fault("offers", "Transient"))
-    (taken,) = catalog.refresh(backends).values()
-    assert taken.taken_at == before
-    assert "Transient" in taken.error
-    book: OfferBook = catalog.book(PROJECT)
-    assert (len(book) > 0, book.taken_at) == (True, before)
+    for error in ("Transient", "InvalidCredentials"):
+        place.at += HOUR
+        script.faults.append(Fault("offers", error))
+        catalog.refresh()
+        age = catalog.ages(PROJECT)[FACTS.name]
+        assert (age.taken_at, error in age.error) == (before, True)
+        book = catalog.book(PROJECT)
+        assert (len(book) > 0, book.taken_at) == (True, before)
+    catalog.refresh()
+    assert catalog.ages(PROJECT) == {FACTS.name: Age(place.at)}
 
 
-def test_backend_that_never_answered_sells_nothing(
-    place: Place, blobs: Blobs, backends: dict[str, Backend], script: Script
+def test_backend_that_never_answered_sells_nothing_and_says_why(
+    place: Engine, blobs: Blobs, backends: Accounts, script: Script
 ) -> None:
     script.faults.append(Fault("offers", "InvalidCredentials"))
-    catalog = StoredCatalog(blobs, place)
-    assert catalog.refresh(backends) == {}
+    catalog = StoredCatalog(blobs, place, backends)
+    catalog.refresh()
+    age = catalog.ages(PROJECT)[FACTS.name]
+    assert (age.taken_at, "InvalidCredentials" in age.error) == (None, True)
     assert len(catalog.book(PROJECT)) == 0
 
 
-def test_backend_that_is_taken_out_leaves_nothing_behind(
-    place: Place, blobs: Blobs, backends: dict[str, Backend]
-) -> None:
-    catalog = StoredCatalog(blobs, place)
-    catalog.refresh(backends)
-    catalog.refresh({})
-    assert len(catalog.book(PROJECT)) == 0
-    assert list(blobs.kept) == ["catalog/head.json"]
+def test_backend_that_is_taken_out_leaves_nothing_behind(place: Engine, blobs: Blobs, backends: Accounts) -> None:
+    StoredCatalog(blobs, place, backends).refresh()
+    blobs.put("catalog/head.json", b"of an older version")
+    without = StoredCatalog(blobs, place, Accounts())
+    assert len(without.book(PROJECT)) == 0
+    without.refresh()
+    assert blobs.kept == {}
+
+
+# --- accounts of several projects ------------------------------------------------------------------------------------
+
+
+def test_each_project_reads_its_own_account(place: Engine, blobs: Blobs) -> None:
+    backends = Accounts([Account.made(Seller(1.0), PROJECT), Account.made(Seller(2.0), OTHER)])
+    catalog = StoredCatalog(blobs, place, backends)
+    catalog.refresh()
+    assert (prices(catalog.book(PROJECT)), prices(catalog.book(OTHER))) == ([1.0] * 3, [2.0] * 3)
+    assert len(catalog.book(derive("test", "project", 3))) == 0
+
+
+@pytest.mark.parametrize("error", [Transient("a bad minute"), ZeroDivisionError("a bug")])
+def test_a_failing_account_is_nobody_elses_business(place: Engine, blobs: Blobs, error: Exception) -> None:
+    ours, theirs = Seller(1.0), Seller(2.0)
+    catalog = StoredCatalog(blobs, place, Accounts([Account.made(ours, PROJECT), Account.made(theirs, OTHER)]))
+    catalog.refresh()
+    before, place.at = place.at, place.at + HOUR
+    ours.error, ours.price, theirs.price = error, 3.0, 4.0
+    catalog.refresh()
+    assert (prices(catalog.book(PROJECT)), prices(catalog.book(OTHER))) == ([1.0] * 3, [4.0] * 3)
+    assert catalog.ages(PROJECT)["nimbus"].taken_at == before
+    assert catalog.ages(PROJECT)["nimbus"].error
+    assert catalog.ages(OTHER) == {"nimbus": Age(place.at)}
+
+
+def test_an_account_that_cannot_be_opened_says_why(place: Engine, blobs: Blobs) -> None:
+    def make() -> Backend:
+        raise Refused("The key file isn't there.")
+
+    catalog = StoredCatalog(blobs, place, Accounts([Account(NIMBUS, make, PROJECT)]))
+    catalog.refresh()
+    assert catalog.ages(PROJECT) == {"nimbus": Age(None, "The key file isn't there.")}
+
+
+def test_one_account_is_refreshed_alone(place: Engine, blobs: Blobs) -> None:
+    ours, theirs = Seller(1.0), Seller(2.0)
+    backends = Accounts([Account.made(ours, PROJECT), Account.made(theirs, OTHER)])
+    catalog = StoredCatalog(blobs, place, backends)
+    catalog.refresh()
+    before = {name: body for name, body in blobs.kept.items() if OTHER in name}
+    place.at += HOUR
+    ours.price = theirs.price = 5.0
+    catalog.refresh_account(backends.accounts(PROJECT)[0])
+    assert (prices(catalog.book(PROJECT)), prices(catalog.book(OTHER))) == ([5.0] * 3, [2.0] * 3)
+    assert {name: body for name, body in blobs.kept.items() if OTHER in name} == before
+
+
+def test_what_all_projects_share_is_read_once_and_beside_their_own(place: Engine, blobs: Blobs, cloud: Backend) -> None:
+    ours, theirs = Seller(0.001), Seller(99.0)
+    backends = Accounts([Account.made(cloud), Account.made(ours, PROJECT), Account.made(theirs, OTHER)])
+    catalog = StoredCatalog(blobs, place, backends)
+    catalog.refresh()
+    blobs.reads.clear()
+    shared = len(cloud.offers())
+    books = [catalog.book(project_id) for project_id in (PROJECT, OTHER, *(f"project-{n}" for n in range(50)))]
+    assert [len(book) for book in books[:3]] == [shared + 3, shared + 3, shared]
+    assert all(book is books[2] for book in books[2:])
+    assert len([name for name in blobs.reads if name.startswith(f"catalog/{FACTS.name}-all/")]) == 2
+    assert prices(books[0])[0] == 0.001 and prices(books[1])[-1] == 99.0
+    assert catalog.ages(PROJECT).keys() == {FACTS.name, "nimbus"}
+
+
+def test_the_book_says_how_old_its_oldest_offers_are(place: Engine, blobs: Blobs, cloud: Backend) -> None:
+    backends = Accounts([Account.made(cloud), Account.made(Seller(1.0), PROJECT)])
+    catalog = StoredCatalog(blobs, place, backends)
+    catalog.refresh()
+    before, place.at = place.at, place.at + HOUR
+    catalog.refresh_account(backends.accounts(OTHER)[0])
+    assert catalog.book(PROJECT).taken_at == before
+    assert catalog.book(OTHER).taken_at == place.at

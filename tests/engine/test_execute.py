@@ -8,33 +8,30 @@ from dataclasses import replace
 import pytest
 
 from chalicelib import errors
-from chalicelib.backends.fake import FACTS, FakeCloud
-from chalicelib.backends.fake_parts.script import Fault, Script
-from chalicelib.backends.spi import CreateRequest, Owned
+from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
+from chalicelib.backends.simulated.script import Fault, Script
+from chalicelib.backends.spi import Backend, CreateRequest, Owned
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.engine.decisions import Decisions
-from chalicelib.engine.execute import MEANINGS, Executor, Unconfigured, meaning
-from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InvalidCredentials, Transient
-from chalicelib.planning.instance import decide_outcome
-from chalicelib.planning.plan import (
-    Create,
-    Created,
-    CreateFailed,
-    Describe,
-    Described,
-    Ended,
-    EndFailed,
-    Outcome,
-    Plan,
-    Terminate,
-)
+from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.purchases import Purchases
+from chalicelib.engine.execute import Executor
+from chalicelib.engine.kinds import KINDS, Kinds
+from chalicelib.engine.load import Loader
+from chalicelib.engine.read import Reader
+from chalicelib.errors import BackendError, InsufficientCapacity
+from chalicelib.planning.failures import MEANINGS
+from chalicelib.planning.outcomes import decide_outcome
+from chalicelib.planning.plan import Outcome, Plan
+from chalicelib.planning.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen, Terminate
 from chalicelib.planning.snapshots import InstanceSnapshot
 from chalicelib.store import nouns
-from tests.engine.places import Place
+from tests.world.engine import Engine
+from tests.world.ports import Books, accounts
 
 KEY = b"k" * 32
 
@@ -43,7 +40,7 @@ class Bench:
     """A pending instance of the scripted cloud, and everything an effect on it came to."""
 
     def __init__(self) -> None:
-        self.place = Place(facts={FACTS.name: FACTS})
+        self.place = Engine.in_memory(backends=accounts(FACTS))
         self.script = Script(end=SECOND)
         self.cloud = FakeCloud(self.place.now, script=self.script)
         self.outcomes: list[Outcome] = []
@@ -61,29 +58,40 @@ class Bench:
         self.place.store.commit([nouns.put(made)])
         self.first = made
 
-    def with_backend(self, backend: object) -> Executor:
+    def with_backend(self, backend: Backend) -> Executor:
         def noted(snapshot: InstanceSnapshot, outcome: Outcome) -> Plan:
             self.outcomes.append(outcome)
             return decide_outcome(snapshot, outcome)
 
-        return Executor(
-            self.place.store,
-            self.place,
-            {FACTS.name: backend},  # type: ignore[dict-item]
-            install_id="install",
-            install_key=KEY,
-            wake=self.place.woken.extend,
-            server_url="http://plane:3000",
-            decisions=Decisions(outcome=noted),
-        )
+        return self.executing(Account.made(backend), kinds=KINDS.deciding("instance", conclude=noted))
+
+    def executing(self, *accounts: Account, kinds: Kinds = KINDS) -> Executor:
+        place, backends = self.place, Accounts(accounts)
+        here = Acting(place.store, place, backends, "install", KEY, "http://plane:3000")
+        return Executor(here, Loader(Reader(place.store), Books(), backends), wake=place.woken.extend, kinds=kinds)
 
     @property
     def instance(self) -> Instance:
-        return self.place.instance(self.first)
+        return self.place.again(self.first)
 
     @property
     def effect(self) -> Create:
-        return Create(self.first.id, act_until=self.first.act_until)
+        return Create(self.unit, FACTS.name, self.first.act_until or 0)
+
+    @property
+    def unit(self) -> str:
+        return f"instance/{self.first.id}"
+
+    @property
+    def look(self) -> Describe:
+        return Describe(self.unit, FACTS.name, self.place.at + SECOND)
+
+    @property
+    def end(self) -> Terminate:
+        return Terminate(self.unit, FACTS.name, self.place.at + SECOND)
+
+    def request(self, instance: Instance | None = None) -> CreateRequest:
+        return Purchases(self.executor.here).request(instance or self.instance)
 
     def change(self, **changes: object) -> None:
         self.place.store.commit([nouns.put(self.instance.with_(**changes))])
@@ -99,14 +107,14 @@ def bench() -> Bench:
 
 def test_purchase_is_written_down_and_concluded(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
-    assert bench.outcomes == [Created(bench.first.id)]
+    assert bench.outcomes == [Bought(bench.unit, 0, bench.effect.act_until)]
     assert [handle.kind for handle in bench.instance.handles] == ["disk", "vm"]
     assert bench.instance.status is InstanceStatus.provisioning
 
 
 def test_request_is_the_same_every_time_and_says_whose_it_is(bench: Bench) -> None:
-    request = bench.executor.request(bench.instance)
-    assert request == bench.with_backend(bench.cloud).request(bench.instance)
+    request = bench.request()
+    assert request == Purchases(bench.executing().here).request(bench.instance)
     assert dict(request.tags) == {
         "dstack-install": "install",
         "dstack-project": bench.first.project_id,
@@ -119,8 +127,8 @@ def test_request_is_the_same_every_time_and_says_whose_it_is(bench: Bench) -> No
 
 
 def test_another_epoch_is_another_request(bench: Bench) -> None:
-    one = bench.executor.request(bench.instance)
-    other = bench.executor.request(bench.instance.with_(epoch=1))
+    one = bench.request()
+    other = bench.request(bench.instance.with_(epoch=1))
     assert one.token != other.token
     assert one.name != other.name
     assert one.user_data != other.user_data
@@ -141,7 +149,7 @@ def test_effect_that_comes_late_is_left_to_the_next_pass(bench: Bench) -> None:
 
 def test_effect_on_an_instance_that_has_ended_does_nothing(bench: Bench) -> None:
     bench.change(status=InstanceStatus.terminated)
-    for effect in (bench.effect, Describe(bench.first.id), Terminate(bench.first.id), Create("nobody")):
+    for effect in (bench.effect, bench.look, bench.end, replace(bench.effect, unit="instance/nobody")):
         bench.executor.execute(effect)
     assert bench.outcomes == []
 
@@ -224,8 +232,7 @@ ALL_ERRORS = [
 
 @pytest.mark.parametrize("kind", ALL_ERRORS)
 def test_every_provider_error_has_a_row_of_its_own(kind: type[BackendError]) -> None:
-    assert kind in {row[0] for row in MEANINGS}
-    assert meaning(kind("x")).name == kind.__name__
+    assert kind.__name__ in MEANINGS
 
 
 @pytest.mark.parametrize(
@@ -236,7 +243,7 @@ def test_every_provider_error_has_a_row_of_its_own(kind: type[BackendError]) -> 
         ("InvalidCredentials", "before", "InvalidCredentials", 0),
         ("MissingPermission", "before", "MissingPermission", 0),
         ("Throttled", "before", "Throttled", 0),
-        ("AlreadyThere", "before", "Transient", 0),
+        ("AlreadyThere", "before", "AlreadyThere", 0),
         ("Transient", "before", "Transient", 0),
         ("Bug", "before", "Transient", 0),
         ("Transient", "after", "Transient", 2),
@@ -247,7 +254,7 @@ def test_failed_purchase_is_told(bench: Bench, error: str, when: str, name: str,
     bench.script.faults.append(Fault("create", error, when))  # type: ignore[arg-type]
     bench.executor.execute(bench.effect)
     (outcome,) = bench.outcomes
-    assert isinstance(outcome, CreateFailed)
+    assert isinstance(outcome, NotBought)
     assert outcome.error == name
     assert outcome.message
     assert len(bench.cloud.resources()) == made
@@ -257,7 +264,7 @@ def test_throttling_says_for_how_long(bench: Bench) -> None:
     bench.script.faults.append(Fault("create", "Throttled", retry_after=33.0))
     bench.executor.execute(bench.effect)
     (outcome,) = bench.outcomes
-    assert isinstance(outcome, CreateFailed)
+    assert isinstance(outcome, NotBought)
     assert outcome.retry_after == 33.0
 
 
@@ -266,7 +273,7 @@ def test_refused_after_a_part_was_made_leaves_nothing(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     assert bench.instance.status is InstanceStatus.terminating
     for _ in range(5):
-        bench.executor.execute(Terminate(bench.first.id))
+        bench.executor.execute(bench.end)
         bench.place.at += 10 * SECOND
     assert bench.instance.status is InstanceStatus.terminated
     assert bench.cloud.resources() == []
@@ -274,16 +281,16 @@ def test_refused_after_a_part_was_made_leaves_nothing(bench: Bench) -> None:
 
 def test_refused_at_a_repeat_is_not_called_ended_unseen(bench: Bench) -> None:
     """The first try was cut short after a disk was made, and nobody wrote it down; the second is refused."""
-    making = bench.cloud.create(bench.executor.request(bench.instance))
+    making = bench.cloud.create(bench.request())
     next(making)
     bench.place.at += FACTS.create_timeout + FACTS.visibility_lag
     until = bench.place.at + FACTS.create_timeout + FACTS.visibility_lag
     bench.change(act_until=until)
     bench.script.faults.append(Fault("create", "InsufficientCapacity"))
-    bench.executor.execute(Create(bench.first.id, act_until=until))
+    bench.executor.execute(replace(bench.effect, act_until=until))
     assert bench.instance.status is InstanceStatus.terminating
     for _ in range(5):
-        bench.executor.execute(Terminate(bench.first.id))
+        bench.executor.execute(bench.end)
         bench.place.at += 10 * SECOND
     assert bench.instance.status is InstanceStatus.terminated
     assert bench.cloud.resources() == []
@@ -295,9 +302,9 @@ def test_refused_at_a_repeat_is_not_called_ended_unseen(bench: Bench) -> None:
 def test_description_tells_where_the_machine_is(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     bench.place.at += 10 * SECOND
-    bench.executor.execute(Describe(bench.first.id))
+    bench.executor.execute(bench.look)
     seen = bench.outcomes[-1]
-    assert isinstance(seen, Described)
+    assert isinstance(seen, Seen)
     assert seen.state == "running"
     assert bench.instance.internal_ip == seen.internal_ip != ""
 
@@ -305,24 +312,25 @@ def test_description_tells_where_the_machine_is(bench: Bench) -> None:
 def test_machine_that_is_not_shown_yet_is_not_gone(bench: Bench) -> None:
     bench.script.lag = 5 * SECOND
     bench.executor.execute(bench.effect)
-    bench.executor.execute(Describe(bench.first.id))
-    assert bench.outcomes[-1] == Described(bench.first.id, "pending")
+    bench.executor.execute(bench.look)
+    assert bench.outcomes[-1] == Seen(bench.unit, 0, "gone")
+    assert bench.instance.status is InstanceStatus.provisioning
 
 
 def test_machine_that_vanished_is_gone(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     bench.place.at += 60 * SECOND
     bench.cloud.lose(bench.instance.handles[1].id)
-    bench.executor.execute(Describe(bench.first.id))
-    assert Described(bench.first.id, "gone") in bench.outcomes
+    bench.executor.execute(bench.look)
+    assert Seen(bench.unit, 0, "gone") in bench.outcomes
     assert bench.instance.status is InstanceStatus.terminating
 
 
 def test_failed_look_changes_nothing(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     bench.script.faults.append(Fault("describe", "Transient"))
-    bench.executor.execute(Describe(bench.first.id))
-    assert isinstance(bench.outcomes[-1], EndFailed)
+    bench.executor.execute(bench.look)
+    assert isinstance(bench.outcomes[-1], NotDone)
     assert bench.instance.status is InstanceStatus.provisioning
 
 
@@ -336,12 +344,14 @@ def ending(bench: Bench, **changes: object) -> None:
 def test_end_is_asked_for_until_nothing_is_left(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     ending(bench)
-    bench.executor.execute(Terminate(bench.first.id))
-    assert isinstance(bench.outcomes[-1], EndFailed)
+    bench.executor.execute(bench.end)
+    last = bench.outcomes[-1]
+    assert isinstance(last, Left) and last.going
     assert bench.instance.status is InstanceStatus.terminating
     bench.place.at += 10 * SECOND
-    bench.executor.execute(Terminate(bench.first.id))
-    assert bench.outcomes[-1] == Ended(bench.first.id)
+    bench.executor.execute(bench.end)
+    last = bench.outcomes[-1]
+    assert isinstance(last, Left) and not last.going
     assert bench.cloud.resources() == []
 
 
@@ -350,37 +360,37 @@ def test_cloud_that_lies_is_asked_again(bench: Bench) -> None:
     ending(bench)
     bench.script.lies = 6  # three times for each of the two resources
     for _ in range(3):
-        bench.executor.execute(Terminate(bench.first.id))
+        bench.executor.execute(bench.end)
         bench.place.at += 3600 * SECOND
     assert bench.instance.status is InstanceStatus.terminating
-    bench.executor.execute(Terminate(bench.first.id))
+    bench.executor.execute(bench.end)
     bench.place.at += 10 * SECOND
-    bench.executor.execute(Terminate(bench.first.id))
+    bench.executor.execute(bench.end)
     assert bench.instance.status is InstanceStatus.terminated
     assert bench.cloud.resources() == []
 
 
 def test_machine_of_a_lost_reply_is_found_by_its_tag(bench: Bench) -> None:
-    list(bench.cloud.create(bench.executor.request(bench.instance)))
+    list(bench.cloud.create(bench.request()))
     bench.place.at += FACTS.create_timeout + FACTS.visibility_lag
     ending(bench)
-    bench.executor.execute(Terminate(bench.first.id))
+    bench.executor.execute(bench.end)
     assert len(bench.instance.handles) == 2
     bench.place.at += 10 * SECOND
-    bench.executor.execute(Terminate(bench.first.id))
+    bench.executor.execute(bench.end)
     assert bench.cloud.resources() == []
 
 
 def test_nothing_is_called_gone_while_a_purchase_may_be_under_way(bench: Bench) -> None:
-    ending(bench)
-    bench.executor.execute(Terminate(bench.first.id))
+    ending(bench, due_at=bench.place.at)
+    bench.executor.execute(bench.end)
     (outcome,) = bench.outcomes
-    assert isinstance(outcome, EndFailed)
-    assert outcome.retry_after == pytest.approx(22.0)
-    list(bench.cloud.create(bench.executor.request(bench.instance)))  # it was
+    assert outcome == Left(bench.unit, 0, bench.place.at, bench.first.act_until)
+    assert bench.instance.due_at == (bench.first.act_until or 0) + 1
+    list(bench.cloud.create(bench.request()))  # it was
     for _ in range(5):
         bench.place.at += 10 * SECOND
-        bench.executor.execute(Terminate(bench.first.id))
+        bench.executor.execute(bench.end)
     assert bench.instance.status is InstanceStatus.terminated
     assert bench.cloud.resources() == []
 
@@ -394,8 +404,8 @@ def test_somebody_elses_resource_is_left_alone(bench: Bench) -> None:
             raise AssertionError(f"{handle} isn't ours")
 
     ending(bench, act_until=None)
-    bench.with_backend(Shared(bench.place.now)).execute(Terminate(bench.first.id))
-    assert bench.outcomes == [Ended(bench.first.id)]
+    bench.with_backend(Shared(bench.place.now)).execute(bench.end)
+    assert bench.outcomes == [Left(bench.unit, 0, bench.place.at)]
 
 
 @pytest.mark.parametrize("call", ["list", "terminate"])
@@ -404,18 +414,43 @@ def test_failed_end_is_tried_again(bench: Bench, call: str, error: str) -> None:
     bench.executor.execute(bench.effect)
     ending(bench)
     bench.script.faults.append(Fault(call, error))  # type: ignore[arg-type]
-    bench.executor.execute(Terminate(bench.first.id))
-    assert isinstance(bench.outcomes[-1], EndFailed)
+    bench.executor.execute(bench.end)
+    assert isinstance(bench.outcomes[-1], NotDone)
     for _ in range(4):
         bench.place.at += 10 * SECOND
-        bench.executor.execute(Terminate(bench.first.id))
+        bench.executor.execute(bench.end)
     assert bench.instance.status is InstanceStatus.terminated
 
 
 def test_end_is_not_begun_for_an_instance_that_is_wanted(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
-    bench.executor.execute(Terminate(bench.first.id))
+    bench.executor.execute(bench.end)
     assert len(bench.cloud.machines()) == 1
+
+
+# --- whose backend --------------------------------------------------------------------------------------------------
+
+
+def test_an_instance_is_bought_seen_and_ended_at_its_projects_account_alone(bench: Bench) -> None:
+    class Forbidden(FakeCloud):
+        """Another project's account of the same provider."""
+
+        def __getattribute__(self, name: str) -> object:
+            assert name in ("facts", "__class__"), f"{name} of another project's account was asked for"
+            return super().__getattribute__(name)
+
+    others = Account.made(Forbidden(bench.place.now), "another-project")
+    executor = bench.executing(others, Account.made(bench.cloud, bench.first.project_id))
+    executor.execute(bench.effect)
+    assert len(bench.cloud.machines()) == 1
+    bench.place.at += 20 * SECOND
+    executor.execute(bench.look)
+    ending(bench)
+    executor.execute(bench.end)
+    bench.place.at += 10 * SECOND
+    executor.execute(bench.end)
+    assert bench.cloud.resources() == []
+    assert bench.instance.status is InstanceStatus.terminated
 
 
 # --- a backend that was taken out -----------------------------------------------------------------------------------
@@ -424,39 +459,32 @@ def test_end_is_not_begun_for_an_instance_that_is_wanted(bench: Bench) -> None:
 def test_backend_that_is_not_configured_is_said_so_and_waited_for(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     ending(bench)
-    without = Executor(
-        bench.place.store, bench.place, {}, install_id="install", install_key=KEY, wake=bench.place.woken.extend
-    )
-    without.execute(Terminate(bench.first.id))
+    bench.executing().execute(bench.end)
     assert bench.instance.status is InstanceStatus.terminating
     assert "isn't configured" in bench.instance.message
-    bench.executor.execute(Terminate(bench.first.id))
+    bench.executor.execute(bench.end)
     bench.place.at += 10 * SECOND
-    bench.executor.execute(Terminate(bench.first.id))
+    bench.executor.execute(bench.end)
     assert bench.instance.status is InstanceStatus.terminated
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda backend: backend.check(),
-        lambda backend: backend.create(None),
-        lambda backend: backend.describe(()),
-        lambda backend: backend.terminate(None),
-        lambda backend: backend.list_owned(),
-    ],
-)
-def test_unconfigured_backend_names_itself(call: Callable[[Unconfigured], object]) -> None:
-    backend = Unconfigured("nimbus")
-    assert backend.offers() == ()
-    with pytest.raises(InvalidCredentials, match="nimbus"):
-        call(backend)
-    backend.close()
+def test_an_error_of_a_backends_own_kind_means_what_its_root_means(bench: Bench) -> None:
+    class NoneLeft(InsufficientCapacity):
+        """A provider's own word for it."""
+
+    class Shop(FakeCloud):
+        def create(self, request: CreateRequest) -> Iterator[Handle]:
+            raise NoneLeft("sold out")
+
+    bench.with_backend(Shop(bench.place.now)).execute(bench.effect)
+    (outcome,) = bench.outcomes
+    assert isinstance(outcome, NotBought) and outcome.error == "InsufficientCapacity"
 
 
-def test_order_of_the_table_puts_kinds_before_their_roots() -> None:
-    seen: list[type[BackendError]] = []
-    for kind, _ in MEANINGS:
-        assert not any(issubclass(kind, before) for before in seen)
-        seen.append(kind)
-    assert {Gone, InsufficientCapacity, Transient} <= set(seen)
+def test_an_effect_that_waited_too_long_is_left_to_the_next_pass(bench: Bench) -> None:
+    bench.executor.execute(bench.effect)
+    ending(bench)
+    late = bench.end
+    bench.place.at += SECOND
+    bench.executor.execute(late)
+    assert len(bench.cloud.machines()) == 1

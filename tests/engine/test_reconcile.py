@@ -7,32 +7,34 @@ from dataclasses import replace
 
 import pytest
 
-from chalicelib.domain.events import Event
+from chalicelib.domain import keys
+from chalicelib.domain.events import Event, EventType
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.engine.decisions import Decisions
+from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import QueueSnapshot, RunSnapshot
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Put, Record
-from tests.engine.places import PROJECT, Place
+from tests.world.engine import Engine
+from tests.world.nouns import PROJECT
 
 QUEUE = f"queue/{PROJECT}"
 
 
 @pytest.fixture
-def place() -> Place:
-    return Place()
+def place() -> Engine:
+    return Engine.in_memory()
 
 
-def events(place: Place) -> list[Event]:
+def events(place: Engine) -> list[Event]:
     return [nouns.read(Event, r) for r in place.store.records() if r.key.pk == f"events/{PROJECT}"]
 
 
-def record_of(place: Place, key: keys.Key) -> Record:
+def record_of(place: Engine, key: keys.Key) -> Record:
     found = place.store.get(key)
     assert found is not None
     return found
@@ -41,34 +43,34 @@ def record_of(place: Place, key: keys.Key) -> Record:
 # --- placement through the whole pass -------------------------------------------------------------------------------
 
 
-def test_due_job_is_placed_without_any_hint(place: Place) -> None:
+def test_due_job_is_placed_without_any_hint(place: Engine) -> None:
     place.hosts(1)
     job = place.run("one")
     done = place.reconciler().run()
     assert not done.failed
-    assert place.current(job).status is JobStatus.provisioning
+    assert place.again(job).status is JobStatus.provisioning
     assert place.rung
 
 
-def test_hinted_job_is_placed_though_no_index_shows_it(place: Place) -> None:
-    place = Place(lag=3600 * SECOND)
+def test_hinted_job_is_placed_though_no_index_shows_it(place: Engine) -> None:
+    place = Engine.in_memory(lag=3600 * SECOND)
     place.hosts(1)
     job = place.run("one")
     place.reconciler().run([QUEUE, f"run/{job.run_id}"])
-    assert place.current(job).status is JobStatus.provisioning
+    assert place.again(job).status is JobStatus.provisioning
 
 
-def test_head_that_cannot_be_placed_does_not_block_the_rest(place: Place) -> None:
+def test_head_that_cannot_be_placed_does_not_block_the_rest(place: Engine) -> None:
     hosts = place.hosts(2)
     assert len(hosts) == 2
     heads = [place.run(f"big-{n}", due=False, priority=9, fleets=["elsewhere"]) for n in range(60)]
     small = place.run("small", due=False)
     place.reconciler().run([QUEUE])
-    assert place.current(small).status is JobStatus.provisioning
-    assert {place.current(job).status for job in heads} != {JobStatus.provisioning}
+    assert place.again(small).status is JobStatus.provisioning
+    assert {place.again(job).status for job in heads} != {JobStatus.provisioning}
 
 
-def test_full_house_is_cheap_to_look_at(place: Place) -> None:
+def test_full_house_is_cheap_to_look_at(place: Engine) -> None:
     place.hosts(3)
     for number in range(203):
         place.run(f"run-{number}", due=False)
@@ -81,7 +83,7 @@ def test_full_house_is_cheap_to_look_at(place: Place) -> None:
     assert place.store.read < 20
 
 
-def test_few_free_places_read_few_jobs(place: Place) -> None:
+def test_few_free_places_read_few_jobs(place: Engine) -> None:
     place.hosts(3)
     for number in range(500):
         place.run(f"run-{number}", due=False)
@@ -89,43 +91,63 @@ def test_few_free_places_read_few_jobs(place: Place) -> None:
     assert place.store.read < 200
 
 
-def test_next_page_goes_on_where_the_first_found_no_place(place: Place) -> None:
+def test_next_page_goes_on_where_the_first_found_no_place(place: Engine) -> None:
     place.hosts(1)
     for number in range(40):
         place.run(f"big-{number:02d}", due=False, priority=5, resources={"cpu": "64.."})
     small = place.run("small", due=False)
     place.reconciler().run([QUEUE])
-    assert place.current(small).status is JobStatus.provisioning
+    assert place.again(small).status is JobStatus.provisioning
 
 
-def test_submitted_job_hears_why_it_waits_in_a_full_house(place: Place) -> None:
+def test_submitted_job_hears_why_it_waits_in_a_full_house(place: Engine) -> None:
     place.hosts(1)
     place.run("first")
     engine = place.reconciler()
     engine.run()
     late = place.run("late", due=False)
     engine.run([QUEUE, f"run/{late.run_id}"])
-    assert "waits" in place.current(late).message
+    assert "waiting" in place.again(late).message
 
 
-def test_two_engines_place_one_job_once(place: Place) -> None:
+def test_two_engines_place_one_job_once(place: Engine) -> None:
     (host,) = place.hosts(1)
     job = place.run("one")
     other = place.reconciler()
 
     def overtaken(snapshot: QueueSnapshot) -> Plan:
         plan = decide_queue(snapshot)
-        if plan.steps and place.current(job).status is JobStatus.submitted:
+        if plan.steps and place.again(job).status is JobStatus.submitted:
             other.run([QUEUE])
         return plan
 
-    done = place.reconciler(decisions=Decisions(queue=overtaken)).run([QUEUE, f"run/{job.run_id}"])
+    done = place.reconciler(kinds=KINDS.deciding("queue", decide=overtaken)).run([QUEUE, f"run/{job.run_id}"])
     assert not done.failed
-    assert place.current(job).status is JobStatus.provisioning
-    assert [claim.job_id for claim in place.instance(host).claims] == [job.id]
+    assert place.again(job).status is JobStatus.provisioning
+    assert [claim.job_id for claim in place.again(host).claims] == [job.id]
 
 
-def test_conflict_is_decided_again_from_a_fresh_look(place: Place) -> None:
+def test_job_that_another_pass_placed_between_two_pages_is_left_alone(place: Engine) -> None:
+    (host,) = place.hosts(1)
+    halves = host.offer.with_(blocks=2, total_blocks=2)
+    place.store.commit([nouns.put(host.with_(offer=halves, total_blocks=2))])
+    for number in range(20):
+        place.run(f"hopeless-{number}", due=False, priority=9, fleets=["elsewhere"])
+    job = place.run("asked", due=False)
+    hints = [QUEUE, f"run/{job.run_id}"]
+    others = iter([place.reconciler()])
+
+    def overtaken(snapshot: QueueSnapshot) -> Plan:
+        for other in others:
+            other.run(hints)
+        return decide_queue(snapshot)
+
+    done = place.reconciler(kinds=KINDS.deciding("queue", decide=overtaken)).run(hints)
+    assert not done.failed
+    assert place.again(job).status is JobStatus.provisioning
+
+
+def test_conflict_is_decided_again_from_a_fresh_look(place: Engine) -> None:
     job = place.run("one")
     times = 0
 
@@ -137,21 +159,21 @@ def test_conflict_is_decided_again_from_a_fresh_look(place: Place) -> None:
             return Plan((Step((snapshot.run.with_(message="stale"),)),))
         return Plan((Step((snapshot.run.with_(message="settled"),)),))
 
-    done = place.reconciler(decisions=Decisions(run=disturbed)).run([f"run/{job.run_id}"])
+    done = place.reconciler(kinds=KINDS.deciding("run", decide=disturbed)).run([f"run/{job.run_id}"])
     run = nouns.find(place.store, Run, keys.run(job.run_id))
     assert run is not None
     assert run.message == "settled"
     assert not done.conflicts
 
 
-def test_endless_conflict_is_left_to_the_next_pass(place: Place) -> None:
+def test_endless_conflict_is_left_to_the_next_pass(place: Engine) -> None:
     job = place.run("one")
 
     def always_late(snapshot: RunSnapshot) -> Plan:
         place.store.commit([nouns.put(snapshot.run)])
         return Plan((Step((snapshot.run.with_(message="stale"),)),))
 
-    done = place.reconciler(decisions=Decisions(run=always_late)).run([f"run/{job.run_id}"])
+    done = place.reconciler(kinds=KINDS.deciding("run", decide=always_late)).run([f"run/{job.run_id}"])
     assert done.conflicts
     assert f"run/{job.run_id}" in place.woken
 
@@ -159,20 +181,20 @@ def test_endless_conflict_is_left_to_the_next_pass(place: Place) -> None:
 # --- a unit that fails ----------------------------------------------------------------------------------------------
 
 
-def broken_for(run_id: str) -> Decisions:
+def broken_for(run_id: str) -> Kinds:
     def decide(snapshot: RunSnapshot) -> Plan:
         if snapshot.run.id == run_id:
             raise ZeroDivisionError("a bug")
         return decide_run(snapshot)
 
-    return Decisions(run=decide)
+    return KINDS.deciding("run", decide=decide)
 
 
-def test_failing_unit_stops_nobody_else(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_failing_unit_stops_nobody_else(place: Engine, caplog: pytest.LogCaptureFixture) -> None:
     place.hosts(2)
     bad, good = place.run("bad"), place.run("good")
     with caplog.at_level(logging.ERROR):
-        done = place.reconciler(decisions=broken_for(bad.run_id)).run()
+        done = place.reconciler(kinds=broken_for(bad.run_id)).run()
     assert list(done.failed) == [f"run/{bad.run_id}"]
     run = nouns.find(place.store, Run, keys.run(good.run_id))
     assert run is not None
@@ -181,10 +203,10 @@ def test_failing_unit_stops_nobody_else(place: Place, caplog: pytest.LogCaptureF
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_failing_unit_is_put_off_ever_longer_and_told(place: Place) -> None:
+def test_failing_unit_is_put_off_ever_longer_and_told(place: Engine) -> None:
     bad = place.run("bad")
     place.store.commit([nouns.put(_run(place, bad.run_id).with_(due_at=place.at))])
-    engine = place.reconciler(decisions=broken_for(bad.run_id))
+    engine = place.reconciler(kinds=broken_for(bad.run_id))
     pauses = []
     for _ in range(4):
         engine.run()
@@ -193,13 +215,14 @@ def test_failing_unit_is_put_off_ever_longer_and_told(place: Place) -> None:
         pauses.append((due.at - place.at) // SECOND)
         place.at = due.at
     assert pauses == [10, 20, 40, 80]
-    told = [event for event in events(place) if event.message.startswith("Looking at")]
+    told = [event for event in events(place) if event.type is EventType.stuck]
     assert len(told) == 3  # the 1st, 2nd and 4th time
-    assert all("ZeroDivisionError: a bug" in event.message for event in told)
+    assert all((event.reason, event.detail) == ("ZeroDivisionError", "a bug") for event in told)
+    assert told[0].message == "processing failed and will be retried (ZeroDivisionError: a bug)"
     assert told[0].run_id == bad.run_id
 
 
-def test_unreadable_noun_is_put_off_too(place: Place) -> None:
+def test_unreadable_noun_is_put_off_too(place: Engine) -> None:
     job = place.run("bad")
     record = record_of(place, keys.run(job.run_id))
     broken = replace(record, version=record.version + 1, body=b'{"project_id": "p", "name": "bad"}')
@@ -212,29 +235,29 @@ def test_unreadable_noun_is_put_off_too(place: Place) -> None:
     assert moved.at > place.at
 
 
-def test_broken_job_does_not_block_the_queue(place: Place) -> None:
+def test_broken_job_does_not_block_the_queue(place: Engine) -> None:
     place.hosts(1)
     orphan = place.run("orphan", priority=9)
     place.store.commit([Delete(keys.run(orphan.run_id))])
     job = place.run("fine")
     place.reconciler().run([QUEUE])
-    assert place.current(job).status is JobStatus.provisioning
+    assert place.again(job).status is JobStatus.provisioning
 
 
-def test_plan_that_breaks_a_rule_is_not_committed(place: Place) -> None:
+def test_plan_that_breaks_a_rule_is_not_committed(place: Engine) -> None:
     job = place.run("one")
     before = place.store.commits
 
     def wrong(snapshot: RunSnapshot) -> Plan:
         return Plan((Step((snapshot.run.with_(status=RunStatus.done),)),))
 
-    done = place.reconciler(decisions=Decisions(run=wrong)).run([f"run/{job.run_id}"])
+    done = place.reconciler(kinds=KINDS.deciding("run", decide=wrong)).run([f"run/{job.run_id}"])
     assert "breaks a rule" in done.failed[f"run/{job.run_id}"]
     assert _run(place, job.run_id).status is RunStatus.submitted
     assert place.store.commits >= before
 
 
-def _run(place: Place, run_id: str) -> Run:
+def _run(place: Engine, run_id: str) -> Run:
     found = nouns.find(place.store, Run, keys.run(run_id))
     assert found is not None
     return found
@@ -243,17 +266,17 @@ def _run(place: Place, run_id: str) -> Run:
 # --- rest -----------------------------------------------------------------------------------------------------------
 
 
-def test_unit_with_nothing_to_do_is_put_off(place: Place) -> None:
+def test_unit_with_nothing_to_do_is_put_off(place: Engine) -> None:
     job = place.run("one")
     place.store.commit([nouns.put(_run(place, job.run_id).with_(due_at=place.at))])
-    idle = Decisions(run=lambda snapshot: Plan(next_wake=place.at + 7 * MINUTE))
-    place.reconciler(decisions=idle).run([])
+    idle = KINDS.deciding("run", decide=lambda snapshot: Plan(next_wake=place.at + 7 * MINUTE))
+    place.reconciler(kinds=idle).run([])
     due = record_of(place, keys.run(job.run_id)).due
     assert due is not None
     assert due.at == place.at + 7 * MINUTE
 
 
-def test_everything_due_is_due_no_more_after_a_pass(place: Place) -> None:
+def test_everything_due_is_due_no_more_after_a_pass(place: Engine) -> None:
     place.hosts(1)
     for number in range(5):
         place.run(f"run-{number}")
@@ -265,7 +288,7 @@ def test_everything_due_is_due_no_more_after_a_pass(place: Place) -> None:
     assert soonest > place.at
 
 
-def test_settled_plane_writes_nothing(place: Place) -> None:
+def test_settled_plane_writes_nothing(place: Engine) -> None:
     hosts = place.hosts(2)
     job = place.run("one")
     engine = place.reconciler()
@@ -277,13 +300,13 @@ def test_settled_plane_writes_nothing(place: Place) -> None:
     assert place.store.commits == before
 
 
-def test_unknown_unit_is_told_and_passed_by(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_unit_is_told_and_passed_by(place: Engine, caplog: pytest.LogCaptureFixture) -> None:
     done = place.reconciler().run(["volume/1", "run/nobody"])
     assert not done.failed
     assert "volume/1" in caplog.text
 
 
-def test_specs_are_parsed_once(place: Place) -> None:
+def test_specs_are_parsed_once(place: Engine) -> None:
     place.hosts(1)
     job = place.run("one")
     engine = place.reconciler()

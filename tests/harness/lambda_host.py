@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
+from chalicelib.api.dispatch import match
+
 ROOT = Path(__file__).resolve().parents[2]
 LARGEST = 6 * 1024 * 1024  # bytes of an event, and of an answer
 
@@ -127,6 +129,16 @@ def proxy_event(
         "body": (base64.b64encode(body).decode() if encoded else body.decode(errors="replace")) or None,
         "isBase64Encoded": encoded,
     }
+
+
+def api_event(
+    method: str, path: str, query: str, headers: Mapping[str, str], body: bytes, *, binary: tuple[str, ...]
+) -> Event:
+    """What API Gateway makes of a request, by the route that it fits."""
+    found = match(path)
+    resource = path if found is None else found.template
+    params = {} if found is None else found.params
+    return proxy_event(method, path, query, headers, body, resource=resource, params=params, binary=binary)
 
 
 def url_event(method: str, path: str, query: str, headers: Mapping[str, str], body: bytes) -> Event:

@@ -25,11 +25,11 @@ from tests.harness.lambda_host import (
     Event,
     Function,
     FunctionFailed,
+    api_event,
     feed,
     in_background,
     keep_time,
     own_environment,
-    proxy_event,
     scheduled_event,
     url_event,
 )
@@ -134,11 +134,11 @@ def _queue(sqs: Any, name: str) -> tuple[str, str]:
 
 def first_start(environment: dict[str, str]) -> None:
     """What the stack's custom resource does once: the admin and the project `main`."""
-    os.environ.update(environment)
-    from chalicelib.runtime import lambda_
-    from chalicelib.usecases.bootstrap import first_start as start
+    from chalicelib.runtime.lambda_ import LambdaRoot
+    from chalicelib.runtime.settings import LambdaSettings
+    from chalicelib.usecases.first_start import first_start as start
 
-    start(lambda_.plane(), os.environ["DSTACK_SERVER_ADMIN_TOKEN"])
+    start(LambdaRoot(LambdaSettings.from_env(environment)).plane, os.environ["DSTACK_SERVER_ADMIN_TOKEN"])
 
 
 class Gateway(ThreadingHTTPServer):
@@ -150,29 +150,18 @@ class Gateway(ThreadingHTTPServer):
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         super().__init__(address, handler)
         import app
-        from chalicelib.api.dispatch import match
 
         self.functions: list[Function] = []
         self.api: Function
         self.agent_sync: Function
-        self._binary, self._match = tuple(app.app.api.binary_types), match
+        self._binary = tuple(app.app.api.binary_types)
 
     def ask(self, method: str, path: str, query: str, headers: dict[str, str], body: bytes) -> Event:
         try:
             if path.startswith("/agent/"):
                 answer: Event = self.agent_sync(url_event(method, path, query, headers, body))
                 return answer
-            found = self._match(path)
-            event = proxy_event(
-                method,
-                path,
-                query,
-                headers,
-                body,
-                resource=path if found is None else found.template,
-                params={} if found is None else found.params,
-                binary=self._binary,
-            )
+            event = api_event(method, path, query, headers, body, binary=self._binary)
             answer = self.api(event)
         except FunctionFailed as failure:
             print(failure, file=sys.stderr, flush=True)

@@ -101,6 +101,6 @@ def test_no_stage_lets_chalice_guess_a_policy(stage: str) -> None:
 
 
 def test_requirements_txt_is_what_the_lock_says() -> None:
-    wanted = requirements.text((ROOT / "requirements.lock").read_text())
+    wanted = requirements.text((ROOT / "requirements-dev.lock").read_text())
     hint = "run `python -m infra.requirements`"
     assert (ROOT / "requirements.txt").read_text() == wanted, hint

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 
 from infra.stateful import template
-from tests.emulators import ministack
+from tests.emulators.ministack import Emulator
 
 
-def test_an_emulator_accepts_it() -> None:
-    with ministack.running() as emulator:
-        formation = emulator.client("cloudformation")
-        formation.create_stack(StackName="state", TemplateBody=json.dumps(template()))
-        formation.get_waiter("stack_create_complete").wait(
-            StackName="state", WaiterConfig={"Delay": 1, "MaxAttempts": 30}
-        )
-        outputs = formation.describe_stacks(StackName="state")["Stacks"][0]["Outputs"]
-        settings = {output["Description"]: output["OutputValue"] for output in outputs}
-        table = emulator.client("dynamodb").describe_table(TableName=settings["DSTACK_TABLE"])["Table"]
-        assert {index["IndexName"] for index in table["GlobalSecondaryIndexes"]} == {"gsi1", "gsi2", "due"}
-        emulator.client("sqs").send_message(QueueUrl=settings["DSTACK_EFFECT_QUEUE"], MessageBody="{}")
+def test_an_emulator_accepts_it(emulator: Emulator) -> None:
+    formation = emulator.client("cloudformation")
+    formation.create_stack(StackName="state", TemplateBody=json.dumps(template()))
+    formation.get_waiter("stack_create_complete").wait(StackName="state", WaiterConfig={"Delay": 1, "MaxAttempts": 30})
+    outputs = formation.describe_stacks(StackName="state")["Stacks"][0]["Outputs"]
+    settings = {output["Description"]: output["OutputValue"] for output in outputs}
+    table = emulator.client("dynamodb").describe_table(TableName=settings["DSTACK_TABLE"])["Table"]
+    assert {index["IndexName"] for index in table["GlobalSecondaryIndexes"]} == {"gsi1", "gsi2", "due"}
+    emulator.client("sqs").send_message(QueueUrl=settings["DSTACK_EFFECT_QUEUE"], MessageBody="{}")

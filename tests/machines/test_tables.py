@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
 from chalicelib.errors import Bug
@@ -9,13 +13,14 @@ from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN, observe
-from chalicelib.machines.table import Machine, allows, apply, mermaid
+from chalicelib.machines.table import StateMachine, allows, apply, mermaid
 
 MACHINES = (RUN, JOB, INSTANCE, FLEET)
+MODULES = Path(__file__).parents[2] / "chalicelib"
 walked = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.noun)
 
 
-def closure(machine: Machine, start: str) -> set[str]:
+def closure(machine: StateMachine, start: str) -> set[str]:
     seen, todo = {start}, [start]
     while todo:
         new = set(machine.table.get(todo.pop(), {}).values()) - seen
@@ -25,7 +30,7 @@ def closure(machine: Machine, start: str) -> set[str]:
 
 
 @walked
-def test_every_state_has_an_exit_or_is_an_end(machine: Machine) -> None:
+def test_every_state_has_an_exit_or_is_an_end(machine: StateMachine) -> None:
     for state in machine.states:
         if state in machine.terminal:
             assert not machine.table.get(state), f"{state} is an end and has a way out"
@@ -35,25 +40,25 @@ def test_every_state_has_an_exit_or_is_an_end(machine: Machine) -> None:
 
 
 @walked
-def test_every_state_that_is_no_end_has_a_timeout(machine: Machine) -> None:
+def test_every_state_that_is_no_end_has_a_timeout(machine: StateMachine) -> None:
     assert set(machine.timeouts) == set(machine.table)
     assert all(machine.timeouts.values())
 
 
 @walked
-def test_every_state_can_be_reached(machine: Machine) -> None:
+def test_every_state_can_be_reached(machine: StateMachine) -> None:
     reached = set().union(*(closure(machine, start) for start in machine.initial))
     assert reached == set(machine.states)
 
 
 @walked
-def test_every_edge_leads_to_a_state(machine: Machine) -> None:
+def test_every_edge_leads_to_a_state(machine: StateMachine) -> None:
     for edges in machine.table.values():
         assert set(edges.values()) <= set(machine.states)
 
 
 @walked
-def test_the_statuses_of_the_domain_are_those_of_the_table(machine: Machine) -> None:
+def test_the_statuses_of_the_domain_are_those_of_the_table(machine: StateMachine) -> None:
     from chalicelib.domain.fleets import FleetStatus
     from chalicelib.domain.instances import InstanceStatus
     from chalicelib.domain.jobs import JobStatus
@@ -64,9 +69,33 @@ def test_the_statuses_of_the_domain_are_those_of_the_table(machine: Machine) -> 
     assert {status.value for status in known} - reserved == set(machine.states)
 
 
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@walked
+def test_a_number_in_a_timeout_is_a_constants(machine: StateMachine) -> None:
+    """A page made from the table says what planning counts in: no duration is written a second time."""
+    tree = parsed(MODULES / "machines" / f"{machine.noun}.py")
+    (timeouts,) = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "timeouts"]
+    typed = [node.value for node in ast.walk(timeouts) if isinstance(node, ast.Constant)]
+    assert not [text for text in typed if isinstance(text, str) and re.search(r"[0-9]", text)]
+
+
+@walked
+def test_planning_counts_in_the_durations_that_stand_beside_the_table(machine: StateMachine) -> None:
+    tree = parsed(MODULES / "machines" / f"{machine.noun}.py")
+    named = {ast.unparse(node.target) for node in tree.body if isinstance(node, ast.AnnAssign)}
+    planning = [node for path in (MODULES / "planning").glob("*.py") for node in ast.walk(parsed(path))]
+    imports = [node for node in planning if isinstance(node, ast.ImportFrom)]
+    ours = [node for node in imports if node.module == f"chalicelib.machines.{machine.noun}"]
+    assert named <= {name.name for node in ours for name in node.names}
+    assert not named & {ast.unparse(node.target) for node in planning if isinstance(node, ast.AnnAssign)}
+
+
 def test_an_event_that_the_table_lacks_is_a_bug() -> None:
     assert not allows(JOB, "done", "run")
-    with pytest.raises(Bug, match="a job that is done can't take the event run"):
+    with pytest.raises(Bug, match="the event run isn't allowed for a job that is done"):
         apply(JOB, "done", "run")
 
 

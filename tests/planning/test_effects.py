@@ -17,15 +17,16 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.combine import Wants, fleet_query, merged_fleet, wants_of
+from chalicelib.planning.ends import grace_of
 from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.jobs import agent_task, effective
-from chalicelib.planning.offers import OfferBook, Query
+from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.queue import decide_queue
-from chalicelib.planning.run import grace_of
 from chalicelib.planning.snapshots import FleetSnapshot
+from chalicelib.planning.stock import Query
 from chalicelib.planning.support import FLEET, RUN, Supported
 from chalicelib.usecases.fleet_plans import wanted_at_once
-from tests.planning import building as b
+from tests.world import nouns as b
 
 ARCHIVE = {"id": "a1", "path": "data"}
 VIRTUAL = {"repo_type": "virtual"}

@@ -11,11 +11,12 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.planning.fleet import MOST_PAUSES, PAUSES, decide_fleet
-from chalicelib.planning.lint import lint
 from chalicelib.planning.offers import OfferBook
-from chalicelib.planning.plan import Create, Plan
+from chalicelib.planning.plan import Plan
+from chalicelib.planning.purchases import Create
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView
-from tests.planning import building as b
+from tests.world import nouns as b
+from tests.world.nouns import lint
 
 
 class World:
@@ -100,10 +101,10 @@ def test_when_nothing_can_be_had_it_pauses_longer_and_longer_and_says_so() -> No
         world.now = world.fleet.due_at
     assert tuple(waits[:5]) == PAUSES
     assert set(waits[5:]) == {PAUSES[-1]}
-    assert "no offer fits" in world.fleet.message
+    assert "no offer matches" in world.fleet.message
     world.decide()
     assert world.fleet.due_at is None
-    assert "gave up" in world.fleet.message
+    assert "no more attempts" in world.fleet.message
     assert world.decide().steps == ()
 
 

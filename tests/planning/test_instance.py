@@ -9,25 +9,17 @@ import pytest
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import GpuSeen, Handle, HostFacts, Instance, InstanceStatus
+from chalicelib.domain.instants import HOUR, Micros
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.offers import Offer
-from chalicelib.domain.reasons import InstanceReason
-from chalicelib.planning.instance import decide_instance, decide_outcome
-from chalicelib.planning.lint import lint
-from chalicelib.planning.plan import (
-    Create,
-    Created,
-    CreateFailed,
-    Describe,
-    Described,
-    Ended,
-    EndFailed,
-    Outcome,
-    Plan,
-    Terminate,
-)
+from chalicelib.domain.reasons import InstanceReason, JobReason
+from chalicelib.planning.instance import decide_instance
+from chalicelib.planning.outcomes import decide_outcome
+from chalicelib.planning.plan import Effect, Outcome, Plan
+from chalicelib.planning.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen, Terminate
 from chalicelib.planning.snapshots import FleetView, InstanceSnapshot
-from tests.planning import building as b
+from tests.world import nouns as b
+from tests.world.nouns import lint
 
 SEEN = HostFacts(
     cpus=8,
@@ -108,9 +100,29 @@ class World:
     def outcome(self, outcome: Outcome) -> Plan:
         return self.take(decide_outcome(self.snapshot, outcome))
 
+    @property
+    def unit(self) -> str:
+        return f"instance/{self.instance.id}"
 
-def effects(plan: Plan) -> list[Any]:
-    return [effect for step in plan.steps for effect in step.effects]
+    def bought(self) -> Plan:
+        return self.outcome(Bought(self.unit, self.instance.epoch, self.instance.act_until or 0))
+
+    def not_bought(self, error: str, message: str, retry_after: float | None = None) -> Plan:
+        purchase = (self.instance.epoch, self.instance.act_until or 0)
+        return self.outcome(NotBought(self.unit, error, message, retry_after, *purchase))
+
+    def seen(self, state: Any, hostname: str = "", internal_ip: str = "") -> Plan:
+        return self.outcome(Seen(self.unit, self.instance.epoch, state, hostname, internal_ip))
+
+    def not_done(self, error: str, message: str) -> Plan:
+        return self.outcome(NotDone(self.unit, error, message, None, self.instance.epoch))
+
+    def left(self, going: str = "", open_until: Micros | None = None) -> Plan:
+        return self.outcome(Left(self.unit, self.instance.epoch, self.now, open_until, going))
+
+
+def effects(plan: Plan) -> list[type[Effect]]:
+    return [type(effect) for step in plan.steps for effect in step.effects]
 
 
 # --- buying -----------------------------------------------------------------------------------------------------------
@@ -121,25 +133,23 @@ def test_a_purchase_is_repeated_only_when_its_committer_may_act_no_more() -> Non
     world.now = OPEN - 1
     assert effects(world.decide()) == []
     world.now = OPEN
-    assert effects(world.decide()) == [Create(world.instance.id)]
+    assert effects(world.decide()) == [Create]
     assert world.instance.act_until == world.now + world.facts.create_timeout + world.facts.visibility_lag
 
 
 def test_a_machine_that_was_made_is_waited_for_and_looked_at() -> None:
     world = World()
-    world.outcome(Created(world.instance.id))
+    world.bought()
     assert (world.instance.status, world.instance.act_until) == (InstanceStatus.provisioning, None)
     assert effects(world.decide()) == []
     world.now += 15 * b.SECOND
-    assert effects(world.decide()) == [Describe(world.instance.id)]
+    assert effects(world.decide()) == [Describe]
 
 
-@pytest.mark.parametrize(
-    "error", ["InsufficientCapacity", "QuotaExceeded", "InvalidCredentials", "MissingPermission", "BackendError"]
-)
+@pytest.mark.parametrize("error", ["InsufficientCapacity", "QuotaExceeded", "InvalidCredentials", "MissingPermission"])
 def test_an_offer_that_is_refused_sends_the_job_back_and_is_remembered(error: str) -> None:
     world = World().with_job()
-    plan = world.outcome(CreateFailed(world.instance.id, error, "none left in eu"))
+    plan = world.not_bought(error, "none left in eu")
     (job,) = world.jobs
     assert (job.status, job.assignment) == (JobStatus.submitted, None)
     assert [(a.offer_key, a.error) for a in job.attempts] == [(world.instance.offer.key, "none left in eu")]
@@ -149,48 +159,48 @@ def test_an_offer_that_is_refused_sends_the_job_back_and_is_remembered(error: st
 
 def test_a_refusal_after_a_lost_answer_looks_for_what_that_one_made() -> None:
     world = World().with_job()
-    world.outcome(CreateFailed(world.instance.id, "Transient", "reset"))
+    world.not_bought("Transient", "reset")
     world.now = world.instance.due_at or 0
     world.decide()
-    world.outcome(CreateFailed(world.instance.id, "InsufficientCapacity", "no"))
+    world.not_bought("InsufficientCapacity", "no")
     assert (world.instance.status, world.jobs[0].status) == (InstanceStatus.terminating, JobStatus.submitted)
 
 
 def test_what_a_failed_purchase_left_behind_is_given_back() -> None:
     world = World(handles=(Handle(kind="disk", id="d1"),)).with_job()
-    world.outcome(CreateFailed(world.instance.id, "InsufficientCapacity", "no"))
+    world.not_bought("InsufficientCapacity", "no")
     assert world.instance.status == InstanceStatus.terminating
-    assert effects(world.decide()) == [Terminate(world.instance.id)]
+    assert effects(world.decide()) == [Terminate]
 
 
-@pytest.mark.parametrize("error", ["Transient", "Throttled"])
+@pytest.mark.parametrize("error", ["Transient", "Throttled", "AlreadyThere", "Gone", "BackendError", "SomethingNew"])
 def test_an_unknown_outcome_is_repeated_not_replaced(error: str) -> None:
     world = World().with_job()
-    world.outcome(CreateFailed(world.instance.id, error, "reset", retry_after=7))
+    world.not_bought(error, "reset", retry_after=7)
     assert (world.instance.status, world.jobs[0].status) == (InstanceStatus.pending, JobStatus.provisioning)
     assert world.instance.due_at is not None
     assert world.instance.due_at >= world.now + 7 * b.SECOND
     world.now = world.instance.due_at
-    assert effects(world.decide()) == [Create(world.instance.id)]
+    assert effects(world.decide()) == [Create]
 
 
 def test_an_unknown_outcome_at_the_deadline_is_cleaned_up() -> None:
     world = World(deadline=b.NOW + 5 * b.SECOND).with_job()
-    world.outcome(CreateFailed(world.instance.id, "Transient", "reset", retry_after=7))
+    world.not_bought("Transient", "reset", retry_after=7)
     assert world.instance.status == InstanceStatus.terminating
     assert world.jobs[0].status == JobStatus.submitted
 
 
 def test_a_job_that_was_stopped_meanwhile_ends_with_the_failed_purchase() -> None:
     world = World().with_job()
-    world.jobs = (world.jobs[0].with_(status=JobStatus.terminating, reason="terminated_by_user"),)
-    world.outcome(CreateFailed(world.instance.id, "InsufficientCapacity", "no"))
+    world.jobs = (world.jobs[0].with_(status=JobStatus.terminating, reason=JobReason.terminated_by_user),)
+    world.not_bought("InsufficientCapacity", "no")
     assert world.jobs[0].status == JobStatus.terminated
 
 
 def test_a_fleet_remembers_what_failed_for_no_job() -> None:
     world = World()
-    world.outcome(CreateFailed(world.instance.id, "InsufficientCapacity", "no"))
+    world.not_bought("InsufficientCapacity", "no")
     assert world.fleet.tried == (world.instance.offer.key,)
     assert world.fleet.to_create == 1
 
@@ -204,7 +214,7 @@ def test_patience_ends_at_the_deadline(status: str) -> None:
         InstanceStatus.terminating,
         InstanceReason.provisioning_timeout,
     )
-    assert effects(plan) == [Terminate(world.instance.id)]
+    assert effects(plan) == [Terminate]
     assert f"run/{world.jobs[0].run_id}" in plan.steps[0].wake
 
 
@@ -228,7 +238,7 @@ def test_a_host_is_what_its_agent_found_and_is_cut_as_its_fleet_says(blocks: Any
     plan = world.heard(SEEN.with_(gpus=cards)).decide()
     assert world.instance.total_blocks == total
     told = " ".join(event.message for step in plan.steps for event in step.events)
-    assert ("can't be cut into 3 equal blocks" in told) == (blocks == 3)
+    assert ("can't be split into 3 equal blocks" in told) == (blocks == 3)
     assert world.instance.offer.instance.resources.cpus == 8
     assert world.instance.gpu_driver == ("550" if gpus else None)
 
@@ -246,12 +256,12 @@ def test_a_bought_machine_is_what_was_bought() -> None:
 def test_a_silent_machine_is_flagged_checked_and_given_up_after_twenty_minutes() -> None:
     world = World("idle", idle_seconds=None).heard()
     world.now += b.MINUTE + 1
-    assert effects(world.decide()) == [Describe(world.instance.id)]
+    assert effects(world.decide()) == [Describe]
     assert world.instance.unreachable
     world.now += 19 * b.MINUTE
-    assert Terminate(world.instance.id) not in effects(world.decide())
+    assert Terminate not in effects(world.decide())
     world.now += b.MINUTE
-    assert Terminate(world.instance.id) in effects(world.decide())
+    assert Terminate in effects(world.decide())
     assert world.instance.reason == InstanceReason.unreachable
 
 
@@ -274,15 +284,16 @@ def test_a_plane_that_was_away_does_not_give_up_its_machines() -> None:
 
 @pytest.mark.parametrize("status", ["provisioning", "idle", "busy"])
 def test_a_machine_that_the_cloud_took_back_ends(status: str) -> None:
-    world = World(status)
-    plan = world.outcome(Described(world.instance.id, "gone"))
+    world = World(status, handles=(Handle(kind="vm", id="v1"),))
+    world.now += HOUR
+    plan = world.seen("gone")
     assert world.instance.status == InstanceStatus.terminating
-    assert effects(plan) == [Terminate(world.instance.id)]
+    assert effects(plan) == [Terminate]
 
 
 def test_what_the_cloud_says_of_a_machine_is_kept() -> None:
     world = World("provisioning")
-    world.outcome(Described(world.instance.id, "running", "host.example", "10.0.0.9"))
+    world.seen("running", "host.example", "10.0.0.9")
     assert (world.instance.hostname, world.instance.internal_ip) == ("host.example", "10.0.0.9")
 
 
@@ -294,7 +305,7 @@ def test_an_idle_machine_ends_when_its_time_is_up() -> None:
     plan = world.decide()
     assert (effects(plan), world.instance.due_at) == ([], b.NOW + 300 * b.SECOND)
     world.now = b.NOW + 300 * b.SECOND
-    assert effects(world.decide()) == [Terminate(world.instance.id)]
+    assert effects(world.decide()) == [Terminate]
     assert world.instance.reason == InstanceReason.idle_timeout
 
 
@@ -315,6 +326,25 @@ def test_above_the_minimum_an_idle_machine_ends_and_guards_the_fleet() -> None:
     assert any(isinstance(noun, Fleet) for noun in plan.steps[0].saves)
 
 
+def test_above_the_maximum_an_idle_machine_ends_at_once_and_guards_the_fleet() -> None:
+    world = World("idle", nodes="0..1", idle_seconds=None)
+    world.others = (b.machine(1, world.fleet),)
+    plan = world.decide()
+    assert (world.instance.status, world.instance.reason) == (
+        InstanceStatus.terminating,
+        InstanceReason.max_instances_limit,
+    )
+    assert any(isinstance(noun, Fleet) for noun in plan.steps[0].saves)
+
+
+@pytest.mark.parametrize("leaving", [InstanceStatus.terminating, InstanceStatus.terminated])
+def test_machines_on_their_way_out_are_none_too_many(leaving: InstanceStatus) -> None:
+    world = World("idle", nodes="0..1", idle_seconds=None)
+    world.others = (b.machine(1, world.fleet, status=leaving),)
+    world.decide()
+    assert world.instance.status == InstanceStatus.idle
+
+
 def test_a_machine_good_for_one_job_ends_with_it() -> None:
     world = World("busy", facts=b.FACTS["runpod"], idle_seconds=0)
     world.decide()
@@ -324,15 +354,39 @@ def test_a_machine_good_for_one_job_ends_with_it() -> None:
 # --- the way out ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("nodes", "others", "due"), [("1..2", 0, True), ("1..2", 1, False), ("0..2", 0, False)])
+def test_a_fleet_that_is_left_with_too_few_is_due(nodes: str, others: int, due: bool) -> None:
+    """It is woken as well; this is for the day on which that is lost."""
+    world = World("terminating", nodes=nodes)
+    world.others = tuple(b.machine(num + 1, world.fleet) for num in range(others))
+    world.left()
+    assert world.instance.status == InstanceStatus.terminated
+    assert (world.fleet.due_at == world.now) is due
+
+
+def test_a_fleet_whose_purchase_for_a_job_is_refused_is_due_too() -> None:
+    world = World("pending", nodes="1..2").with_job()
+    world.not_bought("InsufficientCapacity", "none left")
+    assert world.fleet.due_at == world.now
+
+
+def test_a_deleted_fleet_is_not_filled_again() -> None:
+    world = World("terminating", nodes="1..2")
+    world.fleet = world.fleet.with_(status=FleetStatus.terminating, due_at=b.NOW + HOUR)
+    before = world.fleet.due_at
+    world.left()
+    assert world.fleet.due_at == before
+
+
 def test_termination_is_asked_for_again_and_again() -> None:
     world = World("terminating", due_at=b.NOW)
     pauses = []
     for _ in range(8):
-        assert effects(world.decide()) == [Terminate(world.instance.id)]
+        assert effects(world.decide()) == [Terminate]
         assert world.instance.due_at is not None
         pauses.append((world.instance.due_at - world.now) // b.SECOND)
         assert effects(world.decide()) == []
-        world.outcome(EndFailed(world.instance.id, "Transient", "reset"))
+        world.not_done("Transient", "reset")
         world.now = world.instance.due_at or 0
     assert pauses == [5, 10, 20, 40, 80, 160, 300, 300]
 
@@ -340,7 +394,7 @@ def test_termination_is_asked_for_again_and_again() -> None:
 def test_only_the_cloud_says_that_it_is_over() -> None:
     world = World("terminating", due_at=b.NOW)
     world.decide()
-    plan = world.outcome(Ended(world.instance.id))
+    plan = world.left()
     assert (world.instance.status, world.instance.due_at) == (InstanceStatus.terminated, None)
     assert f"fleet/{world.fleet.id}" in plan.steps[0].wake
 
@@ -366,13 +420,56 @@ def test_a_host_that_is_not_ours_leaves_when_its_last_job_has() -> None:
 @pytest.mark.parametrize(
     "outcome",
     [
-        Created("x"),
-        CreateFailed("x", "InsufficientCapacity", ""),
-        Described("x", "gone"),
-        Ended("x"),
-        EndFailed("x", "T", "m"),
+        Bought("x", 0, OPEN),
+        NotBought("x", "InsufficientCapacity", "", None, 0, OPEN),
+        Seen("x", 0, "gone"),
+        Left("x", 0, b.NOW),
+        NotDone("x", "T", "m"),
     ],
 )
 def test_an_outcome_that_comes_too_late_changes_nothing(outcome: Outcome) -> None:
-    world = World("terminated")
+    world = World("terminated", act_until=OPEN)
     assert world.outcome(outcome).steps == ()
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        Bought("x", 1, OPEN),
+        Bought("x", 0, OPEN + 1),
+        NotBought("x", "InsufficientCapacity", "", None, 0, OPEN - 1),
+        Seen("x", 1, "gone", interrupted=True),
+        NotDone("x", "Transient", "m", None, 1),
+    ],
+)
+def test_an_outcome_of_another_purchase_changes_nothing(outcome: Outcome) -> None:
+    world = World(handles=(Handle(kind="vm", id="v1"),))
+    world.now += HOUR
+    assert world.outcome(outcome).steps == ()
+
+
+def test_a_machine_that_may_only_be_hidden_is_not_called_gone() -> None:
+    young = World("provisioning", handles=(Handle(kind="vm", id="v1"),))
+    young.seen("gone")
+    without = World("provisioning")
+    without.now += HOUR
+    without.seen("gone")
+    assert young.instance.status is without.instance.status is InstanceStatus.provisioning
+
+
+def test_a_purchase_that_was_open_when_the_looking_began_is_waited_for() -> None:
+    world = World("terminating", due_at=b.NOW)
+    world.decide()
+    world.left(open_until=b.NOW + b.MINUTE)
+    assert (world.instance.status, world.instance.due_at) == (InstanceStatus.terminating, b.NOW + b.MINUTE + 1)
+
+
+def test_what_is_still_going_is_asked_for_soon_and_then_ever_more_rarely() -> None:
+    world = World("terminating", due_at=b.NOW)
+    pauses = []
+    for _ in range(7):
+        world.decide()
+        world.left("vm v1 is being removed")
+        pauses.append(((world.instance.due_at or 0) - world.now) // b.SECOND)
+        world.now = world.instance.due_at or 0
+    assert pauses == [5, 5, 5, 5, 80, 160, 300]

@@ -9,7 +9,7 @@ import pytest
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Invalid, NotSupported
 from chalicelib.planning.jobs import agent_task, effective, hostfile, job_specs, task_env
-from tests.planning import building as b
+from tests.world import nouns as b
 
 # What a client of 0.22 is told of a plain task with an image, field for field.
 EXPECTED: dict[str, Any] = {

@@ -10,10 +10,11 @@ import pytest
 
 from chalicelib.domain.instances import Claim, InstanceStatus
 from chalicelib.domain.jobs import JobStatus
-from chalicelib.planning.lint import lint
-from chalicelib.planning.plan import Plan, Step, Terminate
+from chalicelib.planning import purchases
+from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.queue import decide_queue
-from tests.planning import building as b
+from tests.world import nouns as b
+from tests.world.nouns import lint
 
 FLEET, CLOUD = b.fleet("local"), b.fleet("cloud")
 SPOT = b.waiting(b.queued("a"), fleets=(b.view(FLEET, b.host(0, FLEET)),))
@@ -70,9 +71,21 @@ CASES: dict[str, tuple[Any, Callable[[Step], Step], str]] = {
     ),
     "ended without being ending": (
         SPOT,
-        lambda s: replace(s, effects=(Terminate(s.saves[1].id),)),
+        lambda s: replace(s, effects=(purchases.terminate(s.saves[1], s.saves[1].created_at),)),
         "without being terminating",
     ),
+    "bought under another intent": (
+        BUY,
+        lambda s: replace(s, effects=(replace(s.effects[0], act_until=1),)),
+        "under another act_until",
+    ),
+    "asked of another cloud": (
+        BUY,
+        lambda s: replace(s, effects=(replace(s.effects[0], backend="gcp"),)),
+        "and gcp is asked about it",
+    ),
+    "wakes what is nothing": (SPOT, lambda s: replace(s, wake=("cat/1",)), "no kind of unit"),
+    "wakes what isn't its to wake": (SPOT, lambda s: replace(s, wake=("fleet/1",)), "is woken by queue"),
     "added behind the fleet's back": (BUY, lambda s: saves(s, Fleet=lambda f: None), "without committing its fleet"),
 }
 

@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.domain.facts import BackendFacts
-from chalicelib.domain.offers import Availability, Gpu, Offer, Resources
+from chalicelib.domain.offers import Availability, Disk, Gpu, Offer, Resources
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.planning.combine import combined, idle_seconds, wants_of
 from chalicelib.planning.fitting import blocks_needed, misfits, share, total_blocks, vendor_of
-from chalicelib.planning.offers import OfferBook, Query
-from chalicelib.planning.placement import fleet_offers, plan_offers
+from chalicelib.planning.listing import fleet_offers, plan_offers
+from chalicelib.planning.offers import OfferBook, Shelf
 from chalicelib.planning.plan import Note
-from tests.planning import building as b
+from chalicelib.planning.stock import Query
+from tests.world import nouns as b
 
 ANY = ResourcesSpec.model_validate({"cpu": "1..", "memory": "0GB..", "disk": None})
 
@@ -75,6 +76,48 @@ def test_offers_of_several_queries_count_once() -> None:
     assert book.match_any((aws, both))[1] == 2
 
 
+_SHELVES = st.lists(
+    st.lists(
+        st.tuples(st.sampled_from((0.5, 1.0, 2.0)), st.booleans(), st.sampled_from((1, 4)), st.sampled_from("ab")),
+        max_size=5,
+    ),
+    min_size=1,
+    max_size=4,
+)
+
+
+@given(_SHELVES, st.integers(0, 6))
+def test_a_book_of_several_shelves_reads_as_one_of_all_their_offers(
+    drawn: list[list[tuple[float, bool, int, str]]], limit: int
+) -> None:
+    shelves = [
+        [
+            b.offer(
+                f"{number}-{place}",
+                price,
+                backend=f"cloud-{number}",
+                region=region,
+                has=b.resources(cpus=cpus, gb=4 * cpus),
+                availability=Availability.available if usable else Availability.not_available,
+            )
+            for place, (price, usable, cpus, region) in enumerate(rows)
+        ]
+        for number, rows in enumerate(drawn)
+    ]
+    whole, joined = OfferBook(offer for shelf in shelves for offer in shelf), OfferBook(shelves=map(Shelf, shelves))
+    small = Query(ANY, regions=frozenset({"a"}), max_price=1.0)
+    cut = Query(needs(cpu=1), blocks=4)
+    assert len(whole) == len(joined)
+    for queries in ((Query(ANY),), (small,), (cut,), (small, cut)):
+        assert joined.match_any(queries, limit) == whole.match_any(queries, limit)
+        assert joined.machines(queries[0], limit) == whole.machines(queries[0], limit)
+        assert joined.dearest(queries) == whole.dearest(queries)
+        best = whole.best(queries[0], ())
+        assert joined.best(queries[0], ()) == best
+        tried = {best[0].key} if best else set()
+        assert joined.best(queries[0], tried) == whole.best(queries[0], tried)
+
+
 def test_the_dearest_is_the_highest_price_of_what_a_job_would_get() -> None:
     book = OfferBook([b.offer("a", 1.0), b.offer("b", 8.0, has=b.resources(cpus=8, gb=32))])
     assert book.dearest([Query(ANY)]) == 8.0
@@ -82,47 +125,128 @@ def test_the_dearest_is_the_highest_price_of_what_a_job_would_get() -> None:
     assert book.dearest([Query(needs(gpu="9.."))]) is None
 
 
-def slow_match(offers: list[Offer], query: Query) -> list[Offer]:
-    """The meaning of `match`, said as plainly as possible."""
-    fits = [
-        offer
-        for offer in offers
-        if query.takes_kind(offer.instance.name, offer.instance.resources)
+def takes(query: Query, offer: Offer) -> bool:
+    return (
+        query.takes_kind(offer.instance.name, offer.instance.resources)
         and query.takes_place(offer.backend, offer.region, offer.availability_zones)
         and (query.max_price is None or offer.price <= query.max_price)
         and not list(misfits(query.resources, offer.instance.resources))
-    ]
+    )
+
+
+def slow_match(offers: list[Offer], query: Query) -> list[Offer]:
+    """The meaning of `match`, said as plainly as possible."""
+    fits = [offer for offer in offers if takes(query, offer)]
     return sorted(fits, key=lambda offer: (not offer.availability.usable, offer.price))
 
 
-made = st.builds(
-    lambda kind, price, region, gone: b.offer(
-        f"k{kind}",
-        float(price),
-        region=f"r{region}",
-        has=b.resources(cpus=2 + kind, gb=8 * (1 + kind % 3), gpus=kind % 3, spot=kind % 4 == 0),
-        availability=Availability.no_quota if gone else Availability.available,
+def some(*values: Any) -> st.SearchStrategy[Any]:
+    return st.sampled_from(values)
+
+
+kinds = st.builds(
+    lambda cpus, gb, disk, gpus, gpu, gpu_gb, vendor, arch, spot: Resources(
+        cpus=cpus,
+        memory_mib=int(gb * 1024),
+        disk=Disk(size_mib=disk * 1024),
+        gpus=(Gpu(name=gpu, memory_mib=gpu_gb * 1024 - 300, vendor=vendor),) * gpus,
+        cpu_arch=arch,
+        spot=spot,
     ),
-    st.integers(0, 9),
-    st.integers(1, 20),
+    cpus=some(2, 4, 8, 12),
+    gb=some(4, 7.5, 8, 32),
+    disk=some(40, 100, 200),
+    gpus=some(0, 0, 1, 2, 4),
+    gpu=some("A100", "RTX 4090", "GH200", "v5litepod-4", "Z9"),
+    gpu_gb=some(16, 24, 80),
+    vendor=some(None, "nvidia"),
+    arch=some(None, "x86", "arm"),
+    spot=st.booleans(),
+)
+made = st.builds(
+    lambda kind, has, price, backend, region, zones, gone: b.offer(
+        f"K{kind}",
+        float(price),
+        backend=backend,
+        region=f"R{region}",
+        has=has,
+        availability=Availability.no_quota if gone else Availability.available,
+        availability_zones=zones,
+    ),
     st.integers(0, 3),
+    kinds,
+    st.integers(1, 20),
+    some("aws", "gcp"),
+    st.integers(0, 3),
+    some(None, None, ("R1a",), ("R1b", "R2a")),
     st.booleans(),
 )
-asked = st.builds(
-    Query,
-    st.sampled_from([ANY, needs(gpu="1.."), needs(cpu="4.."), needs(memory="16GB..", gpu="0..1")]),
-    spot=st.sampled_from([None, True, False]),
-    max_price=st.sampled_from([None, 3.0, 10.0]),
-    regions=st.sampled_from([None, frozenset({"r1"}), frozenset({"r1", "r2"})]),
+GPUS = (None, "0..", "0", "0..1", "1", "1..", "2..4", "A100", "rtx4090,Z9", "24GB..", "16GB..24GB:0..", "nvidia:1..")
+GPUS += (
+    "google",
+    "GH200",
+    {"count": "1..", "total_memory": "100GB..200GB"},
+    {"compute_capability": "8.0", "count": "0.."},
 )
+resources = st.builds(
+    lambda cpu, memory, gpu, disk: needs(cpu=cpu, memory=memory, gpu=gpu, disk=disk),
+    cpu=some("1..", "2..8", "4", "..3", "arm:1..", "x86:2.."),
+    memory=some("0GB..", "8GB..", "8GB", "5GB..10GB", "7.5GB"),
+    gpu=st.sampled_from(GPUS),
+    disk=some(None, None, "100GB..", "50GB..150GB", "40GB"),
+)
+asked = st.tuples(
+    resources,
+    some(None, None, True, False),
+    some(None, None, 3.0, 10.0),
+    some(None, None, frozenset({"aws"})),
+    some(None, None, frozenset({"r1"}), frozenset({"r1", "r2"})),
+    some(None, None, frozenset({"r1b"})),
+    some(None, None, frozenset({"k1", "k2", "k9"})),
+).map(lambda parts: Query(*parts))
 
 
 @given(st.lists(made, max_size=30), st.lists(asked, min_size=1, max_size=4))
 def test_the_book_answers_as_the_plain_definition_does(offers: list[Offer], queries: list[Query]) -> None:
     book = OfferBook(offers)
-    for query in (*queries, *queries):  # twice: the second answer comes from memory
+    for query in queries:
         want = slow_match(offers, query)
         assert book.match(query, limit=len(offers) + 1) == (tuple(want), len(want))
+        assert book.dearest([query]) == max((offer.price for offer in want), default=None)
+        usable = [offer for offer in want if offer.availability.usable]
+        for tried in (set(), {offer.key for offer in usable[:1]}):
+            best = next((offer for offer in usable if offer.key not in tried), None)
+            assert book.best(query, tried) == (None if best is None else (best, 1, 1))
+    ranked = sorted(offers, key=lambda offer: (not offer.availability.usable, offer.price))
+    either = [offer for offer in ranked if any(takes(query, offer) for query in queries)]
+    assert book.match_any(queries, 50) == (tuple(either), len(either))
+
+
+@given(kinds, resources, some(1, 2, 4, "auto"), st.booleans())
+def test_the_fewest_blocks_are_found_without_trying_each(
+    has: Resources, asked: ResourcesSpec, blocks: Any, provisioned: bool
+) -> None:
+    total = total_blocks(blocks, has)
+    if total is not None:
+        shares = (share(has, count, total) for count in range(1, total + 1))
+        fits = (not list(misfits(asked, part, provisioned=provisioned)) for part in shares)
+        want = next((count for count, fit in enumerate(fits, 1) if fit), 0)
+        assert blocks_needed(asked, has, total, provisioned=provisioned) == want
+
+
+@given(st.lists(made, max_size=20), resources, some(2, 4, "auto"), some(None, "8..", "12"))
+def test_machines_that_are_cut_are_found_by_a_share_and_by_the_whole(
+    offers: list[Offer], asked: ResourcesSpec, blocks: Any, whole: str | None
+) -> None:
+    query = Query(asked, None, blocks=blocks, machine=None if whole is None else needs(cpu=whole))
+    want = []
+    for offer in sorted(offers, key=lambda offer: (not offer.availability.usable, offer.price)):
+        has = offer.instance.resources
+        total = total_blocks(blocks, has)
+        fits = query.machine is None or not list(misfits(query.machine, has))
+        needed = blocks_needed(asked, has, total) if total and fits else 0
+        want += [(offer, needed, total)] if needed else []
+    assert OfferBook(offers).machines(query, 100) == want
 
 
 # --- fitting ---------------------------------------------------------------------------------------------------------
@@ -260,7 +384,7 @@ def test_a_plan_shows_what_is_there_before_what_could_be_bought() -> None:
     cloud = b.fleet("cloud")
     free, busy = b.machine(0, cloud), b.holding(b.machine(1, cloud), b.job(b.run("other")))
     book = OfferBook([b.offer("new", 0.1)])
-    offers, total, notes = plan_offers(spec, b.job_spec(spec), [b.view(cloud, busy, free, nodes="0..3")], book, b.FACTS)
+    offers, total, notes = plan_offers(spec, b.job_spec(spec), [b.view(cloud, busy, free, nodes="0..3")], book)
     assert [offer.availability.value for offer in offers] == ["idle", "busy", "available"]
     assert (total, notes) == (3, [])
 
@@ -268,45 +392,45 @@ def test_a_plan_shows_what_is_there_before_what_could_be_bought() -> None:
 def test_a_plan_says_of_each_fleet_why_it_has_nothing() -> None:
     spec = b.run_spec(resources={"gpu": 2})
     views = [b.view(b.fleet("local"), b.host()), b.view(b.fleet("cloud"), nodes="0..1")]
-    offers, total, notes = plan_offers(spec, b.job_spec(spec), views, OfferBook([b.offer()]), b.FACTS)
+    offers, total, notes = plan_offers(spec, b.job_spec(spec), views, OfferBook([b.offer()]))
     assert (offers, total) == ([], 0)
     assert [note.subject for note in notes] == ["fleet `local`", "fleet `cloud`"]
     assert "needs 2 GPUs, has none" in notes[0].text
-    assert plan_offers(spec, b.job_spec(spec), [], OfferBook(), b.FACTS)[2][0].text == "has no fleet"
+    assert plan_offers(spec, b.job_spec(spec), [], OfferBook())[2][0].text == "has no fleet"
 
 
 def test_a_plan_says_that_arm_would_do() -> None:
     spec, book = b.run_spec(), OfferBook([b.offer(has=b.resources(cpu_arch="arm"))])
-    offers, _, notes = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..1")], book, b.FACTS)
-    assert not offers and re.search(r"set `cpu: arm:.*`.*: 1 would fit", notes[0].hint)
+    offers, _, notes = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..1")], book)
+    assert not offers and re.search(r"set `cpu: arm:.*`.*: 1 would match", notes[0].hint)
 
 
 def test_offers_of_a_fleet_that_is_cut_are_shown_as_shares() -> None:
     spec = b.run_spec(resources={"cpu": "2..", "memory": "4GB.."})
     book = OfferBook([b.offer("m", 4.0, has=b.resources(cpus=8, gb=32))])
-    offers, _, _ = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..1", blocks=4)], book, b.FACTS)
+    offers, _, _ = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..1", blocks=4)], book)
     assert [(o.blocks, o.total_blocks, o.price, o.instance.resources.cpus) for o in offers] == [(1, 4, 1.0, 2)]
 
 
 def test_a_fleet_shows_what_it_could_be_made_of() -> None:
     book = OfferBook([b.offer("a", 1.0), b.offer("b", 5.0)])
-    offers, total = fleet_offers(b.fleet_spec(nodes="0..2", max_price=2), book, b.FACTS)
+    offers, total = fleet_offers(b.fleet_spec(nodes="0..2", max_price=2), book)
     assert ([offer.instance.name for offer in offers], total) == (["a"], 1)
-    assert fleet_offers(b.fleet_spec(), book, b.FACTS) == ([], 0)
+    assert fleet_offers(b.fleet_spec(), book) == ([], 0)
 
 
 def test_a_full_fleet_offers_no_new_machine() -> None:
     cloud, book = b.fleet("cloud"), OfferBook([b.offer(has=b.resources(cpus=64, gb=256))])
     full = b.view(cloud, b.host(0, cloud), nodes="1..1")
     fits, big = b.run_spec(), b.run_spec(resources={"cpu": "32.."})
-    offers, total, notes = plan_offers(fits, b.job_spec(fits), [full], book, b.FACTS)
+    offers, total, notes = plan_offers(fits, b.job_spec(fits), [full], book)
     assert [offer.availability for offer in offers] == ["idle"] and (total, notes) == (1, [])
-    offers, _, notes = plan_offers(big, b.job_spec(big), [full], book, b.FACTS)
-    assert not offers and "is full: 1 of 1 nodes exist" in notes[0].text and notes[0].hint == "raise `nodes`"
+    offers, _, notes = plan_offers(big, b.job_spec(big), [full], book)
+    assert not offers and "is full (1 of 1 nodes)" in notes[0].text and notes[0].hint == "raise `nodes`"
 
 
 def test_reuse_alone_and_nothing_there_is_said_so() -> None:
     spec = b.run_spec(creation_policy="reuse")
     book = OfferBook([b.offer()])
-    offers, _, notes = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..2")], book, b.FACTS)
+    offers, _, notes = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..2")], book)
     assert not offers and "`creation_policy: reuse` forbids a new one" in notes[0].text

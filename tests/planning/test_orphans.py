@@ -1,17 +1,25 @@
-"""What belongs to nobody, and what only looks like it."""
+"""What belongs to nobody, what has no machine, and what only looks like it. Two looks must agree."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 
-from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.instants import SECOND
-from chalicelib.planning.orphans import orphans
-from tests.planning import building as b
+from chalicelib.domain.events import EventType
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instances import Handle, Instance, InstanceStatus
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.sightings import Sighting
+from chalicelib.domain.tenants import Project
+from chalicelib.planning.orphans import KEPT, LIVE, Finding, Look, apart, decide_sweep, strays, unlisted
+from tests.world import nouns as b
 
 LAG = 10 * SECOND
+FACTS = BackendFacts(name="nimbus", title="Nimbus", visibility_lag=LAG, create_timeout=MINUTE)
+PROJECT = Project(id="p", name="main", owner_id="u", created_at=b.NOW)
+VM, DISK = Handle(kind="vm", id="vm-1"), Handle(kind="disk", id="disk-1")
 
 
 @dataclass(frozen=True)
@@ -19,22 +27,27 @@ class Found:
     install: str = "ours"
     instance_id: str = "one"
     epoch: int = 0
+    project_id: str = "p"
+    handle: Handle = VM
 
 
-def owner(**changes: object) -> Instance:
+def instance(**changes: object) -> Instance:
     fields = {"id": "one", "project_id": "p", "fleet_id": "f", "fleet_name": "cloud", "num": 0, "name": "cloud-0"}
     given = {"offer": b.offer(), "created_at": b.NOW, "last_processed_at": b.NOW, **fields, **changes}
     return Instance.model_validate(given)
 
 
-def judged(found: Found, *owners: Instance, now: int = b.NOW) -> bool:
+# --- one listing: what belongs to nobody ------------------------------------------------------------------------------
+
+
+def judged(found: Found, *owners: Instance, now: Micros = b.NOW) -> bool:
     known = {instance.id: instance for instance in owners}
-    return orphans([found], known, install_id="ours", now=now, lag=LAG) == [found]
+    return strays([found], known, install_id="ours", now=now, lag=LAG) == [found]
 
 
 @pytest.mark.parametrize("status", [status for status in InstanceStatus if status != "terminated"])
 def test_what_a_living_instance_has_is_its_own(status: InstanceStatus) -> None:
-    assert not judged(Found(), owner(status=status), now=b.NOW + 100 * LAG)
+    assert not judged(Found(), instance(status=status), now=b.NOW + 100 * LAG)
 
 
 def test_a_tag_that_names_no_instance_is_nobodys() -> None:
@@ -43,17 +56,153 @@ def test_a_tag_that_names_no_instance_is_nobodys() -> None:
 
 def test_another_installs_resources_are_never_touched() -> None:
     assert not judged(Found(install="theirs"))
-    ended = owner(status="terminated", finished_at=b.NOW)
+    ended = instance(status="terminated", finished_at=b.NOW)
     assert not judged(Found(install="theirs"), ended, now=b.NOW + 100 * LAG)
 
 
 def test_what_an_ended_instance_left_is_nobodys_once_the_listing_must_have_caught_up() -> None:
-    ended = owner(status="terminated", finished_at=b.NOW)
+    ended = instance(status="terminated", finished_at=b.NOW)
     assert not judged(Found(), ended, now=b.NOW + LAG - 1)
     assert judged(Found(), ended, now=b.NOW + LAG)
 
 
 def test_an_earlier_purchase_is_nobodys_and_a_later_one_isnt_judged() -> None:
-    assert judged(Found(epoch=0), owner(epoch=1))
-    ended = owner(status="terminated", finished_at=b.NOW)
+    assert judged(Found(epoch=0), instance(epoch=1))
+    ended = instance(status="terminated", finished_at=b.NOW)
     assert not judged(Found(epoch=1), ended, now=b.NOW + 100 * LAG)
+
+
+# --- one listing: whose machine isn't there ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", InstanceStatus)
+def test_only_an_instance_that_should_have_a_machine_can_lack_it(status: InstanceStatus) -> None:
+    one = instance(status=status, handles=(DISK, VM))
+    assert unlisted([], [one]) == ([one] if status in LIVE else [])
+    assert {"provisioning", "idle", "busy"} == set(LIVE)
+
+
+def test_what_was_never_written_down_cannot_be_missing() -> None:
+    assert unlisted([], [instance(status="provisioning")]) == []
+
+
+@pytest.mark.parametrize(
+    "shown", [Found("?", "?"), Found("?", "?", handle=DISK), Found(handle=Handle(kind="ip", id="7"))]
+)
+def test_one_resource_by_handle_or_by_tag_is_enough(shown: Found) -> None:
+    """What is left of it in part is for `describe` to judge, which is asked while its agent is silent."""
+    assert unlisted([shown], [instance(status="idle", handles=(DISK, VM))]) == []
+
+
+# --- two looks --------------------------------------------------------------------------------------------------------
+
+
+def look(*found: Found, began: Micros = b.NOW, lacking: Instance | None = None, **more: object) -> Look[Found]:
+    absent = [(lacking, None)] if lacking else []
+    given = {"projects": {"p": PROJECT}, "absent": absent, **more}
+    return Look("nimbus-all", FACTS, began, began + SECOND, found, **given)  # type: ignore[arg-type]
+
+
+def sighting(findings: Sequence[Finding[Found]]) -> Sighting:
+    ((saved,),) = [finding.step.saves for finding in findings]
+    assert isinstance(saved, Sighting)
+    return saved.with_(version=saved.version + 1)
+
+
+def told(finding: Finding[Found]) -> list[EventType | None]:
+    return [event.type for event in finding.step.events]
+
+
+STRAY, LACKING = Found(instance_id="unheard-of"), instance(status="idle", handles=(DISK, VM))
+FIRST = sighting(list(decide_sweep(look(STRAY))))
+LATER = FIRST.first_at + apart(FACTS)
+
+
+def test_the_first_sight_is_written_down_and_told_and_nothing_is_done() -> None:
+    (finding,) = decide_sweep(look(STRAY))
+    assert (finding.end, finding.gone) == (None, None)
+    assert (FIRST.subject, FIRST.first_at, FIRST.until) == ("resource/vm/vm-1", b.NOW + SECOND, b.NOW + SECOND + KEPT)
+    (event,) = finding.step.events
+    assert (event.type, event.project_id, event.targets[0].name) == (EventType.orphaned, "p", "main")
+    assert event.message == "vm vm-1 at Nimbus belongs to no instance; it is removed if the next look agrees"
+
+
+def test_a_second_look_that_is_too_early_says_nothing() -> None:
+    assert list(decide_sweep(look(STRAY, began=LATER - 1, sightings=[FIRST]))) == []
+
+
+def test_it_is_the_beginning_of_the_second_listing_that_counts() -> None:
+    slow = replace(look(STRAY, began=LATER - 1, sightings=[FIRST]), now=LATER + MINUTE)
+    assert list(decide_sweep(slow)) == []
+
+
+def test_a_second_look_far_enough_away_ends_it() -> None:
+    (finding,) = decide_sweep(look(STRAY, began=LATER, sightings=[FIRST]))
+    assert (finding.end, told(finding)) == (STRAY, [EventType.reclaimed])
+    assert finding.step.events[0].message == "vm vm-1 at Nimbus belongs to no instance and is being removed"
+
+
+def test_two_looks_lie_further_apart_than_any_lag() -> None:
+    assert apart(FACTS) >= FACTS.visibility_lag + FACTS.create_timeout
+
+
+def test_it_is_told_once_and_ended_until_it_is_gone() -> None:
+    acted = sighting(list(decide_sweep(look(STRAY, began=LATER, sightings=[FIRST]))))
+    (again,) = decide_sweep(look(STRAY, began=LATER + SECOND, sightings=[acted]))
+    assert (again.end, again.step.saves, again.step.events) == (STRAY, (), ())
+
+
+def test_a_look_that_contradicts_undoes_the_first() -> None:
+    """Its owner turned up, or it is gone: what is seen later is a first sight again."""
+    undone = sighting(list(decide_sweep(look(began=LATER, sightings=[FIRST]))))
+    assert list(decide_sweep(look(began=LATER + SECOND, sightings=[undone]))) == []
+    (again,) = decide_sweep(look(STRAY, began=LATER + MINUTE, sightings=[undone]))
+    assert (again.end, told(again)) == (None, [EventType.orphaned])
+
+
+def test_a_first_sight_of_long_ago_counts_for_nothing() -> None:
+    (again,) = decide_sweep(look(STRAY, began=b.NOW + KEPT, sightings=[FIRST]))
+    assert (again.end, told(again)) == (None, [EventType.orphaned])
+    assert sighting([again]).version == FIRST.version + 1  # the old one may still stand there
+
+
+def test_without_the_tags_project_nobody_is_told_and_the_rest_is_the_same() -> None:
+    (finding,) = decide_sweep(look(STRAY, projects={}))
+    assert finding.step.events == ()
+    (finding,) = decide_sweep(look(STRAY, began=LATER, projects={}, sightings=[sighting([finding])]))
+    assert (finding.end, finding.step.events) == (STRAY, ())
+
+
+def test_each_resource_is_seen_for_itself() -> None:
+    other = replace(STRAY, handle=DISK)
+    found = list(decide_sweep(look(STRAY, other, began=LATER, sightings=[FIRST])))
+    assert [(finding.end, told(finding)) for finding in found] == [
+        (STRAY, [EventType.reclaimed]),
+        (None, [EventType.orphaned]),
+    ]
+
+
+def test_an_instance_without_a_machine_is_told_of_and_then_decided_about() -> None:
+    (first,) = decide_sweep(look(lacking=LACKING))
+    assert (first.gone, told(first)) == (None, [EventType.missing])
+    (event,) = first.step.events
+    assert (event.targets[0].name, event.fleet_id) == ("cloud-0", "f")
+    seen = next(noun for noun in first.step.saves if isinstance(noun, Sighting))
+    assert list(decide_sweep(look(lacking=LACKING, began=LATER - 1, sightings=[seen]))) == []
+    (second,) = decide_sweep(look(lacking=LACKING, began=LATER, sightings=[seen]))
+    assert (second.gone, second.end, second.step.events) == (LACKING, None, ())
+
+
+def test_another_purchase_of_the_instance_is_another_matter() -> None:
+    first = sighting(list(decide_sweep(look(lacking=LACKING))))
+    found = list(decide_sweep(look(lacking=LACKING.with_(epoch=1), began=LATER, sightings=[first])))
+    assert [finding.gone for finding in found] == [None, None]
+
+
+@pytest.mark.parametrize(("promised", "lost"), [(SECOND, False), (SECOND - 1, True)])
+def test_a_machine_whose_agent_reports_is_there_whatever_is_listed(promised: Micros, lost: bool) -> None:
+    """Somebody took the tag off, or the credentials are of another account now."""
+    first = sighting(list(decide_sweep(look(lacking=LACKING))))
+    heard = b.heard(LACKING, last=LATER).with_(seen_until=LATER + promised)
+    found = list(decide_sweep(look(began=LATER, sightings=[first], absent=[(LACKING, heard)])))
+    assert [finding.gone for finding in found] == [LACKING if lost else None]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from chalicelib.domain.runs import RunStatus
 from tests.harness.examples import many
-from tests.planning import building as b
-from tests.planning.worlds import World
+from tests.world import nouns as b
+from tests.world.decisions import SmallWorld
 
 SPECS: tuple[dict[str, Any], ...] = (
     {},
@@ -25,6 +25,10 @@ SPECS: tuple[dict[str, Any], ...] = (
     {"resources": {"gpu": 8}},
     {"creation_policy": "reuse"},
     {"stop_duration": "off"},
+    {"replicas": 2, "retry": {"duration": "30m"}},
+    {"nodes": 2, "retry": {"duration": "30m"}},
+    {"replicas": 2, "nodes": 2, "retry": {"on_events": ["error"], "duration": "2h"}},
+    {"nodes": 3},
 )
 # What may happen; `round` is an ordinary moment of everything, so that histories get deep enough to be interesting.
 OPS = (
@@ -47,15 +51,15 @@ OPS += ("silent", "delete", "round", "round", "submit")
 step = st.tuples(st.sampled_from(OPS), st.integers(min_value=0, max_value=11))
 
 
-def build(hosts: int, blocks: int, most: int, least: int, offers: int) -> World:
-    world = World(offers=tuple(b.offer(f"m{n}", 1.0 + n, has=b.resources(cpus=4, gb=16)) for n in range(offers)))
+def build(hosts: int, blocks: int, most: int, least: int, offers: int) -> SmallWorld:
+    world = SmallWorld(offers=tuple(b.offer(f"m{n}", 1.0 + n, has=b.resources(cpus=4, gb=16)) for n in range(offers)))
     world.add_fleet("local", hosts=hosts, blocks=blocks)
     if most:
         world.add_fleet("cloud", nodes={"min": min(least, most), "max": most}, blocks=blocks, idle_duration="5m")
     return world
 
 
-def apply(world: World, op: str, n: int) -> None:
+def apply(world: SmallWorld, op: str, n: int) -> None:
     runs, instances = list(world.runs.values()), list(world.instances)
     if op == "round":
         for part in ("queue", "execute", "sync", "due", "instances", "runs"):
@@ -105,13 +109,16 @@ calm = settings(max_examples=many(150), deadline=None, suppress_health_check=[He
 
 @calm
 @given(worlds, st.lists(step, max_size=40))
-def test_safety_and_liveness(world: World, steps: list[tuple[str, int]]) -> None:
+def test_safety_and_liveness(world: SmallWorld, steps: list[tuple[str, int]]) -> None:
     for op, n in steps:
         apply(world, op, n)
     for fleet_id, (fleet, spec) in world.fleets.items():  # in the end everything may go
         config = spec.configuration
         loose = config if config.nodes is None else config.with_(nodes=config.nodes.with_(min=0, target=0))
         world.fleets[fleet_id] = (fleet.with_(to_create=0), spec.with_(configuration=loose))
+    world.add_hosts(
+        "local", max((nodes for _, nodes in world.shapes.values() if nodes > 1), default=0)
+    )  # to fit a gang
     world.settle()
     assert all(run.reason is not None for run in world.runs.values())
     assert not any(instance.claims for instance in world.instances.values())
@@ -119,7 +126,7 @@ def test_safety_and_liveness(world: World, steps: list[tuple[str, int]]) -> None
 
 @calm
 @given(worlds, st.lists(step, max_size=25))
-def test_a_repeated_look_decides_nothing_new(world: World, steps: list[tuple[str, int]]) -> None:
+def test_a_repeated_look_decides_nothing_new(world: SmallWorld, steps: list[tuple[str, int]]) -> None:
     """A pass that runs twice at one moment, as two reconcilers do, adds nothing the second time."""
     for op, n in steps:
         apply(world, op, n)

@@ -10,11 +10,12 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.jobs import Attempt, Job, JobStatus
 from chalicelib.domain.offers import Availability
 from chalicelib.domain.reasons import JobReason
-from chalicelib.planning.lint import lint
-from chalicelib.planning.plan import Create, Plan
+from chalicelib.planning import purchases
+from chalicelib.planning.plan import Plan
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.snapshots import QueueSnapshot
-from tests.planning import building as b
+from tests.world import nouns as b
+from tests.world.nouns import lint
 
 CLOUD = b.fleet("cloud")
 LOCAL = b.fleet("local")
@@ -59,6 +60,24 @@ def test_the_cheapest_place_is_taken_first() -> None:
     assert placed(plan) == {"a": "cloud-1"}
 
 
+@pytest.mark.parametrize("first", ["cloud", "other"])
+def test_the_cheapest_place_is_taken_in_whichever_fleet_it_is(first: str) -> None:
+    other = b.fleet("other")
+    dear = b.view(CLOUD, b.machine(0, CLOUD, offer=b.offer(price=2.0)), nodes="0..1")
+    cheap = b.view(other, b.machine(0, other, offer=b.offer(price=1.0)), nodes="0..1")
+    plan = decide(b.waiting(b.queued("a"), fleets=(dear, cheap) if first == "cloud" else (cheap, dear)))
+    assert placed(plan) == {"a": "other-0"}
+
+
+@pytest.mark.parametrize("cpus", [(8, 8), (8, 16)], ids=["alike", "different"])
+@pytest.mark.parametrize("tight", [0, 1])
+def test_of_places_that_cost_the_same_the_tightest_is_taken(cpus: tuple[int, int], tight: int) -> None:
+    hosts = [b.host(n, LOCAL, has=b.resources(cpus=cpus[n], gb=64), total_blocks=4) for n in range(2)]
+    hosts[tight] = b.holding(hosts[tight], b.job(b.run("other")), 0, 1)
+    item = b.queued("a", b.run_spec(resources={"cpu": "1..", "memory": "1GB.."}))
+    assert placed(decide(b.waiting(item, fleets=(b.view(LOCAL, *hosts, blocks=4),)))) == {"a": f"local-{tight}"}
+
+
 def test_a_free_place_is_preferred_to_a_new_machine() -> None:
     snapshot = b.waiting(
         b.queued("a"), fleets=(b.view(CLOUD, b.machine(0, CLOUD), nodes="0..2"),), offers=(b.offer(price=0.1),)
@@ -93,7 +112,7 @@ def test_a_host_that_has_not_reported_is_waited_for_not_judged() -> None:
     silent = b.host(0, LOCAL, has=nothing, status=InstanceStatus.pending, started_at=None, idle_since=None)
     plan = decide(b.waiting(b.queued("a"), fleets=(b.view(LOCAL, silent),)))
     assert jobs_of(plan)["a"].status == "submitted"
-    assert "to say what it has" in jobs_of(plan)["a"].message
+    assert "to report its resources" in jobs_of(plan)["a"].message
 
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
@@ -106,7 +125,7 @@ def test_jobs_share_a_host_by_blocks_and_no_block_twice() -> None:
     plan = decide(b.waiting(*(b.queued(f"r{n}", gpu) for n in range(5)), fleets=(b.view(LOCAL, shared, blocks=4),)))
     held = [claim.blocks for claim in instances_of(plan)["local-0"].claims]
     assert held == [(0,), (1,), (2,), (3,)]
-    assert "waits for a free place" in jobs_of(plan)["r4"].message
+    assert "waiting for free capacity" in jobs_of(plan)["r4"].message
 
 
 def test_a_fleet_that_cuts_machines_asks_of_the_whole_and_the_run_of_a_share() -> None:
@@ -136,7 +155,7 @@ def test_jobs_share_a_machine_that_is_on_its_way() -> None:
     items = (b.queued("a", spec), b.queued("b", spec), b.queued("c", spec))
     plan = decide(b.waiting(*items, fleets=(b.view(CLOUD, nodes="0..9", blocks=2),), offers=(offer,)))
     assert placed(plan) == {"a": "cloud-0", "b": "cloud-0", "c": "cloud-1"}
-    assert sum(isinstance(effect, Create) for step in plan.steps for effect in step.effects) == 2
+    assert sum(isinstance(effect, purchases.Create) for step in plan.steps for effect in step.effects) == 2
 
 
 # --- a new machine ---------------------------------------------------------------------------------------------------
@@ -147,7 +166,7 @@ def test_a_machine_is_bought_with_everything_in_one_step() -> None:
     (step,) = plan.steps
     assert {type(noun).__name__ for noun in step.saves} == {"Job", "Instance", "Fleet"}
     instance = instances_of(plan)["cloud-0"]
-    assert step.effects == (Create(instance.id),)
+    assert step.effects == (purchases.create(instance),)
     assert instance.act_until == b.NOW + b.FACTS["aws"].create_timeout + b.FACTS["aws"].visibility_lag
     assert instance.deadline == b.NOW + b.FACTS["aws"].provisioning_timeout
     assert instance.idle_seconds == 300
@@ -173,6 +192,16 @@ def test_an_offer_that_failed_is_not_tried_again() -> None:
     item = b.queued("a", b.run_spec(), attempts=(attempt,))
     snapshot = b.waiting(item, fleets=(b.view(CLOUD, nodes="0..1"),), offers=(first, second))
     assert instances_of(decide(snapshot))["cloud-0"].offer.instance.name == "m2"
+
+
+def test_a_machine_on_its_way_is_passed_over_by_the_job_that_its_offer_failed() -> None:
+    failed, fine = b.offer("m1", 1.0, total_blocks=2), b.offer("m2", 2.0, total_blocks=2)
+    coming = {"status": InstanceStatus.provisioning, "total_blocks": 2}
+    machines = [b.machine(n, CLOUD, offer=offer, **coming) for n, offer in enumerate((failed, fine))]
+    attempt = Attempt(offer_key=failed.key, error="none left")
+    items = b.queued("burnt", b.run_spec(), attempts=(attempt,)), b.queued("fresh", b.run_spec())
+    plan = decide(b.waiting(*items, fleets=(b.view(CLOUD, *machines, nodes="0..2", blocks=2),)))
+    assert placed(plan) == {"burnt": "cloud-1", "fresh": "cloud-0"}
 
 
 def test_when_every_offer_failed_there_is_no_capacity_and_it_says_what_failed() -> None:
@@ -220,7 +249,7 @@ def test_a_job_that_can_never_fit_fails_and_says_what_would_help(config: dict[st
 
 
 def test_without_fleets_it_says_to_make_one() -> None:
-    assert "create one" in jobs_of(decide(b.waiting(b.queued("a"))))["a"].message
+    assert "`type: fleet`" in jobs_of(decide(b.waiting(b.queued("a"))))["a"].message
 
 
 @pytest.mark.parametrize(
@@ -243,8 +272,8 @@ def test_a_wait_is_written_once_and_counts_who_is_ahead() -> None:
     items = (b.queued("a"), b.queued("b"))
     plan = decide(b.waiting(*items, fleets=(full,)))
     assert [note.text for note in plan.notes] == [
-        "waits for a free place in fleet `local`, 0 ahead of it",
-        "waits for a free place in fleet `local`, 1 ahead of it",
+        "waiting for free capacity in fleet `local`; 0 ahead of it",
+        "waiting for free capacity in fleet `local`; 1 ahead of it",
     ]
     saved = jobs_of(plan)
     again = tuple(item.__class__(saved[item.run.name], item.run, item.spec, item.run_spec) for item in items)
@@ -253,7 +282,7 @@ def test_a_wait_is_written_once_and_counts_who_is_ahead() -> None:
 
 def test_an_unreachable_host_that_would_fit_is_waited_for() -> None:
     plan = decide(b.waiting(b.queued("a"), fleets=(b.view(LOCAL, b.host(0, LOCAL, unreachable=True)),)))
-    assert jobs_of(plan)["a"].message == "waits for local-0 in fleet `local` to be heard of again"
+    assert jobs_of(plan)["a"].message == "waiting for local-0 in fleet `local` to report again"
 
 
 def test_a_run_that_is_ending_is_not_placed() -> None:
@@ -286,7 +315,7 @@ def test_a_fixed_fleet_whose_machines_never_fit_is_no_reason_to_wait() -> None:
     item = b.queued("a", b.run_spec(resources={"cpu": "32.."}))
     plan = decide(b.waiting(item, fleets=(b.view(cloud, small, nodes="1..1"),), offers=offers))
     job = jobs_of(plan)["a"]
-    assert job.status == JobStatus.failed and "is full: 1 of 1 nodes exist" in job.message
+    assert job.status == JobStatus.failed and "is full (1 of 1 nodes)" in job.message
     plan = decide(b.waiting(item, fleets=(b.view(cloud, small, nodes="0..1"),), offers=offers))
     job = jobs_of(plan)["a"]
     assert job.status == JobStatus.submitted and "for room in fleet `cloud`" in job.message

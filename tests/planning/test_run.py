@@ -9,12 +9,15 @@ import pytest
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
-from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.planning.lint import lint
+from chalicelib.domain.runs import Retry, Run, RunStatus
+from chalicelib.machines.job import PULL_TIMEOUT
+from chalicelib.machines.run import BACKOFF
+from chalicelib.planning.ends import grace_of
 from chalicelib.planning.plan import Plan
-from chalicelib.planning.run import BACKOFF, PULL_TIMEOUT, decide_run, grace_of
+from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import RunSnapshot
-from tests.planning import building as b
+from tests.world import nouns as b
+from tests.world.nouns import lint
 
 LATER = b.NOW + b.SECOND
 RETRY = {"on_events": ["error", "no-capacity"], "duration": "1h"}
@@ -89,14 +92,14 @@ def test_the_run_is_of_the_fleet_its_job_is_on_and_says_what_it_waits_for() -> N
     world = World("running", run="submitted")
     world.decide()
     assert world.run.fleet_name == "cloud"
-    waits = World("submitted", message="waits for a free place")
+    waits = World("submitted", message="waiting for free capacity")
     waits.decide()
-    assert waits.run.message == "waits for a free place"
+    assert waits.run.message == "waiting for free capacity"
 
 
 def test_reaching_a_machine_forgets_earlier_retries() -> None:
     world = World("provisioning", run="submitted")
-    world.run = world.run.with_(resubmission_attempt=3)
+    world.run = world.run.with_(retries=(Retry(attempt=3),))
     world.decide()
     assert world.run.resubmission_attempt == 0
 
@@ -298,7 +301,7 @@ def test_a_covered_failure_is_tried_again_after_a_pause() -> None:
 
 def test_pauses_grow_to_ten_minutes() -> None:
     world = failed(JobReason.failed_to_start_due_to_no_capacity, retry=RETRY)
-    world.run = world.run.with_(resubmission_attempt=40)
+    world.run = world.run.with_(retries=(Retry(attempt=40),))
     world.decide()
     assert world.run.resume_at == b.NOW + 10 * b.MINUTE
 

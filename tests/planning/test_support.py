@@ -14,8 +14,8 @@ from pydantic import BaseModel
 
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec, TaskConfiguration
-from chalicelib.planning.support import FLEET, RUN, Refused, Supported, fleet_refusals, refusals
-from tests.planning.building import fleet_spec, run_spec
+from chalicelib.planning.support import FLEET, RUN, NotBuilt, Supported, fleet_refusals, refusals
+from tests.world.nouns import fleet_spec, run_spec
 
 TESTS = Path(__file__).parents[2]
 
@@ -110,7 +110,7 @@ def raw_with(path: str) -> dict[str, Any]:
     return raw
 
 
-@pytest.mark.parametrize("path", [path for path, verdict in (RUN | FLEET).items() if isinstance(verdict, Refused)])
+@pytest.mark.parametrize("path", [path for path, verdict in (RUN | FLEET).items() if isinstance(verdict, NotBuilt)])
 def test_a_refused_field_is_named(path: str) -> None:
     raw = raw_with(path)
     problems = (

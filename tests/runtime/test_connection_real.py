@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import pytest
 import uvicorn
 
-from chalicelib.runtime.asgi import Gateway, Polls
+from chalicelib.runtime.asgi import AsgiBridge, Polls
 from chalicelib.runtime.connection import HEAD_BYTES, Connection
 from tests.harness.server import PATIENCE, until
 
@@ -44,7 +44,7 @@ class Listening:
         return {"statusCode": 200, "headers": {"content-type": "application/json"}, "body": "{}"}
 
     def serve(self, connection: type[Connection], listener: socket.socket) -> None:
-        gateway = Gateway(self.app, ThreadPoolExecutor(1), Polls(), body_limit=LIMIT, has_news=lambda answer: True)
+        gateway = AsgiBridge(self.app, ThreadPoolExecutor(1), Polls(), body_limit=LIMIT, has_news=lambda answer: True)
         config = uvicorn.Config(gateway, http=connection, ws="none", log_level="critical", timeout_graceful_shutdown=30)
         self.server = uvicorn.Server(config)
         asyncio.run(self.server.serve(sockets=[listener]))
@@ -90,7 +90,7 @@ def problem(answer: bytes) -> str:
 
 
 def test_a_head_that_never_ends_is_refused_by_time(hasty: Listening) -> None:
-    assert "head didn't come within" in problem(hasty.ask(HEAD))
+    assert "headers didn't arrive within" in problem(hasty.ask(HEAD))
 
 
 def test_a_connection_that_says_nothing_is_closed(hasty: Listening) -> None:

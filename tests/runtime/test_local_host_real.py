@@ -98,7 +98,7 @@ def test_the_machine_is_cut_as_the_start_says_it_unless_jobs_hold_a_place(server
     until("it to run", lambda: "on" in log_of(server, "waits"))
     server.stop()
     server.start("--local-blocks", "1")
-    assert any("stays cut into auto blocks, not 1" in line for line in server.lines)
+    assert any("keeps auto blocks, not 1" in line for line in server.lines)
     assert run_of(server, "waits")["status"] == "running"
     server.call("/api/project/main/runs/stop", {"runs_names": ["waits"], "abort": True})
     wait_for(server, "waits", "terminated")
@@ -110,7 +110,7 @@ def test_the_machine_is_cut_as_the_start_says_it_unless_jobs_hold_a_place(server
     cpus = fleets(server)[0]["instances"][0]["instance_type"]["resources"]["cpus"]
     server.stop()
     server.start("--local-blocks", str(cpus + 1))
-    assert any(f"can't be cut into {cpus + 1} equal blocks" in line for line in server.lines) and cut() == 1
+    assert any(f"can't be split into {cpus + 1} equal blocks" in line for line in server.lines) and cut() == 1
 
 
 def test_another_fleet_of_that_name_is_told(server: Server) -> None:

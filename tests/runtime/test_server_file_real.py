@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.errors import Refused
-from chalicelib.runtime.server_file import BACKENDS, declared
+from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import server_settings
 from tests.harness.server import PATIENCE, ROOT, HttpError, Server
 
@@ -131,9 +131,3 @@ def test_a_folder_in_its_place_is_told(tmp_path: Path) -> None:
     (tmp_path / "config.yml").mkdir()
     with pytest.raises(Refused, match=r"config\.yml can't be read"):
         declared(server_settings({}, data_dir=tmp_path))
-
-
-def test_backends_that_a_file_may_name_are_in_the_registry() -> None:
-    from chalicelib.backends import registry
-
-    assert set(registry.BACKENDS) >= BACKENDS

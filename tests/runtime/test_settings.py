@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.errors import Invalid
-from chalicelib.runtime.settings import ServerSettings, server_settings
+from chalicelib.runtime.settings import LambdaSettings, ServerSettings, server_settings
 
 
 def test_nothing_given_is_the_default() -> None:
@@ -30,6 +30,7 @@ def test_a_flag_goes_before_a_variable() -> None:
         ("DSTACK_SERVER_PORT", "-1"),
         ("DSTACK_SERVER_PORT", "²"),
         ("DSTACK_SERVER_PORT", "9" * 5000),
+        ("DSTACK_SERVER_URL", "dstack.example.com"),
         ("DSTACK_SERVER_CODE_UPLOAD_LIMIT", "2 MB"),
         ("DSTACK_SERVER_LOG_LEVEL", "loud"),
         ("DSTACK_AGENT_RUNTIME", "podman"),
@@ -60,3 +61,35 @@ def test_blocks(blocks: str) -> None:
 def test_blocks_that_make_no_sense(blocks: str) -> None:
     with pytest.raises(Invalid, match="--local-blocks"):
         server_settings({}, local_blocks=blocks)
+
+
+def test_the_public_url_is_kept_as_scheme_host_and_port() -> None:
+    assert server_settings({}).public_url is None
+    assert server_settings({"DSTACK_SERVER_URL": "https://D.example.com/"}).public_url == "https://d.example.com"
+    flag = server_settings({"DSTACK_SERVER_URL": "nonsense"}, public_url="http://[2001:DB8::5]:3000")
+    assert flag.public_url == "http://[2001:db8::5]:3000"
+
+
+def test_a_public_url_that_makes_no_sense_is_named_by_its_flag() -> None:
+    with pytest.raises(Invalid, match=r"--public-url is 'ftp://x': .*http.*Set it as in --public-url https://"):
+        server_settings({}, public_url="ftp://x")
+
+
+def test_a_password_in_a_public_url_is_not_repeated() -> None:
+    with pytest.raises(Invalid) as refused:
+        server_settings({}, public_url="https://me:s3cr3t@x.example")
+    assert "user name or a password" in str(refused.value) and "s3cr3t" not in str(refused.value)
+
+
+def test_a_stack_without_its_settings_is_told_which() -> None:
+    with pytest.raises(Invalid, match=r"DSTACK_BUCKET, DSTACK_WAKE_QUEUE, .*Deploy the stack"):
+        LambdaSettings.from_env({"DSTACK_TABLE": "t"})
+
+
+@pytest.mark.parametrize("pace", ["0", "-1", "61", "nan", "fast"])
+def test_a_pace_of_a_stack_that_makes_no_sense_is_named(pace: str) -> None:
+    names = ("TABLE", "BUCKET", "WAKE_QUEUE", "EFFECT_QUEUE", "KEYS", "API_URL")
+    environ = {f"DSTACK_{name}": "x" for name in names}
+    assert LambdaSettings.from_env(environ).sync_seconds == 2.0
+    with pytest.raises(Invalid, match=f"DSTACK_SYNC_SECONDS is '{pace}'"):
+        LambdaSettings.from_env({**environ, "DSTACK_SYNC_SECONDS": pace})

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.harness.server import PATIENCE, ROOT, HttpError, Server, until
+from tests.harness.server import PATIENCE, ROOT, HttpError, Server, processes_of, until
 
 
 @pytest.fixture
@@ -114,3 +114,35 @@ def test_unknown_paths_and_methods_are_json(server: Server) -> None:
             server.call(path, method=method)
         assert refused.value.status == status
         assert refused.value.body.startswith("{")
+
+
+def test_what_is_bought_reports_to_the_public_url_and_this_machine_to_loopback(tmp_path: Path) -> None:
+    """`localhost` leads here too, but isn't what the server listens on: who uses it was told to."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    public = f"http://localhost:{port}"
+    server = Server(tmp_path / "home", ("--fake-cloud", "--public-url", public), {"DSTACK_AGENT_RUNTIME": "process"})
+    server.home.mkdir()
+    try:
+        server.start(port=port)
+        assert f"Remote machines will be given {public}" in server.lines
+        spec = {"configuration": {"type": "fleet", "name": "cloud", "nodes": 1, "resources": {"cpu": "1.."}}}
+        server.call("/api/project/main/fleets/apply", {"plan": {"spec": spec}, "force": False})
+
+        def statuses() -> list[str]:
+            fleets = server.call("/api/project/main/fleets/list", {})
+            return [instance["status"] for fleet in fleets for instance in fleet["instances"]]
+
+        until("both machines to join", lambda: statuses() == ["idle", "idle"])
+        commands = [Path(f"/proc/{pid}/cmdline").read_text().split("\0") for pid in processes_of(server.home)]
+        told = {
+            words[words.index("--data") + 1]: words[words.index("--server") + 1]
+            for words in commands
+            if "--server" in words and "--data" in words
+        }
+        local = str(server.data / "agent")
+        assert told.pop(local) == server.url == f"http://127.0.0.1:{port}"
+        assert set(told.values()) == {public}
+    finally:
+        server.close()

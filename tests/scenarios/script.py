@@ -20,15 +20,10 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from cli.config import set_default_project
-from tests.harness.server import PATIENCE, ROOT, Server, until
+from typing import Any, Protocol
 
 NEWLINE = "\n"
 _LAST_LOOK = (["dstack", "ps", "-a", "-v"], ["dstack", "event"])  # shown where a scenario gets stuck
@@ -76,62 +71,45 @@ def _rendered(step: Step) -> str:
     return step.text if step.kind == "remark" else f"$ {step.text}\n{step.body}".rstrip("\n")
 
 
-@dataclass
-class User:
-    """Somebody with a home and a project of their own at a running control plane."""
+class Stage(Protocol):
+    """Where a script is played: a control plane, and beside it a user whose default project bears the script's name."""
 
-    server: Server
     home: Path
-    project: str
-    exported: dict[str, str] = field(default_factory=dict)
+    exported: dict[str, str]
 
-    def arrive(self) -> None:
-        self.server.call("/api/projects/create", {"project_name": self.project, "is_public": False})
-        set_default_project(self.home / ".dstack" / "config.yml", self.project, self.server.url, self.server.token)
-
-    def dstack(self, words: list[str], tail: int = 0) -> str:
-        """The output, or its last lines, without what differs from run to run; and the status where it isn't 0."""
-        output, status = self.raw(words)
-        shown = normalise(output, self).split("\n")[-tail:]
-        return f"{NEWLINE.join(shown)}{f'{NEWLINE}[exit {status}]' if status else ''}".strip("\n")
-
-    def raw(self, words: list[str]) -> tuple[str, int]:
+    def dstack(self, words: list[str]) -> tuple[str, int]:
         """What the command prints on either stream, and its status."""
-        environment = {**self.server.environment(), "HOME": str(self.home), "PYTHONPATH": str(ROOT), **self.exported}
-        command = [sys.executable, "-m", "cli.main", *words]
-        done = subprocess.run(
-            command,
-            cwd=self.home,
-            env={**environment, "COLUMNS": "120"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=2 * PATIENCE,
-        )
-        return done.stdout, done.returncode
 
     def ask(self, path: str, body: dict[str, Any]) -> Any:
-        return self.server.call(f"/api/project/{self.project}/{path}", body)
+        """The API's answer, in the user's project."""
+
+    def events(self) -> list[dict[str, Any]]:
+        """The latest of the whole history."""
+
+    def behave(self, script: str) -> None:
+        """How the simulated cloud behaves from here on."""
+
+    def until(self, what: str, check: Callable[[], bool]) -> None:
+        """Wait for it; fail the test when it doesn't come."""
 
 
-def play(steps: list[Step], user: User) -> list[Step]:
+def play(steps: list[Step], stage: Stage) -> list[Step]:
     """The same script with the outputs that this control plane gave."""
     done: list[Step] = []
     for step in steps:
         try:
-            done.append(Step(step.kind, step.text, run_step(step, user)))
+            done.append(Step(step.kind, step.text, run_step(step, stage)))
         except AssertionError as error:
             seen = [step for step in done if step.kind != "file"]
-            seen += [Step("command", " ".join(words), user.dstack(words[1:])) for words in _LAST_LOOK]
+            seen += [Step("command", " ".join(words), _shown(stage, words[1:])) for words in _LAST_LOOK]
             error.add_note(render(seen))
             raise
     return done
 
 
-def run_step(step: Step, user: User) -> str:
+def run_step(step: Step, stage: Stage) -> str:
     if step.kind == "file":
-        path = user.home / step.text
+        path = stage.home / step.text
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(step.body)
     if step.kind != "command":
@@ -139,37 +117,36 @@ def run_step(step: Step, user: User) -> str:
     verb, _, rest = step.text.partition(" ")
     if verb == "dstack":
         command, _, tail = rest.partition(" | tail -")
-        return user.dstack(shlex.split(command), int(tail or 0))
+        return _shown(stage, shlex.split(command), int(tail or 0))
     if verb == "cloud":
-        behave(user.server, rest)
+        stage.behave(rest)
     elif verb == "export":
         name, _, value = rest.partition("=")
-        user.exported[name] = value.replace("~", str(user.home))
+        stage.exported[name] = value.replace("~", str(stage.home))
     elif verb == "wait":
-        until(step.text, lambda: _so(user, rest), every=0.2)
+        stage.until(step.text, lambda: _so(stage, rest))
     else:
         raise ValueError(f"a scenario runs dstack, not {verb}")
     return ""
 
 
-def behave(server: Server, script: str) -> None:
-    """Tell the simulated cloud how to behave; it looks at the file at each call."""
-    draft = server.data / "fake-cloud" / "script.draft"
-    draft.parent.mkdir(parents=True, exist_ok=True)
-    draft.write_text(script)
-    draft.replace(draft.with_suffix(".json"))
+def _shown(stage: Stage, words: list[str], tail: int = 0) -> str:
+    """The output, or its last lines, without what differs from run to run; and the status where it isn't 0."""
+    output, status = stage.dstack(words)
+    shown = normalise(output, stage.home).split("\n")[-tail:]
+    return f"{NEWLINE.join(shown)}{f'{NEWLINE}[exit {status}]' if status else ''}".strip("\n")
 
 
-def _so(user: User, wanted: str) -> bool:
+def _so(stage: Stage, wanted: str) -> bool:
     noun, name, *rest = wanted.split(" ", 2)
     if noun == "run":
-        return bool(user.ask("runs/get", {"run_name": name})["status"] == rest[0])
+        return bool(stage.ask("runs/get", {"run_name": name})["status"] == rest[0])
     if noun == "log":
-        return rest[0] in user.dstack(["logs", name, "--no-follow"])
+        return rest[0] in stage.dstack(["logs", name, "--no-follow"])[0]
     if noun == "event":
-        return " ".join([name, *rest]) in user.dstack(["event"])
+        return any(" ".join([name, *rest]) in event["message"] for event in stage.events())
     status, count = rest[0].split()
-    fleet = next((fleet for fleet in user.ask("fleets/list", {}) if fleet["name"] == name), {"instances": []})
+    fleet = next((fleet for fleet in stage.ask("fleets/list", {}) if fleet["name"] == name), {"instances": []})
     return sum(one["status"] == status for one in fleet["instances"]) == int(count)
 
 
@@ -177,15 +154,15 @@ _CHANGING = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"), "<id>"),
     (re.compile(r"(?m)(\bnow(?= *$|  )|yesterday|\d+ (sec|secs|min|mins|hour|hours) ago\b)"), "<ago>"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?"), "<time>"),
-    (re.compile(r"\bafter \d+ s\b"), "after <n> s"),
+    (re.compile(r"\bafter \d+ s\b(, \$[\d.]+)?"), "after <n> s"),
     (re.compile(r"\bvm-[0-9a-f]{8}-\d+"), "<machine>"),
     (re.compile(r"http://127\.0\.0\.1:\d+"), "<url>"),
 )
 
 
-def normalise(text: str, user: User) -> str:
+def normalise(text: str, home: Path) -> str:
     """What differs from run to run, out; runs of blanks left by it, squeezed."""
-    text = text.replace(str(user.home), "~")
+    text = text.replace(str(home), "~")
     for pattern, word in _CHANGING:
         text = pattern.sub(word, text)
     lines = [re.sub(r"(?<=\S) {2,}", "  ", line).rstrip() for line in text.splitlines()]

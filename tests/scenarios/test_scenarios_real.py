@@ -1,20 +1,36 @@
-"""Every scenario on both composition roots, against one and the same text."""
+"""Every scenario on the root in AWS, on virtual time; and those that only real processes prove, on both roots with the
+real commands, a real server and real agents. All against the text that the embedded root gives.
+"""
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.emulators import ministack
+from tests.emulators.ministack import Emulator
 from tests.harness.roots import LambdaServer
 from tests.harness.server import Server
-from tests.scenarios.script import User, behave, parse, play, render
+from tests.scenarios.stages import Real, Virtual
+from tests.scenarios.texts import FOLDER, REAL, SCRIPTS, check
+from tests.world.aws import AwsSite
 
-SCRIPTS = sorted((Path(__file__).parent / "scripts").glob("*.txt"))
+
+@pytest.fixture
+def aws(emulator: Emulator, request: pytest.FixtureRequest) -> Iterator[AwsSite]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in emulator.environment.items():
+            patch.setenv(name, value)
+        site = AwsSite(request.node.callspec.id, emulator)
+        yield site
+        site.close()
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_a_scenario_reads_the_same_in_aws(path: Path, aws: AwsSite, tmp_path: Path) -> None:
+    check(path, Virtual(aws, tmp_path, path.stem))
 
 
 @pytest.fixture(scope="module", params=["embedded", "lambda"])
@@ -23,8 +39,8 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if request.param == "embedded":
         yield from _alive(Server(home, flags=("--fake-cloud", "--no-local-fleet")))
         return
-    with ministack.running() as emulator:
-        yield from _alive(LambdaServer(home, endpoint=emulator.url))
+    emulator: Emulator = request.getfixturevalue("emulator")
+    yield from _alive(LambdaServer(home, endpoint=emulator.url))
 
 
 def _alive(server: Server) -> Iterator[Server]:
@@ -34,20 +50,9 @@ def _alive(server: Server) -> Iterator[Server]:
         server.close()
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=[path.stem for path in SCRIPTS])
-def test_a_scenario_reads_the_same_on_every_root(path: Path, server: Server, tmp_path: Path) -> None:
-    steps = parse(path.read_text())
-    user = User(server, tmp_path, path.stem)
-    user.arrive()
-    behave(server, "{}")
-    got = render(play(steps, user))
-    if os.environ.get("UPDATE_GOLDEN") and not isinstance(server, LambdaServer):
-        path.write_text(got)
-    wanted = path.read_text()
-    assert got == wanted, "\n".join(difflib.unified_diff(wanted.splitlines(), got.splitlines(), "wanted", "got", n=1))
-
-
-def test_there_are_scenarios_and_each_is_written_as_it_is_rendered() -> None:
-    assert len(SCRIPTS) >= 10
-    for path in SCRIPTS:
-        assert render(parse(path.read_text())) == path.read_text(), f"{path.name}: not as `render` writes it"
+@pytest.mark.parametrize("name", REAL)
+def test_a_scenario_reads_the_same_with_real_processes(name: str, server: Server, tmp_path: Path) -> None:
+    stage = Real(server, tmp_path, name)
+    stage.behave("{}")
+    embedded = not isinstance(server, LambdaServer)
+    check(FOLDER / f"{name}.txt", stage, renew=embedded and bool(os.environ.get("UPDATE_GOLDEN")))

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation --seeds N [--seed K] [--planted] [--coverage]`: play histories and say which go wrong.
+"""`python -m tests.simulation --seeds N [--seconds S] [--seed K] [--planted] [--coverage]`: play histories.
 
 Prints one line a failing seed, `repro: python -m tests.simulation --seed K`, and ends with status 1. With one seed it
 tells the whole history, as the events of the plane's own log have it.
@@ -10,9 +10,9 @@ import argparse
 import contextlib
 import logging
 import os
-import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -42,61 +42,80 @@ def covered(wanted: bool) -> Iterator[list[bool]]:
         verdict[0] = counter.report(file=sys.stdout, skip_covered=False, show_missing=True) >= ENOUGH
 
 
-def play_all(seeds: Iterable[int]) -> list[int]:
-    """The seeds that go wrong, each told as it is found."""
-    from tests.simulation.story import play
+def play_all(seeds: Iterable[int], seconds: float | None) -> tuple[list[int], dict[int, set[str]]]:
+    """The seeds that go wrong, each told as it is found, and what happened in the others."""
+    from tests.simulation.history import play
     from tests.simulation.world import Violation
 
-    began, bad, count = time.perf_counter(), [], 0
-    happened: dict[str, int] = {}
-    ends: dict[str, int] = {}
+    began, bad, met = time.perf_counter(), [], {}
+    happened: Counter[str] = Counter()
+    ends: Counter[str] = Counter()
     for seed in seeds:
-        count += 1
+        if seconds is not None and time.perf_counter() - began >= seconds:
+            break
         try:
             result = play(seed)
         except Violation as violation:
             bad.append(seed)
             print(f"seed {seed}: {violation}\nrepro: python -m tests.simulation --seed {seed}", flush=True)
             continue
-        for total, part in ((happened, result.happened), (ends, result.runs)):
-            for name, times in part.items():
-                total[name] = total.get(name, 0) + times
-    faults = ", ".join(f"{name} {times}" for name, times in sorted(happened.items()))
-    runs = ", ".join(f"{times} {name}" for name, times in sorted(ends.items()))
-    print(f"{count} histories in {time.perf_counter() - began:.1f} s, {len(bad)} wrong; runs: {runs}\nfaults: {faults}")
-    return bad
+        happened.update(result.happened)
+        ends.update(result.runs)
+        met[seed] = set(result.happened)
+    played = len(met) + len(bad)
+    print(f"{played} histories in {time.perf_counter() - began:.1f} s, {len(bad)} wrong; runs: {_listed(ends)}")
+    print(f"what happened: {_listed(happened)}")
+    return bad, met
+
+
+def _listed(counted: Counter[str]) -> str:
+    return ", ".join(f"{name} {times}" for name, times in sorted(counted.items()))
+
+
+def shortest(met: dict[int, set[str]], times: int) -> list[int]:
+    """Few seeds in which everything happens, each thing in so many of them if it happens that often."""
+    missing = Counter({name: min(times, total) for name, total in Counter(n for m in met.values() for n in m).items()})
+    chosen: list[int] = []
+    while +missing:
+        best = max(met.keys() - set(chosen), key=lambda seed: (sum(missing[name] > 0 for name in met[seed]), -seed))
+        chosen.append(best)
+        missing.subtract(met[best])
+    return sorted(chosen)
 
 
 def tell(seed: int) -> bool:
     """One history with its log of events; False where it goes wrong."""
     from chalicelib.domain.events import Event
     from chalicelib.store import nouns
-    from tests.simulation.story import Story
+    from tests.simulation.history import History
     from tests.simulation.world import START, Violation
 
-    story = Story(seed)
+    history = History(seed)
     wrong = None
     try:
-        story.play()
+        history.play()
     except Violation as violation:
         wrong = violation
-    events = [nouns.read(Event, r) for r in story.site.store.records() if r.key.pk.startswith("events/")]
+    events = [nouns.read(Event, r) for r in history.scene.site.store.records() if r.key.pk.startswith("events/")]
     for event in sorted(events, key=lambda event: event.at):
         names = ", ".join(target.name for target in event.targets)
         print(f"{(event.at - START) / 1e6:10.3f}  {names}: {event.message}")
-    print(f"{(story.world.time - START) / 1e6:10.3f}  " + ("all has ended" if wrong is None else f"WRONG: {wrong}"))
+    end = (history.world.time - START) / 1e6
+    print(f"{end:10.3f}  " + ("all has ended" if wrong is None else f"WRONG: {wrong}"))
     return wrong is None
 
 
 def find_planted() -> list[str]:
-    """The planted bugs that no seed finds."""
-    from tests.simulation.planted import PLANTED, found_by
+    """The planted bugs that no seed finds. Prints who was found by which invariant, and at which seed."""
+    from tests.simulation.planted import PLANTED, hunt
 
     missed = []
     for name, bug in PLANTED.items():
-        found = found_by(bug)
-        print(f"planted: {name}: " + ("NOT FOUND" if found is None else f"seed {found[0]}: {found[1]}"), flush=True)
-        if found is None or not re.search(bug.symptom, found[1]):
+        found = hunt(bug)
+        at = f"seed {found.seed}" if found.seed is not None else f"NOT FOUND in {bug.seeds} seeds"
+        others = f"; others said: {', '.join(sorted(found.others))}" if found.others else ""
+        print(f"planted: {name:36} {bug.breaks.name:22} {at}{others}", flush=True)
+        if found.seed is None:
             missed.append(name)
     return missed
 
@@ -104,9 +123,11 @@ def find_planted() -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=200, help="how many histories to play")
+    parser.add_argument("--seconds", type=float, help="play no longer than this")
     parser.add_argument("--start", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="play and tell this one")
     parser.add_argument("--planted", action="store_true", help="look for the planted bugs too")
+    parser.add_argument("--choose", type=int, metavar="N", help="name few seeds in which everything happens N times")
     parser.add_argument("--coverage", action="store_true", help="lines of the product that the histories reach")
     given = parser.parse_args(arguments)
     if given.seed is None:
@@ -115,7 +136,10 @@ def main(arguments: list[str] | None = None) -> int:
         if given.seed is not None:
             fine = tell(given.seed)
         else:
-            fine = not play_all(range(given.start, given.start + given.seeds))
+            bad, met = play_all(range(given.start, given.start + given.seeds), given.seconds)
+            fine = not bad
+            if given.choose:
+                print(f"chosen: {shortest(met, given.choose)}")
         if given.planted:
             fine = not find_planted() and fine
     if not enough[0]:

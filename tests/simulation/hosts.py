@@ -9,14 +9,17 @@ from typing import Any
 import orjson
 
 from chalicelib.agent.session import Abort, Command, End, Keep, Message, Remove, Session, Start, Stop
-from chalicelib.backends.fake import Boot
+from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.errors import DstackError, Forbidden
 from chalicelib.usecases.agent import has_news
+from tests.simulation.edges import Away
 from tests.simulation.plane import Site
-from tests.simulation.world import Crash, Violation, World
+from tests.simulation.world import Crash, Invariant, World
 
 RPC_TIMEOUT = 30.0
+
+STARTED_ONCE = Invariant("started once", "a job is started once, unless what was started is lost with its host")
 
 
 @dataclass
@@ -29,6 +32,7 @@ class Task:
     exit_status: int | None = None
     log: bytes = b""
     asked: str = ""
+    lost: bool = False  # with its host's disk
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Work:
     failures: int = 0
     log: int = 100
     pulls: bool = False
+    starts: float = 1.0  # how long it takes to start, in so many of the usual times
 
 
 class Hosts:
@@ -48,14 +53,14 @@ class Hosts:
         self.world = world
         self.site: Site
         self.tasks: dict[str, Task] = {}
-        self.work: dict[str, Work] = {}
+        self.work: dict[tuple[str, str], Work] = {}  # by project and run
         self.hosts: dict[str, Host] = {}  # by machine, or by instance where there is none
         self._killed: set[str] = set()
-        self._failed: dict[str, int] = {}
+        self._failed: dict[tuple[str, str], int] = {}
 
-    def fails(self, run_name: str, work: Work) -> bool:
-        self._failed[run_name] = self._failed.get(run_name, 0) + 1
-        return self._failed[run_name] <= work.failures
+    def fails(self, run: tuple[str, str], work: Work) -> bool:
+        self._failed[run] = self._failed.get(run, 0) + 1
+        return self._failed[run] <= work.failures
 
     def launch(self, boot: Boot) -> None:
         _, instance_id, token = read_user_data(boot.user_data)
@@ -80,8 +85,8 @@ class Hosts:
         return host
 
     def begin(self, task_id: str, host: str) -> Task:
-        if task_id in self.tasks:
-            raise Violation(f"job {task_id} started a second time, on {host}; first on {self.tasks[task_id].host}")
+        if task_id in self.tasks and not self.tasks[task_id].lost:
+            raise STARTED_ONCE.broken(f"job {task_id} starts on {host} and did on {self.tasks[task_id].host}")
         self.tasks[task_id] = Task(task_id, host)
         return self.tasks[task_id]
 
@@ -102,11 +107,17 @@ class Host:
         self.session = Session(
             self.instance_id, boot_id, self.credential, self._read_log, agent="sim", token=self.token, wait=20.0
         )
-        self.session.facts_changed(self.facts)
+        self.session.facts_changed(dict(self.facts))
         for task in self.tasks.values():
             self._tell(task)
             self.session.log_grew(task.id, len(task.log), self.world.seconds())
         self.pump()
+
+    def forget(self) -> None:
+        """Its disk is gone: what it knew, and every task."""
+        for task in self.tasks.values():
+            task.lost = True
+        self.tasks, self.credential = {}, ""
 
     def pump(self) -> None:
         """Send what is to be sent, and come back when the session wants to."""
@@ -161,14 +172,14 @@ class Host:
         except Forbidden:
             world.after(0.05, lambda: self._failed(session, message, "refused"))
             return
-        except DstackError as error:
+        except (DstackError, Away) as error:
             text = str(error)
             world.after(0.05, lambda: self._failed(session, message, text))
             return
         if lost:
             world.note("reply lost")
             world.after(RPC_TIMEOUT, lambda: self._failed(session, message, "timeout"))
-        elif message.wait and not held and site.plane.embedded and not has_news(answer):
+        elif message.wait and not held and site.plane.pace.long_poll and not has_news(answer):
             self._hold(session, message, body)
         else:
             world.after(0.01, lambda: self._answered(session, message, answer))
@@ -190,7 +201,7 @@ class Host:
         site = self.hosts.site
         try:
             site.parts.sync(site.plane, self.instance_id, credential, body)
-        except (Crash, DstackError):
+        except (Crash, Away, DstackError):
             self.world.note("replay refused")
 
     def _cut_off(self) -> bool:
@@ -227,16 +238,17 @@ class Host:
             self.tasks.clear()
 
     def _start(self, command: Start) -> None:
-        name = command.spec["run_name"]
-        work = self.hosts.work.get(name, Work())
+        run = command.spec["project"], command.spec["run_name"]
+        work = self.hosts.work.get(run, Work())
         task = self.tasks[command.task] = self.hosts.begin(command.task, self.name)
-        status = int(self.hosts.fails(name, work))
+        status = int(self.hosts.fails(run, work))
         delay = self.world.some(0.1, 2.0)
         if work.pulls:
             self._later(delay, lambda: self._move(task, "pulling"))
             delay += self.world.some(0.1, 5.0)
+        delay *= work.starts
         self._later(delay, lambda: self._move(task, "running"))
-        for part in range(3):
+        for part in range(1, 4):  # the last of it with its last breath
             self._later(delay + work.seconds * part / 3, lambda: self._write(task, work.log // 3))
         reason = "container_exited_with_error" if status else "done_by_runner"
         self._later(delay + work.seconds, lambda: self._exit(task, status, reason))
@@ -245,19 +257,19 @@ class Host:
         self.world.after(delay, lambda: None if self.dead else do())
 
     def _move(self, task: Task, state: str) -> None:
-        if task.state != "exited" and task.id in self.tasks:
+        if task.state != "exited" and self.tasks.get(task.id) is task:
             task.state = state
             self._tell(task)
             self.pump()
 
     def _write(self, task: Task, size: int) -> None:
-        if task.state == "running" and task.id in self.tasks:
+        if task.state == "running" and self.tasks.get(task.id) is task:
             task.log += self.world.rng.randbytes(size)
             self.session.log_grew(task.id, len(task.log), self.world.seconds())
             self.pump()
 
     def _exit(self, task: Task, status: int, reason: str) -> None:
-        if task.state == "exited" or task.id not in self.tasks:
+        if task.state == "exited" or self.tasks.get(task.id) is not task:
             return
         task.exit_status = status if task.state == "running" else None
         task.state, task.asked = "exited", reason

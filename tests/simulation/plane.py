@@ -1,184 +1,98 @@
-"""The processes that run the product: two reconcilers with their executors, and the API. Each may die at any moment."""
+"""The processes that run the product: two reconcilers with their executors, the orphan hunt, and the API. Each may die
+at any moment, and what it holds in memory dies with it."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from chalicelib.backends.fake import FACTS, FakeCloud, Launcher
-from chalicelib.backends.fake_parts.script import Call, Fault, Script, When
-from chalicelib.backends.spi import Backend, CreateRequest, Machine, Owned
+from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.simulated.cloud import FACTS, FakeCloud, Launcher
 from chalicelib.catalog.offers import StoredCatalog
-from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import SECOND, Micros
-from chalicelib.domain.offers import Offer
-from chalicelib.engine.decisions import Decisions
+from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.table import FAMILIES, Family
 from chalicelib.engine.execute import Executor
+from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
+from chalicelib.engine.read import Reader
 from chalicelib.engine.reconcile import Reconciler
+from chalicelib.engine.sweep import Sweeper
+from chalicelib.errors import StorageFull
 from chalicelib.planning.plan import Effect
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.memory import MemoryStore
-from chalicelib.store.port import Change, Due, Index, Key, Page, Record, Store
 from chalicelib.store.seal import Sealer
 from chalicelib.usecases import agent
 from chalicelib.usecases.context import Plane
-from tests.simulation.world import Crash, Violation, World
+from chalicelib.usecases.pace import EMBEDDED, PER_CALL, Pace
+from tests.simulation.edges import Away, Blobs, ShakyBackend, ShakyScript, ShakyStore
+from tests.simulation.world import Crash, Invariant, World
 
 INSTALL = "simulation"
-TICK = 60.0  # seconds: the schedule that needs no hint
+SWEEP = 300.0  # seconds between two looks for what belongs to nobody
 MOST_UNITS = 400  # in one pass: more is a pass that feeds itself
+
+PASSES_SUCCEED = Invariant("passes succeed", "a pass fails only where the store does")
+PASSES_END = Invariant("passes end", f"one pass looks at {MOST_UNITS} units at most")
 
 
 @dataclass(frozen=True)
 class Parts:
     """The parts that a planted bug replaces."""
 
-    decisions: Decisions = field(default_factory=Decisions)
-    executor: type[Executor] = Executor
-    loader: type[Loader] = Loader
+    kinds: Kinds = KINDS
+    families: Sequence[type[Family]] = FAMILIES
+    reader: type[Reader] = Reader
+    sweeper: type[Sweeper] = Sweeper
     sync: Callable[..., dict[str, object]] = agent.sync
 
 
-class Blobs:
-    def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
+@dataclass(frozen=True)
+class Terms:
+    """What a history's surroundings are like."""
 
-    def put(self, name: str, data: bytes) -> None:
-        self._kept[name] = data
+    store_lag: Micros = 0  # of the store's indexes, at most
+    cloud_lag: Micros = 0  # until a listing shows what was made
+    boot: Micros = 2 * SECOND
+    end: Micros = 0
+    idempotent: bool = False
+    pace: Pace = EMBEDDED
+    tick: float = 60.0  # seconds: the schedule that needs no hint
+    processes: int = 2
 
-    def get(self, name: str) -> bytes | None:
-        return self._kept.get(name)
-
-    def delete(self, name: str) -> None:
-        self._kept.pop(name, None)
-
-    def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
-        return sorted(name for name in self._kept if name.startswith(prefix) and name > after)[:limit]
-
-
-class ShakyStore:
-    """The store as one process sees it: it may die, or be overtaken, before and after every commit."""
-
-    def __init__(self, store: MemoryStore, world: World) -> None:
-        self._store, self._world = store, world
-
-    def get(self, key: Key) -> Record | None:
-        return self._store.get(key)
-
-    def get_many(self, keys: Sequence[Key]) -> list[Record | None]:
-        return self._store.get_many(keys)
-
-    def query(
-        self,
-        index: Index,
-        partition: str,
-        *,
-        low: str = "",
-        high: str = "",
-        limit: int = 100,
-        cursor: str | None = None,
-        reverse: bool = False,
-    ) -> Page:
-        return self._store.query(index, partition, low=low, high=high, limit=limit, cursor=cursor, reverse=reverse)
-
-    def commit(self, changes: Sequence[Change]) -> None:
-        self._world.moment("before a commit")
-        self._store.commit(changes)
-        self._world.moment("after a commit")
-
-    def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
-        return self._store.due(kind, shard, now, limit)
-
-    def next_due(self) -> Micros | None:
-        return 0
-
-    def close(self) -> None:
-        """Belongs to the world."""
-
-
-class ShakyScript(Script):
-    """A cloud that fails as the seed has it."""
-
-    world: World
-
-    def fault(self, call: Call, when: When, *, region: str = "", type: str = "") -> Exception | None:
-        world = self.world
-        if call in ("check", "offers") or not world.chance(0.10 if call == "create" else 0.05):
-            return None
-        errors = ["Transient", "Throttled"]
-        if call == "create" and when != "after":
-            errors += ["InsufficientCapacity", "InsufficientCapacity", "QuotaExceeded", "Bug"]
-        error = "Transient" if when == "after" else world.rng.choice(errors)
-        world.note(f"{call} {error} {when}")
-        return Fault(call, error, when, retry_after=world.some(1, 20)).make()
-
-    def take(self, what: str) -> bool:
-        if self.world.chance(0.1):
-            self.world.note(what)
-            return True
-        return False
-
-
-class ShakyBackend:
-    """The cloud as one process sees it: it may die, or stand still, before and after every call."""
-
-    def __init__(self, cloud: FakeCloud, world: World, check: Callable[[], None]) -> None:
-        self.facts: BackendFacts = cloud.facts
-        self._cloud, self._world, self._check = cloud, world, check
-
-    def check(self) -> None:
-        self._cloud.check()
-
-    def offers(self) -> Sequence[Offer]:
-        return self._cloud.offers()
-
-    def create(self, request: CreateRequest) -> Iterator[Handle]:
-        self._world.moment("before create")
-        for handle in self._cloud.create(request):
-            self._check()
-            self._world.moment("between handles")
-            yield handle
-        self._world.moment("after create")
-
-    def describe(self, handles: Sequence[Handle]) -> Machine:
-        self._world.moment("before describe")
-        return self._cloud.describe(handles)
-
-    def terminate(self, handle: Handle) -> None:
-        self._world.moment("before terminate")
-        self._cloud.terminate(handle)
-        self._world.moment("after terminate")
-
-    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
-        found = list(self._cloud.list_owned(instance_id))
-        self._world.moment("after list")
-        return iter(found)
-
-    def close(self) -> None:
-        self._cloud.close()
+    @classmethod
+    def drawn(cls, rng: random.Random) -> Terms:
+        return cls(
+            store_lag=rng.choice((0, 2 * SECOND, 10 * SECOND)),
+            cloud_lag=rng.choice((0, 5 * SECOND, 10 * SECOND)),
+            boot=round(rng.uniform(1, 20) * SECOND),
+            end=rng.choice((0, 5 * SECOND)),
+            idempotent=rng.random() < 0.4,
+            pace=EMBEDDED if rng.random() < 0.5 else PER_CALL,
+        )
 
 
 class Process:
-    """One reconciler with its executor. What it holds in memory dies with it."""
+    """One reconciler with its executor and its orphan hunt."""
 
-    def __init__(self, site: Site, name: str) -> None:
-        self.site, self.world, self.name = site, site.world, name
+    def __init__(self, site: Site) -> None:
+        self.site, self.world = site, site.world
         self.generation = 0
         self._busy = False
-        self._boot()
-        self.world.after(self.world.some(0, TICK), self._tick)
+        self.boot()
+        self.world.after(self.world.some(0, site.terms.tick), self._tick)
+        self.world.after(self.world.some(0, SWEEP), self._sweep)
 
-    def _boot(self) -> None:
+    def boot(self) -> None:
         site, parts = self.site, self.site.parts
         self.generation += 1
         self._hints: dict[str, None] = {}
         self._planned = False
-        store: Store = ShakyStore(site.store, self.world)
-        load = parts.loader(store, site.catalog, site.facts)
+        store = self.store = ShakyStore(site.store, self.world, site.weather)
+        load = Loader(parts.reader(store), site.catalog, site.backends)
         self.reconciler = Reconciler(
             store,
             self.world,
@@ -186,21 +100,13 @@ class Process:
             news=site.ring,
             effects=self,
             catalog=site.catalog,
-            facts=site.facts,
-            decisions=parts.decisions,
+            backends=site.backends,
+            kinds=parts.kinds,
             load=load,
         )
-        self.executor = parts.executor(
-            store,
-            self.world,
-            {FACTS.name: site.backend},
-            install_id=INSTALL,
-            install_key=site.plane.install_key,
-            wake=site.wake,
-            server_url="http://plane",
-            news=site.ring,
-            decisions=parts.decisions,
-        )
+        here = Acting(store, self.world, site.backends, INSTALL, site.plane.install_key, "http://plane")
+        self.executor = Executor(here, load, wake=site.wake, news=site.ring, kinds=parts.kinds, families=parts.families)
+        self.sweeper = parts.sweeper(self.executor)
 
     def wake(self, units: Iterable[str]) -> None:
         self._hints.update(dict.fromkeys(units))
@@ -209,22 +115,29 @@ class Process:
             self._later(self.world.some(0.01, 0.5), self._pass)
 
     def submit(self, effect: Effect) -> None:
+        if self.site.loses_effect(effect):
+            return
         delay = self.world.some(5, 90) if self.world.chance(0.05) else self.world.some(0, 0.5)
         self._later(delay, lambda: self.executor.execute(effect))
 
     def _tick(self) -> None:
         self.wake(())
-        self.world.after(TICK, self._tick)
+        self.world.after(self.site.terms.tick, self._tick)
+
+    def _sweep(self) -> None:
+        self._later(0, self.sweeper.run)
+        self.world.after(SWEEP, self._sweep)
 
     def _pass(self) -> None:
         hints, self._hints, self._planned = list(self._hints), {}, False
+        failures = self.site.weather.failures
         done = self.reconciler.run(hints)
-        if done.failed:
-            raise Violation(f"a pass failed: {done.failed}")
+        if done.failed and failures == self.site.weather.failures:
+            raise PASSES_SUCCEED.broken(f"{done.failed}")
         if done.units > MOST_UNITS:
-            raise Violation(f"one pass looked at {done.units} units")
+            raise PASSES_END.broken(f"it looked at {done.units}")
 
-    def _later(self, delay: float, do: Callable[[], None]) -> None:
+    def _later(self, delay: float, do: Callable[[], object]) -> None:
         generation = self.generation
 
         def run() -> None:
@@ -236,38 +149,47 @@ class Process:
             self._busy = True
             try:
                 do()
-            except Crash:
-                self._boot()
+            except (Crash, Away, StorageFull):
+                self.boot()
             finally:
                 self._busy = False
 
         self.world.after(delay, run)
 
 
+class Weather:
+    """How the store fares: the share of calls that fail, and how many have."""
+
+    def __init__(self) -> None:
+        self.share = 0.0
+        self.failures = 0
+
+
 class Site:
     """The whole control plane: store, cloud, catalogue, processes."""
 
-    def __init__(self, world: World, parts: Parts, launcher: Launcher, check: Callable[[], None]) -> None:
-        self.world, self.parts = world, parts
+    def __init__(self, world: World, parts: Parts, launcher: Launcher, terms: Terms | None = None) -> None:
+        self.world, self.parts, self.weather = world, parts, Weather()
+        self.terms = terms = terms or Terms.drawn(world.rng)
+        self.machines = {row.noun: row.machine for row in parts.kinds.rows if row.noun and row.machine}
         rng = world.rng
-        self.store = MemoryStore(
-            clock=world.now, rng=random.Random(rng.random()), max_lag=rng.choice((0, 2 * SECOND, 10 * SECOND))
-        )
-        lag = rng.choice((0, 5 * SECOND, 10 * SECOND))
-        script = ShakyScript(boot=round(world.some(1, 20) * SECOND), end=rng.choice((0, 5 * SECOND)), lag=lag)
+        self.store = MemoryStore(clock=world.now, rng=random.Random(rng.random()), max_lag=terms.store_lag)
+        self.script = script = ShakyScript(boot=terms.boot, end=terms.end, lag=terms.cloud_lag)
         script.world = world
-        facts = FACTS.with_(idempotent_create=rng.random() < 0.4, visibility_lag=lag)
+        facts = FACTS.with_(idempotent_create=terms.idempotent, visibility_lag=terms.cloud_lag)
         self.cloud = FakeCloud(world.now, launcher=launcher, script=script, facts=facts)
-        self.backend: Backend = ShakyBackend(self.cloud, world, check)
-        self.facts = {facts.name: facts}
+        self.backend = ShakyBackend(self.cloud, world)
         blobs = Blobs()
-        self.catalog = StoredCatalog(blobs, world)
-        self.catalog.refresh({facts.name: self.cloud})
+        accounts = Accounts([Account.made(self.backend)])
+        self.catalog = StoredCatalog(blobs, world, accounts)
+        self.catalog.refresh()
         self.polls: dict[str, list[Callable[[], None]]] = {}
-        embedded = rng.random() < 0.5
+        self.loses_hint: Callable[[], bool] = lambda: world.chance(0.1)
+        self.loses_effect: Callable[[Effect], bool] = lambda effect: False
+        self.loses_news: Callable[[], bool] = lambda: False
         self._ids = 0
         self.plane = Plane(
-            store=ShakyStore(self.store, world),
+            store=ShakyStore(self.store, world, self.weather),
             blobs=blobs,
             logs=BlobLogs(blobs),
             seal=Sealer(b"s" * 32, random=rng.randbytes),
@@ -279,15 +201,25 @@ class Site:
             random_token=lambda: rng.randbytes(20).hex(),
             install_id=INSTALL,
             install_key=b"i" * 32,
-            facts=self.facts,
-            embedded=embedded,
-            sync_fast=0.0 if embedded else 2.0,
+            backends=accounts,
+            pace=terms.pace,
         )
-        self.processes = [Process(self, "first"), Process(self, "second")]
+        self.configured = True
+        self.processes = [Process(self) for _ in range(terms.processes)]
+
+    @property
+    def backends(self) -> Accounts:
+        """What a process that starts now finds in its configuration."""
+        return Accounts([Account.made(self.backend)] if self.configured else [])
+
+    def deploy(self) -> None:
+        """Another version of the plane, or another configuration of it: every process starts anew."""
+        for process in self.processes:
+            process.boot()
 
     def wake(self, units: Iterable[str]) -> None:
         found = list(units)
-        if self.world.chance(0.1):
+        if self.loses_hint():
             self.world.note("hint lost")
             return
         self.world.rng.choice(self.processes).wake(found)
@@ -296,7 +228,7 @@ class Site:
                 process.wake(found)
 
     def ring(self, instance_ids: Iterable[str]) -> None:
-        for instance_id in instance_ids:
+        for instance_id in () if self.loses_news() else instance_ids:
             for answer in self.polls.pop(instance_id, []):
                 self.world.after(0.01, answer)
 

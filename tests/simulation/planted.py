@@ -1,36 +1,54 @@
-"""Bugs planted on purpose, each a plausible slip in one part. A simulation that can't find them proves nothing."""
+"""Bugs planted on purpose, each a plausible slip in one part. A simulation that can't find them proves nothing.
+
+Each names the invariant that it breaks, and counts as found only when that one says so.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import orjson
 
-from chalicelib.backends.spi import Backend
+from chalicelib.backends.accounts import Account
+from chalicelib.backends.spi import Backend, Owned
+from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run
-from chalicelib.engine.decisions import Decisions
-from chalicelib.engine.execute import Executor
-from chalicelib.engine.load import Loader
+from chalicelib.engine.effects.purchases import Purchases
+from chalicelib.engine.kinds import KINDS, Kinds
+from chalicelib.engine.read import Reader
+from chalicelib.engine.sweep import Sweeper
 from chalicelib.planning.instance import decide_instance
-from chalicelib.planning.plan import Create, Plan, Step
+from chalicelib.planning.lint import Rules
+from chalicelib.planning.orphans import Look
+from chalicelib.planning.plan import Plan
+from chalicelib.planning.purchases import Create
+from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
-from chalicelib.planning.snapshots import InstanceSnapshot, RunSnapshot
-from chalicelib.store import keys, nouns
+from chalicelib.planning.snapshots import FleetView, InstanceSnapshot, QueueSnapshot, RunSnapshot
+from chalicelib.store import nouns
 from chalicelib.usecases import agent
-from tests.simulation.plane import Parts
-from tests.simulation.story import play
-from tests.simulation.world import Violation
+from tests.simulation.history import play
+from tests.simulation.plane import INSTALL, Parts
+from tests.simulation.stories import commits, fleets, local, machines, orphans, placing, tasks
+from tests.simulation.world import Invariant, Violation
 
 
-def _no_lint(snapshot: Any, plan: Plan) -> list[str]:
-    """The lint would find some of these before they do harm; here the history itself must show them."""
-    return []
+def _deciding(unit: str, decide: Callable[[Any], Plan]) -> Kinds:
+    """The table with another decision, and without rules: they would find some of these before they do harm, and here
+    the history itself must show them."""
+    kinds = KINDS.deciding(unit, decide=decide)
+    kinds.rules = Rules(machines={}, wakers=kinds.rules.wakers)
+    return kinds
+
+
+def _with_saves(plan: Plan, change: Any) -> Plan:
+    return replace(plan, steps=tuple(replace(step, saves=tuple(map(change, step.saves))) for step in plan.steps))
 
 
 # 1. --- forgets that somebody else may still be buying --------------------------------------------------------------
@@ -43,8 +61,8 @@ def _impatient(snapshot: InstanceSnapshot) -> Plan:
     return decide_instance(snapshot)
 
 
-class _Impatient(Executor):
-    def _may_call(self, instance: Instance, effect: Create, backend: Backend) -> bool:
+class _Impatient(Purchases):
+    def may_begin(self, instance: Instance, effect: Create, backend: Backend) -> bool:
         return instance.status is InstanceStatus.pending
 
 
@@ -66,31 +84,31 @@ def _hasty(snapshot: RunSnapshot) -> Plan:
     return replace(plan, steps=tuple(steps))
 
 
-# 3. --- keeps the last handle only, and asks nobody what else there is ----------------------------------------------
+# 3. --- keeps the last handle only ----------------------------------------------------------------------------------
 
 
-class _Forgetful(Executor):
-    def _checkpoint(self, instance: Instance, handles: Iterable[Handle], backend: Backend) -> Instance | None:
+class _Forgetful(Purchases):
+    def checkpoint(self, instance: Instance, handles: Iterable[Handle], backend: Backend) -> Instance | None:
         last = list(handles)[-1:]
         if not last:
             return instance
-        current = nouns.find(self.store, Instance, keys.instance(instance.id))
+        current = nouns.find(self.here.store, Instance, keys.instance(instance.id))
         if current is None or current.status is InstanceStatus.terminated:
             return None
         saved = current.with_(handles=tuple(last))
-        self.store.commit([nouns.put(saved)])
+        self.here.store.commit([nouns.put(saved)])
         return saved.with_(version=current.version + 1)
 
 
 # 4. --- takes what an index doesn't show for what isn't there -------------------------------------------------------
 
 
-class _Trusting(Loader):
+class _Trusting(Reader):
     def _listed(self, fleet: Fleet, fresh: bool) -> dict[str, Instance]:
-        return {i.id: i for r in self._all("gsi1", keys.instances_of(fleet.id)) for i in [self._parse(Instance, r)]}
+        return {i.id: i for i in self.instances(fleet.id)}
 
 
-# 5. --- applies a message that was applied already ------------------------------------------------------------------
+# 5. --- applies a message that was applied already; believes that its log has come ----------------------------------
 
 _FOR_EVER = itertools.count(1_000_000)
 
@@ -101,44 +119,132 @@ def _credulous(plane: Any, instance_id: str, credential: str, body: bytes) -> di
     return agent.sync(plane, instance_id, credential, orjson.dumps(message))
 
 
-# 6. --- relies on being woken ---------------------------------------------------------------------------------------
+def _hopeful(plane: Any, instance_id: str, credential: str, body: bytes) -> dict[str, Any]:
+    message = orjson.loads(body)
+    message["tasks"] = [{**task, "log_end": 0} for task in message["tasks"]]
+    return agent.sync(plane, instance_id, credential, orjson.dumps(message))
+
+
+# 6. --- relies on being woken; relies on its first look at a machine ------------------------------------------------
 
 
 def _sleepy(snapshot: RunSnapshot) -> Plan:
+    plan = _with_saves(decide_run(snapshot), lambda noun: noun.with_(due_at=None) if isinstance(noun, Run) else noun)
+    return replace(plan, next_wake=None)
+
+
+def _careless(snapshot: InstanceSnapshot) -> Plan:
+    """The deadline of a machine that is being made is dropped."""
+
+    def dropped(noun: Any) -> Any:
+        waiting = isinstance(noun, Instance) and noun.status is InstanceStatus.provisioning
+        return noun.with_(due_at=None) if waiting else noun
+
+    return replace(_with_saves(decide_instance(snapshot), dropped), next_wake=None)
+
+
+# 7. --- writes the change and its history apart ---------------------------------------------------------------------
+
+
+def _apart(snapshot: RunSnapshot) -> Plan:
     plan = decide_run(snapshot)
-    return replace(plan, steps=tuple(replace(step, saves=_without_alarm(step)) for step in plan.steps), next_wake=None)
+    halves = ((replace(step, saves=(), effects=(), wake=()), replace(step, events=())) for step in plan.steps)
+    return replace(plan, steps=tuple(half for pair in halves for half in pair))
 
 
-def _without_alarm(step: Step) -> tuple[Any, ...]:
-    return tuple(noun.with_(due_at=None) if isinstance(noun, Run) else noun for noun in step.saves)
+# 8. --- counts blocks from the first one ----------------------------------------------------------------------------
+
+
+def _from_the_first(snapshot: QueueSnapshot) -> Plan:
+    def moved(noun: Any) -> Any:
+        if not isinstance(noun, Instance):
+            return noun
+        claims = (claim.with_(blocks=tuple(range(len(claim.blocks)))) for claim in noun.claims)
+        return noun.with_(claims=tuple(claims))
+
+    return _with_saves(decide_queue(snapshot), moved)
+
+
+# 9. --- looks at the fleets of all projects -------------------------------------------------------------------------
+
+
+class _Neighbourly(Reader):
+    def fleet_views(self, project_id: str, hinted: Iterable[str] = ()) -> tuple[FleetView, ...]:
+        found = super().fleet_views(project_id, hinted)
+        self.projects = {*getattr(self, "projects", ()), project_id}
+        others = (super(_Neighbourly, self).fleet_views(other) for other in self.projects - {project_id})
+        return (*found, *(view for views in others for view in views))
+
+
+# 10. --- never asks a host again what it is; takes any install's resources for its own ------------------------------
+
+
+def _incurious(snapshot: InstanceSnapshot) -> Plan:
+    if snapshot.presence is not None and snapshot.instance.started_at is not None:
+        snapshot = replace(snapshot, presence=snapshot.presence.with_(facts=None))
+    return decide_instance(snapshot)
+
+
+class _Greedy(Sweeper):
+    def _look(self, account: Account) -> Look[Owned]:
+        class Ours:
+            facts = account.facts
+
+            @staticmethod
+            def list_owned() -> Sequence[Owned]:
+                return [replace(owned, install=INSTALL) for owned in account.backend.list_owned()]
+
+        return super()._look(Account.made(Ours()))  # type: ignore[arg-type]
+
+
+class _Blind(Sweeper):
+    """Knows none of the owners."""
+
+    def _found(self, kind: type[Any], wanted: Iterable[keys.Key]) -> list[Any]:
+        return [] if kind is Instance else super()._found(kind, wanted)
 
 
 @dataclass(frozen=True)
 class Planted:
     parts: Parts
-    symptom: str  # what the violation says, as a pattern
+    breaks: Invariant
     seeds: int = 60  # within so many it must be found
 
 
 PLANTED: dict[str, Planted] = {
     "forgets act_until": Planted(
-        Parts(decisions=Decisions(instance=_impatient, lint=_no_lint), executor=_Impatient), "bought twice"
+        Parts(kinds=_deciding("instance", _impatient), families=(_Impatient,)), machines.BOUGHT_ONCE
     ),
-    "releases a claim early": Planted(
-        Parts(decisions=Decisions(run=_hasty, lint=_no_lint)), "without a claim there|holds a place|second time"
-    ),
-    "drops handles": Planted(Parts(executor=_Forgetful), "forgets its handles|called gone|something is left"),
-    "trusts the index": Planted(Parts(loader=_Trusting), "may have|a pass failed", seeds=120),
-    "applies replayed messages": Planted(Parts(sync=_credulous), "called lost|its task is|second time"),
-    "relies on being woken": Planted(Parts(decisions=Decisions(run=_sleepy, lint=_no_lint)), "never end"),
+    "releases a claim early": Planted(Parts(kinds=_deciding("run", _hasty)), placing.CLAIMS_AGREE),
+    "drops handles": Planted(Parts(families=(_Forgetful,)), machines.HANDLES_KEPT),
+    "trusts the index": Planted(Parts(reader=_Trusting), fleets.FLEET_LIMIT, seeds=120),
+    "applies replayed messages": Planted(Parts(sync=_credulous), tasks.TRUE_ENDS),
+    "takes a log for whole": Planted(Parts(sync=_hopeful), tasks.LOGS_WHOLE),
+    "relies on being woken": Planted(Parts(kinds=_deciding("run", _sleepy)), tasks.RUNS_END),
+    "drops a machine's deadline": Planted(Parts(kinds=_deciding("instance", _careless)), machines.PURCHASES_SETTLE),
+    "tells apart from the change": Planted(Parts(kinds=_deciding("run", _apart)), commits.TOLD),
+    "counts blocks from the first": Planted(Parts(kinds=_deciding("queue", _from_the_first)), placing.BLOCKS_ONCE),
+    "looks at all projects' fleets": Planted(Parts(reader=_Neighbourly), placing.PROJECTS_APART),
+    "never asks a host again": Planted(Parts(kinds=_deciding("instance", _incurious)), local.FACTS_SEEN),
+    "sweeps other installs too": Planted(Parts(sweeper=_Greedy), orphans.STRANGERS_STAY),
+    "sweeps what it doesn't know": Planted(Parts(sweeper=_Blind), machines.WANTED_STAYS),
 }
 
 
-def found_by(bug: Planted) -> tuple[int, str] | None:
-    """The first seed that shows it, and what it says; None where none does."""
+@dataclass
+class Found:
+    seed: int | None = None  # the first at which its invariant said so
+    others: set[str] = field(default_factory=set)  # invariants that spoke up before
+
+
+def hunt(bug: Planted) -> Found:
+    found = Found()
     for seed in range(bug.seeds):
         try:
             play(seed, bug.parts)
         except Violation as violation:
-            return seed, str(violation)
-    return None
+            if violation.invariant is bug.breaks:
+                found.seed = seed
+                return found
+            found.others.add(violation.invariant.name)
+    return found

@@ -1,14 +1,17 @@
-"""Virtual time, a seeded choice of everything, and the two ways in which a moment can go wrong: a crash and a stall."""
+"""Virtual time, a seeded choice of everything, what must hold, and the two ways in which a moment can go wrong: a crash
+and a stall."""
 
 from __future__ import annotations
 
 import heapq
 import random
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from chalicelib.domain.instants import SECOND, Micros
 
 START: Micros = 1_800_000_000 * SECOND
+FAULTY_FOR = 240.0  # seconds
 DEEPEST = 2  # stalls within stalls
 
 
@@ -16,17 +19,32 @@ class Crash(BaseException):
     """The process that was running is gone; nothing in it may catch this."""
 
 
+@dataclass(frozen=True)
+class Invariant:
+    """What must hold in every history, under a name of its own: who breaks it is told by that name."""
+
+    name: str
+    promise: str
+
+    def broken(self, how: str) -> Violation:
+        return Violation(self, how)
+
+
 class Violation(BaseException):
-    """Something happened that must not. A BaseException too, because the engine survives all others."""
+    """An invariant was broken. A BaseException too, because the engine survives all others."""
+
+    def __init__(self, invariant: Invariant, how: str) -> None:
+        super().__init__(f"{invariant.name}: {how}")
+        self.invariant, self.how = invariant, how
 
 
 class World:
     """The heap of what is to happen. Faults happen until `calm_at`; afterwards nothing goes wrong any more."""
 
-    def __init__(self, seed: int, *, faulty_for: float) -> None:
+    def __init__(self, seed: int) -> None:
         self.seed, self.rng = seed, random.Random(seed)
         self.time = START
-        self.calm_at = START + round(faulty_for * SECOND)
+        self.calm_at = START  # calm until the day begins
         self.happened: dict[str, int] = {}
         self._todo: list[tuple[Micros, int, Callable[[], None]]] = []
         self._count = 0
@@ -41,6 +59,9 @@ class World:
     def after(self, delay: float, do: Callable[[], None]) -> None:
         self._count += 1
         heapq.heappush(self._todo, (self.time + round(delay * SECOND), self._count, do))
+
+    def begin(self) -> None:
+        self.calm_at = self.time + round(FAULTY_FOR * SECOND)
 
     def chance(self, probability: float) -> bool:
         """Does a fault of this probability happen now? Never once it is calm."""

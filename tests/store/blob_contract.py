@@ -6,12 +6,13 @@ import pytest
 
 from chalicelib.errors import Invalid
 from chalicelib.store.blobs import Blobs
+from tests.harness.conformance import Conformance
 
 NAMES = ["", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/../b", "a/..", ".a", "a/.b"]
 NAMES += ["a\\b", "a b", "a\0", "ü", "a\n", "x" * 513]
 
 
-class BlobContract:
+class BlobContract(Conformance):
     @pytest.fixture
     def blobs(self) -> Blobs:
         raise NotImplementedError

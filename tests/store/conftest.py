@@ -6,23 +6,23 @@ from typing import Any
 import pytest
 
 from chalicelib.store.dynamo import create_table
-from tests.emulators.ministack import Emulator, running
+from tests.emulators.ministack import Emulator
 
 TABLE = "plane"
 
 
-@pytest.fixture(scope="session")
-def emulator() -> Iterator[Emulator]:
+@pytest.fixture(scope="module")
+def aws(emulator: Emulator) -> Iterator[Emulator]:
     """Taken for AWS by this process too, since code finds its credentials where botocore looks for them."""
-    with running() as found, pytest.MonkeyPatch.context() as patch:
-        for name, value in found.environment.items():
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in emulator.environment.items():
             patch.setenv(name, value)
-        yield found
+        yield emulator
 
 
-@pytest.fixture(scope="session")
-def client(emulator: Emulator) -> Any:
-    return emulator.client("dynamodb")
+@pytest.fixture(scope="module")
+def client(aws: Emulator) -> Any:
+    return aws.client("dynamodb")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from chalicelib.domain.keys import Due, Key
 from chalicelib.errors import Conflict, DstackError, Invalid
 from chalicelib.store.port import (
     MAX_BODY,
@@ -18,14 +19,13 @@ from chalicelib.store.port import (
     Change,
     Check,
     Delete,
-    Due,
-    Key,
     Page,
     Put,
     Record,
     Store,
     shard_of,
 )
+from tests.harness.conformance import Conformance
 
 BODY = b'{"n":1}'
 
@@ -47,7 +47,7 @@ def walk(ask: Callable[[str | None], Page]) -> list[Page]:
     return pages
 
 
-class StoreContract:
+class StoreContract(Conformance):
     racers = 8
     rounds = 25  # increments a racer makes
 

@@ -10,6 +10,7 @@ import pytest
 
 from chalicelib.errors import Invalid
 from chalicelib.store.logs import LogAsk, LogPage, LogStore, Piece
+from tests.harness.conformance import Conformance
 
 P, J = "project-1", "job-1"
 
@@ -30,7 +31,7 @@ def text(pieces: list[Piece]) -> bytes:
     return b"".join(data for _, data in pieces)
 
 
-class LogContract:
+class LogContract(Conformance):
     seeds, length = 6, 3000  # of histories, and bytes of each
 
     @pytest.fixture

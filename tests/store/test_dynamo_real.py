@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.keys import Key
 from chalicelib.errors import Conflict, Refused
 from chalicelib.store.dynamo import TRIES, DynamoStore, table_schema
-from chalicelib.store.port import Change, Check, Delete, Key, Put, Store
+from chalicelib.store.port import Change, Check, Delete, Put, Store
 from tests.emulators import front as fronts
 from tests.emulators.front import Front
 from tests.emulators.ministack import Emulator
@@ -22,8 +23,8 @@ WRITE = "TransactWriteItems"
 READ = "GetItem"
 
 
-@pytest.fixture(scope="session")
-def made(emulator: Emulator) -> DynamoStore:
+@pytest.fixture(scope="module")
+def made(aws: Emulator) -> DynamoStore:
     return DynamoStore(TABLE)
 
 
@@ -51,23 +52,23 @@ class Pauses:
 PAUSES = Pauses()
 
 
-@pytest.fixture(scope="session")
-def session_front(emulator: Emulator) -> Iterator[Front]:
-    with fronts.running(emulator.url) as front:
+@pytest.fixture(scope="module")
+def shared_front(aws: Emulator) -> Iterator[Front]:
+    with fronts.running(aws.url) as front:
         yield front
 
 
-@pytest.fixture(scope="session")
-def fronted(session_front: Front) -> DynamoStore:
-    return DynamoStore(TABLE, endpoint=session_front.url, sleep=PAUSES, jitter=lambda: 1.0)
+@pytest.fixture(scope="module")
+def fronted(shared_front: Front) -> DynamoStore:
+    return DynamoStore(TABLE, endpoint=shared_front.url, sleep=PAUSES, jitter=lambda: 1.0)
 
 
 @pytest.fixture
-def front(session_front: Front, table: str) -> Front:
-    session_front.plan.clear()
-    session_front.seen.clear()
+def front(shared_front: Front, table: str) -> Front:
+    shared_front.plan.clear()
+    shared_front.seen.clear()
     PAUSES.made.clear()
-    return session_front
+    return shared_front
 
 
 @pytest.mark.parametrize(
@@ -191,7 +192,7 @@ def test_the_model_and_the_schema_agree(made: DynamoStore) -> None:
 
 
 def test_only_what_is_due_stands_in_the_due_index(client: Any, made: DynamoStore, table: str) -> None:
-    from chalicelib.store.port import Due
+    from chalicelib.domain.keys import Due
 
     made.commit(add(record("a", due=Due("run", "run/a", 5)), record("b")))
     found = client.scan(TableName=table, IndexName="due")["Items"]

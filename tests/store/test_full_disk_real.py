@@ -15,7 +15,8 @@ from chalicelib.errors import StorageFull
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.log_files import FileLogs
 from chalicelib.store.logs import LogAsk
-from chalicelib.store.port import Key, Put, Record
+from chalicelib.domain.keys import Key
+from chalicelib.store.port import Put, Record
 from chalicelib.store.sqlite import SqliteStore
 
 store, logs, blobs = SqliteStore("store.db"), FileLogs("logs"), FileBlobs("blobs")

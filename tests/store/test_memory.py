@@ -6,9 +6,10 @@ import random
 
 import pytest
 
+from chalicelib.domain.keys import Due, Key
 from chalicelib.errors import Conflict, StorageFull
 from chalicelib.store.memory import MemoryStore
-from chalicelib.store.port import Change, Delete, Due, Key, Put, Record, Store, shard_of
+from chalicelib.store.port import Change, Delete, Put, Record, Store, shard_of
 from tests.store.contract import StoreContract, add, record
 
 

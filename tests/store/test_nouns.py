@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.domain import keys
 from chalicelib.domain.tenants import Member, Project
 from chalicelib.errors import Conflict
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.store.port import Store
 from chalicelib.store.sqlite import SqliteStore
 

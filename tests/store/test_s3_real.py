@@ -17,9 +17,9 @@ from tests.store.log_contract import LogContract
 BUCKET = "plane"
 
 
-@pytest.fixture(scope="session")
-def s3(emulator: Emulator) -> Any:
-    client = emulator.client("s3")
+@pytest.fixture(scope="module")
+def s3(aws: Emulator) -> Any:
+    client = aws.client("s3")
     client.create_bucket(Bucket=BUCKET)
     return client
 

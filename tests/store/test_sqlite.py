@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.domain.keys import Key
 from chalicelib.errors import Bug, DataTooNew, Refused, StorageFull
-from chalicelib.store.port import Key, Put, Record, Store
+from chalicelib.store.port import Put, Record, Store
 from chalicelib.store.sqlite import _LISTINGS, SCHEMA, SqliteStore
 from tests.store.contract import StoreContract, add, record
 
@@ -144,7 +145,8 @@ def test_expired_records_go_in_time(path: Path) -> None:
 FILL = """
 import resource, signal, sys
 from chalicelib.errors import StorageFull
-from chalicelib.store.port import Key, Put, Record
+from chalicelib.domain.keys import Key
+from chalicelib.store.port import Put, Record
 from chalicelib.store.sqlite import SqliteStore
 store = SqliteStore(sys.argv[1])
 resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
@@ -188,7 +190,7 @@ def test_a_full_database_takes_writes_again_once_there_is_room(path: Path) -> No
 
 RACE = """
 import sys
-from chalicelib.store.port import Key
+from chalicelib.domain.keys import Key
 from chalicelib.store.sqlite import SqliteStore
 from tests.store.contract import increment
 store = SqliteStore(sys.argv[1])

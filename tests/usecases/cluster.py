@@ -6,29 +6,25 @@ import base64
 from dataclasses import dataclass, field
 from typing import Any
 
+from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instances import Claim, Instance, InstanceStatus, Presence
+from chalicelib.domain.instances import Instance, InstanceStatus, Presence
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
-from chalicelib.domain.offers import InstanceType, Offer, Resources
-from chalicelib.domain.runs import Run, RunBody, RunStatus
+from chalicelib.domain.runs import RunBody, RunStatus
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.usecases.agent import sync
-from tests.usecases.planes import NOW, World
+from tests.world import nouns as b
+from tests.world.nouns import PROJECT
+from tests.world.plane import World
+from tests.world.time import NOW
 
-PROJECT = derive("test", "project")
-INSTANCE = derive("test", "instance")
-FLEET = derive("test", "fleet")
-OFFER = Offer(
-    backend="remote",
-    instance=InstanceType(name="host", resources=Resources(cpus=8, memory_mib=16_384)),
-    region="remote",
-    price=0.0,
-    total_blocks=4,
-)
+FLEET = b.fleet("local")
+OFFER = b.offer("host", 0.0, backend="remote", region="remote", has=b.resources(cpus=8), total_blocks=4)
+INSTANCE = b.host(0, FLEET).id
 FACTS = {
     "cpus": 8,
     "memory_mib": 16_384,
@@ -76,82 +72,47 @@ class Cluster:
     @classmethod
     def of(cls, world: World, status: InstanceStatus = InstanceStatus.idle, **changes: Any) -> Cluster:
         project = Project(id=PROJECT, name="main", owner_id=derive("test", "user"), created_at=NOW)
-        values = {"fleet_id": FLEET, "fleet_name": "local", "num": 0, "name": "local-0", "total_blocks": 4}
-        instance = Instance(
-            **{
-                **values,
-                "id": INSTANCE,
-                "project_id": PROJECT,
-                "status": status,
-                "offer": OFFER,
-                "created_at": NOW,
-                "last_processed_at": NOW,
-                **changes,
-            }
-        )
-        world.plane.store.commit([nouns.put(project), nouns.put(instance)])
+        new = {"offer": OFFER, "total_blocks": 4, "started_at": None, "idle_since": None}
+        world.save(project, b.host(0, FLEET, status=status, **{**new, **changes}))
         return cls(world, Agent(world))
 
     def place(self, name: str = "task", env: dict[str, str] | None = None, **changes: Any) -> Job:
         """A run of one job, placed on the host as the engine would place it."""
-        run_id, job_id = derive(name, "run"), derive(name, "job")
         instance = self.instance
         where = Assignment(
-            instance_id=INSTANCE,
-            instance_name="local-0",
-            fleet_id=FLEET,
-            fleet_name="local",
+            instance_id=instance.id,
+            instance_name=instance.name,
+            fleet_id=instance.fleet_id,
+            fleet_name=instance.fleet_name,
             offer=OFFER,
-            assigned_at=self.world.clock.at,
+            assigned_at=self.world.at,
         )
-        job = Job(
-            id=job_id,
-            run_id=run_id,
-            run_name=name,
-            project_id=PROJECT,
-            status=JobStatus.provisioning,
-            submitted_at=NOW,
-            last_processed_at=NOW,
-            assignment=where,
-        ).with_(**changes)
-        run = Run(
-            id=run_id,
-            project_id=PROJECT,
-            user_id=derive("test", "user"),
-            user_name="admin",
-            name=name,
-            status=RunStatus.provisioning,
-            submitted_at=NOW,
-            last_processed_at=NOW,
-        )
-        body = RunBody(run_id=run_id, run_spec="{}", job_specs=(spec_of(name, env or {}),))
+        run = b.run(name, status=RunStatus.provisioning)
+        job = b.job(run, status=JobStatus.provisioning, assignment=where, due_at=None).with_(**changes)
+        body = RunBody(run_id=run.id, run_spec="{}", job_specs=(spec_of(name, env or {}),))
         taken = {block for claim in instance.claims for block in claim.blocks}
         free = next(block for block in range(instance.total_blocks) if block not in taken)
-        claim = Claim(job_id=job_id, run_id=run_id, blocks=(free,))
-        busy = instance.with_(claims=(*instance.claims, claim), status=InstanceStatus.busy)
-        name_pointer = nouns.pointer(keys.run_name(PROJECT, name), run_id)
-        self.world.plane.store.commit([*map(nouns.put, (job, run, body, busy)), name_pointer])
+        busy = b.holding(instance, job, free).with_(status=InstanceStatus.busy)
+        pointer = nouns.pointer(keys.run_name(PROJECT, name), run.id)
+        self.world.store.commit([*map(nouns.put, (job, run, body, busy)), pointer])
         self.jobs.append(job)
         return self.job(job)
 
     def job(self, job: Job) -> Job:
-        found = nouns.find(self.world.plane.store, Job, nouns.key_of(job))
-        assert found is not None
+        found: Job = self.world.again(job)
         return found
 
     def save(self, noun: Any) -> None:
-        self.world.plane.store.commit([nouns.put(noun)])
+        self.world.save(noun)
 
     @property
     def instance(self) -> Instance:
-        found = nouns.find(self.world.plane.store, Instance, keys.instance(INSTANCE))
-        assert found is not None
+        found: Instance = self.world.again(b.host(0, FLEET))
         return found
 
     @property
     def presence(self) -> Presence:
-        found = nouns.find(self.world.plane.store, Presence, keys.presence(INSTANCE))
-        assert found is not None
+        found: Presence = self.world.again(b.heard(b.host(0, FLEET)))
         return found
 
     @property

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.usecases.planes import World
+from tests.world.plane import World
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World.at(tmp_path)
+    made = World.in_folder(tmp_path)
     yield made
     made.plane.store.close()

@@ -11,14 +11,17 @@ import pytest
 
 from chalicelib.agent.session import Abort, Message, Remove, Session, Start, Stop
 from chalicelib.domain.jobs import JobStatus
+from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import StorageFull
 from chalicelib.store.log_files import FileLogs
-from chalicelib.store.port import Change, Key
+from chalicelib.store.port import Change
 from chalicelib.usecases.agent import has_news, sync
+from chalicelib.usecases.pace import EMBEDDED
 from tests.usecases.cluster import FACTS, INSTANCE, PROJECT, Cluster, exited, logs, running, wants
-from tests.usecases.planes import NOW, World
+from tests.world.plane import World
+from tests.world.time import NOW
 
 
 class FullLogs(FileLogs):
@@ -149,7 +152,7 @@ class Rig:
     """The session, its log on 'disk', and the plane; every message is answered at once unless it is dropped."""
 
     def __init__(self, world: World) -> None:
-        world.plane = replace(world.plane, sync_fast=0.0)
+        world.plane = replace(world.plane, pace=EMBEDDED)
         self.cluster = Cluster.of(world)
         self.world, self.time, self.log = world, 0.0, b""
         token = bootstrap_token(world.plane.install_key, INSTANCE, 0)

@@ -7,14 +7,15 @@ import base64
 import pytest
 
 from chalicelib.configuration.server import parse_server
+from chalicelib.domain import keys
 from chalicelib.domain.tenants import Member, Project, ProjectRole, User
 from chalicelib.errors import Refused
-from chalicelib.store import keys, nouns
+from chalicelib.store import nouns
 from chalicelib.store.seal import Sealer
-from chalicelib.usecases.bootstrap import first_start
+from chalicelib.usecases.first_start import first_start
 from chalicelib.usecases.projects import delete_projects, set_public, visible
 from chalicelib.usecases.server_config import ensure_projects, refusals, sealing_keys
-from tests.usecases.planes import World
+from tests.world.plane import World
 
 OWN, FIRST, SECOND = b"o" * 32, b"1" * 32, b"2" * 32
 

@@ -1,30 +1,98 @@
-"""The route table: one module a noun, each with its `ROUTES`; what isn't built is refused by name (`refused.py`)."""
+"""The route table: the whole HTTP API on one page. What isn't built is refused by name (`refused.py`).
+
+A row names its handler, `module.function` of this package, and the module is imported on its first call: a cold start
+pays only for the nouns it needs, not for all fifteen modules and everything they import.
+"""
 
 from __future__ import annotations
 
-from chalicelib.api.routes import (
-    agent,
-    events,
-    files,
-    fleets,
-    gpus,
-    instances,
-    logs,
-    metrics,
-    projects,
-    refused,
-    repos,
-    runs,
-    secrets,
-    server,
-    users,
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from chalicelib.api.route import Access, Call, Handler, Route
+from chalicelib.api.routes import refused
+
+
+@cache
+def handler(name: str) -> Handler:
+    """`module.function` of this package, imported now."""
+    module, _, function = name.partition(".")
+    found: Handler = getattr(import_module(f"{__name__}.{module}"), function)
+    return found
+
+
+def load_handlers() -> None:
+    """Import them all: a server that stays pays when it starts, and not with somebody's first call."""
+    for *_, name in _ROWS:
+        handler(name)
+
+
+def _later(name: str) -> Handler:
+    def call_by_name(call: Call) -> Any:
+        return handler(name)(call)
+
+    return call_by_name
+
+
+_IN = "/api/project/{project_name}"
+_OF = "/api/projects/{project_name}"
+
+_ROWS = (
+    ("POST", "/api/runs/list", Access.user, "runs.list_runs"),
+    ("POST", f"{_IN}/runs/get_plan", Access.member, "runs.get_plan"),
+    ("POST", f"{_IN}/runs/apply", Access.member, "runs.apply"),
+    ("POST", f"{_IN}/runs/get", Access.member, "runs.get"),
+    ("POST", f"{_IN}/runs/stop", Access.member, "runs.stop"),
+    ("POST", f"{_IN}/runs/delete", Access.member, "runs.delete"),
+    ("POST", "/api/fleets/list", Access.user, "fleets.list_fleets"),
+    ("POST", f"{_IN}/fleets/list", Access.member, "fleets.list_project"),
+    ("POST", f"{_IN}/fleets/get", Access.member, "fleets.get"),
+    ("POST", f"{_IN}/fleets/get_plan", Access.member, "fleets.get_plan"),
+    ("POST", f"{_IN}/fleets/apply", Access.member, "fleets.apply"),
+    ("POST", f"{_IN}/fleets/delete", Access.member, "fleets.delete"),
+    ("POST", f"{_IN}/fleets/delete_instances", Access.member, "fleets.delete_instances"),
+    ("POST", "/api/instances/list", Access.user, "instances.list_instances"),
+    ("POST", f"{_IN}/instances/get", Access.member, "instances.get"),
+    ("POST", f"{_IN}/gpus/list", Access.member, "gpus.list_gpus"),
+    ("POST", "/api/projects/list", Access.user, "projects.list_projects"),
+    ("POST", "/api/projects/list_only_no_fleets", Access.user, "projects.list_only_no_fleets"),
+    ("POST", "/api/projects/create", Access.user, "projects.create"),
+    ("POST", "/api/projects/delete", Access.user, "projects.delete"),  # an admin of each, which the use case checks
+    ("POST", f"{_OF}/get", Access.visitor, "projects.get"),
+    ("POST", f"{_OF}/set_members", Access.project_admin, "projects.set_members"),
+    ("POST", f"{_OF}/add_members", Access.visitor, "projects.add_members"),  # anybody may join a public project
+    ("POST", f"{_OF}/remove_members", Access.member, "projects.remove_members"),  # anybody may leave
+    ("POST", f"{_OF}/update", Access.project_admin, "projects.update"),
+    ("POST", "/api/users/list", Access.user, "users.list_users"),
+    ("POST", "/api/users/get_my_user", Access.user, "users.get_my_user"),
+    ("POST", "/api/users/get_user", Access.user, "users.get_user"),
+    ("POST", "/api/users/create", Access.admin, "users.create"),
+    ("POST", "/api/users/update", Access.admin, "users.update"),
+    ("POST", "/api/users/refresh_token", Access.user, "users.refresh_token"),
+    ("POST", "/api/users/refresh_ssh_key", Access.user, "users.refresh_ssh_key"),
+    ("POST", "/api/users/delete", Access.admin, "users.delete"),
+    ("POST", f"{_IN}/repos/init", Access.member, "repos.init"),
+    ("POST", f"{_IN}/repos/get", Access.member, "repos.get"),
+    ("POST", f"{_IN}/repos/list", Access.member, "repos.list_repos"),
+    ("POST", f"{_IN}/repos/delete", Access.member, "repos.delete"),
+    ("POST", f"{_IN}/repos/upload_code", Access.member, "repos.upload_code"),
+    ("POST", "/api/files/get_archive_by_hash", Access.user, "files.get_archive_by_hash"),
+    ("POST", "/api/files/upload_archive", Access.user, "files.upload_archive"),
+    ("POST", f"{_IN}/secrets/list", Access.keeper, "secrets.list_secrets"),
+    ("POST", f"{_IN}/secrets/get", Access.keeper, "secrets.get"),
+    ("POST", f"{_IN}/secrets/create_or_update", Access.keeper, "secrets.create_or_update"),
+    ("POST", f"{_IN}/secrets/delete", Access.keeper, "secrets.delete"),
+    ("POST", f"{_IN}/logs/poll", Access.member, "logs.poll"),
+    ("GET", f"{_IN}/metrics/job/{{run_name}}", Access.member, "metrics.job"),
+    ("POST", "/api/events/list", Access.user, "events.list_events"),
+    ("POST", "/api/auth/list_providers", Access.public, "auth.list_providers"),
+    ("POST", "/api/server/get_info", Access.public, "server.get_info"),
+    ("GET", "/healthcheck", Access.public, "server.healthcheck"),
+    ("POST", "/agent/sync", Access.agent, "agent.sync"),
+    ("GET", "/agent/files/{archive_id}", Access.agent, "agent.file"),
+    ("GET", "/agent/agent.pyz", Access.public, "agent.program"),
 )
-from chalicelib.api.table import Route
 
-_MODULES = (
-    runs, fleets, instances, gpus, projects, users, repos, files, secrets, logs, metrics, events, server, agent
-)  # fmt: skip
-
-BUILT: tuple[Route, ...] = tuple(route for module in _MODULES for route in module.ROUTES)
-
+BUILT = tuple(Route(method, path, access, _later(name)) for method, path, access, name in _ROWS)
 ROUTES: tuple[Route, ...] = (*BUILT, *refused.beside(BUILT))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.api.auth import bearer
-from chalicelib.api.table import Access, Answer, Call, Route
+from chalicelib.api.route import Answer, Call
 from chalicelib.usecases import agent, agent_files
 
 _BYTES = "application/octet-stream"
@@ -22,10 +22,3 @@ def file(call: Call) -> Answer:
 
 def program(call: Call) -> Answer:
     return Answer(agent_files.program(call.plane), content_type=_BYTES)
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("POST", "/agent/sync", Access.agent, sync),
-    Route("GET", "/agent/files/{archive_id}", Access.agent, file),
-    Route("GET", "/agent/agent.pyz", Access.public, program),
-)

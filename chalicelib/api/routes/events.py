@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
-from chalicelib.api.requests import At, Id, Request
-from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.requests import At, Id, RequestBody
+from chalicelib.api.route import Call
 from chalicelib.api.wire.events import event_json
 from chalicelib.domain.tenants import GlobalRole
 from chalicelib.usecases import events
@@ -22,7 +22,7 @@ TargetType = Literal[
 _TARGETS = {kind: f"target_{kind.replace('-', '_')}s" for kind in get_args(TargetType)}
 
 
-class List(Request):
+class ListBody(RequestBody):
     target_projects: Ids = None
     target_users: Ids = None
     target_fleets: Ids = None
@@ -67,7 +67,7 @@ def _set(ids: list[str] | None) -> frozenset[str] | None:
 
 
 def list_events(call: Call) -> Any:
-    asked = call.parse(List)
+    asked = call.parse(ListBody)
     if asked.within_gateways is not None:
         return []  # there are no gateways, so nothing happened within one
     # An admin sees all; others the history of their own projects, not of any that is merely public.
@@ -76,6 +76,3 @@ def list_events(call: Call) -> Any:
     found = events.list_events(call.plane.store, call.actor, projects, asked.filter())
     gone = events.gone_actors(call.plane.store, found)
     return [event_json(event, projects, gone) for event in found]
-
-
-ROUTES: tuple[Route, ...] = (Route("POST", "/api/events/list", Access.user, list_events),)

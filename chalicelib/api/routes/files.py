@@ -1,22 +1,22 @@
-"""Archives of files over HTTP: everybody's own."""
+"""Archives of files over HTTP: each user sees only their own."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from chalicelib.api.multipart import uploaded_file
-from chalicelib.api.requests import Request
-from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.requests import RequestBody
+from chalicelib.api.route import Call
 from chalicelib.domain.tenants import Archive
 from chalicelib.usecases import files
 
 
-class ByHash(Request):
+class ByHashBody(RequestBody):
     hash: str
 
 
 def get_archive_by_hash(call: Call) -> Any:
-    return _archive_json(files.archive_by_hash(call.plane, call.actor, call.parse(ByHash).hash))
+    return _archive_json(files.archive_by_hash(call.plane, call.actor, call.parse(ByHashBody).hash))
 
 
 def upload_archive(call: Call) -> Any:
@@ -26,9 +26,3 @@ def upload_archive(call: Call) -> Any:
 
 def _archive_json(archive: Archive) -> dict[str, str]:
     return {"id": archive.id, "hash": archive.hash}
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("POST", "/api/files/get_archive_by_hash", Access.user, get_archive_by_hash),
-    Route("POST", "/api/files/upload_archive", Access.user, upload_archive),
-)

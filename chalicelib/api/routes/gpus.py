@@ -6,15 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from chalicelib.api.requests import Object, Request
-from chalicelib.api.routes.runs import refuse_odd_looks
-from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.requests import Object, RequestBody
+from chalicelib.api.route import Call
+from chalicelib.api.routes.runs import refuse_unallocated
 from chalicelib.api.wire.gpus import gpus_json
+from chalicelib.api.wire.offers import ages_json
 from chalicelib.errors import Invalid, Problem
 from chalicelib.usecases import gpus
 
 
-class List(Request):
+class ListBody(RequestBody):
     run_spec: Object
     group_by: Annotated[list[Literal["backend", "region", "count"]], Field(max_length=10)] | None = None
     reverse: bool = False
@@ -23,16 +24,12 @@ class List(Request):
 
 
 def list_gpus(call: Call) -> Any:
-    asked = call.parse(List)
-    refuse_odd_looks(asked.full_offers, asked.unallocated_resources)
+    asked = call.parse(ListBody)
+    refuse_unallocated(asked.unallocated_resources)
     by = frozenset(asked.group_by or ())
     if "region" in by and "backend" not in by:
-        problem = Problem(
-            "regions belong to backends", "group_by", hint="group by `backend` as well: gpu,backend,region"
-        )
+        problem = Problem("regions belong to backends", "group_by", hint="also group by `backend`: gpu,backend,region")
         raise Invalid([problem])
-    groups = gpus.list_gpus(call.plane, call.actor, call.tenant, asked.run_spec, by, reverse=asked.reverse)
-    return gpus_json(groups)
-
-
-ROUTES: tuple[Route, ...] = (Route("POST", "/api/project/{project_name}/gpus/list", Access.member, list_gpus),)
+    look = gpus.Look(by, asked.reverse, asked.full_offers)
+    groups = gpus.list_gpus(call.plane, call.actor, call.tenant, asked.run_spec, look)
+    return {**gpus_json(groups), "offers_as_of": ages_json(call.plane.catalog.ages(call.tenant.id))}

@@ -6,18 +6,18 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from chalicelib.api.requests import At, Id, Name, Request
-from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.requests import At, Id, Name, RequestBody
+from chalicelib.api.route import Call
 from chalicelib.api.wire.instances import instance_json
 from chalicelib.usecases import instances
 from chalicelib.usecases.projects_seen import projects_seen
 
 
-class Get(Request):
+class GetBody(RequestBody):
     id: Id
 
 
-class List(Request):
+class ListBody(RequestBody):
     project_names: Annotated[list[Name], Field(max_length=1000)] | None = None
     fleet_ids: Annotated[list[Id], Field(max_length=1000)] | None = None
     only_active: bool = False  # those that are gone aren't listed anyway
@@ -29,11 +29,11 @@ class List(Request):
 
 
 def get(call: Call) -> Any:
-    return instance_json(instances.get(call.plane, call.tenant, call.parse(Get).id), call.tenant.name)
+    return instance_json(instances.get(call.plane, call.tenant, call.parse(GetBody).id), call.tenant.name)
 
 
 def list_instances(call: Call) -> Any:
-    asked = call.parse(List)
+    asked = call.parse(ListBody)
     names = None if asked.project_names is None else tuple(asked.project_names)
     wanted = instances.Filter(
         fleet_ids=None if asked.fleet_ids is None else frozenset(asked.fleet_ids),
@@ -44,9 +44,3 @@ def list_instances(call: Call) -> Any:
     )
     rows = instances.list_rows(call.plane, projects_seen(call.plane.store, call.actor, names), wanted)
     return [instance_json(instance, project.name) for project, instance in rows]
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("POST", "/api/instances/list", Access.user, list_instances),
-    Route("POST", "/api/project/{project_name}/instances/get", Access.member, get),
-)

@@ -6,16 +6,16 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from chalicelib.api.requests import At, Id, Request
-from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.requests import At, Id, RequestBody
+from chalicelib.api.route import Call
 from chalicelib.api.wire.metrics import job_metrics_json
+from chalicelib.configuration.reading import read
 from chalicelib.usecases import metrics
-from chalicelib.usecases.specs import read_spec
 
 Num = Annotated[int, Field(ge=0, le=99_999)]
 
 
-class JobQuery(Request):
+class JobQuery(RequestBody):
     run_id: Id | None = None
     replica_num: Num = 0
     job_num: Num = 0
@@ -25,7 +25,7 @@ class JobQuery(Request):
 
 
 def job(call: Call) -> Any:
-    asked = read_spec(JobQuery, dict(call.query))
+    asked = read(JobQuery, dict(call.query))
     wanted = metrics.Wanted(
         run_name=call.params["run_name"],
         run_id=asked.run_id,
@@ -36,6 +36,3 @@ def job(call: Call) -> Any:
         before=asked.before,
     )
     return job_metrics_json(metrics.job_usage(call.plane, call.tenant, wanted))
-
-
-ROUTES: tuple[Route, ...] = (Route("GET", "/api/project/{project_name}/metrics/job/{run_name}", Access.member, job),)

@@ -6,9 +6,9 @@ from typing import Any
 
 from pydantic import Field
 
-from chalicelib.api.listing import Page, page_of
-from chalicelib.api.requests import Name, Request
-from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.listing import PageBody, page_of
+from chalicelib.api.requests import Name, RequestBody
+from chalicelib.api.route import Call
 from chalicelib.api.wire.projects import project_json
 from chalicelib.domain.tenants import Project, ProjectRole
 from chalicelib.errors import Invalid, NotSupported
@@ -16,48 +16,49 @@ from chalicelib.usecases import projects
 from chalicelib.usecases.users import own_or_admin
 
 
-class List(Page):
+class ListBody(PageBody):
     include_not_joined: bool = True
     username: Name | None = None
 
 
-class Create(Request):
+class CreateBody(RequestBody):
     project_name: str
     is_public: bool = False
     templates_repo: str | None = None
 
 
-class Delete(Request):
+class DeleteBody(RequestBody):
     projects_names: list[Name] = Field(max_length=100)
 
 
-class Setting(Request):
+class Setting(RequestBody):
     username: Name
     project_role: ProjectRole
 
 
-class Members(Request):
+class Members(RequestBody):
     members: list[Setting] = Field(max_length=100)
 
     def roles(self) -> dict[str, ProjectRole]:
         found = {setting.username: setting.project_role for setting in self.members}
         if len(found) < len(self.members):
-            raise Invalid("A user is named twice among the members.")
+            raise Invalid("A user appears twice among the members.")
         return found
 
 
-class Remove(Request):
+class RemoveBody(RequestBody):
     usernames: list[Name] = Field(max_length=100)
 
 
-class Update(Request):
+class UpdateBody(RequestBody):
     is_public: bool | None = None
     templates_repo: str | None = None
     reset_templates_repo: bool = False
 
 
 def _seen(call: Call, project: Project) -> dict[str, Any]:
-    return project_json(projects.view(call.plane.store, project), call.plane.facts, call.plane.permissions)
+    facts = call.plane.backends.facts(project.id)
+    return project_json(projects.view(call.plane.store, project), facts, call.plane.permissions)
 
 
 def get(call: Call) -> Any:
@@ -65,7 +66,7 @@ def get(call: Call) -> Any:
 
 
 def list_projects(call: Call) -> Any:
-    asked = call.parse(List)
+    asked = call.parse(ListBody)
     whose = call.actor if asked.username is None else own_or_admin(call.plane, call.actor, asked.username)
     rows = projects.visible(call.plane.store, whose, not_joined=asked.include_not_joined)
     key = lambda project: (project.created_at, project.id, project.name)  # noqa: E731
@@ -77,14 +78,14 @@ def list_only_no_fleets(call: Call) -> Any:
 
 
 def create(call: Call) -> Any:
-    asked = call.parse(Create)
+    asked = call.parse(CreateBody)
     _no_templates(asked.templates_repo)
     made = projects.create_project(call.plane, call.actor, asked.project_name, is_public=asked.is_public)
     return _seen(call, made)
 
 
 def delete(call: Call) -> None:
-    projects.delete_projects(call.plane, call.actor, call.parse(Delete).projects_names)
+    projects.delete_projects(call.plane, call.actor, call.parse(DeleteBody).projects_names)
 
 
 def set_members(call: Call) -> Any:
@@ -98,12 +99,12 @@ def add_members(call: Call) -> Any:
 
 
 def remove_members(call: Call) -> Any:
-    projects.remove_members(call.plane, call.actor, call.tenant, call.role, call.parse(Remove).usernames)
+    projects.remove_members(call.plane, call.actor, call.tenant, call.role, call.parse(RemoveBody).usernames)
     return _seen(call, call.tenant)
 
 
 def update(call: Call) -> Any:
-    asked = call.parse(Update)
+    asked = call.parse(UpdateBody)
     _no_templates(asked.templates_repo)
     project = call.tenant
     if asked.is_public is not None:
@@ -114,18 +115,3 @@ def update(call: Call) -> Any:
 def _no_templates(repo: str | None) -> None:
     if repo:
         raise NotSupported("This control plane doesn't support `templates_repo`.", hint="Leave it out.")
-
-
-_PROJECT = "/api/projects/{project_name}"
-
-ROUTES: tuple[Route, ...] = (
-    Route("POST", "/api/projects/list", Access.user, list_projects),
-    Route("POST", "/api/projects/list_only_no_fleets", Access.user, list_only_no_fleets),
-    Route("POST", "/api/projects/create", Access.user, create),
-    Route("POST", "/api/projects/delete", Access.user, delete),  # an admin of each, which the use case checks
-    Route("POST", f"{_PROJECT}/get", Access.visitor, get),
-    Route("POST", f"{_PROJECT}/set_members", Access.project_admin, set_members),
-    Route("POST", f"{_PROJECT}/add_members", Access.visitor, add_members),  # anybody may join a public project
-    Route("POST", f"{_PROJECT}/remove_members", Access.member, remove_members),  # anybody may leave
-    Route("POST", f"{_PROJECT}/update", Access.project_admin, update),
-)

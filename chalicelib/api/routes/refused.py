@@ -1,19 +1,19 @@
-"""What clients of this line may ask for and this control plane doesn't do (yet): refused by name, so that nobody waits.
+"""Calls of this line's clients that this control plane doesn't support (yet), refused by name.
 
-A row is a feature and its paths. A path that a built module declares leaves the table by itself.
+A row is a feature and its paths. A path that another module declares is dropped from the table automatically.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.route import Access, Call, Route
 from chalicelib.errors import NotSupported
 
 _PROJECT = "/api/project/{project_name}"
 _SERVICES = "services: the proxy to a service or a model"
-_NO_VOLUMES = "`type: volume` will be taken once volumes can be mounted; until then bring small data with `files`."
-_NO_GATEWAYS = "`type: gateway` will be taken once services run."
+_NO_VOLUMES = "`type: volume` will be accepted once volumes can be mounted; until then upload small data with `files`."
+_NO_GATEWAYS = "`type: gateway` will be accepted once services run."
 _ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 # feature, what to do instead, access, paths
@@ -22,11 +22,11 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
         "single sign-on",
         "Add the project with its token: dstack project add --name NAME --url URL --token TOKEN",
         Access.public,
-        ("/api/auth/list_providers", "/api/auth/get_next_redirect"),
+        ("/api/auth/get_next_redirect",),
     ),
     (
         "managing users",
-        "The administrator's token is made when the server first starts.",
+        "The admin token is created when the server first starts.",
         Access.user,
         (
             "/api/users/get_user",
@@ -45,7 +45,7 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
     ),
     (
         "managing projects",
-        "The project `main` is made when the server first starts.",
+        "The project `main` is created when the server first starts.",
         Access.user,
         ("/api/projects/list_only_no_fleets", "/api/projects/create", "/api/projects/delete"),
     ),
@@ -60,7 +60,7 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
     ),
     (
         "configuring backends over the API",
-        "Backends are set where the control plane is started.",
+        "Configure backends where you start the control plane.",
         Access.member,
         (
             *(f"{_PROJECT}/backends/{verb}" for verb in ("create", "update", "delete", "create_yaml", "update_yaml")),

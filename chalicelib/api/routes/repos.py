@@ -7,76 +7,65 @@ from typing import Any
 import orjson
 from pydantic import Field
 
-from chalicelib.api.listing import NamedPage
+from chalicelib.api.listing import NamedPageBody
 from chalicelib.api.multipart import uploaded_file
-from chalicelib.api.requests import Object, Request
-from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.requests import Object, RequestBody
+from chalicelib.api.route import Call
 from chalicelib.domain.tenants import Repo
 from chalicelib.errors import Invalid, Problem
 from chalicelib.usecases import repos
 
 
-class Creds(Request):
+class Creds(RequestBody):
     clone_url: str
     private_key: str | None = Field(default=None, repr=False)
     oauth_token: str | None = Field(default=None, repr=False)
 
 
-class Init(Request):
+class InitBody(RequestBody):
     repo_id: str
     repo_info: Object
     repo_creds: Creds | None = None
 
 
-class Get(Request):
+class GetBody(RequestBody):
     repo_id: str
     include_creds: bool = False
 
 
-class Delete(Request):
+class DeleteBody(RequestBody):
     repos_ids: list[str] = Field(max_length=100)
 
 
 def init(call: Call) -> None:
-    asked = call.parse(Init)
+    asked = call.parse(InitBody)
     creds = None if asked.repo_creds is None else asked.repo_creds.model_dump()
     repos.save_repo(call.plane, call.actor, call.tenant, asked.repo_id, asked.repo_info, creds)
 
 
 def get(call: Call) -> Any:
-    asked = call.parse(Get)
+    asked = call.parse(GetBody)
     seen = repos.get_repo(call.plane, call.actor, call.tenant, asked.repo_id, with_creds=asked.include_creds)
     return {**_repo_json(seen.repo), "repo_creds": seen.creds}
 
 
 def list_repos(call: Call) -> Any:
-    asked = call.parse(NamedPage)
+    asked = call.parse(NamedPageBody)
     found = repos.list_repos(call.plane, call.tenant, after=asked.after, limit=asked.limit)
     return [_repo_json(repo) for repo in found]
 
 
 def delete(call: Call) -> None:
-    repos.delete_repos(call.plane, call.actor, call.tenant, call.parse(Delete).repos_ids)
+    repos.delete_repos(call.plane, call.actor, call.tenant, call.parse(DeleteBody).repos_ids)
 
 
 def upload_code(call: Call) -> None:
     repo_id = call.query.get("repo_id", "")
     if not repo_id:
-        raise Invalid([Problem("name the repo in the query, as in ?repo_id=none", path="repo_id")])
+        raise Invalid([Problem("give the repo in the query: ?repo_id=none", path="repo_id")])
     upload = uploaded_file(call.headers.get("content-type", ""), call.body)
     repos.save_code(call.plane, call.actor, call.tenant, repo_id, upload.name, upload.content)
 
 
 def _repo_json(repo: Repo) -> dict[str, Any]:
     return {"repo_id": repo.repo_id, "repo_info": orjson.Fragment(repo.info)}
-
-
-_REPOS = "/api/project/{project_name}/repos"
-
-ROUTES: tuple[Route, ...] = (
-    Route("POST", f"{_REPOS}/init", Access.member, init),
-    Route("POST", f"{_REPOS}/get", Access.member, get),
-    Route("POST", f"{_REPOS}/list", Access.member, list_repos),
-    Route("POST", f"{_REPOS}/delete", Access.member, delete),
-    Route("POST", f"{_REPOS}/upload_code", Access.member, upload_code),
-)

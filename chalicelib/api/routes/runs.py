@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from chalicelib.api.requests import At, Id, Name, Object, Request
-from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.requests import At, Id, Name, Object, RequestBody
+from chalicelib.api.route import Call
 from chalicelib.api.wire.runs import run_json, run_plan_json
 from chalicelib.errors import NotSupported
 from chalicelib.usecases import run_plans, runs
@@ -15,7 +15,7 @@ from chalicelib.usecases.plans import DEFAULT_OFFERS
 from chalicelib.usecases.projects_seen import projects_seen
 
 
-class GetPlan(Request):
+class GetPlanBody(RequestBody):
     run_spec: Object
     max_offers: Annotated[int, Field(ge=1, le=10_000)] | None = None
     reverse_offers: bool = False
@@ -24,27 +24,27 @@ class GetPlan(Request):
     for_offers_only: bool = False
 
 
-class CurrentRun(Request):
+class CurrentRun(RequestBody):
     id: Id
     deployment_num: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
 
-class Plan(Request):
+class PlanBody(RequestBody):
     run_spec: Object
     current_resource: CurrentRun | None = None
 
 
-class Apply(Request):
-    plan: Plan
+class ApplyBody(RequestBody):
+    plan: PlanBody
     force: bool = False
 
 
-class Get(Request):
+class GetBody(RequestBody):
     run_name: Name | None = None
     id: Id | None = None
 
 
-class List(Request):
+class ListBody(RequestBody):
     project_name: Name | None = None
     repo_id: Name | None = None
     username: Name | None = None
@@ -57,31 +57,36 @@ class List(Request):
     ascending: bool = False
 
 
-class Stop(Request):
+class StopBody(RequestBody):
     runs_names: list[Name] = Field(max_length=100)
     abort: bool = False
 
 
-class Delete(Request):
+class DeleteBody(RequestBody):
     runs_names: list[Name] = Field(max_length=100)
 
 
 def get_plan(call: Call) -> Any:
-    asked = call.parse(GetPlan)
-    refuse_odd_looks(asked.full_offers, asked.unallocated_resources)
-    look = run_plans.Look(asked.max_offers or DEFAULT_OFFERS, asked.reverse_offers, asked.for_offers_only)
+    asked = call.parse(GetPlanBody)
+    refuse_unallocated(asked.unallocated_resources)
+    if asked.full_offers and not asked.for_offers_only:
+        raise NotSupported("A run's plan shows only the share that the run takes.", hint="Leave out --full-offers.")
+    look = run_plans.Look(
+        asked.max_offers or DEFAULT_OFFERS, asked.reverse_offers, asked.for_offers_only, asked.full_offers
+    )
     plan = run_plans.get_plan(call.plane, call.actor, call.tenant, asked.run_spec, look)
     return run_plan_json(plan, call.tenant.name, call.actor.name, call.plane.clock.now())
 
 
-def refuse_odd_looks(full: bool, unallocated: bool) -> None:
-    if full or unallocated:
-        name, flag = ("full_offers", "--full-offers") if full else ("unallocated_resources", "--unallocated")
-        raise NotSupported(f"This control plane doesn't support `{name}`.", hint=f"Leave out {flag}.")
+def refuse_unallocated(asked: bool) -> None:
+    if asked:
+        raise NotSupported(
+            "This control plane doesn't support `unallocated_resources`.", hint="Leave out --unallocated."
+        )
 
 
 def apply(call: Call) -> Any:
-    asked = call.parse(Apply)
+    asked = call.parse(ApplyBody)
     current = asked.plan.current_resource
     seen = None if current is None else run_plans.Seen(current.id, current.deployment_num)
     row = run_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.run_spec, seen, force=asked.force)
@@ -89,13 +94,13 @@ def apply(call: Call) -> Any:
 
 
 def get(call: Call) -> Any:
-    asked = call.parse(Get)
+    asked = call.parse(GetBody)
     row = runs.get(call.plane, call.tenant, name=asked.run_name, run_id=asked.id)
     return run_json(row, call.tenant.name, call.plane.clock.now())
 
 
 def list_runs(call: Call) -> Any:
-    asked = call.parse(List)
+    asked = call.parse(ListBody)
     names = None if asked.project_name is None else (asked.project_name,)
     projects = projects_seen(call.plane.store, call.actor, names)
     wanted = runs.Filter(
@@ -116,21 +121,9 @@ def list_runs(call: Call) -> Any:
 
 
 def stop(call: Call) -> None:
-    asked = call.parse(Stop)
+    asked = call.parse(StopBody)
     runs.stop(call.plane, call.actor, call.tenant, asked.runs_names, abort=asked.abort)
 
 
 def delete(call: Call) -> None:
-    runs.delete(call.plane, call.actor, call.tenant, call.parse(Delete).runs_names)
-
-
-_RUNS = "/api/project/{project_name}/runs"
-
-ROUTES: tuple[Route, ...] = (
-    Route("POST", "/api/runs/list", Access.user, list_runs),
-    Route("POST", f"{_RUNS}/get_plan", Access.member, get_plan),
-    Route("POST", f"{_RUNS}/apply", Access.member, apply),
-    Route("POST", f"{_RUNS}/get", Access.member, get),
-    Route("POST", f"{_RUNS}/stop", Access.member, stop),
-    Route("POST", f"{_RUNS}/delete", Access.member, delete),
-)
+    runs.delete(call.plane, call.actor, call.tenant, call.parse(DeleteBody).runs_names)

@@ -1,11 +1,11 @@
-"""The two calls that need no token: who is there, and is it well."""
+"""The two calls that need no token: server info and health."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.api.table import Access, Call, Route
-from chalicelib.store import keys
+from chalicelib.api.route import Call
+from chalicelib.domain import keys
 from chalicelib.usecases import server
 
 
@@ -14,12 +14,6 @@ def get_info(call: Call) -> Any:
 
 
 def healthcheck(call: Call) -> Any:
-    """Well is what can read its store."""
+    """A server that can read its store is healthy."""
     call.plane.store.get(keys.project_name("main"))
     return {"status": "running"}
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("POST", "/api/server/get_info", Access.public, get_info),
-    Route("GET", "/healthcheck", Access.public, healthcheck),
-)

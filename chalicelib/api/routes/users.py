@@ -1,4 +1,4 @@
-"""Users over HTTP. A token travels up in the header and down only to who just made it or brought it."""
+"""Users over HTTP. Responses contain a token only for the caller who just created it or authenticated with it."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from chalicelib.api.auth import bearer
-from chalicelib.api.listing import Page, page_of
-from chalicelib.api.requests import Name, Request
-from chalicelib.api.table import Access, Call, Route
+from chalicelib.api.listing import PageBody, page_of
+from chalicelib.api.requests import Name, RequestBody
+from chalicelib.api.route import Call
 from chalicelib.api.wire.users import user_json, user_with_creds_json
 from chalicelib.domain.tenants import GlobalRole
 from chalicelib.usecases import users
 
 
-class Get(Request):
+class GetBody(RequestBody):
     username: Name
 
 
-class Save(Request):
+class SaveBody(RequestBody):
     username: Name
     global_role: GlobalRole
     email: Annotated[str, Field(max_length=320)] | None = None
     active: bool = True
 
 
-class Delete(Request):
+class DeleteBody(RequestBody):
     users: list[Name] = Field(max_length=100)
 
 
 def list_users(call: Call) -> Any:
     rows = users.list_users(call.plane, call.actor)
     key = lambda user: (user.created_at, user.id, user.name)  # noqa: E731
-    return page_of(call.parse(Page), rows, key, lambda user: user_json(user, call.plane.permissions), "users")
+    return page_of(call.parse(PageBody), rows, key, lambda user: user_json(user, call.plane.permissions), "users")
 
 
 def get_my_user(call: Call) -> Any:
@@ -42,13 +42,13 @@ def get_my_user(call: Call) -> Any:
 
 
 def get_user(call: Call) -> Any:
-    user = users.own_or_admin(call.plane, call.actor, call.parse(Get).username)
+    user = users.own_or_admin(call.plane, call.actor, call.parse(GetBody).username)
     own = user.id == call.actor.id
     return get_my_user(call) if own else user_with_creds_json(user, call.plane.permissions, "", None)
 
 
 def create(call: Call) -> Any:
-    asked = call.parse(Save)
+    asked = call.parse(SaveBody)
     user, token = users.create_user(
         call.plane, call.actor, asked.username, asked.global_role, email=asked.email, active=asked.active
     )
@@ -56,7 +56,7 @@ def create(call: Call) -> Any:
 
 
 def update(call: Call) -> Any:
-    asked = call.parse(Save)
+    asked = call.parse(SaveBody)
     user = users.update_user(
         call.plane, call.actor, asked.username, asked.global_role, email=asked.email, active=asked.active
     )
@@ -64,29 +64,17 @@ def update(call: Call) -> Any:
 
 
 def refresh_token(call: Call) -> Any:
-    user, token = users.refresh_token(call.plane, call.actor, call.parse(Get).username)
+    user, token = users.refresh_token(call.plane, call.actor, call.parse(GetBody).username)
     key = users.private_key(call.plane, user) if user.id == call.actor.id else None
     return user_with_creds_json(user, call.plane.permissions, token, key)
 
 
 def refresh_ssh_key(call: Call) -> Any:
-    user = users.refresh_ssh_key(call.plane, call.actor, call.parse(Get).username)
+    user = users.refresh_ssh_key(call.plane, call.actor, call.parse(GetBody).username)
     own = user.id == call.actor.id
     key = users.private_key(call.plane, user) if own else None
     return user_with_creds_json(user, call.plane.permissions, bearer(call.headers) if own else "", key)
 
 
 def delete(call: Call) -> None:
-    users.delete_users(call.plane, call.actor, call.parse(Delete).users)
-
-
-ROUTES: tuple[Route, ...] = (
-    Route("POST", "/api/users/list", Access.user, list_users),
-    Route("POST", "/api/users/get_my_user", Access.user, get_my_user),
-    Route("POST", "/api/users/get_user", Access.user, get_user),
-    Route("POST", "/api/users/create", Access.admin, create),
-    Route("POST", "/api/users/update", Access.admin, update),
-    Route("POST", "/api/users/refresh_token", Access.user, refresh_token),
-    Route("POST", "/api/users/refresh_ssh_key", Access.user, refresh_ssh_key),
-    Route("POST", "/api/users/delete", Access.admin, delete),
-)
+    users.delete_users(call.plane, call.actor, call.parse(DeleteBody).users)

@@ -1,1 +1,1 @@
-"""The JSON that clients rely on, one noun a file. Names, dates and null rules are the wire's: nothing else knows."""
+"""The JSON that clients rely on, one noun per file. Only this package knows the wire's names, dates and null rules."""

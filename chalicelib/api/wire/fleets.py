@@ -9,8 +9,10 @@ import orjson
 from chalicelib.api.wire.instances import instance_json
 from chalicelib.api.wire.offers import offers_json
 from chalicelib.domain.instants import iso
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.engine.read import FleetRow
+from chalicelib.store.sealed_specs import shown
 from chalicelib.usecases.fleet_plans import FleetPlan
-from chalicelib.usecases.fleets import FleetRow
 
 
 def fleet_json(row: FleetRow, project_name: str) -> dict[str, Any]:
@@ -31,7 +33,7 @@ def fleet_plan_json(plan: FleetPlan, project_name: str, user_name: str) -> dict[
     return {
         "project_name": project_name,
         "user": user_name,
-        "spec": spec_json(plan.spec),
+        "spec": orjson.Fragment(plan.spec),
         "effective_spec": spec_json(plan.spec),
         "current_resource": None if plan.current is None else fleet_json(plan.current, project_name),
         "offers": offers_json(plan.offers),
@@ -42,13 +44,5 @@ def fleet_plan_json(plan: FleetPlan, project_name: str, user_name: str) -> dict[
 
 
 def spec_json(spec: str) -> orjson.Fragment:
-    """A fleet's spec as it was sent, without private keys: clients send those inline for hosts over SSH."""
-    if '"private"' not in spec:
-        return orjson.Fragment(spec)
-    return orjson.Fragment(orjson.dumps(_without_private(orjson.loads(spec))))
-
-
-def _without_private(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: None if name == "private" else _without_private(item) for name, item in value.items()}
-    return [_without_private(item) for item in value] if isinstance(value, list) else value
+    """A fleet's spec as it was sent, without private keys."""
+    return orjson.Fragment(shown(FleetSpec, spec))

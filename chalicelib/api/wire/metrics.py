@@ -1,4 +1,4 @@
-"""What a job used, as clients chart it: a series a name, newest first."""
+"""A job's usage as clients chart it: one series per name, newest first."""
 
 from __future__ import annotations
 

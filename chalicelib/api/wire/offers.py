@@ -1,14 +1,16 @@
-"""Offers on the wire. Their field names are the wire's already, so one is written as it is stored."""
+"""Offers on the wire. Their field names are already the wire's, so they are sent as stored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
 
+from chalicelib.domain.instants import iso
 from chalicelib.domain.noun import Value
 from chalicelib.domain.offers import Offer
+from chalicelib.engine.ports import Age
 
 
 def text_of(value: Value) -> orjson.Fragment:
@@ -22,3 +24,15 @@ def offer_json(offer: Offer) -> orjson.Fragment:
 
 def offers_json(offers: Iterable[Offer]) -> list[Any]:
     return [text_of(offer) for offer in offers]
+
+
+def ages_json(ages: Mapping[str, Age]) -> list[dict[str, Any]]:
+    """How old each backend's offers are; for clients that show it."""
+    return [
+        {
+            "backend": backend,
+            "taken_at": None if age.taken_at is None else iso(age.taken_at),
+            "error": age.error or None,
+        }
+        for backend, age in sorted(ages.items())
+    ]

@@ -1,6 +1,6 @@
 """Runs, their jobs and run plans on the wire.
 
-A spec is spliced in as the text it is stored as. The latest submission stands in an answer twice and is written once.
+A spec is spliced in as its stored text. The latest submission appears twice in a response and is encoded once.
 """
 
 from __future__ import annotations
@@ -9,13 +9,17 @@ from typing import Any
 
 import orjson
 
-from chalicelib.api.wire.offers import offer_json, offers_json, text_of
+from chalicelib.api.wire.offers import ages_json, offer_json, offers_json, text_of
 from chalicelib.domain.instants import Micros, iso
+from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason, short_text
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.engine.read import RunRow
+from chalicelib.store.sealed_specs import shown
 from chalicelib.usecases.run_plans import RunPlan
-from chalicelib.usecases.runs import RunRow, cost
+from chalicelib.usecases.runs import cost
 
 _TOLD_AS_ERROR = (RunReason.retry_limit_exceeded, RunReason.server_error, RunReason.gateway_error)
 _WAITING = (RunStatus.submitted, RunStatus.pending)
@@ -29,7 +33,7 @@ def run_json(
     latest = [history[-1] for history in histories]
     texts = {job.id: orjson.Fragment(orjson.dumps(submission_json(job))) for job in latest}
     last = max(latest, key=lambda job: (job.submitted_at, job.submission_num), default=None)
-    shown = zip(row.job_specs, histories, strict=False) if jobs and submissions != 0 else ()
+    listed = zip(row.job_specs, histories, strict=False) if jobs and submissions != 0 else ()
     return {
         "id": run.id,
         "project_name": project_name,
@@ -40,8 +44,8 @@ def run_json(
         "status": run.status,
         "status_message": _status_message(run, latest),
         "termination_reason": run.reason,
-        "run_spec": orjson.Fragment(row.run_spec),
-        "jobs": [_job_json(spec, history, texts, submissions) for spec, history in shown],
+        "run_spec": orjson.Fragment(shown(RunSpec, row.run_spec)),
+        "jobs": [_job_json(spec, history, texts, submissions) for spec, history in listed],
         "latest_job_submission": None if last is None else texts[last.id],
         "cost": cost(row.jobs, now),
         "service": None,
@@ -74,7 +78,7 @@ def _job_json(
     """A job has a submission at least: clients can't show one without."""
     kept = history if submissions is None else history[-submissions:]
     return {
-        "job_spec": orjson.Fragment(spec),
+        "job_spec": orjson.Fragment(shown(JobSpec, spec)),
         "job_submissions": [latest.get(job.id) or submission_json(job) for job in kept],
         "job_connection_info": None,
     }
@@ -174,4 +178,5 @@ def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros)
         "action": plan.action,
         "notes": [{"subject": note.subject, "text": note.text, "hint": note.hint} for note in plan.notes],
         "delays": plan.delays,
+        "offers_as_of": ages_json(plan.ages),
     }

@@ -22,5 +22,5 @@ def user_json(user: User, permissions: Permissions) -> dict[str, Any]:
 
 
 def user_with_creds_json(user: User, permissions: Permissions, token: str, private_key: str | None) -> dict[str, Any]:
-    """`token` is empty where it isn't known: only its hash is stored, so it can be shown to its bearer alone."""
+    """`token` is empty unless known: only its hash is stored, so only its bearer can see it."""
     return {**user_json(user, permissions), "creds": {"token": token}, "ssh_private_key": private_key}

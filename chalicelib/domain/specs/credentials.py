@@ -5,23 +5,17 @@ Whatever is secret is marked `Secret`, and the models that hold it are `Confiden
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, Discriminator, Field, Tag, model_validator
+from pydantic import BaseModel, Discriminator, Field
 
-from chalicelib.domain.specs.reading import TAG, Spec, fault, faults
+from chalicelib.domain.specs import secrecy
+from chalicelib.domain.specs.reading import TAG, Spec, fault
 
-Secret = Annotated[str, Field(min_length=1, json_schema_extra={"writeOnly": True})]
+Confidential = secrecy.Confidential
+Secret = secrecy.Secret
 Word = Annotated[str, Field(min_length=1)]
 Words = tuple[Word, ...]
-
-
-class Confidential(Spec):
-    """A spec that holds secrets, and shows none of its fields when it is printed."""
-
-    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
-        return ()
 
 
 def by_type(*models: type[BaseModel]) -> Discriminator:
@@ -78,111 +72,3 @@ class ApiTokenCreds(Confidential):
 
     type: Literal["api_token"] = Field(description="`api_token`.")
     api_token: Secret = Field(description="The token.")
-
-
-class AzureClientCreds(Confidential):
-    """An application registered in the tenant."""
-
-    type: Literal["client"] = Field(description="`client`.")
-    client_id: Secret = Field(description="The application's id.")
-    client_secret: Secret = Field(description="Its secret.")
-    tenant_id: Secret | None = Field(default=None, description="Its tenant, where it is another than the backend's.")
-
-
-class GCPServiceAccountCreds(Confidential):
-    """A service account's key, as JSON."""
-
-    type: Literal["service_account"] = Field(description="`service_account`.")
-    filename: Word | None = Field(default=None, description="A file with the key; or `data`.")
-    data: Secret | None = Field(default=None, description="The key itself; or `filename`.")
-
-    @model_validator(mode="after")
-    def _given_once(self) -> GCPServiceAccountCreds:
-        one_of(self, "filename", "data")
-        return self
-
-
-class NebiusServiceAccountCreds(Confidential):
-    """A service account: one file with all of it, or its ids and its private key."""
-
-    type: Literal["service_account"] = Field(description="`service_account`.")
-    filename: Word | None = Field(default=None, description="A file with all of it; instead of the rest.")
-    service_account_id: Secret | None = Field(default=None, description="The account's id.")
-    public_key_id: Secret | None = Field(default=None, description="The id of its public key.")
-    private_key_file: Word | None = Field(default=None, description="A file with its private key.")
-    private_key_content: Secret | None = Field(default=None, description="Its private key; or `private_key_file`.")
-
-    @model_validator(mode="after")
-    def _given_once(self) -> NebiusServiceAccountCreds:
-        parts = ("service_account_id", "public_key_id", "private_key_file", "private_key_content")
-        given = [part for part in parts if getattr(self, part) is not None]
-        if self.filename is None:
-            missing = [part for part in parts[:2] if part not in given]
-            if missing:
-                hint = "give it, or all of the account in one file with `filename`"
-                raise faults([("missing", f"`{part}` is needed", hint, "") for part in missing])
-            one_of(self, "private_key_file", "private_key_content")
-        elif given:
-            raise fault("exclusive", f"`filename` holds what `{given[0]}` says", "keep one of them", at=given[0])
-        return self
-
-
-class OCIClientCreds(Confidential):
-    """A user's API signing key."""
-
-    type: Literal["client"] = Field(description="`client`.")
-    user: Secret = Field(description="The user's OCID.")
-    tenancy: Secret = Field(description="The tenancy's OCID.")
-    key_file: Word | None = Field(default=None, description="A file with the private key; or `key_content`.")
-    key_content: Secret | None = Field(default=None, description="The private key; or `key_file`.")
-    pass_phrase: Secret | None = Field(default=None, description="The key's pass phrase, if it has one.")
-    fingerprint: Secret = Field(description="The key's fingerprint.")
-    region: Word = Field(description="The region to log in to.")
-
-    @model_validator(mode="after")
-    def _given_once(self) -> OCIClientCreds:
-        one_of(self, "key_file", "key_content")
-        return self
-
-
-class OCIDefaultCreds(Confidential):
-    """A profile of the provider's own configuration file."""
-
-    type: Literal["default"] = Field(description="`default`.")
-    file: Word = Field(default="~/.oci/config", description="The file.")
-    profile: Word = Field(default="DEFAULT", description="The profile in it.")
-
-
-class VerdaCreds(Confidential):
-    """A client's id and secret."""
-
-    type: Literal["api_key"] = Field(description="`api_key`.")
-    client_id: Secret = Field(description="The client's id.")
-    client_secret: Secret = Field(description="Its secret.")
-
-
-class TensorDockCreds(Confidential):
-    """A key and its token."""
-
-    type: Literal["api_key"] = Field(description="`api_key`.")
-    api_key: Secret = Field(description="The key.")
-    api_token: Secret = Field(description="The token.")
-
-
-AWSCreds = Annotated[
-    Annotated[AccessKeyCreds, Tag(TAG + "AccessKeyCreds")] | Annotated[DefaultCreds, Tag(TAG + "DefaultCreds")],
-    by_type(AccessKeyCreds, DefaultCreds),
-]
-AzureCreds = Annotated[
-    Annotated[AzureClientCreds, Tag(TAG + "AzureClientCreds")] | Annotated[DefaultCreds, Tag(TAG + "DefaultCreds")],
-    by_type(AzureClientCreds, DefaultCreds),
-]
-GCPCreds = Annotated[
-    Annotated[GCPServiceAccountCreds, Tag(TAG + "GCPServiceAccountCreds")]
-    | Annotated[DefaultCreds, Tag(TAG + "DefaultCreds")],
-    by_type(GCPServiceAccountCreds, DefaultCreds),
-]
-OCICreds = Annotated[
-    Annotated[OCIClientCreds, Tag(TAG + "OCIClientCreds")] | Annotated[OCIDefaultCreds, Tag(TAG + "OCIDefaultCreds")],
-    by_type(OCIClientCreds, OCIDefaultCreds),
-]

@@ -21,6 +21,7 @@ from chalicelib.domain.specs.profiles import BackendName, BackendOptions, Profil
 from chalicelib.domain.specs.quantities import IdleDuration
 from chalicelib.domain.specs.reading import FROM_FILE, TAG, JsonSchema, Number, Reads, Spec, Whole, fault, faults
 from chalicelib.domain.specs.resources import ResourcesSpec
+from chalicelib.domain.specs.secrecy import Confidential, Secret
 
 Placement = Literal["any", "cluster"]
 _MOST = 100_000
@@ -79,11 +80,11 @@ class FleetNodesSpec(Spec):
         return fields
 
 
-class SSHKey(Spec):
+class SSHKey(Confidential):
     """A key pair, filled in by the client from `identity_file`."""
 
     public: str
-    private: str | None = None
+    private: Secret | None = None
 
 
 class SSHProxyParams(Spec):

@@ -11,8 +11,9 @@ from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 from chalicelib.domain.specs.env import Env
 from chalicelib.domain.specs.mounts import FilePathMapping, MountPoint, RepoSpec
 from chalicelib.domain.specs.profiles import ProfileParams
-from chalicelib.domain.specs.reading import FROM_FILE, Looks, Reads, Spec, Whole, fault, faults
+from chalicelib.domain.specs.reading import FROM_FILE, Looks, Reads, Whole, fault, faults
 from chalicelib.domain.specs.resources import ResourcesSpec
+from chalicelib.domain.specs.secrecy import SECRET, Confidential
 
 PythonVersion = Literal["3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15"]
 Fault = tuple[str, str, str, str]
@@ -60,11 +61,11 @@ def _repos(repos: tuple[RepoSpec, ...]) -> tuple[RepoSpec, ...]:
 Python = Annotated[PythonVersion, Reads(_python, ({"type": "number"},))]
 
 
-class RegistryAuth(Spec):
+class RegistryAuth(Confidential):
     """Credentials for the registry of a private image."""
 
     username: str = Field(description="May hold `${{ env.NAME }}` and `${{ secrets.NAME }}`.")
-    password: str = Field(description="May hold `${{ env.NAME }}` and `${{ secrets.NAME }}`.")
+    password: Annotated[str, SECRET] = Field(description="May hold `${{ env.NAME }}` and `${{ secrets.NAME }}`.")
 
 
 class RunConfiguration(ProfileParams):

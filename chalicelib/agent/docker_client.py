@@ -1,0 +1,224 @@
+"""The Docker Engine's HTTP API over its unix socket: just what a task needs, with the standard library."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import select
+import socket
+from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
+from urllib.parse import quote, urlencode
+
+STREAM_SECONDS = 60.0  # to connect and to send; reading waits as long as it takes
+DEFAULT_SOCKET = "/var/run/docker.sock"
+
+
+class DockerError(Exception):
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+class DockerAway(DockerError):
+    """Nobody answers on the socket (the engine is being restarted, or there is none)."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, message)
+
+
+class UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout: Optional[float]) -> None:
+        super().__init__("docker", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        # A long path doesn't fit into a socket address; the folder's descriptor shortens it.
+        folder = os.open(os.path.dirname(self._path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            self.sock.connect("/proc/self/fd/%d/%s" % (folder, os.path.basename(self._path)))
+        finally:
+            os.close(folder)
+
+
+class DockerClient:
+    def __init__(self, path: str = DEFAULT_SOCKET) -> None:
+        self.path = path
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        query: Optional[Dict[str, Any]] = None,
+        body: Union[Dict[str, Any], IO[bytes], None] = None,
+        headers: Optional[Dict[str, str]] = None,
+        timeout: Optional[float] = 60.0,
+    ) -> Any:
+        """One request, its JSON answer (None for an empty one); DockerError with the engine's own words otherwise."""
+        response = self._open(method, path, query, body, headers, timeout)
+        try:
+            text = response.read()
+        except (OSError, http.client.HTTPException) as problem:
+            raise DockerAway(str(problem)) from None
+        kind = response.headers.get("Content-Type") or ""
+        return json.loads(text) if text and kind.startswith("application/json") else None
+
+    def lines(
+        self, method: str, path: str, query: Dict[str, Any], headers: Dict[str, str], idle: Callable[[], None]
+    ) -> Iterator[Dict[str, Any]]:
+        """A stream of JSON objects; `idle` is called while nothing comes, and may raise to leave."""
+        sock, buffer = self.stream(method, path, query, headers, idle=idle)
+        with sock:
+            while True:
+                *whole, buffer = buffer.split(b"\n")
+                for line in whole:
+                    if line.strip():
+                        yield json.loads(line)
+                part = self._receive(sock, idle)
+                if not part:
+                    return
+                buffer += part
+
+    def stream(
+        self,
+        method: str,
+        path: str,
+        query: Dict[str, Any],
+        headers: Optional[Dict[str, str]] = None,
+        idle: Callable[[], None] = lambda: None,
+    ) -> Tuple[socket.socket, bytes]:
+        """A raw connection, and the bytes that came with the answer's head. HTTP/1.0 knows no chunks."""
+        connection = UnixConnection(self.path, STREAM_SECONDS)
+        lines = ["%s %s?%s HTTP/1.0" % (method, path, urlencode(query)), "Host: docker", "Content-Length: 0"]
+        lines += ["%s: %s" % item for item in (headers or {}).items()]
+        try:
+            connection.connect()
+            sock = connection.sock
+            sock.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
+        except OSError as problem:
+            connection.close()
+            raise DockerAway("%s: %s" % (self.path, problem)) from None
+        buffer = b""
+        while b"\r\n\r\n" not in buffer:
+            part = self._receive(sock, idle)
+            if not part:
+                sock.close()
+                raise DockerAway("the engine closed the connection")
+            buffer += part
+        head, _, rest = buffer.partition(b"\r\n\r\n")
+        status = int(head.split(None, 2)[1])
+        if status in (101, 200):
+            return sock, rest
+        with sock:
+            part = rest
+            while part:
+                part = self._receive(sock, idle)
+                rest += part
+        raise DockerError(status, words(rest.decode("utf-8", "replace")))
+
+    @staticmethod
+    def _receive(sock: socket.socket, idle: Callable[[], None]) -> bytes:
+        try:
+            while not select.select([sock], [], [], 0.2)[0]:
+                idle()
+            return sock.recv(65536)
+        except OSError as problem:
+            sock.close()
+            raise DockerAway(str(problem)) from None
+        except BaseException:
+            sock.close()  # `idle` gave up
+            raise
+
+    def _open(
+        self,
+        method: str,
+        path: str,
+        query: Optional[Dict[str, Any]],
+        body: Union[Dict[str, Any], IO[bytes], None],
+        headers: Optional[Dict[str, str]],
+        timeout: Optional[float],
+    ) -> http.client.HTTPResponse:
+        connection = UnixConnection(self.path, timeout)
+        sent = dict(headers or {})
+        data: Any = body
+        if isinstance(body, dict):
+            data = json.dumps(body).encode("utf-8")
+            sent["Content-Type"] = "application/json"
+        target = path + ("?" + urlencode(query) if query else "")
+        try:
+            connection.request(method, target, data, sent)
+            response = connection.getresponse()
+            if response.status < 400:
+                return response
+            text = response.read().decode("utf-8", "replace")
+        except (OSError, http.client.HTTPException) as problem:
+            connection.close()
+            raise DockerAway("%s: %s" % (self.path, problem)) from None
+        connection.close()
+        raise DockerError(response.status, words(text))
+
+    # What a task needs ------------------------------------------------------------------------------------------
+
+    def ping(self) -> str:
+        """Why the engine can't be used; empty when it can."""
+        if not os.path.exists(self.path):
+            return "there is no Docker engine at %s" % self.path
+        try:
+            self.call("GET", "/_ping", timeout=5.0)
+        except DockerError as problem:
+            return "the Docker engine at %s doesn't answer: %s" % (self.path, problem.message)
+        return ""
+
+    def container(self, name: str) -> Optional[Dict[str, Any]]:
+        return self._found("/containers/%s/json" % quote(name))
+
+    def image(self, name: str) -> Optional[Dict[str, Any]]:
+        return self._found("/images/%s/json" % quote(name, safe="/:@"))
+
+    def _found(self, path: str) -> Optional[Dict[str, Any]]:
+        try:
+            found = self.call("GET", path)
+        except DockerError as problem:
+            if problem.status == 404:
+                return None
+            raise
+        return found if isinstance(found, dict) else None
+
+    def remove(self, name: str) -> None:
+        try:
+            self.call("DELETE", "/containers/%s" % quote(name), {"force": 1, "v": 1})
+        except DockerError as problem:
+            if problem.status not in (404, 409):  # not there, or being removed already
+                raise
+
+    def labelled(self, label: str) -> List[Dict[str, Any]]:
+        found = self.call("GET", "/containers/json", {"all": 1, "filters": json.dumps({"label": [label]})})
+        return found if isinstance(found, list) else []
+
+
+def words(text: str) -> str:
+    """What the engine said about a refusal."""
+    try:
+        return str(json.loads(text)["message"])
+    except (ValueError, KeyError, TypeError):
+        return text.strip()
+
+
+def split_image(image: str) -> Tuple[str, str]:
+    """Name and tag (or digest); the tag is `latest` unless one is given, and a port isn't one."""
+    if "@" in image:
+        name, _, digest = image.partition("@")
+        return name, digest
+    head, slash, last = image.rpartition("/")
+    name, _, tag = last.partition(":")
+    return head + slash + name, tag or "latest"
+
+
+def registry_header(auth: Optional[Dict[str, Any]]) -> Dict[str, str]:
+    if not auth:
+        return {}
+    text = json.dumps({"username": auth.get("username") or "", "password": auth.get("password") or ""})
+    return {"X-Registry-Auth": base64.urlsafe_b64encode(text.encode("utf-8")).decode("ascii")}

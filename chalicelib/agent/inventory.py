@@ -1,0 +1,172 @@
+"""What a machine has: found, never assumed. A value that can't be found is absent.
+
+Two doors lead out, both given from outside, so a test can show any machine: a runner of commands and the root of the
+files.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import platform
+import pwd
+import re
+import shutil
+import socket
+import struct
+import subprocess
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import gpus
+from .gpus import Gpu
+from .gpus import Usage as GpuUsage
+
+Runner = Callable[[List[str]], Tuple[int, str]]  # exit status and standard output; 127 when there is no such tool
+UNLIMITED = 1 << 60  # version 1 says "no limit" with a number near 2^63
+TOOL_SECONDS = 30
+
+
+def run_tool(argv: List[str]) -> Tuple[int, str]:
+    try:
+        done = subprocess.run(
+            argv,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=TOOL_SECONDS,
+        )
+    except FileNotFoundError:
+        return 127, ""
+    except (OSError, subprocess.TimeoutExpired):
+        return 126, ""
+    return done.returncode, done.stdout.decode("utf-8", "replace")
+
+
+class Inventory:
+    def __init__(self, data: str, run: Runner = run_tool, root: str = "/", told: Optional[str] = None) -> None:
+        """`told` names a file of facts that replace what is found: of a machine that is only simulated here."""
+        self._data, self._run, self._root, self._told = data, run, root, told
+
+    def facts(self, runtimes: List[str]) -> Dict[str, Any]:
+        found: Dict[str, Any] = {
+            "cpus": self.cpus(),
+            "memory_mib": self.memory_mib(),
+            "disk_mib": shutil.disk_usage(self._data).free >> 20,
+            "arch": {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}.get(
+                platform.machine().lower(), platform.machine()
+            ),
+            "hostname": socket.gethostname(),
+            "addresses": addresses(),
+            "gpus": self.gpus(),
+            "runtimes": runtimes,
+            "user": user_name(),
+        }
+        if self._told:
+            with open(self._told) as file:
+                found.update({name: value for name, value in json.load(file).items() if name in found})
+            found["gpus"] = [dict({"id": str(number)}, **gpu) for number, gpu in enumerate(found["gpus"])]
+        return {name: value for name, value in found.items() if value is not None}
+
+    def gpus(self) -> List[Gpu]:
+        found: List[Gpu] = []
+        for _, argv, parse in gpus.TOOLS:
+            status, text = self._run(argv)
+            if status == 0:
+                found += parse(text)
+        return found
+
+    def gpu_use(self) -> Dict[str, GpuUsage]:
+        status, text = self._run(gpus.NVIDIA_USE)
+        return gpus.nvidia_use(text) if status == 0 else {}
+
+    # CPU and memory: what is there, less what a cgroup leaves of it -----------------------------------------------
+
+    def cpus(self) -> int:
+        there = len(os.sched_getaffinity(0)) if self._root == "/" else self._cpus_online()
+        quota = min((limit for limit in map(self._cpu_quota, self._groups("cpu")) if limit is not None), default=None)
+        return there if quota is None else max(1, min(there, int(quota)))
+
+    def _cpus_online(self) -> int:
+        return len(re.findall(r"^processor\s*:", self._read("proc/cpuinfo") or "", re.MULTILINE)) or 1
+
+    def _cpu_quota(self, group: str) -> Optional[float]:
+        both = (self._read(group + "/cpu.max") or "").split()
+        if len(both) != 2:
+            both = [
+                (self._read(group + "/cpu.cfs_quota_us") or "-1").strip(),
+                (self._read(group + "/cpu.cfs_period_us") or "0").strip(),
+            ]
+        if not both[0].isdigit() or not both[1].isdigit() or int(both[1]) == 0:
+            return None
+        return int(both[0]) / int(both[1])
+
+    def memory_mib(self) -> Optional[int]:
+        match = re.search(r"^MemTotal:\s*(\d+)\s*kB", self._read("proc/meminfo") or "", re.MULTILINE)
+        limits = [int(match.group(1)) << 10] if match else []
+        for group in self._groups("memory"):
+            for name in ("memory.max", "memory.limit_in_bytes"):
+                text = (self._read("%s/%s" % (group, name)) or "").strip()
+                if text.isdigit() and int(text) < UNLIMITED:
+                    limits.append(int(text))
+        return min(limits) >> 20 if limits else None
+
+    def _groups(self, controller: str) -> List[str]:
+        """The folders whose limits bind this process: its own group and all above it, in both versions. Inside a
+        container the path may name the host's view of it; the mount's root is then the group itself."""
+        found = []
+        for line in (self._read("proc/self/cgroup") or "").splitlines():
+            number, _, rest = line.partition(":")
+            names, _, path = rest.partition(":")
+            if number == "0" and not names:
+                base = "sys/fs/cgroup"
+            elif controller in names.split(","):
+                base = "sys/fs/cgroup/" + controller
+            else:
+                continue
+            parts = [part for part in path.split("/") if part and part != ".."]
+            found += [os.path.join(base, *parts[:depth]) for depth in range(len(parts), -1, -1)]
+        return found
+
+    def _read(self, path: str) -> Optional[str]:
+        try:
+            with open(os.path.join(self._root, path), encoding="utf-8", errors="replace") as file:
+                return file.read()
+        except OSError:
+            return None
+
+
+def user_name() -> str:
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return str(os.getuid())
+
+
+def addresses() -> List[str]:
+    """The machine's own IPv4 addresses, loopback last; the one that the default route uses comes first."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
+            except OSError:
+                continue  # an interface without an address
+            found.append(socket.inet_ntoa(answer[20:24]))
+    found.sort(key=lambda address: address.startswith("127."))
+    first = default_address()
+    if first in found:
+        found.remove(first)
+        found.insert(0, first)
+    return found
+
+
+def default_address() -> str:
+    """Where packets to the outside would come from. Connecting a datagram socket sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return ""
+        return str(probe.getsockname()[0])

@@ -1,0 +1,83 @@
+"""What a route is. Every route of the API is one row: method, path, who may call it, and the handler.
+
+The rows are data, so one generated test tries every role and tenant against every route, and one loop mounts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from pydantic import BaseModel
+
+from chalicelib.domain.tenants import Project, ProjectRole, User
+from chalicelib.usecases.context import Plane
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class Access(StrEnum):
+    """Who may call a route; each includes the stronger ones (a global admin may call all but `agent`)."""
+
+    public = "public"  # no token
+    user = "user"  # any active user
+    admin = "admin"  # global admin
+    visitor = "visitor"  # any role in {project_name}; any active user where it is public
+    member = "member"  # any role in {project_name}
+    manager = "manager"  # manager or admin of {project_name}
+    project_admin = "project_admin"
+    keeper = "keeper"  # project_admin; manager too where the installation lets managers keep secrets
+    agent = "agent"  # an instance's credential; the handler checks it
+
+
+@dataclass(frozen=True)
+class Call:
+    """One authorised request."""
+
+    plane: Plane
+    params: Mapping[str, str] = field(default_factory=dict)  # of the path
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
+    body: bytes = b""
+    user: User | None = None  # None for public and agent routes
+    project: Project | None = None  # set where the path has {project_name}
+    role: ProjectRole | None = None  # the user's role there; None for a global admin who is no member
+
+    @property
+    def actor(self) -> User:
+        assert self.user is not None, "a route without a user asked for one"
+        return self.user
+
+    @property
+    def tenant(self) -> Project:
+        assert self.project is not None, "a route without a project asked for one"
+        return self.project
+
+    def parse(self, model: type[M]) -> M:
+        """The JSON body as `model`; an absent body is `{}`. Raises Invalid with every problem, by field."""
+        from chalicelib.api.bodies import parse_body
+
+        return parse_body(self.body, model)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply that isn't just JSON with status 200. `body` is bytes already encoded."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = "application/json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[Call], Any]  # a JSON-able value (orjson, with Fragments), or an Answer
+
+
+@dataclass(frozen=True)
+class Route:
+    method: str
+    path: str  # Chalice syntax: /api/project/{project_name}/runs/get
+    access: Access
+    handler: Handler

@@ -1,0 +1,133 @@
+"""Accounts: each project has its own backends, with their own credentials and settings.
+
+An *account* is one backend of one project. Some serve every project, as the simulated cloud does. The machines, offers
+and errors of an account are invisible to other projects: work for a project uses only its accounts, and only the sweep
+and the catalogue's refresh go through all of them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from chalicelib.backends.spi import Backend, CreateRequest, Machine, Owned
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.offers import Offer
+from chalicelib.errors import DstackError, InvalidCredentials, Refused
+
+log = logging.getLogger(__name__)
+
+
+class Account:
+    """One backend with its credentials and settings.
+
+    Its facts are available at once. The backend is created on first use, because that may need an SDK; if that fails,
+    each call raises the reason, and the next one tries again.
+    """
+
+    def __init__(self, facts: BackendFacts, make: Callable[[], Backend], project_id: str | None = None) -> None:
+        self.facts, self.project_id = facts, project_id  # None: it serves every project
+        self.key = f"{facts.name}-{project_id or 'all'}"  # stable, and fit for a blob's name
+        self._make, self._lock = make, threading.Lock()
+        self._made: Backend | None = None
+
+    @classmethod
+    def made(cls, backend: Backend, project_id: str | None = None) -> Account:
+        """The account of a backend that is there already."""
+        return cls(backend.facts, lambda: backend, project_id)
+
+    @property
+    def backend(self) -> Backend:
+        with self._lock:
+            if self._made is None:
+                try:
+                    self._made = self._make()
+                except DstackError as error:
+                    return Unusable(self.facts, str(error))
+            return self._made
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+
+class Accounts:
+    """Every account that is configured. A project has one of a type at most."""
+
+    def __init__(self, accounts: Iterable[Account] = ()) -> None:
+        self._all = tuple(sorted(accounts, key=lambda account: account.key))
+        self._shared = tuple(account for account in self._all if account.project_id is None)
+        self._of: dict[str, tuple[Account, ...]] = {}
+        for account in self._all:
+            if account.project_id is not None:
+                self._of[account.project_id] = (*self._of.get(account.project_id, self._shared), account)
+        for project_id, found in [("", self._shared), *self._of.items()]:
+            _told_apart(project_id, found)
+
+    def of(self, project_id: str, type: str) -> Backend:
+        """The project's backend of that type. One that isn't configured (any more) says so at every call."""
+        for account in self.accounts(project_id):
+            if account.facts.name == type:
+                return account.backend
+        log.error("project %s has instances of backend %s, which isn't configured", project_id, type)
+        return Unusable(BackendFacts(name=type), f"the backend {type} isn't configured", "Configure it again.")
+
+    def facts(self, project_id: str) -> Mapping[str, BackendFacts]:
+        """What each of the project's backends can do, by type. Needs no SDK and no credentials."""
+        return {account.facts.name: account.facts for account in self.accounts(project_id)}
+
+    def accounts(self, project_id: str | None = None) -> Sequence[Account]:
+        """All of them, or those that serve one project."""
+        return self._all if project_id is None else self._of.get(project_id, self._shared)
+
+    def close(self) -> None:
+        for account in self._all:
+            account.close()
+
+
+class Unusable:
+    """Stands in for a backend that can't be asked while instances of it live: every call says why, and is repeated
+    until that is mended."""
+
+    def __init__(self, facts: BackendFacts, why: str, hint: str = "") -> None:
+        self.facts, self._why, self._hint = facts, why, hint
+
+    def _refuse(self) -> InvalidCredentials:
+        return InvalidCredentials(self._why, hint=self._hint)
+
+    def check(self) -> None:
+        raise self._refuse()
+
+    def offers(self) -> Sequence[Offer]:
+        raise self._refuse()
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        raise self._refuse()
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        raise self._refuse()
+
+    def terminate(self, handle: Handle) -> None:
+        raise self._refuse()
+
+    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
+        raise self._refuse()
+
+    def close(self) -> None:
+        """Nothing was made."""
+
+
+def _told_apart(project_id: str, accounts: Sequence[Account]) -> None:
+    """Refuses two accounts with the same name: their machines would be indistinguishable."""
+    titles: dict[str, str] = {}
+    for facts in (account.facts for account in accounts):
+        title = facts.title or facts.name
+        if facts.name in titles:
+            both = f"{titles[facts.name]} and {title}"
+            whose = f"project {project_id}" if project_id else "every project"
+            raise Refused(
+                f"Two backends of {whose} have the name `{facts.name}`: {both}.", hint="Configure only one of them."
+            )
+        titles[facts.name] = title

@@ -1,0 +1,52 @@
+"""What `server/config.yml` says of an AWS account."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, Tag
+
+from chalicelib.backends.configs import CREDS, EXPERIMENTAL, PUBLIC_IPS, TAGS, RegionalBackend, shaped
+from chalicelib.domain.specs.credentials import AccessKeyCreds, DefaultCreds, Word, Words, by_type
+from chalicelib.domain.specs.profiles import Tags
+from chalicelib.domain.specs.reading import TAG, Spec
+
+AWSCreds = Annotated[
+    Annotated[AccessKeyCreds, Tag(TAG + "AccessKeyCreds")] | Annotated[DefaultCreds, Tag(TAG + "DefaultCreds")],
+    by_type(AccessKeyCreds, DefaultCreds),
+]
+
+
+_OWNER = shaped(r"self|[0-9]{12}", "the owner of an image", "self` or `123456789012")
+
+
+class AWSOSImage(Spec):
+    """An image of an operating system."""
+
+    name: Word = Field(description="The image's name.")
+    owner: Annotated[str, AfterValidator(_OWNER)] = Field(
+        default="self", description="The account it belongs to, 12 digits, or `self`."
+    )
+    user: Word = Field(description="The user to log in as.")
+
+
+class AWSOSImages(Spec):
+    """Images to start machines from, instead of the usual ones."""
+
+    cpu: AWSOSImage | None = Field(default=None, description="For machines without a GPU.")
+    nvidia: AWSOSImage | None = Field(default=None, description="For machines with NVIDIA GPUs.")
+
+
+class AWSBackendConfig(RegionalBackend):
+    """Amazon Web Services."""
+
+    type: Literal["aws"] = Field(description="`aws`.")
+    creds: AWSCreds = Field(description=CREDS)
+    vpc_name: Word | None = Field(default=None, description="The VPC's name, the same in all regions.")
+    vpc_ids: dict[str, Word] | None = Field(default=None, description="The VPC's id by region.")
+    default_vpcs: bool = Field(default=True, description="Use the default VPC where no other is named.")
+    public_ips: bool = Field(default=True, description=PUBLIC_IPS)
+    iam_instance_profile: Word | None = Field(default=None, description="The instance profile of the machines.")
+    tags: Tags | None = Field(default=None, description=TAGS)
+    os_images: AWSOSImages | None = Field(default=None, description="Images to start machines from.")
+    experimental_instance_types: Words | None = Field(default=None, description=EXPERIMENTAL)

@@ -1,0 +1,1 @@
+"""Crusoe Cloud."""

@@ -1,0 +1,18 @@
+"""What `server/config.yml` says of Crusoe."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from chalicelib.backends.configs import CREDS, RegionalBackend
+from chalicelib.domain.specs.credentials import AccessKeyCreds, Word
+
+
+class CrusoeBackendConfig(RegionalBackend):
+    """Crusoe Cloud."""
+
+    type: Literal["crusoe"] = Field(description="`crusoe`.")
+    project_id: Word = Field(description="The project's id.")
+    creds: AccessKeyCreds = Field(description=CREDS)

@@ -1,0 +1,1 @@
+"""DigitalOcean, and AMD Developer Cloud, which is operated by it."""

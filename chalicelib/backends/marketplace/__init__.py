@@ -1,0 +1,1 @@
+"""The hosted marketplace, `type: dstack`."""

@@ -1,0 +1,70 @@
+"""What the simulated cloud sells: a dozen types in three regions, on demand and spot, at prices that never move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chalicelib.domain.offers import Availability, Disk, Gpu, InstanceType, Offer, Resources
+
+WIRE_NAME = "dstack"  # borrowed: clients refuse types they don't know, and no cloud of ours has this one
+GIB = 1024
+SPOT_SHARE = 0.35  # of the on-demand price
+
+# Region → price factor and zones.
+REGIONS: dict[str, tuple[float, tuple[str, ...]]] = {
+    "sim-east": (1.0, ("sim-east-a", "sim-east-b")),
+    "sim-north": (0.92, ("sim-north-a",)),
+    "sim-west": (1.1, ("sim-west-a", "sim-west-b")),
+}
+
+# Name, CPUs, memory in GiB, GPUs (count, name, GiB, vendor), architecture, dollars an hour.
+_GPUS = tuple[int, str, int, str]
+_TYPES: tuple[tuple[str, int, int, _GPUS | None, str, float], ...] = (
+    ("sim.2cpu", 2, 8, None, "x86", 0.05),
+    ("sim.4cpu", 4, 16, None, "x86", 0.10),
+    ("sim.4cpu-arm", 4, 16, None, "arm", 0.08),
+    ("sim.8cpu", 8, 32, None, "x86", 0.20),
+    ("sim.32cpu", 32, 128, None, "x86", 0.80),
+    ("sim.t4", 8, 32, (1, "T4", 16, "nvidia"), "x86", 0.50),
+    ("sim.l4", 8, 32, (1, "L4", 24, "nvidia"), "x86", 0.70),
+    ("sim.a10x4", 48, 192, (4, "A10", 24, "nvidia"), "x86", 4.00),
+    ("sim.a100", 12, 96, (1, "A100", 80, "nvidia"), "x86", 2.20),
+    ("sim.a100x8", 96, 768, (8, "A100", 80, "nvidia"), "x86", 17.50),
+    ("sim.h100", 24, 192, (1, "H100", 80, "nvidia"), "x86", 3.50),
+    ("sim.h100x8", 192, 1536, (8, "H100", 80, "nvidia"), "x86", 28.00),
+    ("sim.mi300x8", 192, 1536, (8, "MI300X", 192, "amd"), "x86", 24.00),
+)
+
+TYPES = {row[0]: row for row in _TYPES}
+
+
+def resources(name: str, *, spot: bool) -> Resources:
+    _, cpus, memory, gpus, arch, _ = TYPES[name]
+    devices = () if gpus is None else (Gpu(name=gpus[1], memory_mib=gpus[2] * GIB, vendor=gpus[3]),) * gpus[0]
+    return Resources(
+        cpus=cpus,
+        memory_mib=memory * GIB,
+        gpus=devices,
+        spot=spot,
+        disk=Disk(size_mib=100 * GIB),
+        cpu_arch=arch,
+        description="simulated",
+    )
+
+
+def price(region: str, name: str, *, spot: bool) -> float:
+    return round(TYPES[name][5] * REGIONS[region][0] * (SPOT_SHARE if spot else 1.0), 6)
+
+
+def offers() -> Iterator[Offer]:
+    for region, (_, zones) in REGIONS.items():
+        for name in TYPES:
+            for spot in (False, True):
+                yield Offer(
+                    backend=WIRE_NAME,
+                    instance=InstanceType(name=name, resources=resources(name, spot=spot)),
+                    region=region,
+                    price=price(region, name, spot=spot),
+                    availability=Availability.available,
+                    availability_zones=zones,
+                )

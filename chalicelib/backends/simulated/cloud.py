@@ -1,0 +1,284 @@
+"""A scripted cloud. It sells machines that don't exist, keeps its own truth about them, and misbehaves when told to.
+
+The same class serves three ends: tests (state in memory, time from the test), the simulation (faults drawn at random)
+and `dstack server --fake-cloud`, where the machines are processes that run the real agent and the state is a folder.
+
+A purchase is two resources, a disk and then a machine on it, so that there is something to lose between them. With
+`idempotent_create` the token finds what an earlier call made, at once; without, only the name in the listing does,
+which lags as real listings lag: then patience is all that keeps a repeated create from buying twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from chalicelib.backends.simulated import catalogue
+from chalicelib.backends.simulated.script import Call, Script, When
+from chalicelib.backends.simulated.shelf import MemoryShelf, Shelf
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.offers import Availability, Offer, Resources
+from chalicelib.errors import Gone, InsufficientCapacity, QuotaExceeded
+
+NOTICE = 2 * MINUTE  # between the word that a spot machine is taken back and its end
+
+FACTS = BackendFacts(
+    name=catalogue.WIRE_NAME,
+    title="Simulated cloud",
+    visibility_lag=2 * SECOND,
+    create_timeout=20 * SECOND,
+    provisioning_timeout=2 * MINUTE,
+    simulated=True,
+)
+
+Body = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What a launcher must know to bring a machine up."""
+
+    machine_id: str
+    user_data: str
+    resources: Resources
+    delay: Micros
+    internal_ip: str
+
+
+class Launcher(Protocol):
+    def launch(self, boot: Boot) -> None:
+        """Bring the machine up `boot.delay` from now. Harmless where it is up already."""
+
+    def kill(self, machine_id: str) -> None:
+        """End it with all that runs on it. Harmless where there is nothing."""
+
+
+class NoLauncher:
+    """Machines that exist for the cloud alone."""
+
+    def launch(self, boot: Boot) -> None:
+        return None
+
+    def kill(self, machine_id: str) -> None:
+        return None
+
+
+class FakeCloud:
+    def __init__(
+        self,
+        now: Callable[[], Micros],
+        *,
+        shelf: Shelf | None = None,
+        launcher: Launcher | None = None,
+        script: Script | Callable[[], Script] | None = None,
+        facts: BackendFacts = FACTS,
+    ) -> None:
+        self.facts, self._now = facts, now
+        self._shelf, self._launcher = shelf or MemoryShelf(), launcher or NoLauncher()
+        given = script or Script()
+        self._script: Callable[[], Script] = given if callable(given) else lambda: given
+        self._lock = threading.RLock()
+        self._count = 0
+
+    # --- the protocol ------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        self._maybe_fail("check", "before")
+
+    def offers(self) -> Sequence[Offer]:
+        self._maybe_fail("offers", "before")
+        with self._lock:
+            return [self._stated(offer) for offer in catalogue.offers()]
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        offer = request.offer
+        place = {"region": offer.region, "type": offer.instance.name}
+        self._maybe_fail("create", "before", **place)
+        with self._lock:
+            if offer.region not in catalogue.REGIONS or offer.instance.name not in catalogue.TYPES:
+                raise InsufficientCapacity(f"{offer.instance.name} in {offer.region} isn't sold here")
+            disk = self._adopt("disk", request)
+            if disk is None and self._adopt("vm", request) is None:
+                self._admit(offer)
+            disk = disk or self._make("disk", request)
+        yield _handle(disk)
+        self._maybe_fail("create", "between", **place)
+        with self._lock:
+            machine = self._adopt("vm", request) or self._make("vm", request)
+            self._start(machine)
+        self._maybe_fail("create", "after", **place)
+        yield _handle(machine)
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        self._maybe_fail("describe", "before")
+        with self._lock:
+            bodies = [self._live(handle.id) for handle in handles if handle.kind == "vm"]
+            machine = next((body for body in bodies if body is not None and body["visible_at"] <= self._now()), None)
+            if machine is None or machine["ends_at"] is not None:
+                raise Gone(f"there is no machine {' or '.join(h.id for h in handles) or 'without a handle'}")
+            announced = machine["interrupted_at"] is not None and machine["interrupted_at"] <= self._now()
+            up = machine["running_at"] <= self._now()
+            return Machine("running" if up else "pending", machine["id"], machine["ip"], interrupted=announced)
+
+    def terminate(self, handle: Handle) -> None:
+        self._maybe_fail("terminate", "before")
+        script = self._script()
+        with self._lock:
+            body = self._live(handle.id)
+            if body is None:
+                raise Gone(f"there is no {handle.kind} {handle.id}")
+            if body["ends_at"] is None and not script.take("lies"):
+                self._shelf.put(body["id"], {**body, "ends_at": self._now() + script.end})
+                if script.end == 0:
+                    self._live(handle.id)
+        self._maybe_fail("terminate", "after")
+
+    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
+        self._maybe_fail("list", "before")
+        with self._lock:
+            bodies = [body for body in self._all() if body["visible_at"] <= self._now()]
+        for body in bodies:
+            tags = dict(body["tags"])
+            if instance_id is None or tags["dstack-instance"] == instance_id:
+                yield Owned(
+                    _handle(body),
+                    tags["dstack-install"],
+                    tags["dstack-project"],
+                    tags["dstack-instance"],
+                    int(tags["dstack-epoch"]),
+                )
+
+    def close(self) -> None:
+        """Nothing to give back: machines outlive the server, as anywhere."""
+
+    # --- what a script or a test does to it --------------------------------------------------------------------------
+
+    def interrupt(self, instance_id: str, at: Micros | None = None) -> None:
+        """Announce that this instance's machine is taken back."""
+        with self._lock:
+            for body in self._all():
+                if body["kind"] == "vm" and dict(body["tags"])["dstack-instance"] == instance_id:
+                    self._shelf.put(body["id"], {**body, "interrupted_at": self._now() if at is None else at})
+
+    def resume(self) -> None:
+        """Bring up again what was up when the computer that plays the cloud went down."""
+        with self._lock:
+            for body in self._all():
+                if body["kind"] == "vm" and body["started"] and body["ends_at"] is None:
+                    self._launch(body)
+
+    def lose(self, machine_id: str) -> None:
+        """The machine is gone without a word."""
+        with self._lock:
+            self._launcher.kill(machine_id)
+            self._shelf.drop(machine_id)
+
+    def machines(self) -> list[Body]:
+        """Every machine that exists, whatever a listing shows: the truth that tests compare with."""
+        with self._lock:
+            return [body for body in self._all() if body["kind"] == "vm"]
+
+    def resources(self) -> list[Body]:
+        with self._lock:
+            return self._all()
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _maybe_fail(self, call: Call, when: When, *, region: str = "", type: str = "") -> None:
+        error = self._script().fault(call, when, region=region, type=type)
+        if error is not None:
+            raise error
+
+    def _all(self) -> list[Body]:
+        return [body for body in map(self._aged, self._shelf.all()) if body is not None]
+
+    def _live(self, resource_id: str) -> Body | None:
+        body = self._shelf.get(resource_id)
+        return None if body is None else self._aged(body)
+
+    def _aged(self, body: Body) -> Body | None:
+        """The resource as time has made it: None, and gone from the shelf, once its end has come."""
+        ends = body["ends_at"]
+        if body["interrupted_at"] is not None:
+            taken = body["interrupted_at"] + NOTICE
+            ends = taken if ends is None else min(ends, taken)
+        if ends is None or ends > self._now():
+            return body
+        if body["kind"] == "vm":
+            self._launcher.kill(body["id"])
+        self._shelf.drop(body["id"])
+        return None
+
+    def _adopt(self, kind: str, request: CreateRequest) -> Body | None:
+        for body in self._all():
+            if body["kind"] != kind or body["ends_at"] is not None:
+                continue
+            if self.facts.idempotent_create and body["token"] == request.token:
+                return body
+            if body["name"] == request.name and body["visible_at"] <= self._now():
+                return body
+        return None
+
+    def _admit(self, offer: Offer) -> None:
+        machines = [body for body in self._all() if body["kind"] == "vm"]
+        script, name = self._script(), offer.instance.name
+        room = script.capacity.get(f"{offer.region}/{name}")
+        if room is not None and sum((b["region"], b["type"]) == (offer.region, name) for b in machines) >= room:
+            raise InsufficientCapacity(f"no {name} is left in {offer.region} (simulated)")
+        quota = script.quota.get(name)
+        if quota is not None and sum(b["type"] == name for b in machines) >= quota:
+            raise QuotaExceeded(f"the quota for {name} is {quota} (simulated)")
+
+    def _make(self, kind: str, request: CreateRequest) -> Body:
+        number = self._count = max([self._count, *(body["number"] for body in self._shelf.all())]) + 1
+        script, now = self._script(), self._now()
+        body = {
+            "id": f"{kind}-{request.token[:8]}-{number}",
+            "number": number,
+            "kind": kind,
+            "token": request.token,
+            "name": request.name,
+            "tags": [list(tag) for tag in request.tags],
+            "region": request.offer.region,
+            "type": request.offer.instance.name,
+            "spot": request.offer.instance.resources.spot,
+            "user_data": request.user_data,
+            "ip": f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
+            "made_at": now,
+            "visible_at": now + script.lag,
+            "running_at": now + script.boot,
+            "ends_at": None,
+            "interrupted_at": None,
+            "comes_up": kind == "vm" and not script.take("absent"),
+            "started": False,
+        }
+        self._shelf.put(str(body["id"]), body)
+        return body
+
+    def _start(self, machine: Body) -> None:
+        """Started after it is written down, so that a crash between the two is mended by the repeated create."""
+        if machine["started"] or not machine["comes_up"]:
+            return
+        self._launch(machine)
+        self._shelf.put(machine["id"], {**machine, "started": True})
+
+    def _launch(self, machine: Body) -> None:
+        delay = max(0, machine["running_at"] - self._now())
+        resources = catalogue.resources(machine["type"], spot=machine["spot"])
+        self._launcher.launch(Boot(machine["id"], machine["user_data"], resources, delay, machine["ip"]))
+
+    def _stated(self, offer: Offer) -> Offer:
+        left = self._script().capacity.get(f"{offer.region}/{offer.instance.name}")
+        if left is None:
+            return offer
+        taken = sum((b["region"], b["type"]) == (offer.region, offer.instance.name) for b in self.machines())
+        return offer.with_(availability=Availability.available if taken < left else Availability.not_available)
+
+
+def _handle(body: Body) -> Handle:
+    return Handle(kind=body["kind"], id=body["id"], data={"region": body["region"]})

@@ -1,0 +1,171 @@
+"""Machines of the simulated cloud as processes of this one: each runs the real agent, in a folder of its own.
+
+A machine is a keeper process. It is the subreaper of all that runs below it, so whatever daemonises or loses its parent
+still hangs there and ending the machine ends everything on it. It starts the agent again when it fails, as a real
+machine's init would, and it has a session of its own, so that the server's end isn't the machine's. Where the machine's
+folder is deleted under it (the data folder of a server that was only tried), it ends everything by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from chalicelib.backends.simulated.cloud import Boot
+from chalicelib.domain.boot_script import read_user_data
+from chalicelib.domain.instants import SECOND
+
+KILLING = 5.0  # seconds that a killed process may take to leave the process table
+
+# argv: the machine's folder (that is how the keeper is known again), the delay, and the agent's command line.
+_KEEPER = """
+import ctypes, os, signal, subprocess, sys, time
+
+def look(*_):
+    if os.path.isdir(sys.argv[1]):
+        return
+    while True:  # what lost its parent hangs below us, so this comes to everybody
+        with open("/proc/self/task/%d/children" % os.getpid()) as file:
+            below = file.read().split()
+        if not below:
+            os._exit(0)
+        for pid in below:
+            os.kill(int(pid), signal.SIGKILL)
+        os.wait()
+
+try:
+    ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
+except (OSError, AttributeError):
+    pass  # not Linux: what leaves its parent leaves the machine
+signal.signal(signal.SIGALRM, look)
+signal.setitimer(signal.ITIMER_REAL, 3.0, 3.0)
+time.sleep(float(sys.argv[2]))
+agent = subprocess.Popen(sys.argv[3:]).pid
+while True:
+    try:
+        pid, status = os.wait()
+    except ChildProcessError:
+        break
+    if pid == agent and status:
+        time.sleep(1.0)
+        agent = subprocess.Popen(sys.argv[3:]).pid
+"""
+
+
+class LocalLauncher:
+    def __init__(self, folder: Path, server_url: str, program: Path) -> None:
+        self._folder, self._server_url, self._program = folder, server_url, program
+
+    def launch(self, boot: Boot) -> None:
+        home = self._folder / boot.machine_id
+        if self._keeper(home) is not None:
+            return
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        server_url, instance_id, token = read_user_data(boot.user_data)
+        _write(home / "token", token.encode())
+        _write(home / "facts.json", orjson.dumps(_facts(boot)))
+        command = [sys.executable, str(self._program), "--server", server_url or self._server_url]
+        command += ["--data", str(home / "data"), "--instance", instance_id, "--token-file", str(home / "token")]
+        command += ["--runtime", "process"]
+        with (home / "agent.log").open("ab") as output:
+            keeper = subprocess.Popen(
+                [sys.executable, "-c", _KEEPER, str(home), str(boot.delay / SECOND), *command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={**os.environ, "DSTACK_AGENT_FACTS": str(home / "facts.json")},
+                start_new_session=True,
+                cwd=home,
+            )
+        _write(home / "keeper.pid", str(keeper.pid).encode())
+
+    def moved(self) -> None:
+        """Tell every machine where the server is now: it may have started again on another port."""
+        for data in self._folder.glob("*/data"):
+            _write(data / "server", self._server_url.encode())
+
+    def kill(self, machine_id: str) -> None:
+        home = self._folder / machine_id
+        keeper = self._keeper(home)
+        if keeper is not None:
+            _send(keeper, signal.SIGSTOP)  # or it would start the agent again
+            deadline = time.monotonic() + KILLING
+            while (below := _below(keeper)) and time.monotonic() < deadline:
+                for pid in below:
+                    _send(pid, signal.SIGKILL)
+            _send(keeper, signal.SIGKILL)
+            _reap(keeper)
+        shutil.rmtree(home, ignore_errors=True)
+
+    def _keeper(self, home: Path) -> int | None:
+        """The machine's keeper, if it lives; a process id alone proves nothing, it may be somebody else's by now."""
+        try:
+            pid = int((home / "keeper.pid").read_text())
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except (OSError, ValueError):
+            return None
+        return pid if str(home).encode() in words else None
+
+
+def _facts(boot: Boot) -> dict[str, Any]:
+    """What the agent must report instead of what this computer has."""
+    has = boot.resources
+    return {
+        "cpus": has.cpus,
+        "memory_mib": has.memory_mib,
+        "disk_mib": has.disk.size_mib,
+        "arch": has.cpu_arch or "x86",
+        "hostname": boot.machine_id,
+        "addresses": [boot.internal_ip],
+        "gpus": [
+            {"name": gpu.name, "memory_mib": gpu.memory_mib, "vendor": gpu.vendor, "driver": "simulated"}
+            for gpu in has.gpus
+        ],
+    }
+
+
+def _below(root: int) -> list[int]:
+    """The living descendants of a process."""
+    children: dict[int, list[int]] = {}
+    dead = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            state, parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[:2]
+        except (OSError, ValueError):
+            continue  # it ended while we looked
+        children.setdefault(int(parent), []).append(int(entry.name))
+        if state in (b"Z", b"X"):
+            dead.add(int(entry.name))
+    found = list(children.get(root, ()))
+    for pid in found:
+        found += children.get(pid, ())
+    return [pid for pid in found if pid not in dead]
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return  # it ended by itself
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        return  # an earlier server's child: init's to reap
+
+
+def _write(path: Path, data: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)

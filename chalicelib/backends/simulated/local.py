@@ -1,0 +1,27 @@
+"""The simulated cloud on one machine: its machines are processes here, its state and its script are in a folder."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from chalicelib.backends.simulated.cloud import FakeCloud
+from chalicelib.backends.simulated.launch import LocalLauncher
+from chalicelib.backends.simulated.script import Script, ScriptFile
+from chalicelib.backends.simulated.shelf import FolderShelf
+from chalicelib.domain.instants import SECOND, Micros
+
+
+def local_cloud(folder: Path, server_url: str, program: Path) -> FakeCloud:
+    """What was up in it when this machine went down is up again."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    script = ScriptFile(folder / "script.json", Script(boot=SECOND // 2, end=SECOND // 2))
+    launcher = LocalLauncher(folder / "machines", server_url, program)
+    cloud = FakeCloud(_now, shelf=FolderShelf(folder / "resources"), launcher=launcher, script=script.current)
+    launcher.moved()
+    cloud.resume()
+    return cloud
+
+
+def _now() -> Micros:
+    return time.time_ns() // 1000

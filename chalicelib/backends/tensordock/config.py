@@ -1,0 +1,25 @@
+"""What `server/config.yml` says of TensorDock."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from chalicelib.backends.configs import CREDS, RegionalBackend
+from chalicelib.domain.specs.credentials import Confidential, Secret
+
+
+class TensorDockCreds(Confidential):
+    """A key and its token."""
+
+    type: Literal["api_key"] = Field(description="`api_key`.")
+    api_key: Secret = Field(description="The key.")
+    api_token: Secret = Field(description="The token.")
+
+
+class TensorDockBackendConfig(RegionalBackend):
+    """TensorDock."""
+
+    type: Literal["tensordock"] = Field(description="`tensordock`.")
+    creds: TensorDockCreds = Field(description=CREDS)

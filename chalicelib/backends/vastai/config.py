@@ -1,0 +1,18 @@
+"""What `server/config.yml` says of Vast.ai."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from chalicelib.backends.configs import CREDS, RegionalBackend
+from chalicelib.domain.specs.credentials import ApiKeyCreds
+
+
+class VastAIBackendConfig(RegionalBackend):
+    """Vast.ai."""
+
+    type: Literal["vastai"] = Field(description="`vastai`.")
+    community_cloud: bool = Field(default=True, description="Offer machines of the community cloud too.")
+    creds: ApiKeyCreds = Field(description=CREDS)

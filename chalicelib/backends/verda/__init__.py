@@ -1,0 +1,1 @@
+"""Verda; `datacrunch` is its older name."""

@@ -1,0 +1,26 @@
+"""Any value as a model, or all of its problems.
+
+The code that words problems is imported only when there is one: most bodies are valid, and a cold start shouldn't pay.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from chalicelib.errors import Invalid
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def read(model: type[M], raw: Any, prefix: str = "") -> M:
+    """`raw` as `model`. Raises Invalid with every problem, each by its field, which begins with `prefix`."""
+    try:
+        return model.model_validate(raw)
+    except ValidationError as error:
+        from chalicelib.configuration.problems import problems_of
+
+        found = problems_of(error, model=model)
+    raise Invalid([replace(p, path=".".join(part for part in (prefix, p.path) if part)) for p in found])

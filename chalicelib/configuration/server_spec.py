@@ -1,0 +1,151 @@
+"""`server/config.yml`: what a control plane has from its start on - projects, their backends, keys, permissions."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import TYPE_CHECKING, Annotated, Literal, Union
+
+from pydantic import AfterValidator, Field, Tag, model_validator
+
+from chalicelib.backends.registry import config_models
+from chalicelib.domain import names
+from chalicelib.domain.specs.credentials import Confidential, Secret, Word, by_type
+from chalicelib.domain.specs.reading import TAG, Spec, fault, faults
+from chalicelib.domain.tenants import Permissions
+
+KEY_BYTES = 32
+
+BACKEND_CONFIGS = config_models()
+
+if TYPE_CHECKING:
+
+    class AnyBackendConfig(Spec):
+        """The configuration of some backend: what all of them have."""
+
+        type: str
+
+else:
+    _ARMS = tuple(Annotated[model, Tag(TAG + model.__name__)] for model in BACKEND_CONFIGS)
+    AnyBackendConfig = Annotated[Union[_ARMS], by_type(*BACKEND_CONFIGS)]
+
+
+def _project_name(name: str) -> str:
+    if wrong := names.problem(name, "project"):
+        raise fault("invalid-name", *wrong)
+    return name
+
+
+class ProjectConfig(Spec):
+    """A project. It is made if it isn't there."""
+
+    name: Annotated[str, AfterValidator(_project_name)] = Field(description="Its name.")
+    backends: tuple[AnyBackendConfig, ...] | None = Field(default=None, description="Where it may buy machines.")
+
+    @model_validator(mode="after")
+    def _one_of_a_kind(self) -> ProjectConfig:
+        kinds = [backend.type for backend in self.backends or ()]
+        found = [
+            ("duplicate", f"the backend `{kind}` is there twice", "keep one of the two", f"backends.{place}")
+            for place, kind in enumerate(kinds)
+            if kind in kinds[:place]
+        ]
+        if found:
+            raise faults(found)
+        return self
+
+
+class IdentityKey(Spec):
+    """The server's own key, which it keeps in its data folder."""
+
+    type: Literal["identity"] = Field(description="`identity`.")
+
+
+def _aes_key(text: str) -> str:
+    try:
+        size = len(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError):
+        size = 0
+    if size != KEY_BYTES:
+        raise fault("invalid-value", f"this isn't {KEY_BYTES} bytes in base64", "make one: openssl rand -base64 32")
+    return text
+
+
+class AESKey(Confidential):
+    """A key of your own, for AES-256-GCM."""
+
+    type: Literal["aes"] = Field(description="`aes`.")
+    name: Word = Field(description="A name for it.", pattern="^[A-Za-z0-9]+$")
+    secret: Annotated[Secret, AfterValidator(_aes_key)] = Field(description="32 random bytes, in base64.")
+
+    @property
+    def raw(self) -> bytes:
+        return base64.b64decode(self.secret)
+
+
+AnyKey = Annotated[
+    Annotated[IdentityKey, Tag(TAG + "IdentityKey")] | Annotated[AESKey, Tag(TAG + "AESKey")],
+    by_type(IdentityKey, AESKey),
+]
+
+
+class EncryptionConfig(Spec):
+    """Keys for what is secret. The first seals; all of them open."""
+
+    keys: tuple[AnyKey, ...] = Field(description="The keys.")
+
+    @model_validator(mode="after")
+    def _once_each(self) -> EncryptionConfig:
+        called = [key.name if isinstance(key, AESKey) else "" for key in self.keys]
+        found = []
+        for place, name in enumerate(called):
+            if name in called[:place]:
+                what = f"the key `{name[:60]}`" if name else "`identity`"
+                found.append(("duplicate", f"{what} is there twice", "keep one of the two", f"keys.{place}"))
+        if found:
+            raise faults(found)
+        return self
+
+
+class DefaultPermissions(Spec):
+    """What those may do who are no admins."""
+
+    allow_non_admins_create_projects: bool = Field(
+        default=Permissions.allow_non_admins_create_projects,
+        description="Whether users who are no global admins may create projects.",
+    )
+    allow_non_admins_manage_ssh_fleets: bool = Field(
+        default=Permissions.allow_non_admins_manage_ssh_fleets,
+        description="Whether members who are no admins of the project may create, change and delete SSH fleets.",
+    )
+    allow_managers_manage_secrets: bool = Field(
+        default=Permissions.allow_managers_manage_secrets,
+        description="Whether managers of a project may read, set and delete its secrets.",
+    )
+
+    @property
+    def meant(self) -> Permissions:
+        return Permissions(**self.model_dump())
+
+
+class ServerConfig(Spec):
+    """The whole file."""
+
+    projects: tuple[ProjectConfig, ...] = Field(description="Projects to have. Others are left alone.")
+    encryption: EncryptionConfig | None = Field(default=None, description="Keys for what is secret.")
+    default_permissions: DefaultPermissions | None = Field(
+        default=None, description="What those may do who are no admins."
+    )
+    plugins: tuple[Word, ...] | None = Field(default=None, description="Plugins to load.")
+
+    @model_validator(mode="after")
+    def _names(self) -> ServerConfig:
+        called = [project.name for project in self.projects]
+        found = [
+            ("duplicate", f"the project `{name}` is there twice", "keep one of the two", f"projects.{place}.name")
+            for place, name in enumerate(called)
+            if name in called[:place]
+        ]
+        if found:
+            raise faults(found)
+        return self

@@ -1,0 +1,200 @@
+"""Every key and index entry of the table, in one place. Each noun builds its own from these (`place`).
+
+| noun      | pk               | sk                      | gsi1                               | gsi2                   |
+|-----------|------------------|-------------------------|------------------------------------|------------------------|
+| Run       | run/<id>         | status                  | runs/<project>, submitted#id       | live/<project>, same   |
+| RunBody   | run/<id>         | body/<deployment>       |                                    |                        |
+| Job       | run/<id>         | job/<replica>/<job>/<n> | queue/<project>, priority#age (*)  |                        |
+| Fleet     | fleet/<id>       | status                  | fleets/<project>, created#id       |                        |
+| FleetBody | fleet/<id>       | body/<num>              |                                    |                        |
+| Instance  | instance/<id>    | status                  | instances/<fleet>, num#epoch       | free/<project> (**)    |
+| Presence  | instance/<id>    | presence                |                                    |                        |
+| Event     | events/<project> | at#id                   | run-events/<run>                   | fleet-events/<fleet>   |
+| User      | user/<id>        | status                  |                                    |                        |
+| Project   | project/<id>     | status                  |                                    |                        |
+| Member    | project/<id>     | member/<user>           | member-of/<user>, project          |                        |
+| Secret    | project/<id>     | secret/<name>           |                                    |                        |
+| Repo      | project/<id>     | repo/<repo_id>          |                                    |                        |
+| Archive   | archive/<id>     | status                  |                                    |                        |
+| Sighting  | sightings/<acct> | hash of its subject     |                                    |                        |
+| names     | see `*_name`     |                         | pointers, so that a name is taken by one commit only |      |
+
+(*) only while it waits for capacity; (**) only while it has a free block. Deleted runs and fleets leave their indexes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from chalicelib.domain.instants import Micros, sortable
+
+STATUS = "status"
+
+
+class Key(NamedTuple):
+    pk: str
+    sk: str
+
+    def __str__(self) -> str:
+        return f"{self.pk}:{self.sk}"
+
+
+class Due(NamedTuple):
+    """When a pass must look at `unit` (`run/<id>`, `queue/<project>`, `instance/<id>`, `fleet/<id>`)."""
+
+    kind: str
+    unit: str
+    at: Micros
+
+
+class Place(NamedTuple):
+    """Where a noun stands in the table: its key, its entry in each of the two indexes, when it is due, and from when on
+    it may be dropped."""
+
+    key: Key
+    gsi1: tuple[str, str] | None = None  # (partition, sort)
+    gsi2: tuple[str, str] | None = None
+    due: Due | None = None
+    expires_at: int | None = None  # epoch seconds
+
+
+def due(unit: str, at: Micros | None) -> Due | None:
+    """The entry of `kind/<id>`; None where nobody needs to look."""
+    return None if at is None else Due(unit.partition("/")[0], unit, at)
+
+
+def run(run_id: str) -> Key:
+    return Key(f"run/{run_id}", STATUS)
+
+
+def run_body(run_id: str, deployment_num: int) -> Key:
+    return Key(f"run/{run_id}", f"body/{deployment_num:06d}")
+
+
+def job(run_id: str, replica_num: int, job_num: int, submission_num: int) -> Key:
+    return Key(f"run/{run_id}", f"job/{replica_num:05d}/{job_num:05d}/{submission_num:05d}")
+
+
+def run_name(project_id: str, name: str) -> Key:
+    """Pointer to the latest run of that name that isn't deleted."""
+    return Key(f"project/{project_id}", f"run-name/{name}")
+
+
+def fleet(fleet_id: str) -> Key:
+    return Key(f"fleet/{fleet_id}", STATUS)
+
+
+def fleet_body(fleet_id: str, spec_num: int) -> Key:
+    return Key(f"fleet/{fleet_id}", f"body/{spec_num:06d}")
+
+
+def fleet_name(project_id: str, name: str) -> Key:
+    return Key(f"project/{project_id}", f"fleet-name/{name}")
+
+
+def instance(instance_id: str) -> Key:
+    return Key(f"instance/{instance_id}", STATUS)
+
+
+def presence(instance_id: str) -> Key:
+    return Key(f"instance/{instance_id}", "presence")
+
+
+def event(project_id: str, at: Micros, event_id: str) -> Key:
+    return Key(f"events/{project_id}", f"{sortable(at)}#{event_id}")
+
+
+def user(user_id: str) -> Key:
+    return Key(f"user/{user_id}", STATUS)
+
+
+def user_name(name: str) -> Key:
+    return Key("users", f"name/{name}")
+
+
+def token(token_hash: str) -> Key:
+    return Key(f"token/{token_hash}", "user")
+
+
+def project(project_id: str) -> Key:
+    return Key(f"project/{project_id}", STATUS)
+
+
+def project_name(name: str) -> Key:
+    return Key("projects", f"name/{name}")
+
+
+def member(project_id: str, user_id: str) -> Key:
+    return Key(f"project/{project_id}", f"member/{user_id}")
+
+
+def secret(project_id: str, name: str) -> Key:
+    return Key(f"project/{project_id}", f"secret/{name}")
+
+
+def repo(project_id: str, repo_id: str) -> Key:
+    return Key(f"project/{project_id}", f"repo/{repo_id}")
+
+
+def archive(archive_id: str) -> Key:
+    return Key(f"archive/{archive_id}", STATUS)
+
+
+def sightings_of(account: str) -> str:
+    return f"sightings/{account}"
+
+
+def sighting(account: str, subject_hash: str) -> Key:
+    return Key(sightings_of(account), subject_hash)
+
+
+def metric(job_id: str, at: Micros) -> Key:
+    return Key(f"metrics/{job_id}", sortable(at))
+
+
+# --- index entries ----------------------------------------------------------------------------------------------------
+
+
+def by_time(partition: str, at: Micros, tie: str) -> tuple[str, str]:
+    return (partition, f"{sortable(at)}#{tie}")
+
+
+def runs_of(project_id: str) -> str:
+    return f"runs/{project_id}"
+
+
+def live_runs_of(project_id: str) -> str:
+    return f"live/{project_id}"
+
+
+def queue_of(project_id: str) -> str:
+    return f"queue/{project_id}"
+
+
+def queue_sort(priority: int, submitted_at: Micros, job_id: str) -> str:
+    """Higher priority first, then older."""
+    return f"{999 - priority:03d}#{sortable(submitted_at)}#{job_id}"
+
+
+def fleets_of(project_id: str) -> str:
+    return f"fleets/{project_id}"
+
+
+def instances_of(fleet_id: str) -> str:
+    return f"instances/{fleet_id}"
+
+
+def free_of(project_id: str) -> str:
+    return f"free/{project_id}"
+
+
+def run_events(run_id: str) -> str:
+    return f"run-events/{run_id}"
+
+
+def fleet_events(fleet_id: str) -> str:
+    return f"fleet-events/{fleet_id}"
+
+
+def member_of(user_id: str) -> str:
+    return f"member-of/{user_id}"

@@ -1,0 +1,58 @@
+"""An agent's report on a task. Validated strictly: agents run beside other people's programs, so nothing is trusted.
+
+Unknown fields are ignored, so that a newer agent can talk to an older control plane.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from chalicelib.domain.jobs import PullProgress
+from chalicelib.domain.reasons import JobReason
+
+TaskState = Literal["preparing", "pulling", "running", "exited"]
+ShortText = Annotated[str, Field(max_length=300)]
+NonNegative = Annotated[int, Field(ge=0, lt=1 << 62)]
+
+# The reasons a task may end by itself. Anything else an agent reports is treated as its error.
+END_REASONS = frozenset(
+    {
+        JobReason.done_by_runner,
+        JobReason.container_exited_with_error,
+        JobReason.creating_container_error,
+        JobReason.executor_error,
+        JobReason.ports_binding_failed,
+        JobReason.volume_error,
+        JobReason.max_duration_exceeded,
+        JobReason.terminated_by_user,
+        JobReason.aborted_by_user,
+    }
+)
+
+
+class Said(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+
+class TaskReport(Said):
+    id: ShortText
+    state: TaskState
+    at: NonNegative = 0
+    exit_status: int | None = None
+    reason: ShortText | None = None
+    message: str | None = None
+    pull: PullProgress | None = None
+    username: ShortText | None = None
+    working_dir: str | None = Field(default=None, max_length=4096)
+    log_end: NonNegative = 0
+
+    @property
+    def end_reason(self) -> JobReason:
+        """Why it ended, of the reasons an agent may give."""
+        if self.reason is not None and self.reason in END_REASONS:
+            return JobReason(self.reason)
+        if self.reason is None and self.exit_status is not None:
+            return JobReason.container_exited_with_error if self.exit_status else JobReason.done_by_runner
+        return JobReason.executor_error

@@ -1,0 +1,36 @@
+"""What a family of effects may reach while it acts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from chalicelib.engine.ports import Backends, Clock
+from chalicelib.errors import BackendError, Transient
+from chalicelib.store.port import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Acting:
+    store: Store
+    clock: Clock
+    backends: Backends
+    install_id: str
+    install_key: bytes
+    server_url: str = ""
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """A call to a backend. An untranslated error is logged in full and treated as an unknown outcome."""
+    try:
+        yield
+    except BackendError:
+        raise
+    except Exception as error:
+        log.exception("a call about %s failed in a way its backend doesn't translate", what)
+        raise Transient(f"the backend failed unexpectedly ({type(error).__name__}: {error})") from error

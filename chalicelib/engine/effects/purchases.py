@@ -1,0 +1,182 @@
+"""Purchases: create, describe, terminate.
+
+Three rules keep the promises (nothing leaks, nothing is bought twice):
+
+Rule 1: only the committer of a purchase executes it, and it starts no call that might still run when others may act. A
+purchase with another `act_until`, or one that is too late, is left to the pass that comes after `act_until`.
+Rule 2: a resource is recorded in the instance before the next one is created. If the instance is no longer wanted by
+then, the resource is recorded all the same and the purchase ends there.
+Rule 3: the report of what is left covers the handles, the provider's list of resources with the instance's tag, and the
+purchase that was open when the check began.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+from chalicelib.backends.spi import Backend, CreateRequest
+from chalicelib.domain import keys
+from chalicelib.domain.boot_script import user_data
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import Handle, Instance, InstanceStatus
+from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.effects.acting import Acting, translated
+from chalicelib.errors import BackendError, Conflict, Gone
+from chalicelib.planning.failures import MEANINGS
+from chalicelib.planning.plan import Effect, Outcome
+from chalicelib.planning.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen, Terminate, may_begin
+from chalicelib.store import nouns
+
+log = logging.getLogger(__name__)
+
+
+class Purchases:
+    effects: ClassVar[Mapping[type[Effect], str]] = {Create: "create", Describe: "describe", Terminate: "terminate"}
+
+    def __init__(self, here: Acting) -> None:
+        self.here = here
+
+    # --- buy ---------------------------------------------------------------------------------------------------------
+
+    def create(self, effect: Create) -> Outcome | None:
+        instance = self._find(effect)
+        if instance is None:
+            return None
+        backend = self.here.backends.of(instance.project_id, effect.backend)
+        epoch = instance.epoch
+        if not self.may_begin(instance, effect, backend):
+            return None
+        try:
+            with translated(instance.name):
+                making = backend.create(self.request(instance))
+            while self.may_begin(instance, effect, backend):
+                with translated(instance.name):
+                    handle = next(making, None)
+                if handle is None:
+                    return Bought(effect.unit, epoch, effect.act_until)
+                found = self.checkpoint(instance, [handle], backend)
+                if found is None:
+                    return None
+                instance = found
+        except BackendError as error:
+            return NotBought(effect.unit, *_said(error), epoch, effect.act_until)
+        log.info("the purchase of %s stops here: it is no longer wanted, or it took too long", instance.name)
+        return None
+
+    def may_begin(self, instance: Instance, effect: Create, backend: Backend) -> bool:
+        return may_begin(instance, effect, backend.facts, self.here.clock.now())
+
+    def request(self, instance: Instance) -> CreateRequest:
+        """The same instance and epoch give the same request, byte for byte: everything in it was fixed at purchase."""
+        here = self.here
+        owner = f"{here.install_id}/{instance.project_id}/{instance.id}/{instance.epoch}"
+        token = bootstrap_token(here.install_key, instance.id, instance.epoch)
+        return CreateRequest(
+            token=derive(owner, "create"),
+            name=f"dstack-{instance.name}-{instance.id[:8]}-{instance.epoch}",
+            tags=(
+                ("dstack-install", here.install_id),
+                ("dstack-project", instance.project_id),
+                ("dstack-instance", instance.id),
+                ("dstack-epoch", str(instance.epoch)),
+                *sorted((name, value) for name, value in instance.tags.items() if not name.startswith("dstack-")),
+            ),
+            offer=instance.offer,
+            instance_id=instance.id,
+            user_data=user_data(here.server_url, instance.id, token),
+            disk_mib=instance.offer.instance.resources.disk.size_mib,
+            zones=instance.offer.availability_zones,
+        )
+
+    def checkpoint(self, instance: Instance, handles: Iterable[Handle], backend: Backend) -> Instance | None:
+        """Write these handles into the instance. None when it ended meanwhile: then they are given back at once."""
+        store = self.here.store
+        while True:
+            current = nouns.find(store, Instance, keys.instance(instance.id))
+            if current is None or current.epoch != instance.epoch or current.status is InstanceStatus.terminated:
+                log.error(
+                    "instance %s ended while its machine was being created: terminating the machine", instance.name
+                )
+                for handle in handles:
+                    _give_back(backend, handle)
+                return None
+            known = {(handle.kind, handle.id) for handle in current.handles}
+            new = tuple(handle for handle in handles if (handle.kind, handle.id) not in known)
+            if not new:
+                return current
+            saved = current.with_(handles=current.handles + new)
+            try:
+                store.commit([nouns.put(saved)])
+            except Conflict:
+                continue  # somebody was quicker; each loss is somebody else's progress, so this ends
+            return saved.with_(version=current.version + 1)
+
+    # --- look --------------------------------------------------------------------------------------------------------
+
+    def describe(self, effect: Describe) -> Outcome | None:
+        instance = self._find(effect)
+        if instance is None:
+            return None
+        try:
+            with translated(instance.name):
+                machine = self.here.backends.of(instance.project_id, effect.backend).describe(instance.handles)
+        except Gone:
+            return Seen(effect.unit, instance.epoch, "gone")
+        except BackendError as error:
+            return NotDone(effect.unit, *_said(error), instance.epoch)
+        return Seen(
+            effect.unit, instance.epoch, machine.state, machine.hostname, machine.internal_ip, machine.interrupted
+        )
+
+    # --- give back ---------------------------------------------------------------------------------------------------
+
+    def terminate(self, effect: Terminate) -> Outcome | None:
+        instance = self._find(effect)
+        if instance is None or instance.status is not InstanceStatus.terminating:
+            return None
+        backend = self.here.backends.of(instance.project_id, effect.backend)
+        began = self.here.clock.now()
+        try:
+            with translated(instance.name):
+                listed = list(backend.list_owned(instance.id))
+        except BackendError as error:
+            return NotDone(effect.unit, *_said(error), instance.epoch)
+        owned = [o.handle for o in listed if (o.install, o.instance_id) == (self.here.install_id, instance.id)]
+        found = self.checkpoint(instance, owned, backend)
+        if found is None:
+            return None
+        failed, going = None, ""
+        for handle in reversed(found.handles):  # what was made last may depend on what was made first
+            try:
+                with translated(instance.name):
+                    backend.terminate(handle)
+            except Gone:
+                continue
+            except BackendError as error:
+                failed = failed or NotDone(effect.unit, *_said(error), instance.epoch)
+            else:
+                going = going or f"{handle.kind} {handle.id} is being removed"
+        return failed or Left(effect.unit, instance.epoch, began, instance.act_until, going)
+
+    def _find(self, effect: Effect) -> Instance | None:
+        instance = nouns.find(self.here.store, Instance, keys.instance(effect.unit.partition("/")[2]))
+        if instance is None or instance.status is InstanceStatus.terminated:
+            log.info("%s is too late: its instance has ended", effect)
+            return None
+        return instance
+
+
+def _said(error: BackendError) -> tuple[str, str, float | None]:
+    known = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in MEANINGS), BackendError.__name__)
+    return known, str(error), getattr(error, "retry_after", None)
+
+
+def _give_back(backend: Backend, handle: Handle) -> None:
+    try:
+        backend.terminate(handle)
+    except Gone:
+        return
+    except BackendError as error:  # the sweep finds it by its tag
+        log.error("%s %s couldn't be terminated: %s", handle.kind, handle.id, error)

@@ -1,0 +1,39 @@
+"""Which family executes which effect, and how an effect travels through a queue.
+
+A family is a class made from `Acting`; its `effects` name the method that executes each kind. Adding one is a file
+beside this one and an entry in FAMILIES.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar, Protocol
+
+from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.purchases import Purchases
+from chalicelib.errors import Bug
+from chalicelib.planning.plan import Effect
+
+
+class Family(Protocol):
+    effects: ClassVar[Mapping[type[Effect], str]]
+
+    def __init__(self, here: Acting) -> None: ...
+
+
+FAMILIES: tuple[type[Family], ...] = (Purchases,)
+
+_KINDS: Mapping[str, type[Effect]] = {kind.__name__: kind for family in FAMILIES for kind in family.effects}
+
+
+def to_message(effect: Effect) -> dict[str, Any]:
+    """An effect as JSON for a queue; `backend` is what a queue may route it by."""
+    return {"effect": type(effect).__name__, **asdict(effect)}
+
+
+def from_message(message: Mapping[str, Any]) -> Effect:
+    kind = _KINDS.get(str(message.get("effect")))
+    if kind is None:
+        raise Bug(f"no effect is called {message.get('effect')!r}")
+    return kind(**{name: value for name, value in message.items() if name != "effect"})

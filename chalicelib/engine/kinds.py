@@ -1,0 +1,156 @@
+"""The table of nouns: everything the control plane needs to know about each kind, declared once.
+
+A noun's class gives its fields (and so its codec) and its kind; `store.nouns` says how it is stored. A row here adds
+its state machine, its invariants, the agent to notify of changes, and, for kinds that passes process, how they are
+loaded, decided and postponed, and whose plans may wake them. The engine, the linter and the executor know nouns only
+through this table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.noun import Noun
+from chalicelib.domain.runs import Run
+from chalicelib.engine.load import Loader
+from chalicelib.errors import Bug
+from chalicelib.machines.fleet import FLEET
+from chalicelib.machines.instance import INSTANCE
+from chalicelib.machines.job import JOB
+from chalicelib.machines.run import RUN
+from chalicelib.machines.table import StateMachine
+from chalicelib.planning import invariants
+from chalicelib.planning.fleet import decide_fleet
+from chalicelib.planning.instance import decide_instance
+from chalicelib.planning.lint import PlanRule, Rules, StepRule
+from chalicelib.planning.outcomes import decide_outcome
+from chalicelib.planning.plan import Outcome, Plan
+from chalicelib.planning.queue import decide_queue
+from chalicelib.planning.run import decide_run
+from chalicelib.planning.snapshots import Snapshot
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What a pass processes. Only `queue` has no noun of its own: it is the waiting jobs of a project."""
+
+    decide: Callable[[Any], Plan]
+    woken_by: frozenset[str]  # the kinds of units whose plans may wake it
+    load: Callable[[Loader, str, Micros], Snapshot | None] | None = None  # None: it is read page by page
+    conclude: Callable[[Any, Outcome], Plan] | None = None  # what follows from what an effect on it came to
+    index: bool = False  # its records are found in the index of its name, not in the partition of its name
+
+
+@dataclass(frozen=True)
+class Kind:
+    name: str  # as units and events name it
+    noun: type[Noun] | None = None
+    machine: StateMachine | None = None
+    unit: Unit | None = None
+    steps: tuple[StepRule, ...] = ()  # invariants of one step,
+    plans: tuple[PlanRule, ...] = ()  # and of a whole plan
+    hears: Callable[[Any], str | None] = field(default=lambda noun: None)  # the instance whose agent waits for a change
+
+
+class Kinds:
+    """The table, as everything that needs it is given it."""
+
+    def __init__(self, rows: Iterable[Kind]) -> None:
+        self._rows = {row.name: row for row in rows}
+        self.units: Mapping[str, Unit] = {row.name: row.unit for row in self._rows.values() if row.unit is not None}
+        self._hears = {row.noun: row.hears for row in self._rows.values() if row.noun is not None}
+        self.rules = Rules(
+            machines={row.noun: row.machine for row in self._rows.values() if row.noun and row.machine},
+            wakers={name: unit.woken_by for name, unit in self.units.items()},
+            steps=tuple(rule for row in self._rows.values() for rule in row.steps),
+            plans=tuple(rule for row in self._rows.values() for rule in row.plans),
+        )
+
+    @property
+    def rows(self) -> tuple[Kind, ...]:
+        return tuple(self._rows.values())
+
+    def with_(self, *rows: Kind) -> Kinds:
+        """This table with rows added or replaced."""
+        return Kinds({**self._rows, **{row.name: row for row in rows}}.values())
+
+    def deciding(self, name: str, **changes: Any) -> Kinds:
+        """This table with another `decide`, `load` or `conclude` for one unit."""
+        row = self._rows[name]
+        if row.unit is None:
+            raise Bug(f"{name} is no unit")
+        return self.with_(replace(row, unit=replace(row.unit, **changes)))
+
+    def unit(self, name: str) -> Unit:
+        found = self.units.get(name)
+        if found is None:
+            raise Bug(f"{name!r} is no kind of unit; there are {', '.join(self.units)}")
+        return found
+
+    def listener(self, noun: Noun) -> str | None:
+        """The instance whose agent waits for this noun's change, if any."""
+        hears = self._hears.get(type(noun))
+        return None if hears is None else hears(noun)
+
+    def checked(self, snapshot: Snapshot, plan: Plan) -> Plan:
+        """The plan, if it keeps every invariant; otherwise none of it is committed."""
+        found: Sequence[str] = self.rules.broken(snapshot, plan)
+        if found:
+            raise Bug("the plan breaks a rule: " + "; ".join(found))
+        return plan
+
+
+def _host_of(job: Job) -> str | None:
+    return job.assignment.instance_id if job.assignment else None
+
+
+# In the order in which a pass looks at what is due.
+KINDS = Kinds(
+    (
+        Kind(
+            "queue",
+            unit=Unit(decide_queue, woken_by=frozenset({"queue", "run", "instance"}), index=True),
+        ),
+        Kind(
+            "run",
+            Run,
+            RUN,
+            Unit(
+                decide_run,
+                woken_by=frozenset({"queue", "run", "instance", "fleet"}),
+                load=lambda load, id, now: load.run(id, now),
+            ),
+        ),
+        Kind("job", Job, JOB, steps=(invariants.ended_jobs, invariants.claims), hears=_host_of),
+        Kind(
+            "instance",
+            Instance,
+            INSTANCE,
+            Unit(
+                decide_instance,
+                woken_by=frozenset({"queue", "run", "instance", "fleet"}),
+                load=lambda load, id, now: load.instance(id, now),
+                conclude=decide_outcome,
+            ),
+            steps=(invariants.purchases,),
+            hears=lambda instance: instance.id,
+        ),
+        Kind(
+            "fleet",
+            Fleet,
+            FLEET,
+            Unit(
+                decide_fleet,
+                woken_by=frozenset({"instance", "fleet"}),
+                load=lambda load, id, now: load.fleet(id, now),
+            ),
+            plans=(invariants.fleet_sizes,),
+        ),
+    )
+)

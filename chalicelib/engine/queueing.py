@@ -1,0 +1,99 @@
+"""One look at one project's queue, page after page.
+
+The queue is the one unit that is too long to read whole: a pass pages from its head while capacity may be left. When
+there is none it reads nothing, unless some job is due. Newly submitted jobs are always looked at, so that a job that
+can't be placed is told why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.jobs import Job
+from chalicelib.engine.commit import Committed, Committer
+from chalicelib.engine.kinds import Kinds, Unit
+from chalicelib.engine.load import PAGE, Loader, order, room
+from chalicelib.engine.ports import Clock
+
+ATTEMPTS = 5  # fresh looks after a conflict, before a unit is left to the next pass
+SMALLEST_PAGE = 16  # waiting jobs to look at when only a place or two are free
+
+
+@dataclass(frozen=True)
+class Hints:
+    """Ids whose change woke this pass: read by key even where no index shows them yet."""
+
+    runs: tuple[str, ...] = ()
+    instances: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(units: Iterable[str]) -> Hints:
+        split = [unit.partition("/") for unit in units]
+        return Hints(
+            tuple(id for kind, _, id in split if kind == "run"),
+            tuple(id for kind, _, id in split if kind == "instance"),
+        )
+
+
+class QueueLook:
+    def __init__(
+        self, load: Loader, clock: Clock, committer: Committer, kinds: Kinds, row: Unit, project_id: str, hints: Hints
+    ) -> None:
+        self._load, self._clock, self._committer, self._kinds, self._row = load, clock, committer, kinds, row
+        self._project_id, self._hints = project_id, hints
+        self._fleets = load.read.fleet_views(project_id, hints.instances)
+        self._seen: set[str] = set()
+        self.done = Committed()
+        self.next_wake: Micros | None = None
+
+    def over(self, due: bool) -> None:
+        """`due`: some of its jobs are, so all that are must be looked at."""
+        now = self._clock.now()
+        asked: list[Job] | None = None
+        cursor: str | None = None
+        while True:
+            places = room(self._fleets)
+            if places == 0 and not due:
+                break
+            limit = PAGE if due or places is None else min(PAGE, max(SMALLEST_PAGE, 2 * places))
+            jobs, cursor = self._load.queue_page(self._project_id, cursor, limit)
+            if cursor is None:  # read after the fleets, or it could wait for a place that these show it to hold
+                asked = self._load.queued_of(self._hints.runs, self._project_id)
+                jobs = sorted({job.id: job for job in (*jobs, *asked)}.values(), key=order)
+            if places == 0:
+                jobs = [job for job in jobs if job.due_at is not None and job.due_at <= now]
+            self._place(jobs)
+            if cursor is None:
+                break
+        if asked is None:
+            self._place(self._load.queued_of(self._hints.runs, self._project_id))
+        else:
+            self._place(self._load.still_waiting(job for job in asked if job.id not in self._seen))
+
+    def _place(self, jobs: list[Job]) -> None:
+        """Decide about those of `jobs` that this look hasn't met yet; after a conflict, about what is left of them."""
+        jobs = [job for job in jobs if job.id not in self._seen]
+        self._seen.update(job.id for job in jobs)
+        for _ in range(ATTEMPTS):
+            if not jobs:
+                return
+            snapshot = self._load.queue(self._project_id, jobs, self._fleets, self._clock.now())
+            plan = self._kinds.checked(snapshot, self._row.decide(snapshot))
+            done = self._committer.commit(plan)
+            self._add(done, plan.next_wake)
+            if done.steps or done.lost:
+                self._fleets = self._load.read.fleet_views(self._project_id, self._hints.instances)
+            if not done.lost:
+                return
+            jobs = self._load.still_waiting(jobs)
+
+    def _add(self, done: Committed, next_wake: Micros | None) -> None:
+        self.done = joined(self.done, done)
+        self.next_wake = min((at for at in (self.next_wake, next_wake) if at is not None), default=None)
+
+
+def joined(before: Committed, after: Committed) -> Committed:
+    """Both looks together; only what the last one lost is still lost."""
+    return Committed(before.steps + after.steps, after.lost, [*before.wake, *after.wake])

@@ -1,0 +1,221 @@
+"""Runs with their specs, fleets with their machines: read in one place, for the engine and the API alike.
+
+An index may lag, a read by key doesn't. So an index is used to find names only; whatever a decision may change is read
+again by its key, and what a hint names is looked at even when no index shows it yet. A stale read that slips through
+costs a conflict at commit, never a wrong write.
+
+Three caches keep reads cheap. Specs are immutable and parsed once. Status items are parsed once per version: nouns are
+frozen, so one with the same bytes is the one we have. A finished run never changes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from chalicelib.domain import keys
+from chalicelib.domain.fleets import Fleet, FleetBody
+from chalicelib.domain.instances import Instance, InstanceStatus, instance_id
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.keys import Key
+from chalicelib.domain.noun import Noun
+from chalicelib.domain.runs import Run, RunBody
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.errors import Bug
+from chalicelib.planning.combine import merged_run
+from chalicelib.planning.snapshots import FleetView
+from chalicelib.store import nouns
+from chalicelib.store.kept import Lru
+from chalicelib.store.listing import all_of, every
+from chalicelib.store.port import Record, Store
+
+N = TypeVar("N", bound=Noun)
+
+YOUNG = 32  # a fleet's newest instances, looked for by key too
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run with its texts and all its jobs, in order of replica, node and submission."""
+
+    run: Run
+    run_spec: str
+    job_specs: tuple[str, ...]
+    jobs: tuple[Job, ...]
+
+    def histories(self) -> list[list[Job]]:
+        """The submissions of each job, oldest first, in the order of `job_specs`; none while nothing was submitted."""
+        found: dict[tuple[int, int], list[Job]] = {}
+        for job in self.jobs:
+            found.setdefault(job.slot, []).append(job)
+        return list(found.values())
+
+
+@dataclass(frozen=True)
+class FleetRow:
+    """A fleet, its spec as it was sent, and its live instances."""
+
+    fleet: Fleet
+    spec: str
+    instances: tuple[Instance, ...]
+
+
+class Reader:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._run_specs: Lru[RunSpec] = Lru(512)
+        self._job_specs: Lru[tuple[JobSpec, ...]] = Lru(512)
+        self._finished: Lru[RunRow] = Lru(1000)
+        self._fleet_specs: Lru[FleetSpec] = Lru(128)
+        self._parsed: Lru[tuple[int, bytes, Noun]] = Lru(4096)
+        self._gone: Lru[bool] = Lru(4096)  # terminated instances: they never come back, so they aren't asked for again
+
+    # --- nouns -------------------------------------------------------------------------------------------------------
+
+    def find(self, kind: type[N], key: Key) -> N | None:
+        record = self.store.get(key)
+        return None if record is None else self.parse(kind, record)
+
+    def find_many(self, kind: type[N], found: Sequence[Key]) -> list[N | None]:
+        if not found:
+            return []
+        return [None if record is None else self.parse(kind, record) for record in self.store.get_many(found)]
+
+    def parse(self, kind: type[N], record: Record) -> N:
+        kept = self._parsed.peek(record.key)
+        if kept is not None and kept[0] == record.version and kept[1] == record.body and isinstance(kept[2], kind):
+            return kept[2]
+        noun = nouns.read(kind, record)
+        self._parsed.keep(record.key, (record.version, record.body, noun))
+        return noun
+
+    # --- runs --------------------------------------------------------------------------------------------------------
+
+    def run_row(self, run: Run) -> RunRow:
+        """The run with its texts and jobs."""
+        if run.finished:
+            return self._finished.get((run.id, run.version), lambda: self._run_row(run))
+        return self._run_row(run)
+
+    def _run_row(self, run: Run) -> RunRow:
+        """One query, because all of a run shares a partition."""
+        low = keys.run_body(run.id, run.deployment_num).sk
+        records = list(all_of(self.store, "main", f"run/{run.id}", low=low, high="job0"))
+        if not records or records[0].key.sk != low:
+            raise Bug(f"run {run.id} has no spec at deployment {run.deployment_num}")
+        body = nouns.read(RunBody, records[0])
+        jobs = tuple(self.parse(Job, record) for record in records if record.key.sk.startswith("job/"))
+        return RunRow(run, body.run_spec, body.job_specs, jobs)
+
+    def run_and_jobs(self, run_id: str) -> tuple[Run | None, tuple[Job, ...]]:
+        """As of the last commit, without the specs."""
+        run: Run | None = None
+        jobs: list[Job] = []
+        for record in all_of(self.store, "main", f"run/{run_id}", low="job/"):  # bodies sort before jobs: not read
+            if record.key.sk == keys.STATUS:
+                run = self.parse(Run, record)
+            else:
+                jobs.append(self.parse(Job, record))
+        return run, tuple(jobs)
+
+    def run_spec(self, run_id: str, deployment_num: int) -> RunSpec:
+        """The run's spec with its profile merged in."""
+
+        def parse() -> RunSpec:
+            spec = RunSpec.model_validate_json(self._run_body(run_id, deployment_num).run_spec)
+            return spec.with_(configuration=merged_run(spec))
+
+        return self._run_specs.get((run_id, deployment_num), parse)
+
+    def job_specs(self, run_id: str, deployment_num: int) -> tuple[JobSpec, ...]:
+        """The spec of each job, in order of replica and node."""
+
+        def parse() -> tuple[JobSpec, ...]:
+            texts = self._run_body(run_id, deployment_num).job_specs
+            return tuple(JobSpec.model_validate_json(text) for text in texts)
+
+        return self._job_specs.get((run_id, deployment_num), parse)
+
+    def job_spec(self, job: Job) -> JobSpec:
+        specs = self.job_specs(job.run_id, job.deployment_num)
+        spec = next((s for s in specs if (s.replica_num, s.job_num) == job.slot), None)
+        if spec is None:
+            raise Bug(f"job {job.id} has no spec for replica {job.replica_num}, node {job.job_num}")
+        return spec
+
+    def _run_body(self, run_id: str, deployment_num: int) -> RunBody:
+        body = nouns.find(self.store, RunBody, keys.run_body(run_id, deployment_num))  # large: not kept
+        if body is None:
+            raise Bug(f"run {run_id} has no spec at deployment {deployment_num}")
+        return body
+
+    # --- fleets ------------------------------------------------------------------------------------------------------
+
+    def fleets(self, project_id: str) -> list[Fleet]:
+        """Every fleet of a project that isn't deleted. Found by their names: no index, so no lag."""
+        named = every(self.store, f"project/{project_id}", "fleet-name/")
+        found = self.find_many(Fleet, [keys.fleet(nouns.pointed(record)) for record in named])
+        return [fleet for fleet in found if fleet and not fleet.deleted]
+
+    def fleet_spec(self, fleet_id: str, spec_num: int) -> FleetSpec:
+        return self._fleet_specs.get(
+            (fleet_id, spec_num), lambda: FleetSpec.model_validate_json(self._fleet_body(fleet_id, spec_num).spec)
+        )
+
+    def _fleet_body(self, fleet_id: str, spec_num: int) -> FleetBody:
+        body = nouns.find(self.store, FleetBody, keys.fleet_body(fleet_id, spec_num))  # large: not kept
+        if body is None:
+            raise Bug(f"fleet {fleet_id} has no spec number {spec_num}")
+        return body
+
+    def fleet_row(self, fleet: Fleet) -> FleetRow:
+        return FleetRow(fleet, self._fleet_body(fleet.id, fleet.spec_num).spec, self.instances(fleet.id))
+
+    def instances(self, fleet_id: str) -> tuple[Instance, ...]:
+        """A fleet's instances that aren't terminated, in order of their numbers, as its index shows them."""
+        found = all_of(self.store, "gsi1", keys.instances_of(fleet_id))
+        return tuple(self.parse(Instance, record) for record in found)
+
+    def fleet_view(
+        self, fleet_id: str, known: Sequence[Instance] = (), *, alone: bool = False, fresh: bool = False
+    ) -> FleetView | None:
+        """A fleet with its live instances. `known` were read by key just now and win over the index; `alone` asks for
+        no others; `fresh` reads them all by key."""
+        fleet = self.find(Fleet, keys.fleet(fleet_id))
+        return None if fleet is None else self._view(fleet, known, alone=alone, fresh=fresh)
+
+    def fleet_views(self, project_id: str, hinted: Iterable[str] = ()) -> tuple[FleetView, ...]:
+        """Every fleet of a project. Hinted instances and those with a free place are read by key."""
+        known = [found for found in self.find_many(Instance, [keys.instance(i) for i in hinted]) if found]
+        fleets = self.fleets(project_id)
+        return tuple(self._view(fleet, [i for i in known if i.fleet_id == fleet.id]) for fleet in fleets)
+
+    def _view(self, fleet: Fleet, known: Sequence[Instance], *, alone: bool = False, fresh: bool = False) -> FleetView:
+        live = {} if alone else self._listed(fleet, fresh)
+        live.update((instance.id, instance) for instance in known)
+        ordered = sorted(
+            (i for i in live.values() if i.status is not InstanceStatus.terminated), key=lambda i: (i.num, i.epoch)
+        )
+        return FleetView(fleet, self.fleet_spec(fleet.id, fleet.spec_num), tuple(ordered))
+
+    def _listed(self, fleet: Fleet, fresh: bool) -> dict[str, Instance]:
+        """The fleet's instances: those the index shows, read again where a decision may change them, and the youngest,
+        which it may not show yet, by the ids that follow from their numbers."""
+        listed = self.instances(fleet.id)
+        shown = {i.id for i in listed}
+        young = range(max(0, fleet.next_instance_num - YOUNG), fleet.next_instance_num)
+        hidden = [i for num in young if (i := instance_id(fleet.id, num)) not in shown and not self._gone.peek(i)]
+        again = [i.id for i in listed if fresh or has_room(i)]
+        current = {i.id: i for i in self.find_many(Instance, [keys.instance(i) for i in (*again, *hidden)]) if i}
+        for found in current.values():
+            if found.status is InstanceStatus.terminated:
+                self._gone.keep(found.id, True)
+        return {i.id: i for i in listed} | current
+
+
+def has_room(instance: Instance) -> bool:
+    live = instance.status not in (InstanceStatus.terminating, InstanceStatus.terminated)
+    return live and instance.free_blocks > 0 and not instance.unreachable

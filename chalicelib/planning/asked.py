@@ -1,0 +1,51 @@
+"""One set of wants, worked out fleet by fleet as far as it is needed: what each fleet and the run both allow, which of
+its machines would do, and what it would buy. Nothing of this changes as places go, so a thousand equal jobs are worked
+out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from chalicelib.planning.buying import Buy, best_buy
+from chalicelib.planning.combine import Wants, within
+from chalicelib.planning.offers import OfferBook
+from chalicelib.planning.plan import Note
+from chalicelib.planning.pools import Pool, Share
+from chalicelib.planning.stock import Query
+
+
+class Asked:
+    """Fleets are named by their number among `pools`."""
+
+    def __init__(self, wants: Wants, pools: Sequence[Pool], book: OfferBook) -> None:
+        self.wants, self.pools, self.book = wants, pools, book
+        self._queries: dict[int, Query | Note] = {}
+        self._shares: dict[int, Sequence[Share]] = {}
+        self._buys: dict[int, Buy | None] = {}
+
+    def query(self, at: int) -> Query | Note:
+        found = self._queries.get(at)
+        if found is None:
+            found = self._queries[at] = within(self.pools[at].fence, self.wants)
+        return found
+
+    def shares(self, at: int) -> Sequence[Share]:
+        found = self._shares.get(at)
+        if found is None:
+            query = self.query(at)
+            found = () if isinstance(query, Note) else self.pools[at].shares(self.wants, query)
+            self._shares[at] = found
+        return found
+
+    def buy(self, at: int, tried: Collection[str]) -> Buy | None:
+        """The best machine that is left to try, whether or not the fleet has room for it."""
+        if tried:
+            return self._buy(at, tried)
+        if at not in self._buys:
+            self._buys[at] = self._buy(at, ())
+        return self._buys[at]
+
+    def _buy(self, at: int, tried: Collection[str]) -> Buy | None:
+        query = self.query(at)
+        return None if isinstance(query, Note) else best_buy(self.book, self.pools[at].view, query, tried)

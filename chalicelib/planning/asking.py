@@ -1,0 +1,114 @@
+"""Where a job could go: a free place that is ready, the cheapest first; a free place on a machine that is on its way; a
+new machine, the cheapest first, in a fleet with room for one. Where there is none of these, either something would do
+that isn't free now, and the job waits for it, or nothing ever will.
+
+An answer depends on the floor as it stands and on nothing else that was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.offers import Offer
+from chalicelib.planning.bitmaps import rows_of
+from chalicelib.planning.buying import Buy, is_full, may_grow, tried_by
+from chalicelib.planning.combine import Wants
+from chalicelib.planning.floor import Floor
+from chalicelib.planning.offers import slice_of
+from chalicelib.planning.plan import Note
+from chalicelib.planning.pools import Pool
+from chalicelib.planning.stock import Query
+from chalicelib.planning.why_not import refusals
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A place on an existing instance: these blocks of it, as this offer."""
+
+    instance: Instance
+    blocks: tuple[int, ...]
+    offer: Offer
+
+
+@dataclass(frozen=True)
+class Waits:
+    """It fits something that isn't free now."""
+
+    fleet: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Hopeless:
+    """Nothing here can ever take it: one note a candidate."""
+
+    notes: tuple[Note, ...]
+
+
+Verdict = Spot | Buy | Waits | Hopeless
+
+
+def find(floor: Floor, wants: Wants, job: Job) -> Verdict:
+    question = _Question(floor, wants, job)
+    return question.spot() or question.purchase() or question.wait() or Hopeless(refusals(floor, wants, job))
+
+
+class _Question:
+    """One job's, of the floor as it stands."""
+
+    def __init__(self, floor: Floor, wants: Wants, job: Job) -> None:
+        self.floor, self.asked = floor, floor.asked(wants)
+        self.tried = tried_by(job)
+
+    def spot(self) -> Spot | None:
+        pools = self.floor.pools
+        ready = self._spot([pool.ready for pool in pools])
+        return ready or self._spot([pool.coming & ~self._failed(pool) for pool in pools])
+
+    def _spot(self, among: Sequence[int]) -> Spot | None:
+        best: tuple[float, int, int, int] | None = None
+        where: Pool | None = None
+        for at, pool in enumerate(self.floor.pools):
+            rows = pool.not_full(among[at])
+            found = pool.best(self.asked.shares(at), rows) if rows else None
+            if found and (best is None or found[:2] < best[:2]):
+                best, where = found, pool
+        if best is None or where is None:
+            return None
+        _, _, row, needed = best
+        instance = self.floor.instances[where.machines[row].id]
+        blocks = self.floor.free(instance)[:needed]
+        return Spot(instance, blocks, slice_of(instance.offer, needed, instance.total_blocks))
+
+    def _failed(self, pool: Pool) -> int:
+        """Machines on their way of an offer that failed for this very job; another may still take them."""
+        if not self.tried:
+            return 0
+        return sum(1 << row for row in rows_of(pool.coming) if pool.machines[row].offer.key in self.tried)
+
+    def purchase(self) -> Buy | None:
+        best: Buy | None = None
+        for at, pool in enumerate(self.floor.pools):
+            count = self.floor.count[pool.view.fleet.id]
+            if may_grow(pool, count, self.asked.wants) and not is_full(pool, count):
+                found = self.asked.buy(at, self.tried)
+                if found and (best is None or found.price < best.price):
+                    best = found
+        return best
+
+    def wait(self) -> Waits | None:
+        for at, pool in enumerate(self.floor.pools):
+            text = pool.awaited(self.asked.shares(at)) if isinstance(self.asked.query(at), Query) else ""
+            if text or (text := self._room(at, pool)):
+                return Waits(pool.view.fleet.name, text)
+        return None
+
+    def _room(self, at: int, pool: Pool) -> str:
+        """Waits for a fleet that has as many instances as it may and would else buy one."""
+        count, nodes = self.floor.count[pool.view.fleet.id], pool.view.spec.configuration.nodes
+        if nodes is None or not may_grow(pool, count, self.asked.wants) or not self.asked.buy(at, self.tried):
+            return ""
+        return f"for room in fleet `{pool.view.fleet.name}` ({nodes.max} of {nodes.max} nodes)"

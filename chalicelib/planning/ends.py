@@ -1,0 +1,75 @@
+"""How jobs come to their end: asked to leave, given time to, and final once nothing of them is on a machine."""
+
+from __future__ import annotations
+
+from chalicelib.domain.instances import InstanceStatus
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import JobReason, RunReason, reason_for_jobs
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.machines.job import GRACE, SHORTEST_PROMISE
+from chalicelib.planning.look import Look
+
+
+def grace_of(spec: JobSpec, run_spec: RunSpec | None = None) -> Micros | None:
+    """How long a job may take to leave when asked: `stop_duration` where the user set one, else a short while; None for
+    `off`: as long as it likes."""
+    if run_spec is not None:
+        profile = run_spec.profile.stop_duration if run_spec.profile else None
+        chosen = run_spec.configuration.stop_duration if run_spec.configuration.stop_duration is not None else profile
+        if chosen is None:
+            return GRACE
+        return None if chosen == "off" else chosen * SECOND
+    return GRACE if spec.stop_duration is None else spec.stop_duration * SECOND
+
+
+def end(look: Look, job: Job, reason: JobReason, message: str = "") -> Job:
+    """A live job begins to end."""
+    grace = grace_of(look.specs[job.slot], look.snapshot.run_spec) if job.slot in look.specs else GRACE
+    ending = look.draft.end_job(job, reason, message=message, exit_status=job.exit_status, grace=grace)
+    look.jobs[job.id] = ending
+    return ending
+
+
+def end_jobs(look: Look) -> None:
+    """A run that ends takes its live jobs with it; an abort doesn't wait for those already on their way out."""
+    aborted = look.run.reason is RunReason.aborted_by_user
+    reason = reason_for_jobs(look.run.reason or RunReason.server_error)
+    for job in list(look.jobs.values()):
+        if job.finished:
+            continue
+        if job.status != JobStatus.terminating:
+            end(look, job, reason)
+        elif aborted and (job.kill_at is None or job.kill_at > look.now):
+            look.keep(job.with_(kill_at=look.now))
+            look.draft.wake(f"instance/{job.assignment.instance_id}" if job.assignment else f"run/{job.run_id}")
+
+
+def bury(look: Look, job: Job) -> None:
+    """A job that is ending becomes final here when no agent is there to say that its task is gone."""
+    if job.status != JobStatus.terminating:
+        return
+    instance, presence = look.where(job)
+    lost = lost_at(look, job)
+    silent = lost is not None and look.now >= lost
+    gone = instance is None or instance.status == InstanceStatus.terminated
+    unborn = instance is not None and instance.started_at is None and (presence is None or not presence.last_seen)
+    if not (gone or silent or unborn):
+        if job.kill_at is not None and job.kill_at > look.now:
+            look.deadlines.append(job.kill_at)
+        return
+    look.jobs[job.id], freed = look.draft.finish_job(job, instance)
+    if freed is not None:
+        look.instances[freed.id] = freed
+
+
+def lost_at(look: Look, job: Job) -> Micros | None:
+    """A host is lost when, after the first missed promise, it misses another as long. Counted from when the miss was
+    seen, so that a plane that was itself away doesn't call every host lost on its return."""
+    _, presence = look.where(job)
+    if job.disconnected_at is None or presence is None:
+        return None
+    promise = max(presence.seen_until - presence.last_seen, SHORTEST_PROMISE)
+    look.deadlines.append(job.disconnected_at + promise)
+    return job.disconnected_at + promise

@@ -1,0 +1,39 @@
+"""What a provider's failure means. A backend only translates its provider's errors into ours; this table alone judges
+them.
+
+`settled` says whether we know that the failed call created nothing. If we don't, we look for the machine before trying
+another. `repeat` says whether the same offer is worth another try, because nothing is known to be wrong with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chalicelib.domain.reasons import InstanceReason
+
+
+@dataclass(frozen=True)
+class Meaning:
+    settled: bool  # True: certainly nothing was made. False: unknown
+    repeat: bool = False
+    retry_after: float = 0.0  # seconds, where the provider names none
+    reason: InstanceReason = InstanceReason.error  # of an instance that ends of it
+
+
+# By class name of the error. A purchase whose outcome is unknown is looked for and repeated.
+MEANINGS: Mapping[str, Meaning] = {
+    "InsufficientCapacity": Meaning(settled=True, reason=InstanceReason.no_offers),
+    "QuotaExceeded": Meaning(settled=True, reason=InstanceReason.no_offers),
+    "InvalidCredentials": Meaning(settled=True, retry_after=60.0),
+    "MissingPermission": Meaning(settled=True, retry_after=60.0),
+    "AlreadyThere": Meaning(settled=False, repeat=True, retry_after=30.0),  # perhaps by our own earlier call
+    "Throttled": Meaning(settled=True, repeat=True, retry_after=5.0),
+    "Gone": Meaning(settled=False, repeat=True, retry_after=5.0),
+    "Transient": Meaning(settled=False, repeat=True, retry_after=5.0),
+}
+UNKNOWN = Meaning(settled=False, repeat=True, retry_after=30.0)
+
+
+def meaning(error: str) -> Meaning:
+    return MEANINGS.get(error, UNKNOWN)

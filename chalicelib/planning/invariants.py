@@ -1,0 +1,120 @@
+"""The invariants of single kinds of nouns: no block is held twice, a claim and its job change together, a fleet stays
+within its limit, an effect is committed before it runs, a finished job never changes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job
+from chalicelib.planning.combine import merged_fleet
+from chalicelib.planning.lint import Known
+from chalicelib.planning.plan import Plan, Step
+from chalicelib.planning.purchases import Create, Describe, Terminate, unit_of
+from chalicelib.planning.snapshots import Snapshot
+
+
+def ended_jobs(step: Step, known: Known) -> Iterator[str]:
+    """An ended job never changes again."""
+    for job in step.saves:
+        old = known.get((Job, job.id)) if isinstance(job, Job) else None
+        if isinstance(old, Job) and isinstance(job, Job) and old.finished and job.status == old.status:
+            yield f"job {job.name} is {old.status.value} and is changed all the same"
+
+
+def claims(step: Step, known: Known) -> Iterator[str]:
+    """No block twice; a claim and its job's place are made and lost together."""
+    jobs = {noun.id: noun for noun in step.saves if isinstance(noun, Job)}
+    instances = {noun.id: noun for noun in step.saves if isinstance(noun, Instance)}
+    for instance in instances.values():
+        blocks = [block for claim in instance.claims for block in claim.blocks]
+        if len(set(blocks)) < len(blocks):
+            yield f"instance {instance.name} has a block that two jobs hold"
+        if any(block not in range(instance.total_blocks) for block in blocks):
+            yield f"instance {instance.name} gives away a block it doesn't have"
+        if len({claim.job_id for claim in instance.claims}) < len(instance.claims):
+            yield f"instance {instance.name} holds two claims of one job"
+        yield from (
+            f"instance {instance.name} holds the claim of {job.name}, which is over"
+            for claim in instance.claims
+            if (job := jobs.get(claim.job_id)) is not None and job.finished
+        )
+        if instance.status == InstanceStatus.idle and instance.claims:
+            yield f"instance {instance.name} is idle and holds claims"
+        old = known.get((Instance, instance.id))
+        before = {claim.job_id for claim in old.claims} if isinstance(old, Instance) else set()
+        after = {claim.job_id for claim in instance.claims}
+        for job_id in after - before:
+            job = jobs.get(job_id)
+            if job is None or job.assignment is None or job.assignment.instance_id != instance.id:
+                yield f"instance {instance.name} takes a claim that no job of this step has"
+        for job_id in before - after:
+            job = jobs.get(job_id)
+            if job is not None and not job.finished and job.assignment is not None:
+                yield f"instance {instance.name} drops the claim of {job.name}, which still holds it"
+    for job in jobs.values():
+        yield from _place_of(job, instances, known)
+
+
+def _place_of(job: Job, instances: dict[str, Instance], known: Known) -> Iterator[str]:
+    old = known.get((Job, job.id))
+    was = old.assignment if isinstance(old, Job) else None
+    if job.assignment is not None and was is None:
+        instance = instances.get(job.assignment.instance_id)
+        claims = () if instance is None else instance.claims
+        held = [len(claim.blocks) for claim in claims if claim.job_id == job.id]
+        if not held:
+            yield f"job {job.name} is placed without a claim"
+        elif held != [job.assignment.offer.blocks]:
+            yield f"job {job.name} is given {job.assignment.offer.blocks} blocks and claims {held[0]}"
+    released = job.finished or job.assignment is None
+    if released and was is not None and isinstance(old, Job) and old.status in LIVE_ON_INSTANCE:
+        place = instances.get(was.instance_id) or known.get((Instance, was.instance_id))
+        if isinstance(place, Instance) and job.id in {claim.job_id for claim in place.claims}:
+            yield f"job {job.name} lets go of {place.name}, where its claim stays"
+
+
+def purchases(step: Step, known: Known) -> Iterator[str]:
+    """An effect on a machine is intended by the instance that is committed with it."""
+    saved = {unit_of(noun): noun for noun in step.saves if isinstance(noun, Instance)}
+    for effect in step.effects:
+        if not isinstance(effect, Create | Describe | Terminate):
+            continue
+        instance = saved.get(effect.unit)
+        if instance is not None and effect.backend != instance.offer.backend:
+            yield f"{effect.unit} is of {instance.offer.backend}, and {effect.backend} is asked about it"
+        if isinstance(effect, Create):
+            if instance is None or instance.status != InstanceStatus.pending or instance.act_until is None:
+                yield f"{effect.unit} is bought without a committed act_until"
+            elif instance.act_until != effect.act_until:
+                yield f"instance {instance.name} is bought under another act_until than is committed"
+            elif not instance.bought:
+                yield f"instance {instance.name} isn't of a backend, so it can't be bought"
+        elif isinstance(effect, Terminate) and (instance is None or instance.status != InstanceStatus.terminating):
+            yield f"{effect.unit} is given back without being terminating"
+
+
+def fleet_sizes(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
+    """A fleet never has more instances than it may, and whoever adds one commits the fleet with it."""
+    added: dict[str, int] = {}
+    listed = {i.id for view in snapshot.views() for i in view.instances}
+    for step in plan.steps:
+        fleets = {noun.id for noun in step.saves if isinstance(noun, Fleet)}
+        for noun in step.saves:
+            if (
+                isinstance(noun, Instance)
+                and noun.version == 0
+                and noun.id not in listed
+                and snapshot.unit.partition("/")[0] in ("queue", "fleet")
+            ):
+                listed.add(noun.id)
+                added[noun.fleet_id] = added.get(noun.fleet_id, 0) + 1
+                if noun.fleet_id not in fleets:
+                    yield f"instance {noun.name} is added without committing its fleet"
+    for view in snapshot.views():
+        nodes = merged_fleet(view.spec).nodes
+        count = len(view.instances) + added.get(view.fleet.id, 0)
+        if added.get(view.fleet.id) and nodes is not None and nodes.max is not None and count > nodes.max:
+            yield f"fleet {view.fleet.name} would have {count} instances of at most {nodes.max}"

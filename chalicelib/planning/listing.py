@@ -1,0 +1,86 @@
+"""What plans show: where a job could go as things are, and what a fleet could be made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.offers import Availability, Offer
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.planning.combine import Wants, combined, fleet_query, merged_fleet, wants_of
+from chalicelib.planning.offers import OfferBook, slice_of
+from chalicelib.planning.plan import Note
+from chalicelib.planning.pools import READY, blocks_for
+from chalicelib.planning.snapshots import FleetView
+from chalicelib.planning.stock import Query
+from chalicelib.planning.why_not import closed_to, nearest, no_offers, telling
+
+ALL = 10_000
+
+
+def plan_offers(
+    run_spec: RunSpec,
+    job_spec: JobSpec,
+    fleets: Sequence[FleetView],
+    book: OfferBook,
+    limit: int = ALL,
+    *,
+    whole: bool = False,
+) -> tuple[list[Offer], int, list[Note]]:
+    """Where a job could go: instances that are there (free ones first; each as the share that the job needs of it, or
+    `whole`), then what fleets could buy. The notes say of each fleet that offers nothing why."""
+    wants = wants_of(run_spec, job_spec)
+    views = [view for view in fleets if not view.fleet.deleted]
+    there: list[Offer] = []
+    queries: list[Query] = []
+    notes: list[Note] = []
+    for view in views:
+        query = combined(wants, view)
+        if isinstance(query, Note):
+            notes.append(query)
+            continue
+        found = _existing(wants, query, view, whole)
+        there += found
+        closed = closed_to(wants, view)
+        if closed is None:
+            queries.append(query)
+        if not found:
+            notes += _nothing(wants, query, view, closed, book)
+    there.sort(key=lambda offer: (offer.availability is not Availability.idle, offer.price))
+    bought, total = book.match_any(queries, limit) if queries else ((), 0)
+    return [*there, *bought][:limit], len(there) + total, telling(notes, wants, views)
+
+
+def _existing(wants: Wants, query: Query, view: FleetView, whole: bool) -> list[Offer]:
+    """The shares of the fleet's instances that would do, busy or not."""
+    found: list[Offer] = []
+    for instance in view.instances:
+        if instance.status not in READY or instance.unreachable or instance.health == "failure":
+            continue
+        if blocks := blocks_for(wants, query, instance):
+            state = Availability.idle if blocks <= instance.free_blocks else Availability.busy
+            shown = instance.total_blocks if whole else blocks
+            found.append(slice_of(instance.offer, shown, instance.total_blocks, state))
+    return found
+
+
+def _nothing(wants: Wants, query: Query, view: FleetView, closed: Note | None, book: OfferBook) -> list[Note]:
+    """Why a fleet has no instance that would do, and buys none."""
+    if view.spec.configuration.nodes is None:
+        good = [i for i in view.instances if i.status in READY and not i.unreachable and i.health != "failure"]
+        return [nearest(wants, query, view, good)]
+    if closed:
+        return [closed]
+    return [] if book.match(query, 1)[1] else [no_offers(f"fleet `{view.fleet.name}`", query, book)]
+
+
+def fleet_offers(spec: FleetSpec, book: OfferBook, limit: int = ALL) -> tuple[list[Offer], int]:
+    """What a fleet could be made of."""
+    config = merged_fleet(spec)
+    if config.nodes is None:
+        return [], 0
+    query = fleet_query(config)
+    machines = book.machines(query, limit)
+    whole = [offer.with_(total_blocks=total, blocks=total) if total > 1 else offer for offer, _, total in machines]
+    return whole, book.match(query, 0)[1]

@@ -1,0 +1,37 @@
+"""One look at a run: the nouns as they stand so far, and the draft of the step that the look will come to."""
+
+from __future__ import annotations
+
+from chalicelib.domain.instances import Instance, Presence
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.jobs import Job
+from chalicelib.planning.snapshots import RunSnapshot
+from chalicelib.planning.transitions import Draft
+
+
+class Look:
+    def __init__(self, snapshot: RunSnapshot) -> None:
+        self.snapshot, self.now, self.run = snapshot, snapshot.now, snapshot.run
+        self.draft = Draft(snapshot.now)
+        self.jobs = {job.id: job for job in snapshot.jobs}
+        self.instances = dict(snapshot.instances)
+        self.specs = {(spec.replica_num, spec.job_num): spec for spec in snapshot.job_specs}
+        self.deadlines: list[Micros] = []
+
+    def latest(self) -> list[Job]:
+        """The newest submission of every node of every replica."""
+        found: dict[tuple[int, int], Job] = {}
+        for job in self.jobs.values():
+            if job.slot not in found or found[job.slot].submission_num < job.submission_num:
+                found[job.slot] = job
+        return [found[slot] for slot in sorted(found)]
+
+    def where(self, job: Job) -> tuple[Instance | None, Presence | None]:
+        if job.assignment is None:
+            return None, None
+        instance_id = job.assignment.instance_id
+        return self.instances.get(instance_id), self.snapshot.presences.get(instance_id)
+
+    def keep(self, job: Job) -> None:
+        self.jobs[job.id] = job
+        self.draft.save(job)

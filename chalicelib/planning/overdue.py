@@ -1,0 +1,97 @@
+"""Time that runs out and machines that go away: what ends a job though neither its task nor its user said so."""
+
+from __future__ import annotations
+
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import InstanceReason, JobReason
+from chalicelib.machines.job import OVERTIME, PULL_TIMEOUT, TO_START
+from chalicelib.planning.ends import end, lost_at
+from chalicelib.planning.look import Look
+
+Verdict = tuple[JobReason, str]
+
+
+def weigh(look: Look, job: Job) -> None:
+    """Has this job's time run out, or its machine gone?"""
+    if job.finished or job.status == JobStatus.submitted:
+        return
+    job = _watch(look, job)
+    if job.status == JobStatus.terminating:
+        return
+    verdict = _machine_gone(look, job) or _silent_too_long(look, job) or _overtime(look, job)
+    if verdict:
+        reason, message = verdict
+        end(look, look.jobs[job.id], reason, message)
+
+
+def _watch(look: Look, job: Job) -> Job:
+    """Notes the first moment a host's promise was broken, and forgets it when the host is back."""
+    _, presence = look.where(job)
+    if presence is None or not presence.seen_until:
+        return job
+    silent = presence.seen_until < look.now
+    if not silent:
+        look.deadlines.append(presence.seen_until + 1)
+    if silent == (job.disconnected_at is not None):
+        return job
+    watched = job.with_(disconnected_at=look.now if silent else None)
+    look.keep(watched)
+    return watched
+
+
+def _machine_gone(look: Look, job: Job) -> Verdict | None:
+    instance, _ = look.where(job)
+    if instance is not None and instance.status not in (InstanceStatus.terminating, InstanceStatus.terminated):
+        return None
+    if instance is None:
+        return JobReason.instance_unreachable, "its instance no longer exists"
+    why = instance.message or (instance.reason.value.replace("_", " ") if instance.reason else "")
+    if instance.reason is InstanceReason.terminated_by_user:
+        return JobReason.terminated_by_server, f"{instance.name} was ended by a user"
+    if instance.started_at is None:
+        return JobReason.waiting_instance_limit_exceeded, f"{instance.name} never came up: {why}"
+    if instance.offer.instance.resources.spot:
+        return JobReason.interrupted_by_no_capacity, f"{instance.name} was reclaimed: {why}"
+    return JobReason.instance_unreachable, f"{instance.name} is gone: {why}"
+
+
+def _silent_too_long(look: Look, job: Job) -> Verdict | None:
+    lost = lost_at(look, job)
+    if lost is None or look.now < lost:
+        return None
+    spot = job.assignment is not None and job.assignment.offer.instance.resources.spot
+    reason = JobReason.interrupted_by_no_capacity if spot else JobReason.instance_unreachable
+    return reason, f"{job.assignment.instance_name if job.assignment else 'its host'} has been silent for too long"
+
+
+def _overtime(look: Look, job: Job) -> Verdict | None:
+    placed = job.provisioned_at or job.submitted_at
+    if job.status == JobStatus.provisioning:
+        instance, _ = look.where(job)
+        deadline = _start_by(placed, instance)
+        verdict = JobReason.waiting_runner_limit_exceeded, "the task didn't start in time"
+    elif job.status == JobStatus.pulling:
+        deadline = (job.pulling_at or placed) + PULL_TIMEOUT
+        text = f"pulling the image took over {PULL_TIMEOUT // MINUTE} minutes"
+        verdict = JobReason.waiting_runner_limit_exceeded, text
+    else:
+        spec = look.specs.get(job.slot)
+        if spec is None or spec.max_duration is None:
+            return None
+        deadline = (job.running_at or placed) + spec.max_duration * SECOND + OVERTIME
+        verdict = JobReason.max_duration_exceeded, f"ran longer than {spec.max_duration} s"
+    if look.now >= deadline:
+        return verdict
+    look.deadlines.append(deadline)
+    return None
+
+
+def _start_by(placed: Micros, instance: Instance | None) -> Micros:
+    deadline = placed + TO_START
+    if instance is None:
+        return deadline
+    if instance.started_at is None:
+        return max(deadline, (instance.deadline or deadline) + MINUTE)  # the instance's own end comes first
+    return max(deadline, instance.started_at + TO_START)

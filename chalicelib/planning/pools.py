@@ -1,0 +1,191 @@
+"""One fleet's machines in a queue pass: which of them would do for a job, and which of those has a place.
+
+The two are apart. What would do follows from what a machine is, which doesn't change within a pass: it is asked of a
+`Stock`, or, of machines that are cut into blocks, once for all that are alike. What is free changes with every
+placement, and is one set of rows for each number of free blocks. A row is a machine; row n is bit n of a set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.planning.bitmaps import first_of
+from chalicelib.planning.combine import Fence, Wants
+from chalicelib.planning.fitting import blocks_needed, measured
+from chalicelib.planning.journal import Journal
+from chalicelib.planning.snapshots import FleetView
+from chalicelib.planning.stock import Query, Stock
+
+READY = (InstanceStatus.idle, InstanceStatus.busy)
+COMING = (InstanceStatus.pending, InstanceStatus.provisioning)
+
+
+class Share(NamedTuple):
+    """Machines that would do alike: so many blocks of each, at this price."""
+
+    price: float
+    blocks: int
+    rows: int
+
+
+@dataclass
+class _Alike:
+    """Machines that are cut, one of which speaks for all."""
+
+    one: Instance
+    rows: int = 0
+
+
+class Pool:
+    def __init__(self, view: FleetView) -> None:
+        self.view, self.fence = view, Fence.of(view)
+        self.machines: list[Instance] = []
+        self.free: dict[int, int] = {}  # the machines with so many free blocks; changed through a journal
+        self.ready = self.coming = 0  # those that may be given jobs
+        self._whole = self._bought = self._plain = self._unheard = 0
+        self._prices: dict[float, int] = {}  # those that aren't cut, by price
+        self._cut: dict[object, _Alike] = {}
+        for instance in view.instances:
+            if instance.status in READY or instance.status in COMING:
+                row = self._add(instance)
+                self.free[instance.free_blocks] = self.free.get(instance.free_blocks, 0) | row
+        self.staying = len(self.machines)
+        self._there = (1 << self.staying) - 1
+
+    def _add(self, instance: Instance) -> int:
+        row = 1 << len(self.machines)
+        self.machines.append(instance)
+        if unheard(instance):
+            self._unheard |= row
+            return row
+        if instance.total_blocks == 1:
+            self._whole |= row
+            self._prices[instance.offer.price] = self._prices.get(instance.offer.price, 0) | row
+        else:
+            self._cut.setdefault(_kind(instance), _Alike(instance)).rows |= row
+        if instance.bought:
+            self._bought |= row
+        if without_docker(instance):
+            self._plain |= row
+        if not instance.unreachable and instance.health != "failure":
+            if instance.status in READY:
+                self.ready |= row
+            else:
+                self.coming |= row
+        return row
+
+    def join(self, instance: Instance, journal: Journal) -> int:
+        """The row of a machine that was just bought and has blocks left. Should it be taken back, the row stays and is
+        never free again."""
+        row = self._add(instance)
+        journal.put(self.free, instance.free_blocks, self.free.get(instance.free_blocks, 0) | row)
+        return row
+
+    def resize(self, row: int, before: int, after: int, journal: Journal) -> None:
+        """This machine had so many free blocks and has so many now."""
+        journal.put(self.free, before, self.free[before] & ~row)
+        journal.put(self.free, after, self.free.get(after, 0) | row)
+
+    # --- what would do -----------------------------------------------------------------------------------------------
+
+    def shares(self, wants: Wants, query: Query) -> list[Share]:
+        """What of the fleet would do, free or not."""
+        found = []
+        if whole := self._whole and self._fitting(wants, query):
+            for price, rows in self._prices.items():
+                if rows & whole and (query.max_price is None or price <= query.max_price):
+                    found.append(Share(price, 1, rows & whole))
+        for alike in self._cut.values():
+            if blocks := blocks_for(wants, query, alike.one):
+                price = alike.one.offer.price * blocks / alike.one.total_blocks
+                found.append(Share(price, blocks, alike.rows))
+        return found
+
+    def _fitting(self, wants: Wants, query: Query) -> int:
+        found = self._stock.offered(query) & self._whole
+        if wants.container:
+            found &= ~self._plain
+        made, own = found & self._bought, found & ~self._bought
+        made = made and made & self._stock.having(query.resources)
+        return made | (own and own & self._stock.having(query.resources, provisioned=False))
+
+    @cached_property
+    def _stock(self) -> Stock:
+        offers = [instance.offer for instance in self.machines]
+        return Stock(offers, [measured(offer.instance.resources) for offer in offers], range(len(offers)))
+
+    @cached_property
+    def different(self) -> list[Instance]:
+        """One machine of each kind, of those that nobody waits to hear of."""
+        return list({_kind(one): one for one in reversed(self.machines) if not unheard(one)}.values())[::-1]
+
+    # --- what of it has a place --------------------------------------------------------------------------------------
+
+    def not_full(self, rows: int) -> int:
+        return rows & ~self.free.get(0, 0)
+
+    def best(self, shares: Sequence[Share], among: int) -> tuple[float, int, int, int] | None:
+        """Price, free blocks, row number and blocks of the best place: the cheapest, and of those the one that leaves
+        the fewest blocks free."""
+        best: tuple[float, int, int, int] | None = None
+        for share in shares:
+            rows = share.rows & among
+            if rows and (best is None or share.price <= best[0]):
+                for free in sorted(self.free):
+                    if free >= share.blocks and (hit := rows & self.free[free]):
+                        found = share.price, free, first_of(hit), share.blocks
+                        best = found if best is None else min(best, found)
+                        break
+        return best
+
+    def awaited(self, shares: Sequence[Share]) -> str:
+        """What a job waits for that would do but isn't free; empty where nothing would."""
+        rows = self._unheard
+        for share in shares:
+            rows |= share.rows & self._there
+        if not rows:
+            return ""
+        instance, where = self.machines[first_of(rows)], f"in fleet `{self.view.fleet.name}`"
+        if unheard(instance):
+            return f"for {instance.name} {where} to report its resources"
+        if instance.unreachable:
+            return f"for {instance.name} {where} to report again"
+        if instance.health == "failure":
+            return f"for {instance.name} {where} to be healthy again"
+        return f"for free capacity {where}"
+
+
+def unheard(instance: Instance) -> bool:
+    """A host of somebody's own that hasn't reported yet: nobody knows what it has."""
+    return not instance.bought and instance.status in COMING and instance.started_at is None
+
+
+def without_docker(instance: Instance) -> bool:
+    return bool(instance.runtimes) and "docker" not in instance.runtimes
+
+
+def blocks_for(wants: Wants, query: Query, instance: Instance) -> int:
+    """How many blocks of the instance the job needs; 0: it doesn't fit."""
+    offer = instance.offer
+    if (
+        (wants.container and without_docker(instance))
+        or not query.takes_place(offer.backend, offer.region, offer.availability_zones)
+        or not query.takes_kind(offer.instance.name, offer.instance.resources)
+    ):
+        return 0
+    has = offer.instance.resources
+    blocks = blocks_needed(query.resources, has, instance.total_blocks, provisioned=instance.bought)
+    dear = query.max_price is not None and offer.price * blocks / instance.total_blocks > query.max_price
+    return 0 if dear else blocks
+
+
+def _kind(instance: Instance) -> object:
+    """Machines with an equal kind would do for the same jobs, in the same way, at the same price."""
+    offer = instance.offer
+    place = offer.backend, offer.region, offer.availability_zones, offer.price
+    what = offer.instance.name, offer.instance.resources.spot, measured(offer.instance.resources)
+    return place, what, instance.total_blocks, instance.bought, without_docker(instance)

@@ -1,0 +1,152 @@
+"""Replicas and retry. A run consists of replicas: single nodes, or gangs of nodes that start and end together.
+
+Retry is counted per replica: its submissions, its back-off, and since when it has been failing. When a job of a replica
+fails and retry covers it, the other jobs of the replica end at once; when all of them have left their machines, the
+replica waits out its back-off and is resubmitted as a whole. Other replicas are unaffected. A failure that retry
+doesn't cover ends the run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chalicelib.domain.events import EventType
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import JobReason, RunReason, job_outcome, retry_event, short_text
+from chalicelib.domain.runs import Retry, Run
+from chalicelib.machines.run import BACKOFF
+from chalicelib.planning.ends import bury, end
+from chalicelib.planning.look import Look
+
+
+def backoff(attempt: int) -> Micros:
+    """How long to wait before the next submission, after `attempt` retries in a row (1 for the first)."""
+    return BACKOFF[min(max(attempt, 1), len(BACKOFF)) - 1]
+
+
+@dataclass(frozen=True)
+class Replica:
+    num: int
+    jobs: tuple[Job, ...]  # the newest submission of each node
+    submissions: tuple[Job, ...]  # all there were of all nodes
+    retry: Retry | None
+
+    @property
+    def waiting(self) -> Micros | None:
+        """Until when it waits to be submitted again, if it does."""
+        return None if self.retry is None else self.retry.resume_at
+
+    @property
+    def live(self) -> list[Job]:
+        return [job for job in self.jobs if not _ended(job)]
+
+    @property
+    def done(self) -> bool:
+        return all(_ended(job) and _outcome(job) == "done" for job in self.jobs)
+
+    @property
+    def failures(self) -> list[Job]:
+        """The jobs that ended badly of themselves, not only because another did."""
+        return [job for job in self.jobs if _ended(job) and _outcome(job) != "done" and not job.ended_with_replica]
+
+
+def replicas(look: Look) -> list[Replica]:
+    jobs: dict[int, list[Job]] = {}
+    for job in look.jobs.values():
+        jobs.setdefault(job.replica_num, []).append(job)
+    latest: dict[int, list[Job]] = {}
+    for job in look.latest():
+        latest.setdefault(job.replica_num, []).append(job)
+    retries = {retry.replica: retry for retry in look.run.retries}
+    return [Replica(num, tuple(latest[num]), tuple(jobs[num]), retries.get(num)) for num in latest]
+
+
+# --- a failure -------------------------------------------------------------------------------------------------------
+
+
+def refusal(look: Look, replica: Replica, job: Job) -> RunReason | None:
+    """Why this failure ends the run; None: `retry` covers it."""
+    retry = look.specs[job.slot].retry if job.slot in look.specs else None
+    event = retry_event(job.reason) if job.reason else None
+    if retry is None or event is None or event.value not in retry.on_events:
+        return RunReason.job_failed
+    elapsed = look.now - _failing_since(look, replica)
+    return RunReason.retry_limit_exceeded if elapsed > retry.duration * SECOND else None
+
+
+def _failing_since(look: Look, replica: Replica) -> Micros:
+    """The last time it had a machine, else the time the run began."""
+    placed = [job for job in replica.submissions if job.assignment is not None]
+    return max((job.finished_at or job.last_processed_at for job in placed), default=look.run.submitted_at)
+
+
+def retire(look: Look, replica: Replica) -> None:
+    """A replica that is to be tried again leaves its machines; once all of it has, it waits."""
+    for job in replica.live:
+        ending = end(look, job, JobReason.terminated_by_server, "to be resubmitted")
+        look.keep(ending.with_(ended_with_replica=True))
+        bury(look, look.jobs[job.id])
+    jobs = [look.jobs[job.id] for job in replica.jobs]
+    if all(job.finished for job in jobs):
+        attempt = 1 + (replica.retry.attempt if replica.retry else 0)
+        resume_at = max(job.last_processed_at for job in jobs) + backoff(attempt)
+        _note(look, Retry(replica=replica.num, attempt=attempt, resume_at=resume_at))
+
+
+def _note(look: Look, retry: Retry) -> None:
+    others = (other for other in look.run.retries if other.replica != retry.replica)
+    look.run = look.run.with_(retries=(*others, retry))
+    look.draft.save(look.run)
+
+
+# --- another try -----------------------------------------------------------------------------------------------------
+
+
+def submit_again(look: Look, replica: Replica) -> None:
+    """A new submission of every job of the replica. It keeps its count of attempts until it has a place."""
+    num = 1 + max(job.submission_num for job in replica.submissions)
+    for old in replica.jobs:
+        job = Job(
+            id=job_id(look.run, old.replica_num, old.job_num, num),
+            run_id=look.run.id,
+            run_name=look.run.name,
+            project_id=look.run.project_id,
+            replica_num=old.replica_num,
+            job_num=old.job_num,
+            submission_num=num,
+            deployment_num=look.run.deployment_num,
+            priority=look.run.priority,
+            submitted_at=look.now,
+            last_processed_at=look.now,
+            due_at=look.now,
+        )
+        look.keep(job)
+        look.draft.tell(EventType.resubmitted, job, number=num + 1)
+    look.draft.wake(f"queue/{look.run.project_id}")
+    if replica.retry is not None:
+        _note(look, replica.retry.with_(resume_at=None))
+
+
+def job_id(run: Run, replica_num: int, job_num: int, submission_num: int) -> str:
+    """A job's id follows from its place in the run, so a repeated plan names the same job."""
+    return derive(run.id, "job", replica_num, job_num, submission_num)
+
+
+# --- ends, in words --------------------------------------------------------------------------------------------------
+
+
+def _ended(job: Job) -> bool:
+    return job.finished or job.status == JobStatus.terminating
+
+
+def _outcome(job: Job) -> str:
+    return job_outcome(job.reason) if job.reason else "failed"
+
+
+def why(job: Job) -> str:
+    """Why a job ended, in words."""
+    if job.reason is None:
+        return f"{job.name} ended"
+    return job.message or f"{job.name} {short_text(job.reason, job.exit_status) or job.reason.value.replace('_', ' ')}"

@@ -1,0 +1,112 @@
+"""How an agent's report changes a job. Pure: takes the job, its task's report, and how much of its log is stored.
+
+States only move forward, so a late or repeated report is harmless: the job's machine no longer allows a transition that
+the job has already made.
+"""
+
+from __future__ import annotations
+
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import HOUR, SECOND, Micros
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import JobReason
+from chalicelib.domain.reports import TaskReport
+from chalicelib.machines.job import JOB
+from chalicelib.machines.table import allows
+from chalicelib.planning.transitions import Draft
+
+MAX_TEXT = 1_000  # characters of a message that is kept
+_LOST = "The host lost this task: its agent no longer lists it."
+
+
+class Fold:
+    """One message's reports, folded into a draft. `instance` loses the claim of every job that ends."""
+
+    def __init__(self, draft: Draft, instance: Instance) -> None:
+        self.draft, self.instance = draft, instance
+
+    def report(self, job: Job, report: TaskReport | None, stored: int) -> Job:
+        """The job after its task's report; None: the agent doesn't know it. `stored`: bytes of its log held here."""
+        if job.finished:
+            return job
+        if report is None:
+            # A task that was seen stays listed until the agent is told to remove it. One that wasn't seen yet may be in
+            # flight in another response, so its absence proves nothing.
+            if job.status in (JobStatus.pulling, JobStatus.running):
+                return self.end(job, JobReason.executor_error, _LOST, stored)
+            return job
+        job = self._heard(job, report)
+        if report.state == "pulling":
+            return self._pulling(job, report)
+        if report.state == "running" or (report.state == "exited" and report.exit_status is not None):
+            job = self._running(job, report)
+        return self._exited(job, report, stored) if report.state == "exited" else job
+
+    def end(self, job: Job, reason: JobReason, message: str, stored: int) -> Job:
+        """End a job of which nothing is left on the host."""
+        if job.status is not JobStatus.terminating:
+            job = self.draft.end_job(job, reason, message=message[:MAX_TEXT])
+        return self._finish(job, stored)
+
+    def _heard(self, job: Job, report: TaskReport) -> Job:
+        """The host is back, if it was away. Its message about a running task is shown to the user."""
+        said = (report.message or "")[:MAX_TEXT] if report.state == "running" else job.message
+        message = job.message if job.status is JobStatus.terminating else said
+        if job.disconnected_at is not None or message != job.message:
+            job = job.with_(disconnected_at=None, message=message)
+            self.draft.save(job)
+        return job
+
+    def _pulling(self, job: Job, report: TaskReport) -> Job:
+        if allows(JOB, job.status, "pull"):
+            self.draft.wake(f"run/{job.run_id}")
+            return self.draft.move_job(job, "pull", self.instance, pull=report.pull)
+        if job.status is JobStatus.pulling and report.pull is not None and report.pull != job.pull:
+            job = job.with_(pull=report.pull)
+            self.draft.save(job)
+        return job
+
+    def _running(self, job: Job, report: TaskReport) -> Job:
+        if not allows(JOB, job.status, "run"):
+            return job
+        self.draft.wake(f"run/{job.run_id}")
+        return self.draft.move_job(
+            job,
+            "run",
+            self.instance,
+            username=report.username,
+            working_dir=report.working_dir,
+            pull=report.pull or job.pull,
+        )
+
+    def _exited(self, job: Job, report: TaskReport, stored: int) -> Job:
+        if job.status is not JobStatus.terminating:
+            if not allows(JOB, job.status, "end"):
+                return job
+            message = (report.message or "")[:MAX_TEXT]
+            job = self.draft.end_job(job, report.end_reason, message=message, exit_status=report.exit_status)
+        elif job.exit_status != report.exit_status:
+            job = job.with_(exit_status=report.exit_status)
+            self.draft.save(job)
+        whole = stored >= report.log_end or job.reason is JobReason.log_quota_exceeded
+        return self._finish(job, stored) if whole else job
+
+    def _finish(self, job: Job, stored: int) -> Job:
+        done, freed = self.draft.finish_job(job.with_(log_end=stored), self.instance)
+        self.instance = freed or self.instance
+        return done
+
+
+def over_quota(job: Job, stored: int, per_hour: int, now: Micros) -> bool:
+    """Has the job exceeded its log quota? `per_hour` bytes for every hour it has run, a started hour counting whole."""
+    hours = 1 + max(0, now - (job.running_at or now)) // HOUR
+    return stored > per_hour * hours
+
+
+def stop_word(job: Job, now: Micros) -> dict[str, object]:
+    """How a terminating job's task is asked to end: politely until `kill_at`, then at once."""
+    if job.kill_at is None:
+        return {"want": "stop"} if job.reason is not JobReason.aborted_by_user else {"want": "abort"}
+    if now >= job.kill_at:
+        return {"want": "abort"}
+    return {"want": "stop", "grace": round((job.kill_at - now) / SECOND, 3)}

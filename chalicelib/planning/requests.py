@@ -1,0 +1,60 @@
+"""User requests: stop, abort, delete. Decisions like any other: the current nouns in, a plan out.
+
+A request that comes too late, or twice, plans nothing. The caller has already checked the user's rights, and refuses to
+delete what is in use (a fleet with jobs), because it has the names for the message.
+"""
+
+from __future__ import annotations
+
+from chalicelib.domain.events import EventType
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.reasons import InstanceReason, RunReason
+from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.machines.fleet import FLEET
+from chalicelib.machines.instance import INSTANCE
+from chalicelib.machines.table import allows
+from chalicelib.planning.plan import Plan
+from chalicelib.planning.transitions import Draft
+
+
+def stop_run(run: Run, reason: RunReason, draft: Draft) -> Plan:
+    """Begin a run's end. An abort overrides a stop in progress; any other end stays as it is."""
+    if run.finished or run.reason is reason:
+        return Plan()
+    if run.status is not RunStatus.terminating:
+        draft.move_run(run, "end", reason=reason, due_at=draft.now)
+    elif run.reason is RunReason.stopped_by_user:
+        hurried = run.with_(reason=reason, last_processed_at=draft.now, due_at=draft.now)
+        draft.save(hurried)
+        draft.tell(EventType.status, hurried, before=run.status.value, after=run.status.value, reason=reason.value)
+    else:
+        return Plan()
+    draft.wake(f"run/{run.id}", f"queue/{run.project_id}")
+    return draft.plan()
+
+
+def delete_run(run: Run, draft: Draft) -> Plan:
+    """Remove a finished run from the lists."""
+    if run.deleted or not run.finished:
+        return Plan()
+    draft.save(run.with_(deleted=True, due_at=None))
+    draft.tell(EventType.deleted, run)
+    return draft.plan()
+
+
+def delete_fleet(fleet: Fleet, draft: Draft) -> Plan:
+    """Begin a fleet's end; its instances' ends follow from it."""
+    if not allows(FLEET, fleet.status, "delete"):
+        return Plan()
+    draft.move_fleet(fleet, "delete", note="deleted by a user", to_create=0, due_at=draft.now)
+    draft.wake(f"fleet/{fleet.id}")
+    return draft.plan()
+
+
+def end_instance(instance: Instance, draft: Draft) -> Plan:
+    """Begin the end of one instance that no job uses."""
+    if not allows(INSTANCE, instance.status, "end"):
+        return Plan()
+    draft.end_instance(instance, InstanceReason.terminated_by_user)
+    return draft.plan()

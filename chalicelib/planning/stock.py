@@ -1,0 +1,121 @@
+"""Machines, ready to be asked: which of them would do.
+
+The question is `fitting`'s, put to all machines at once: every requirement is a column of a bitmap index, and the
+answer the rows that all of them have. What is wrong with a machine that isn't among them, `fitting.misfits` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from chalicelib.domain.offers import Offer, Resources
+from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
+from chalicelib.planning.bitmaps import Column
+from chalicelib.planning.fitting import UNKNOWN, Blocks, Measures, arch_wanted, disk_wanted, squeeze
+
+
+def lowered(names: Iterable[str] | None) -> frozenset[str] | None:
+    return None if names is None else frozenset([name.lower() for name in names])
+
+
+class Query(NamedTuple):
+    """What is asked of an offer or an instance. Names are lower case; None means any."""
+
+    resources: ResourcesSpec
+    spot: bool | None = False  # None: either market
+    max_price: float | None = None
+    backends: frozenset[str] | None = None
+    regions: frozenset[str] | None = None
+    zones: frozenset[str] | None = None
+    instance_types: frozenset[str] | None = None
+    blocks: Blocks = 1  # into how many shares the machine is to be cut
+    machine: ResourcesSpec | None = None  # what the machine must be as a whole, where `resources` are of a share
+
+    def takes_place(self, backend: str, region: str, zones: tuple[str, ...] | None) -> bool:
+        if self.backends is not None and backend.lower() not in self.backends:
+            return False
+        if self.regions is not None and region.lower() not in self.regions:
+            return False
+        return self.zones is None or zones is None or any(zone.lower() in self.zones for zone in zones)
+
+    def takes_kind(self, name: str, has: Resources) -> bool:
+        if self.instance_types is not None and name.lower() not in self.instance_types:
+            return False
+        return self.spot is None or has.spot == self.spot
+
+
+def _zones(offer: Offer) -> tuple[str, ...]:
+    return _ANYWHERE if offer.availability_zones is None else tuple(zone.lower() for zone in offer.availability_zones)
+
+
+_ANYWHERE = ("",)
+
+
+def _offered(value: Callable[[Offer], Any]) -> cached_property[Column]:
+    return cached_property(lambda stock: Column([value(offer) for offer in stock.offers], range(len(stock.offers))))
+
+
+def _measured(what: str) -> cached_property[Column]:
+    return cached_property(lambda stock: Column([getattr(has, what) for has in stock.measures], stock.kinds))
+
+
+class Stock:
+    """A table of machines, one a row. `kinds` says which of `measures` are a row's; there may be far fewer of them.
+    Columns are worked out when first asked."""
+
+    def __init__(self, offers: Sequence[Offer], measures: Sequence[Measures], kinds: Sequence[int]) -> None:
+        self.offers, self.measures, self.kinds = offers, measures, kinds
+        self.all = (1 << len(offers)) - 1
+
+    backend = _offered(lambda offer: offer.backend.lower())
+    region = _offered(lambda offer: offer.region.lower())
+    zones = _offered(_zones)
+    type = _offered(lambda offer: offer.instance.name.lower())
+    spot = _offered(lambda offer: offer.instance.resources.spot)
+    arch, cpus, memory, disk = map(_measured, ("arch", "cpus", "memory", "disk"))
+    gpus, gpu, vendor, gpu_memory = map(_measured, ("gpus", "plain_gpu", "vendor", "gpu_memory"))
+    total_memory, capability = map(_measured, ("total_memory", "capability"))
+
+    def offered(self, query: Query) -> int:
+        """The rows of the right kind in the right place."""
+        found = self.all
+        if query.backends is not None:
+            found &= self.backend.any_of(query.backends)
+        if query.regions is not None:
+            found &= self.region.any_of(query.regions)
+        if query.zones is not None:
+            asked = query.zones.union(_ANYWHERE)
+            found &= self.zones.any_of(names for names in self.zones.values if not asked.isdisjoint(names))
+        if query.instance_types is not None:
+            found &= self.type.any_of(query.instance_types)
+        return found if query.spot is None else found & self.spot.equal(query.spot)
+
+    def having(self, spec: ResourcesSpec, *, whole: bool = True, provisioned: bool = True) -> int:
+        """The rows that have what is asked for. Not as a whole: rows of which a share may, as the whole isn't less.
+        `provisioned`: it is asked of machines that are made to order."""
+        cpus, memory = spec.cpu.count, spec.memory
+        found = self.cpus.between(cpus.min, cpus.max if whole else None)
+        found &= self.memory.between(memory.min, memory.max if whole else None)
+        if arch := arch_wanted(spec, provisioned):
+            found &= self.arch.any_of((arch, UNKNOWN))
+        if found and (disk := disk_wanted(spec, provisioned)):
+            found &= self.disk.between(disk.size.min, disk.size.max)
+        return found & self._with(spec.gpu, whole) if found and spec.gpu is not None else found
+
+    def _with(self, spec: GPUSpec, whole: bool) -> int:
+        wanted = self.all
+        if spec.vendor:
+            wanted &= self.vendor.equal(spec.vendor)
+        if spec.name:
+            wanted &= self.gpu.any_of(map(squeeze, spec.name))
+        if spec.memory:
+            wanted &= self.gpu_memory.between(spec.memory.min, spec.memory.max)
+        if spec.total_memory:
+            wanted &= self.total_memory.between(spec.total_memory.min, spec.total_memory.max if whole else None)
+        if spec.compute_capability:
+            wanted &= self.capability.between(spec.compute_capability)
+        if wanted != self.all:
+            wanted |= self.gpus.equal(0)  # nothing more is asked of a machine that has none
+        return wanted & self.gpus.between(spec.count.min, spec.count.max if whole else None)

@@ -1,0 +1,155 @@
+"""Why a job can't be placed, candidate by candidate, and the smallest change that would help.
+
+This is computed only when somebody will read it: for a job that nothing can ever take, and for plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.ranges import Range
+from chalicelib.domain.specs.resources import CPUSpec
+from chalicelib.planning.buying import may_grow
+from chalicelib.planning.combine import NOT_NAMED, Wants, within
+from chalicelib.planning.fitting import Misfit, blocks_needed, misfits
+from chalicelib.planning.floor import Floor
+from chalicelib.planning.offers import OfferBook
+from chalicelib.planning.plan import Note
+from chalicelib.planning.pools import Pool, without_docker
+from chalicelib.planning.snapshots import FleetView
+from chalicelib.planning.stock import Query
+
+
+def refusals(floor: Floor, wants: Wants, job: Job) -> tuple[Note, ...]:
+    """One note per fleet, first those that don't accept the run at all."""
+    closed: list[Note] = []
+    notes: list[Note] = []
+    for pool in floor.pools:
+        query = within(pool.fence, wants)
+        if isinstance(query, Note):
+            closed.append(query)
+        else:
+            notes.append(_of_fleet(floor, pool, wants, query, job))
+    return tuple(telling([*closed, *notes], wants, [pool.view for pool in floor.pools]))
+
+
+def _of_fleet(floor: Floor, pool: Pool, wants: Wants, query: Query, job: Job) -> Note:
+    view, subject = pool.view, f"fleet `{pool.view.fleet.name}`"
+    if view.spec.configuration.nodes is None:
+        return nearest(wants, query, view, pool.different)
+    if not may_grow(pool, floor.count[view.fleet.id], wants) and (closed := closed_to(wants, view)):
+        return closed
+    if floor.book.best(query, ()):
+        return Note(subject, f"has tried every matching offer ({_failures(job)})")
+    if floor.book.match(query, 0)[1]:
+        return Note(subject, "has only unavailable offers that match")
+    return no_offers(subject, query, floor.book)
+
+
+def telling(notes: Sequence[Note], wants: Wants, views: Sequence[FleetView]) -> list[Note]:
+    """The notes, without fleets that the run excludes; if it names only fleets that don't exist, just that."""
+    if not views:
+        return [Note("project", "has no fleet", "apply a configuration with `type: fleet`")]
+    told = [note for note in notes if note.text != NOT_NAMED]
+    if told or not notes:
+        return told
+    there = ", ".join(f"`{view.fleet.name}`" for view in views[:5])
+    names = ", ".join(f"`{name}`" for name in wants.fleets or ())
+    return [Note("project", f"has no fleet named {names}", f"set `fleets` to one of {there}")]
+
+
+def say(notes: Sequence[Note]) -> str:
+    """Notes as one message a person reads: the first three, with the change that would help."""
+    parts = [f"{note.subject} {note.text}" + (f" ({note.hint})" if note.hint else "") for note in notes[:3]]
+    if len(notes) > 3:
+        parts.append(f"and {len(notes) - 3} more")
+    return "; ".join(parts)
+
+
+def _failures(job: Job) -> str:
+    """Up to three different errors of the offers that were tried."""
+    errors = list(dict.fromkeys(attempt.error[:200] for attempt in job.attempts))
+    return "; ".join(errors[:3]) + ("; …" if len(errors) > 3 else "")
+
+
+# --- machines that are there -----------------------------------------------------------------------------------------
+
+
+def nearest(wants: Wants, query: Query, view: FleetView, instances: Iterable[Instance]) -> Note:
+    """What is wrong with the closest instance."""
+    subject = f"fleet `{view.fleet.name}`"
+    wrong = min((wrong_with(wants, query, instance) for instance in instances), key=len, default=None)
+    if wrong is None:
+        return Note(subject, "has no instance", "add a host to it, or create a fleet with a backend")
+    hints = " and ".join(dict.fromkeys(misfit.hint for misfit in wrong))
+    return Note(subject, "; ".join(misfit.text for misfit in wrong), f"{hints}, or create another fleet")
+
+
+def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
+    """Everything wrong with an instance that doesn't fit."""
+    offer = instance.offer
+    wrong: list[Misfit] = []
+    if wants.container and without_docker(instance):
+        fields = " and ".join(f"`{name}`" for name in wants.container)
+        wrong.append(Misfit("runs plain processes, not containers", f"remove {fields}, or install Docker there"))
+    if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
+        wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
+    if not query.takes_kind(offer.instance.name, offer.instance.resources):
+        market = "spot" if offer.instance.resources.spot else "on-demand"
+        wrong.append(Misfit(f"is {market} {offer.instance.name}", "widen `spot_policy` or `instance_types`"))
+    has = offer.instance.resources
+    if not wrong and blocks_needed(query.resources, has, instance.total_blocks, provisioned=instance.bought):
+        return [Misfit(f"costs {offer.price:g} an hour, more than {query.max_price:g}", "raise `max_price`")]
+    wrong += misfits(query.resources, has, provisioned=instance.bought)
+    return wrong or [Misfit(f"has no share of its {instance.total_blocks} blocks that fits exactly", "ask for ranges")]
+
+
+# --- machines that could be bought -----------------------------------------------------------------------------------
+
+
+def closed_to(wants: Wants, view: FleetView) -> Note | None:
+    """Why the fleet can't get a new instance for this run now; None if it can."""
+    subject, nodes = f"fleet `{view.fleet.name}`", view.spec.configuration.nodes
+    if nodes is None:
+        return Note(subject, "consists of fixed hosts", "add a host")
+    if wants.reuse_only:
+        text = "has no instance that fits, and `creation_policy: reuse` forbids a new one"
+        return Note(subject, text, "set `creation_policy: reuse-or-create`")
+    if nodes.max == 0:
+        return Note(subject, "has `nodes: 0`, so it never has an instance", "raise `nodes`")
+    if nodes.max is not None and len(view.instances) >= nodes.max:
+        return Note(subject, f"is full ({nodes.max} of {nodes.max} nodes), and nothing in it fits", "raise `nodes`")
+    return None
+
+
+def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
+    """Why a fleet that may grow has nothing to buy, and the one change that would help."""
+    if not len(book):
+        return Note(subject, "can grow, but no backend has any offers", "configure a backend")
+    if query.max_price is not None and (dear := book.match(query._replace(max_price=None), 1)[0]):
+        text = f"can grow, but every matching offer costs more than `max_price`, {query.max_price:g}"
+        return Note(subject, text, f"raise `max_price` to {dear[0].price:g}")
+    text = f"can grow, but none of the {len(book)} offers matches the run and the fleet"
+    cpu = query.resources.cpu
+    if cpu.arch is None:
+        arm = query.resources.with_(cpu=cpu.with_(arch="arm"))
+        if found := book.match(query._replace(resources=arm), 1)[1]:
+            return Note(subject, text, f"set `cpu: arm:{cpu.count}` and use an ARM image: {found} would match")
+    for what, relaxed in _relaxed(query):
+        if found := book.match(relaxed, 1)[1]:
+            return Note(subject, text, f"change `{what}`: without it {found} would match")
+    return Note(subject, text, "reduce several requirements: no single change is enough")
+
+
+def _relaxed(query: Query) -> Iterator[tuple[str, Query]]:
+    """The query with one of its conditions left out, each in turn."""
+    anything = {"cpu": CPUSpec(count=Range[int](min=1)), "memory": Range[float](min=0.0), "gpu": None, "disk": None}
+    for name, value in anything.items():
+        yield name, query._replace(resources=query.resources.model_copy(update={name: value}))
+    yield "instance_types", query._replace(instance_types=None)
+    yield "regions", query._replace(regions=None)
+    yield "availability_zones", query._replace(zones=None)
+    yield "backends", query._replace(backends=None)
+    yield "spot_policy", query._replace(spot=None)

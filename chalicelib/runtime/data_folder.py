@@ -1,0 +1,52 @@
+"""The data folder: private, used by one server at a time, and home of its keys."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from pathlib import Path
+from typing import IO
+
+from chalicelib.errors import Refused
+
+
+def locked(path: Path) -> IO[str]:
+    """Makes the folder private and takes its lock, which the kernel releases however this process ends."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.chmod(0o700)
+        lock = os.fdopen(os.open(path / "server.lock", os.O_RDWR | os.O_CREAT, 0o600), "w")
+    except OSError as error:
+        raise Refused(
+            f"Can't use the data folder {path}: {error.strerror}.", hint="Choose another with --data-dir."
+        ) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        lock.close()
+        raise Refused(
+            f"Another server is using the data folder {path}.", hint="Stop it first, or choose another with --data-dir."
+        ) from error
+    return lock
+
+
+def kept_secret(path: Path) -> bytes:
+    """32 random bytes, created once and kept private. The folder's lock keeps others from creating them meanwhile."""
+    if not path.exists():
+        draft = path.with_suffix(".draft")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(secrets.token_hex(32))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.rename(path)  # whole or not at all: half a key would seal what nothing opens
+    try:
+        kept = bytes.fromhex(path.read_text())
+    except ValueError:
+        kept = b""
+    if len(kept) != 32:
+        raise Refused(
+            f"{path} isn't a valid key: it must contain 64 hexadecimal digits.",
+            hint="Restore it from a backup of the data folder; data sealed with it can't be read with another key.",
+        )
+    return kept

@@ -1,0 +1,46 @@
+"""What the two composition roots differ in, side by side. Filling in this list makes a control plane.
+
+`embedded.py` and `lambda_.py` fill it in; `root.py` assembles use cases, engine and sweeper from it, the same for both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from chalicelib.domain.tenants import Permissions
+from chalicelib.usecases.context import Images, Limits
+
+if TYPE_CHECKING:
+    from chalicelib.backends.accounts import Accounts
+    from chalicelib.engine.ports import Clock, Effects, News, Wake
+    from chalicelib.store.blobs import Blobs
+    from chalicelib.store.logs import LogStore
+    from chalicelib.store.port import Store
+    from chalicelib.store.seal import Sealer
+    from chalicelib.usecases.pace import Pace
+
+
+@dataclass(frozen=True)
+class Ports:
+    #                                  embedded                           in AWS
+    #                                  --------------------------------   --------------------------------
+    store: Store  #                    SQLite                             DynamoDB
+    blobs: Blobs  #                    files                              S3
+    logs: LogStore  #                  files                              chunks in S3
+    seal: Sealer  #                    a key file, and the user's keys    an SSM SecureString
+    install_key: bytes  #              a key file                         an SSM SecureString
+    backends: Accounts  #              in this process                    in each function
+    wake: Wake  #                      the reconciler's thread            SQS to functions.reconcile
+    effects: Effects  #                a pool of threads                  SQS to functions.provision
+    news: News  #                      ends the agents' long polls        nobody waits
+    pace: Pace  #                      calls are held                     calls are billed
+    server_url: str  #                 --public-url, or where it listens  the stack's own
+    clock: Clock  #                    the machine's                      the machine's
+    random_id: Callable[[], str]  #    UUIDs                              UUIDs
+    random_token: Callable[[], str]  # secrets                            secrets
+    # What the operator chose:
+    limits: Limits = field(default_factory=Limits)
+    images: Images = field(default_factory=Images)
+    permissions: Permissions = field(default_factory=Permissions)

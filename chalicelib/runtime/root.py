@@ -1,0 +1,99 @@
+"""A control plane, assembled from its ports. The only place where use cases and engine are wired up."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from chalicelib.domain.ids import derive
+from chalicelib.runtime.ports import Ports
+from chalicelib.usecases.context import Plane
+
+if TYPE_CHECKING:
+    from chalicelib.catalog.offers import StoredCatalog
+    from chalicelib.engine.execute import Executor
+    from chalicelib.engine.load import Loader
+    from chalicelib.engine.reconcile import Reconciler
+    from chalicelib.engine.sweep import Sweeper
+
+
+class Root:
+    """Parts are made when they are first asked for: a function that serves the API never loads the engine."""
+
+    def __init__(self, ports: Ports) -> None:
+        self.ports = ports
+        self.install_id = derive(ports.install_key.hex(), "install")
+
+    @cached_property
+    def plane(self) -> Plane:
+        ports = self.ports
+        return Plane(
+            store=ports.store,
+            blobs=ports.blobs,
+            logs=ports.logs,
+            seal=ports.seal,
+            catalog=self.catalog,
+            clock=ports.clock,
+            wake=ports.wake,
+            news=ports.news,
+            random_id=ports.random_id,
+            random_token=ports.random_token,
+            install_id=self.install_id,
+            install_key=ports.install_key,
+            backends=ports.backends,
+            pace=ports.pace,
+            limits=ports.limits,
+            images=ports.images,
+            permissions=ports.permissions,
+        )
+
+    @cached_property
+    def catalog(self) -> StoredCatalog:
+        from chalicelib.catalog.offers import StoredCatalog
+
+        return StoredCatalog(self.ports.blobs, self.ports.clock, self.ports.backends)
+
+    @cached_property
+    def reconciler(self) -> Reconciler:
+        from chalicelib.engine.reconcile import Reconciler
+
+        ports = self.ports
+        return Reconciler(
+            ports.store,
+            ports.clock,
+            wake=ports.wake,
+            news=ports.news,
+            effects=ports.effects,
+            catalog=self.catalog,
+            backends=ports.backends,
+            load=self._load,
+        )
+
+    @cached_property
+    def executor(self) -> Executor:
+        from chalicelib.engine.effects.acting import Acting
+        from chalicelib.engine.execute import Executor
+
+        ports = self.ports
+        acting = Acting(ports.store, ports.clock, ports.backends, self.install_id, ports.install_key, ports.server_url)
+        return Executor(acting, self._load, wake=ports.wake, news=ports.news)
+
+    @cached_property
+    def _load(self) -> Loader:
+        from chalicelib.engine.load import Loader
+
+        return Loader(self.plane.read, self.catalog, self.ports.backends)
+
+    @cached_property
+    def sweeper(self) -> Sweeper:
+        from chalicelib.engine.sweep import Sweeper
+
+        return Sweeper(self.executor)
+
+    def refresh_catalog(self) -> None:
+        """Ask every account for its offers; plans read what is kept of the answers."""
+        self.catalog.refresh()
+
+    def close(self) -> None:
+        self.ports.backends.close()
+        self.ports.store.close()

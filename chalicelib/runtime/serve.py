@@ -1,0 +1,88 @@
+"""`dstack server` from start to end: what it acquires, in order, and releases."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import signal
+import socket
+import sys
+
+from chalicelib.api.routes import load_handlers
+from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.domain import keys
+from chalicelib.domain.tenants import Project, User
+from chalicelib.errors import DstackError
+from chalicelib.runtime.addresses import addresses_of, listen
+from chalicelib.runtime.announce import first_words
+from chalicelib.runtime.data_folder import locked
+from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
+from chalicelib.runtime.local_fleet import ensure_fleet
+from chalicelib.runtime.local_host import LocalAgent
+from chalicelib.runtime.server_file import declared
+from chalicelib.runtime.settings import ServerSettings
+from chalicelib.runtime.web import WebServer
+from chalicelib.store import nouns
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.server_config import ensure_projects
+
+STOP_PATIENCE = 60.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
+
+
+def serve(settings: ServerSettings) -> int:
+    """Runs until SIGTERM or SIGINT. Returns the exit status; an error a person can fix is one line on stderr."""
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    try:
+        config = declared(settings)
+        with listen(settings.host, settings.port) as listener, locked(settings.data_dir):
+            return _run(settings, config, listener)
+    except DstackError as error:
+        print(f"dstack server: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket) -> int:
+    found = addresses_of(listener, settings.public_url)
+    root = EmbeddedRoot(settings, config, found.remote)
+    try:
+        plane = root.plane
+        token, project = first_start(plane, settings.admin_token)
+        owner = nouns.find(plane.store, User, keys.user(project.owner_id))
+        assert owner is not None, "the first start created the admin"
+        ensure_projects(plane, owner, config)
+        agent = _local_agent(settings, plane, project, found.local)
+        root.start()
+
+        def ready() -> None:
+            lines = first_words(settings.config_path, found.local, token, owner.token_hash, settings.enter_project)
+            print("\n".join([*lines, *([found.note] if found.note else [])]), flush=True)
+            if agent is not None:
+                agent.start()
+
+        def drain() -> None:
+            if settings.stop_jobs and agent is not None:
+                agent.stop_jobs(project, patience=STOP_PATIENCE)
+            root.polls.close()  # or the long polls would hold the shutdown for a minute
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)  # uvicorn raises the signal again once it has drained
+        load_handlers()
+        gc.freeze()  # what the start made is here to stay: no collection needs to look through it again,
+        gc.set_threshold(10_000)  # and what requests make is nearly all freed without one
+        WebServer(root, ready=ready, drain=drain).run(sockets=[listener])
+        if agent is not None and not agent.busy():  # a busy one goes on: jobs need no server
+            agent.stop()
+    finally:
+        root.close()
+    return 0
+
+
+def _local_agent(settings: ServerSettings, plane: Plane, project: Project, url: str) -> LocalAgent | None:
+    if not settings.local_fleet:
+        return None
+    place = ensure_fleet(plane, project, settings.local_blocks)
+    folder = "agent" if place.first else f"agent-{place.instance_id[:8]}"  # a folder belongs to one instance
+    program = settings.data_dir / PROGRAM_FILE
+    options = ("--runtime", settings.agent_runtime, "--docker-socket", str(settings.docker_socket))
+    return LocalAgent(plane, settings.data_dir / folder, place.instance_id, url, program, options)

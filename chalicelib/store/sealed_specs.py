@@ -1,0 +1,140 @@
+"""Specs at rest: what is secret in them is sealed. Planning, lists, plans and events only ever see the sealed text.
+
+A seal is bound to the thing whose spec it is in, so one that is copied into another spec doesn't open there. The plane
+opens specs to compare them with new ones, to send a job to its agent, and to log in to hosts. What it opened is never
+stored, shown or logged.
+
+A client gets a plan and sends it back to apply it. It gets the secrets in it sealed too, for itself alone: so a plan
+shows no key, and whoever applies it needn't send the key again. A reference (`${{ secrets.NAME }}`) is no secret.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, TypeVar
+
+import orjson
+from pydantic import BaseModel
+
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.specs.secrecy import HIDDEN, Leaf, names_of, replaced, secrets_of
+from chalicelib.errors import Refused
+from chalicelib.store.seal import Sealer
+
+S = TypeVar("S", FleetSpec, RunSpec)
+Raw = dict[str, Any]
+Kind = type[BaseModel]
+
+_FORM = "sealed."
+_SEALED = re.compile(r"sealed\.(v1\.[A-Za-z0-9_=-]+)")
+_REFERENCE = re.compile(r"\s*\$\{\{\s*[a-z]+\.[\w.-]+\s*\}\}\s*")
+
+
+# --- what is stored -------------------------------------------------------------------------------------------------
+
+
+def of_fleet(fleet_id: str) -> str:
+    """The context of what is sealed in a fleet's spec."""
+    return f"spec/fleet/{fleet_id}"
+
+
+def of_run(run_id: str) -> str:
+    return f"spec/run/{run_id}"
+
+
+def sealed(seal: Sealer, model: Kind, raw: Raw, context: str) -> Raw:
+    """The spec with its secrets sealed."""
+
+    def change(text: str, _: Leaf) -> str:
+        return text if _REFERENCE.fullmatch(text) else _FORM + seal.seal(text, context=context)
+
+    found: Raw = replaced(secrets_of(model), raw, change)
+    return found
+
+
+def sealed_text(seal: Sealer, model: Kind, text: str, context: str) -> str:
+    """The same for a spec that is JSON text."""
+    return orjson.dumps(sealed(seal, model, orjson.loads(text), context)).decode() if _may_hold(model, text) else text
+
+
+def opened(seal: Sealer, model: Kind, raw: Raw, context: str) -> Raw:
+    """The inverse of `sealed`. What was stored in clear, before secrets were sealed, stays as it is."""
+
+    def change(text: str, _: Leaf) -> str:
+        match = _SEALED.fullmatch(text)
+        return text if match is None else seal.open(match[1], context=context)
+
+    found: Raw = replaced(secrets_of(model), raw, change)
+    return found
+
+
+def fleet_spec(seal: Sealer, fleet_id: str, stored: str) -> FleetSpec:
+    """A fleet's spec with its keys in clear: for whoever logs in to its hosts or compares it with another."""
+    return _opened(seal, FleetSpec, stored, of_fleet(fleet_id))
+
+
+def run_spec(seal: Sealer, run_id: str, stored: str) -> RunSpec:
+    return _opened(seal, RunSpec, stored, of_run(run_id))
+
+
+def _opened(seal: Sealer, model: type[S], text: str, context: str) -> S:
+    if not _may_hold(model, text):
+        return model.model_validate_json(text)
+    return model.model_validate(opened(seal, model, orjson.loads(text), context))
+
+
+# --- what is shown --------------------------------------------------------------------------------------------------
+
+
+def shown(model: Kind, text: str) -> str:
+    """A spec, stored or not, as everybody may see it: its secrets are hidden, sealed or not."""
+    if not _may_hold(model, text):
+        return text
+
+    def change(found: str, leaf: Leaf) -> str | None:
+        return found if _REFERENCE.fullmatch(found) else leaf.shown
+
+    return orjson.dumps(replaced(secrets_of(model), orjson.loads(text), change)).decode()
+
+
+def _may_hold(model: Kind, text: str) -> bool:
+    """Whether a look into the text is worth it: nearly no spec holds a secret, and lists show thousands."""
+    return any(name in text for name in _names(model))
+
+
+@cache
+def _names(model: Kind) -> tuple[str, ...]:
+    return tuple(f'"{name}"' for name in sorted(names_of(secrets_of(model))))
+
+
+# --- what a client gets to send back --------------------------------------------------------------------------------
+
+
+def to_client(seal: Sealer, model: Kind, raw: Raw, project_id: str, user_id: str) -> Raw:
+    """A spec that was sent, for the plan of it."""
+    return sealed(seal, model, raw, _of_plan(project_id, user_id))
+
+
+def from_client(seal: Sealer, model: Kind, raw: Raw, project_id: str, user_id: str) -> Raw:
+    """A spec as it was sent, with what an earlier plan had sealed opened again."""
+
+    def change(text: str, _: Leaf) -> str:
+        if text == HIDDEN:
+            raise Refused(f"The specification holds {HIDDEN} in place of a secret.", hint="Apply the file it is from.")
+        match = _SEALED.fullmatch(text)
+        if match is None:
+            return text
+        try:
+            return seal.open(match[1], context=_of_plan(project_id, user_id))
+        except Refused:
+            what = "A key or password in this specification was sealed for somebody else's plan, or by other keys."
+            raise Refused(what, hint="Plan it again.") from None
+
+    found: Raw = replaced(secrets_of(model), raw, change)
+    return found
+
+
+def _of_plan(project_id: str, user_id: str) -> str:
+    return f"plan/{project_id}/{user_id}"

@@ -1,0 +1,188 @@
+"""Facts of machines that stand in other rooms: their files and what their tools print are given from outside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chalicelib.agent import gpus
+from chalicelib.agent.inventory import Inventory
+
+
+class Tools:
+    """What a machine's tools answer, by the tool's name; any other is absent."""
+
+    def __init__(self, **answers: tuple[int, str]) -> None:
+        self.answers = {name.replace("_", "-"): answer for name, answer in answers.items()}
+
+    def __call__(self, argv: list[str]) -> tuple[int, str]:
+        return self.answers.get(argv[0], (127, ""))
+
+
+def machine(root: Path, tools: Tools | None = None, **files: str) -> Inventory:
+    for name, text in {
+        "proc/meminfo": "MemTotal:       16384000 kB\n",
+        "proc/cpuinfo": "processor\t: 0\n" * 8,
+        **files,
+    }.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Inventory(str(root), tools or Tools(), str(root))
+
+
+def test_a_machine_without_limits(tmp_path: Path) -> None:
+    found = machine(tmp_path, **{"proc/self/cgroup": "0::/\n"})
+    assert (found.cpus(), found.memory_mib()) == (8, 16000)
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "files", "cpus", "memory"),
+    [
+        ("0::/job\n", {"job/cpu.max": "150000 100000", "job/memory.max": str(2 << 30)}, 1, 2048),
+        ("0::/a/b\n", {"a/cpu.max": "max 100000", "a/memory.max": "max", "a/b/memory.max": str(1 << 30)}, 8, 1024),
+        ("0::/a/b\n", {"a/cpu.max": "400000 100000", "a/b/cpu.max": "600000 100000"}, 4, 16000),
+        ("0::/\n", {"cpu.max": "50000 100000", "memory.max": str(512 << 20)}, 1, 512),
+        (
+            "4:memory:/docker/x\n3:cpu,cpuacct:/docker/x\n",
+            {
+                "memory/docker/x/memory.limit_in_bytes": str(3 << 30),
+                "cpu/docker/x/cpu.cfs_quota_us": "200000",
+                "cpu/docker/x/cpu.cfs_period_us": "100000",
+            },
+            2,
+            3072,
+        ),
+        ("4:memory:/gone\n", {"memory/memory.limit_in_bytes": "9223372036854771712"}, 8, 16000),
+        (
+            "4:memory:/gone\n3:cpu:/gone\n",
+            {"memory/memory.limit_in_bytes": str(1 << 30), "cpu/cpu.cfs_quota_us": "-1"},
+            8,
+            1024,
+        ),
+        ("0::/x\n", {"x/memory.max": "nonsense", "x/cpu.max": ""}, 8, 16000),
+    ],
+)
+def test_cgroup_limits(tmp_path: Path, cgroup: str, files: dict[str, str], cpus: int, memory: int) -> None:
+    found = machine(
+        tmp_path, **{"proc/self/cgroup": cgroup, **{f"sys/fs/cgroup/{name}": text for name, text in files.items()}}
+    )
+    assert (found.cpus(), found.memory_mib()) == (cpus, memory)
+
+
+def test_memory_that_cant_be_found_is_absent(tmp_path: Path) -> None:
+    found = machine(tmp_path, **{"proc/meminfo": "nothing\n"})
+    assert "memory_mib" not in found.facts(["process"])
+
+
+def test_told_facts_replace_what_is_found(tmp_path: Path) -> None:
+    (tmp_path / "told.json").write_text(json.dumps({"cpus": 96, "hostname": "vm-7", "colour": "red"}))
+    found = Inventory(str(tmp_path), Tools(), told=str(tmp_path / "told.json")).facts(["process"])
+    assert (found["cpus"], found["hostname"]) == (96, "vm-7")
+    assert found["runtimes"] == ["process"] and "colour" not in found
+
+
+def test_this_very_machine() -> None:
+    facts = Inventory("/tmp").facts(["process"])
+    assert facts["cpus"] >= 1 and facts["memory_mib"] > 64 and facts["disk_mib"] > 0
+    assert facts["arch"] in ("x86", "arm") and facts["hostname"] and facts["user"]
+    assert "127.0.0.1" in facts["addresses"]
+
+
+NVIDIA = [
+    ("GPU-aa, NVIDIA H100 80GB HBM3, 81559, 550.54.15\n", [("H100 80GB HBM3", 81559, "550.54.15")]),
+    ("GPU-aa, NVIDIA A100-SXM4-80GB, 81920 MiB, 535.1\n", [("A100-SXM4-80GB", 81920, "535.1")]),
+    (
+        "GPU-aa, Tesla T4, 15360, 470\nGPU-bb, NVIDIA GeForce RTX 5090, 32607, 570\n",
+        [("T4", 15360, "470"), ("GeForce RTX 5090", 32607, "570")],
+    ),
+    ("uuid, name, memory.total [MiB], driver_version\nGPU-aa, NVIDIA H200, 143771, 1\n", [("H200", 143771, "1")]),
+    ("GPU-aa, NVIDIA H200, [N/A], 1\nGPU-bb, NVIDIA H200, 143771, [N/A]\n", [("H200", 143771, "")]),
+    (
+        "GPU-aa, NVIDIA A100, 40960, 1\n  MIG 3g.20gb Device 0: (UUID: MIG-1, x, y)\nMIG-2, A100 MIG 1g, 4864, 1\n",
+        [("A100", 40960, "1")],
+    ),
+    ("No devices were found\n", []),
+    ("", []),
+]
+
+
+@pytest.mark.parametrize(("text", "want"), NVIDIA)
+def test_nvidia(tmp_path: Path, text: str, want: list[tuple[str, int, str]]) -> None:
+    found = machine(tmp_path, Tools(nvidia_smi=(0, text))).gpus()
+    assert [(gpu["name"], gpu["memory_mib"], gpu["driver"]) for gpu in found] == want
+    assert {gpu["vendor"] for gpu in found} <= {"nvidia"}
+    assert len({gpu["id"] for gpu in found}) == len(found)
+
+
+def test_a_tool_that_fails_finds_nothing(tmp_path: Path) -> None:
+    broken = Tools(
+        nvidia_smi=(9, "GPU-aa, NVIDIA H100, 81559, 1\n"), amd_smi=(1, "[]"), hl_smi=(255, ""), tt_smi=(126, "{")
+    )
+    assert machine(tmp_path, broken).gpus() == []
+    assert machine(tmp_path).gpus() == []
+
+
+def amd_card(**more: object) -> dict[str, object]:
+    return {
+        "gpu": 0,
+        "asic": {"market_name": "AMD Instinct MI300X OAM", "device_id": "0x74a1"},
+        "bus": {"bdf": "0000:05:00.0"},
+        "vram": {"type": "HBM", "size": {"value": 196592, "unit": "MB"}},
+        "driver": {"name": "amdgpu", "version": "6.8.5"},
+        **more,
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        (json.dumps([amd_card(), amd_card(gpu=1)]), [("MI300X", 196592), ("MI300X", 196592)]),
+        (json.dumps({"gpu_data": [amd_card()]}), [("MI300X", 196592)]),
+        (json.dumps([amd_card(vram={"vram_size": "196300 MB"})]), [("MI300X", 196300)]),
+        (json.dumps([amd_card(vram={"size": "N/A"})]), []),
+        (json.dumps([amd_card(vram="N/A")]), []),
+        (json.dumps([amd_card(asic={"market_name": "N/A"})]), []),
+        (json.dumps([amd_card(asic="N/A", driver="N/A"), "N/A", None]), []),
+        ("WARNING: user is not in the render group\n" + json.dumps([amd_card()]), [("MI300X", 196592)]),
+        ("{broken", []),
+        ("", []),
+    ],
+)
+def test_amd(text: str, want: list[tuple[str, int]]) -> None:
+    assert [(gpu["name"], gpu["memory_mib"]) for gpu in gpus.amd(text)] == want
+
+
+def test_intel() -> None:
+    text = "HL-225, 98304, 1.16.2-abc, 0000:19:00.0\nHL-325L, 131072, 1.20, 0000:1a:00.0\n"
+    text += "HL-225, N/A, 1, 0000:1b:00.0\nname, memory.total [MiB], driver_version, bus_id\n"
+    assert gpus.intel(text) == [
+        {"name": "Gaudi2", "memory_mib": 98304, "vendor": "intel", "driver": "1.16.2-abc", "id": "0000:19:00.0"},
+        {"name": "Gaudi3", "memory_mib": 131072, "vendor": "intel", "driver": "1.20", "id": "0000:1a:00.0"},
+    ]
+
+
+def test_tenstorrent() -> None:
+    chips = [
+        {"board_info": {"board_type": kind, "bus_id": "x"}} for kind in ("n300 L", "n300 R", "n150 L", "N/A", "p300c")
+    ]
+    text = json.dumps({"host_info": {"Driver": "TT-KMD 1.33"}, "device_info": [*chips, {"board_info": {}}, {}, None]})
+    found = gpus.tenstorrent("Gathering information…\n" + text)
+    assert [(gpu["name"], gpu["memory_mib"], gpu["driver"]) for gpu in found] == [
+        ("n300", 12288, "1.33"),
+        ("n300", 12288, "1.33"),
+        ("n150", 12288, "1.33"),
+        ("p300c", 32768, "1.33"),
+    ]
+    assert gpus.tenstorrent("[]") == gpus.tenstorrent("") == []
+
+
+def test_use_of_nvidia_cards() -> None:
+    text = "GPU-aa, 1024, 37\nGPU-bb, [N/A], [N/A]\nGPU-cc, 5 MiB, 99 %\nnonsense\n"
+    assert gpus.nvidia_use(text) == {
+        "GPU-aa": {"memory_usage_bytes": 1 << 30, "util_percent": 37},
+        "GPU-bb": {"memory_usage_bytes": 0, "util_percent": 0},
+        "GPU-cc": {"memory_usage_bytes": 5 << 20, "util_percent": 99},
+    }

@@ -1,0 +1,209 @@
+"""The figures that are kept: their words, their budgets, what was recorded of them, and the table that shows them.
+
+A fixed piece of work between the benches, the yardstick, tells how fast the machine was and how much it wavered: one
+that is shared or hot takes more CPU seconds for the same work. What was recorded is read at the speed of now, from the
+slowest to the fastest that both may have had, and a figure counts as better or worse only where all its samples lie
+outside of that. So a quiet machine tells five percent, and a busy one what is beyond its own unrest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.bench.measure import cpu_ms
+from tests.harness.server import ROOT
+
+RECORD = ROOT / "docs" / "bench.json"
+WIDTH = 80
+WIDENED = 0.05  # less than this is never a difference
+
+
+@dataclass(frozen=True)
+class Row:
+    key: str  # a bench and a figure of its line
+    words: str
+    unit: str
+    budget: float | None = None
+    more: bool = False  # more of it is better
+    timed: bool = True  # it follows the speed of the machine
+
+
+ROWS = (
+    Row("single.wall_s", "1 s task, submit to done", "s", 3),
+    Row("burst-150.wall_s", "150 jobs on 150 hosts", "s", 4),
+    Row("burst-1000.wall_s", "1,000 jobs on 150 hosts", "s", 14),
+    Row("burst-150.cpu_per_job_ms", "CPU a job, of 150", "ms", 12),
+    Row("burst-1000.cpu_per_job_ms", "CPU a job, of 1,000", "ms", 12),
+    Row("api.get_plan_cpu_ms", "get_plan, CPU", "ms", 5),
+    Row("plans.get_plan_cpu_ms", "get_plan of 50,000 offers, CPU", "ms", 20),
+    Row("api.submit_cpu_ms", "submit, CPU", "ms", 8),
+    Row("listing.list_cpu_ms", "100 of 10,000 runs, CPU", "ms", 10),
+    Row("offers.match_cpu_ms", "50 of 50,000 offers, CPU", "ms", 15),
+    Row("placement-alike.decisions_per_cpu_s", "jobs alike, placed a CPU second", "", 10_000, more=True),
+    Row("placement-unlike.decisions_per_cpu_s", "jobs unlike, placed a CPU s", "", 10_000, more=True),
+    Row("cold.import_app_cpu_ms", "import app, CPU", "ms", 300),
+    Row("cold.first_answer_cpu_ms", "first answer (projects), CPU", "ms", 700),
+    Row("cold.first_plan_cpu_ms", "first answer (a plan), CPU", "ms", 700),
+    Row("cold.first_plan_uncompiled_cpu_ms", "the same without bytecode", "ms"),
+    Row("cli.help_cpu_ms", "dstack --help, CPU", "ms", 200),
+    Row("cli.ps_cpu_ms", "dstack ps, CPU", "ms", 350),
+    Row("idle.core_percent", "idle server, of a core", "%", 0.2),
+    Row("idle.rss_mb", "idle server, memory", "MB", 120, timed=False),
+    Row("language.thousand_cpu_ms", "1,000 configurations read, CPU", "ms", 350),
+    Row("language.worst_cpu_ms", "worst megabyte of YAML, CPU", "ms", 1000),
+    Row("language.peak_mb", "the same, memory", "MB", 200, timed=False),
+)
+
+
+class Figure(NamedTuple):
+    """What was measured: a median, the lowest and the highest sample."""
+
+    median: float
+    low: float
+    high: float
+
+
+class Measured(NamedTuple):
+    """The figures of one run of all benches, and the yardstick's milliseconds beside them."""
+
+    figures: Mapping[str, Figure]
+    yardstick: Figure
+
+
+def measured(lines: Iterable[Mapping[str, Any]], yardsticks: list[float]) -> Measured:
+    """Every number of the benches' JSON lines, by bench and name."""
+    found = {}
+    for line in lines:
+        for name, told in line.items():
+            if isinstance(told, Mapping):
+                found[f"{line['bench']}.{name}"] = Figure(told["median"], told["low"], told["high"])
+            elif isinstance(told, int | float):
+                found[f"{line['bench']}.{name}"] = Figure(told, told, told)
+    return Measured(found, Figure(statistics.median(yardsticks), min(yardsticks), max(yardsticks)))
+
+
+def yardstick_ms() -> float:
+    """CPU milliseconds of a fixed piece of work like ours: JSON, dictionaries, calls, text."""
+    return round(statistics.median(cpu_ms(_fixed_work)), 2)
+
+
+def _fixed_work() -> int:
+    found: dict[str, int] = {}
+    for number in range(2000):
+        text = json.dumps({"id": f"unit-{number}", "parts": list(range(8)), "name": "x" * (number % 40)})
+        for name, value in json.loads(text).items():
+            found[f"{name}/{value}"[:20]] = len(str(value))
+    return sum(sorted(found.values()))
+
+
+def change(row: Row, now: Measured, then: Measured) -> float:
+    """How much better (above 0) or worse a figure became, in parts of what it was; 0 for what could be chance, and
+    where there is nothing to compare."""
+    here, past = now.figures.get(row.key), then.figures.get(row.key)
+    if here is None or past is None or not past.median:
+        return 0.0
+    slower = (1.0, 1.0, 1.0) if not row.timed else _slower(now.yardstick, then.yardstick)
+    low, usual, high = (1 / slower[2], 1 / slower[1], 1 / slower[0]) if row.more else slower
+    if past.low * low * (1 - WIDENED) <= here.high and here.low <= past.high * high * (1 + WIDENED):
+        return 0.0
+    gain = here.median / (past.median * usual) - 1
+    return gain if row.more else -gain
+
+
+def _slower(now: Figure, then: Figure) -> tuple[float, float, float]:
+    """How many times the CPU seconds of then the same work takes now: at least, usually, at most."""
+    return now.low / then.high, now.median / then.median, now.high / then.low
+
+
+def kept(row: Row, now: Figure) -> bool:
+    """Is it within its budget?"""
+    if row.budget is None:
+        return True
+    return now.median >= row.budget if row.more else now.median <= row.budget
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+def table(now: Measured, then: Measured) -> list[str]:
+    lines = [f"  {'':<31}{'now':>10} {'low - high':>15} {'recorded':>10} {'budget':>9}"]
+    for row in ROWS:
+        here, past = now.figures.get(row.key), then.figures.get(row.key)
+        if here is None:
+            continue
+        changed = change(row, now, then)
+        mark = "!" if not kept(row, here) else "+" if changed > 0 else "-" if changed < 0 else " "
+        recorded = "" if past is None else said(past.median, row.unit)
+        budget = "" if row.budget is None else said(row.budget, row.unit)
+        spread = f"{said(here.low)} - {said(here.high)}" if here.low < here.high else ""
+        lines.append(f"{mark} {row.words:<31}{said(here.median, row.unit):>10} {spread:>15} {recorded:>10} {budget:>9}")
+    return [line.rstrip() for line in lines]
+
+
+def said(value: float, unit: str = "") -> str:
+    text = f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{text} {unit}".rstrip()
+
+
+def summary(now: Measured, then: Measured) -> list[str]:
+    """What is over its budget, what became better or worse than recorded by more than chance, and how steady both
+    machines were."""
+    over = [row.words for row in ROWS if row.key in now.figures and not kept(row, now.figures[row.key])]
+    changes = {row.words: changed for row in ROWS if (changed := change(row, now, then))}
+    better = [f"{words} {changed:+.0%}" for words, changed in changes.items() if changed > 0]
+    worse = [f"{words} {changed:+.0%}" for words, changed in changes.items() if changed < 0]
+    lines = [f"! over budget: {'; '.join(over) or 'nothing'}"]
+    if not then.figures:
+        return [*lines, "Nothing is recorded yet."]
+    low, usual, high = _slower(now.yardstick, then.yardstick)
+    return [
+        *lines,
+        f"+ better than recorded: {'; '.join(better) or 'nothing'}",
+        f"- worse than recorded: {'; '.join(worse) or 'nothing'}",
+        f"The same work takes {usual:.2f} times the CPU that it took when this was recorded ({low:.2f} to {high:.2f}); "
+        "a difference counts where it is larger than that.",
+    ]
+
+
+# --- the record -------------------------------------------------------------------------------------------------------
+
+
+def recorded(path: Path = RECORD) -> tuple[Measured, str]:
+    """The record, and when and on what it was made."""
+    if not path.exists():
+        return Measured({}, Figure(1.0, 1.0, 1.0)), ""
+    record = json.loads(path.read_text())
+    found = {key: Figure(**told) for key, told in record["figures"].items()}
+    kind = "{cores} cores, {cpu}, Python {python}".format(**record["machine"])
+    return Measured(found, Figure(**record["yardstick_ms"])), f"Recorded on {record['date']}: {kind}."
+
+
+def record(now: Measured, path: Path = RECORD) -> None:
+    figures = {row.key: now.figures[row.key]._asdict() for row in ROWS if row.key in now.figures}
+    kept = {
+        "date": datetime.now(UTC).date().isoformat(),
+        "machine": machine(),
+        "yardstick_ms": now.yardstick._asdict(),
+        "figures": figures,
+    }
+    path.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def machine() -> dict[str, Any]:
+    """Its kind: nothing that tells which one it is."""
+    names = [line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")]
+    cpu = names[0] if names else platform.machine()
+    return {"cores": os.cpu_count(), "cpu": cpu, "python": platform.python_version()}
+
+
+def _cpuinfo() -> list[str]:
+    path = Path("/proc/cpuinfo")
+    return path.read_text().splitlines() if path.exists() else []

@@ -1,0 +1,130 @@
+"""What each function makes of its event, on a root given to it: a run is placed, its machine bought, heard and ended.
+
+The queues are lists here and nothing runs by itself, so each step is one event. The events are those of the harness.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
+from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.runtime.embedded import EmbeddedRoot
+from chalicelib.runtime.lambda_ import QueuedEffects
+from chalicelib.runtime.root import Root
+from chalicelib.runtime.settings import ServerSettings
+from chalicelib.usecases.first_start import first_start
+from functions import agent_sync, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
+from tests.api.rig import ADMIN, Rig, fleet, submit, task
+from tests.harness.lambda_host import scheduled_event, sqs_event, url_event
+from tests.usecases.cluster import FACTS as HOST
+from tests.world.plane import World
+from tests.world.time import Clock
+
+
+@dataclass
+class Stack:
+    """A root whose queues are lists."""
+
+    root: Root
+    rig: Rig
+    hints: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)  # on the queue of effects
+
+    @classmethod
+    def at(cls, folder: Path) -> Stack:
+        clock = Clock()
+        made = EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://plane", clock=clock)
+        hints: list[str] = []
+        messages: list[str] = []
+
+        class Sqs:
+            def send_message(self, QueueUrl: str, MessageBody: str) -> None:
+                messages.append(MessageBody)
+
+        queue = QueuedEffects(lambda service: Sqs(), "effects")
+        backends = Accounts([Account.made(FakeCloud(clock.now))])
+        root = Root(replace(made.ports, backends=backends, wake=hints.extend, effects=queue))
+        _, project = first_start(root.plane, ADMIN)
+        rig = Rig(World(root.plane, clock, folder), project)
+        return cls(root, rig, hints, messages)
+
+    def ask_for_a_machine(self) -> None:
+        done = refresh_catalog.handler(scheduled_event("refresh"), None, self.root)
+        assert done == {"accounts": [f"{FACTS.name}-all"]}
+        self.rig.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})
+        submit(self.rig, task("hello"))
+        self.reconcile()
+
+    def reconcile(self) -> None:
+        body, self.hints[:] = json.dumps({"units": sorted(set(self.hints))}), []
+        assert reconcile.handler(batch(body), None, self.root) == {"batchItemFailures": []}
+
+    def provision(self) -> list[dict[str, str]]:
+        bodies, self.messages[:] = list(self.messages), []
+        failed: list[dict[str, str]] = provision.handler(batch(*bodies), None, self.root)["batchItemFailures"]
+        return failed
+
+    @property
+    def instance(self) -> dict[str, Any]:
+        (found,) = self.rig.ok("P/fleets/get", {"name": "pool"})["instances"]
+        return dict(found)
+
+    def run_status(self) -> str:
+        return str(self.rig.ok("P/runs/get", {"run_name": "hello"})["status"])
+
+
+def batch(*bodies: str) -> dict[str, Any]:
+    messages = [
+        {"MessageId": str(n), "ReceiptHandle": "r", "Body": body, "MD5OfBody": ""} for n, body in enumerate(bodies)
+    ]
+    return sqs_event("arn:aws:sqs:us-east-1:000000000000:queue", messages)
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    found = Stack.at(tmp_path)
+    yield found
+    found.root.close()
+
+
+def test_a_run_is_placed_its_machine_bought_and_its_agent_let_in(stack: Stack) -> None:
+    stack.ask_for_a_machine()
+    assert stack.instance["status"] == "pending" and len(stack.messages) == 1
+    assert stack.provision() == []
+    assert stack.instance["status"] == "provisioning"
+    instance_id = stack.instance["id"]
+    token = bootstrap_token(stack.root.ports.install_key, instance_id, 0)
+    said = {"v": 1, "instance": instance_id, "boot": "b", "seq": 1, "agent": "test", "facts": HOST, "tasks": []}
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    event = url_event("POST", "/agent/sync", "", headers, json.dumps(said).encode())
+    answer = agent_sync.handler(event, None, stack.root)
+    assert answer["statusCode"] == 200 and "credential" in json.loads(base64.b64decode(answer["body"]))
+    stack.reconcile()
+    assert stack.instance["status"] == "busy"
+    assert sweep_orphans.handler(scheduled_event("sweep"), None, stack.root) == {"given_back": [], "lost": []}
+    assert reap_idle.handler(scheduled_event("reap"), None, stack.root)["failed"] == {}
+
+
+def test_an_effect_that_fails_goes_back_alone(stack: Stack) -> None:
+    stack.ask_for_a_machine()
+    good = stack.messages[0]
+    answer = provision.handler(batch('{"effect": "Nonsense"}', good), None, stack.root)
+    assert answer == {"batchItemFailures": [{"itemIdentifier": "0"}]}
+    assert stack.instance["status"] == "provisioning"
+
+
+def test_a_schedule_finds_what_a_lost_hint_would_have_named(stack: Stack) -> None:
+    submit(stack.rig, task("hello"))
+    stack.hints.clear()
+    reconcile.handler(scheduled_event("reconcile"), None, stack.root)
+    assert stack.run_status() != "submitted"

@@ -1,0 +1,52 @@
+"""Which tests go to the same worker, and what is begun first, when `make test` spreads the suite over the cores.
+
+Tests of one file stay together, because they share their fixtures. Files that share one expensive thing (an engine, an
+emulator) stay together too, so that it is started once and nobody waits for another's. Long tests that share nothing
+go one by one. What takes longest begins first: at the end no core should wait for the other.
+"""
+
+from __future__ import annotations
+
+from xdist.scheduler.loadscope import LoadScopeScheduling
+
+TOGETHER = {
+    "tests/store/test_kill_real.py": "emulator",
+    "tests/store/test_dynamo_real.py": "emulator",
+    "tests/store/test_s3_real.py": "emulator",
+    "tests/infra/test_stateful_real.py": "emulator",
+    "tests/scenarios/test_scenarios_real.py": "emulator",
+    "tests/agent/test_docker_real.py": "engine",
+    "tests/e2e/test_docker_real.py": "engine",
+}
+APART = ("tests/simulation/",)
+LONGEST = (
+    "tests/wire/test_same_body_real.py",
+    "tests/scenarios/test_scenarios_real.py",
+    "tests/simulation/",
+    "tests/cli/test_server_real.py",
+    "tests/agent/test_docker_real.py",
+    "tests/runtime/",
+    "tests/e2e/",
+)
+
+
+def group(nodeid: str) -> str:
+    """What goes to one worker with this test."""
+    file = nodeid.partition("::")[0]
+    return nodeid if file.startswith(APART) else TOGETHER.get(file, file)
+
+
+def turn(nodeid: str) -> int:
+    """When its group is begun: the longest first, then whatever drives something real, then the rest."""
+    mine = group(nodeid)
+    files = [nodeid, *(file for file, name in TOGETHER.items() if name == mine)]
+    real = any("_real.py" in file for file in files)
+    named = [number for number, start in enumerate(LONGEST) for file in files if file.startswith(start)]
+    return min(named, default=len(LONGEST) + (not real))
+
+
+class Spread(LoadScopeScheduling):
+    """Hands out groups, in the order in which the tests were collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group(nodeid)

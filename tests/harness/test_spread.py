@@ -1,0 +1,33 @@
+"""How the suite is spread over the cores."""
+
+from __future__ import annotations
+
+from tests.harness.server import ROOT
+from tests.harness.spread import APART, LONGEST, TOGETHER, group, turn
+
+SHARED = {"engine": "harness.docker", "emulator": "emulators"}
+
+
+def test_what_is_named_is_there() -> None:
+    for place in (*TOGETHER, *APART, *LONGEST):
+        assert (ROOT / place).exists(), place
+
+
+def test_a_file_stays_whole_and_one_engine_serves_all_who_need_it() -> None:
+    assert group("tests/api/test_app.py::test_a[x::y]") == group("tests/api/test_app.py::test_b")
+    assert group("tests/agent/test_docker_real.py::TestA::test_b") == group("tests/e2e/test_docker_real.py::test_c")
+    assert group("tests/simulation/test_a.py::test_b[1]") != group("tests/simulation/test_a.py::test_b[2]")
+
+
+def test_a_group_is_begun_when_its_longest_is() -> None:
+    first = turn("tests/scenarios/test_scenarios_real.py::test_a")
+    assert turn("tests/store/test_dynamo_real.py::test_b") == first
+    assert first < turn("tests/cli/test_server_real.py::test_c") < turn("tests/runtime/test_start_real.py::test_d")
+    assert turn("tests/store/test_full_disk_real.py::test_e") < turn("tests/domain/test_names.py::test_f")
+
+
+def test_every_file_that_takes_an_engine_or_the_emulator_shares_it() -> None:
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        file, text = str(path.relative_to(ROOT)), path.read_text()
+        wanted = [name for name, package in SHARED.items() if f"from tests.{package}" in text]
+        assert wanted in ([], [TOGETHER.get(file)]), file

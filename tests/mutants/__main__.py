@@ -1,0 +1,114 @@
+"""`make mutants N=60 SEED=1`: change the product in so many places, one at a time, and see whether a test notices.
+
+Prints what nobody noticed, then `noticed/total`; writes all of it as JSON. Which changes are drawn depends on the seed
+and the source alone. `--in PATH[:LINE]` keeps to a file or a folder; `--again FILE` plays what an earlier run missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.mutants.changes import Change, changes, readable
+from tests.mutants.equivalent import Known, known
+from tests.mutants.trial import ABOUT, Copy, Verdict, about
+
+ROOT = Path(__file__).parents[2]
+
+
+def everything(below: list[str]) -> list[Change]:
+    """Every change of the packages that have tests of their own, or of those below these paths."""
+    paths = sorted(path for name in ABOUT for path in (ROOT / "chalicelib" / name).rglob("*.py"))
+    found = (change for path in paths for change in changes(ROOT, path.relative_to(ROOT).as_posix()))
+    return [c for c in found if not below or any(f"{c.file}:{c.line}:".startswith(start) for start in below)]
+
+
+def drawn(found: list[Change], seed: int, count: int) -> list[Change]:
+    """`count` of them, chosen by the seed, without those that make no difference or can't be read."""
+    harmless = known(ROOT)
+    random.Random(seed).shuffle(found)
+    sample: list[Change] = []
+    for change in found:
+        if len(sample) < count and not any(entry.names(change) for entry in harmless) and readable(ROOT, change):
+            sample.append(change)
+    return sorted(sample)
+
+
+def missed(file: Path) -> list[Change]:
+    """What an earlier run missed and can still be found in the source."""
+    entries = [Known(**entry) for entry in json.loads(file.read_text())["survivors"]]
+    return [change for change in everything([]) if any(entry.names(change) for entry in entries)]
+
+
+class Patience:
+    """How long the tests of a file may take: a few times what they take when nothing is wrong. They must pass then."""
+
+    def __init__(self) -> None:
+        self._known: dict[frozenset[str], float] = {}
+        self._lock = threading.Lock()
+
+    def of(self, copy: Copy, file: str) -> float:
+        wanted = about(copy.root, file)
+        with self._lock:
+            if frozenset(wanted) not in self._known:
+                began = time.perf_counter()
+                passed, by = copy.passes(wanted, 900)
+                if not passed:
+                    raise SystemExit(f"without any change, {by} fails")
+                self._known[frozenset(wanted)] = 30 + 4 * (time.perf_counter() - began)
+            return self._known[frozenset(wanted)]
+
+
+def play(sample: list[Change], jobs: int) -> list[Verdict]:
+    copies, patience = [Copy(ROOT) for _ in range(jobs)], Patience()
+    free, done = list(copies), list[Verdict]()
+
+    def one(change: Change) -> Verdict:
+        copy = free.pop()
+        try:
+            verdict = copy.trial(change, patience.of(copy, change.file))
+        finally:
+            free.append(copy)
+        done.append(verdict)
+        word = f"noticed by {verdict.by}" if verdict.noticed else "SURVIVES"
+        print(f"{len(done)}/{len(sample)} {verdict.seconds} s {change.file}:{change.line} {word}", flush=True)
+        return verdict
+
+    try:
+        with ThreadPoolExecutor(jobs) as pool:
+            return list(pool.map(one, sample))
+    finally:
+        for copy in copies:
+            copy.close()
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
+    parser.add_argument("--count", type=int, default=60, help="how many changes to play")
+    parser.add_argument("--seed", type=int, default=1, help="which ones")
+    parser.add_argument("--in", dest="below", action="append", default=[], metavar="PATH[:LINE]", help="only there")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="what this earlier run missed, and nothing else")
+    parser.add_argument("--jobs", type=int, default=2, help="how many at a time")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "mutants.json", help="where to write it all")
+    given = parser.parse_args(arguments)
+    sample = missed(given.again) if given.again else drawn(everything(given.below), given.seed, given.count)
+    verdicts = play(sample, given.jobs)
+    survivors = [verdict.change for verdict in verdicts if not verdict.noticed]
+    noticed = len(verdicts) - len(survivors)
+    print(*survivors, f"{noticed}/{len(verdicts)} noticed; written to {given.json}", sep="\n")
+    keys = [{name: getattr(change, name) for name in ("file", "within", "was", "becomes")} for change in survivors]
+    counts = {"seed": given.seed, "total": len(verdicts), "noticed": noticed}
+    given.json.parent.mkdir(parents=True, exist_ok=True)
+    given.json.write_text(json.dumps({**counts, "survivors": keys, "trials": list(map(asdict, verdicts))}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

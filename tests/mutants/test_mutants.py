@@ -1,0 +1,131 @@
+"""The changes that are made, the sample that is drawn, and a trial of each kind."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.__main__ import ROOT, drawn, everything
+from tests.mutants.changes import changes, readable
+from tests.mutants.equivalent import known
+from tests.mutants.trial import Copy, about
+
+TABLE = "chalicelib/machines/table.py"
+
+
+def becomes(folder: Path, text: str) -> set[str]:
+    (folder / "file.py").write_text(text)
+    return {change.becomes for change in changes(folder, "file.py") if readable(folder, change)}
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("a < b", {"a <= b"}),
+        ("a is not b", {"a is b"}),
+        ("a not in b", {"a in b"}),
+        ("a == b != c", {"a != b != c", "a == b == c"}),
+        ("a and b or c", {"a or b or c", "a and b and c"}),
+        ("not a", {"a"}),
+        ("x = a + b - c", {"x = a - b - c", "x = a + b + c"}),
+        ("x = [a for a in b if a]", {"x = [a for a in b if not (a)]"}),
+        ("x = b if a else c", {"x = b if not (a) else c"}),
+        ("x = True, 3, 60, 0.5", {"x = False, 3, 60, 0.5", "x = True, 4, 60, 0.5", "x = True, 3, 120, 0.5"}),
+        ("x = max(a)", {"x = min(a)"}),
+        ("x = f(a, b=b, c=c)", {"x = f(a, c=c)", "x = f(a, b=b)"}),
+        ("x = f(b=b,)", {"x = f()"}),
+        ("x = {'a': b, **c}", {"x = {**c}"}),
+        ("x = {'a', 'b'}", {"x = {'b'}", "x = {'a'}"}),
+        ("f(a)", {"pass"}),
+        ("x += y", {"pass"}),
+        ("raise f(a)", {"pass"}),
+    ],
+)
+def test_what_is_changed(tmp_path: Path, text: str, changed: set[str]) -> None:
+    assert becomes(tmp_path, text) >= changed
+
+
+def test_what_a_function_returns_is_changed(tmp_path: Path) -> None:
+    assert becomes(tmp_path, "def f():\n    return a.b") == {"return None"}
+    assert becomes(tmp_path, "def f():\n    return a < b") == {"return not (a < b)", "return a <= b"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""Words about 1 and 2."""',
+        "def f(a: Literal[1]) -> Annotated[int, 2]: ...",
+        "x: Literal[1] = a",
+        "log.info('%d', 1)",
+        "assert a == 1",
+        "if TYPE_CHECKING:\n    f(1)",
+        "T = TypeVar('T', bound=Noun)",
+        "x = f(hint='words of a message')",
+        "x = f'{a + 1}'",
+        "@dataclass(frozen=True)\nclass C: ...",
+    ],
+)
+def test_what_is_not(tmp_path: Path, text: str) -> None:
+    assert becomes(tmp_path, text) == set()
+
+
+def test_the_rest_of_the_file_stays_as_it_is(tmp_path: Path) -> None:
+    text = "x = (  # a word\n    a\n    < 'ä'  # another\n)\ny = b == c\n"
+    (tmp_path / "file.py").write_text(text)
+    first, second = changes(tmp_path, "file.py")
+    assert first.applied(text.encode()).decode() == text.replace("< 'ä'", "<= 'ä'")
+    assert second.applied(text.encode()).decode() == text.replace("==", "!=")
+    assert (second.line, second.within, second.was) == (5, "", "y = b == c")
+
+
+def test_a_seed_draws_the_same_sample() -> None:
+    found = everything(["chalicelib/machines/"])
+    one = drawn(list(found), 1, 10)
+    assert one == drawn(list(found), 1, 10) != drawn(list(found), 2, 10)
+    assert len(one) == 10
+
+
+def test_tests_are_found_by_name_the_closest_first() -> None:
+    assert about(ROOT, TABLE)[0] == "tests/machines/test_tables.py"
+    assert about(ROOT, "chalicelib/store/dynamo.py")[0] == "tests/store/test_dynamo_real.py"
+    assert "tests/store/test_kill_real.py" not in about(ROOT, "chalicelib/store/dynamo.py")
+    assert any(path.startswith("tests/simulation/") for path in about(ROOT, "chalicelib/agent/session.py"))
+    assert not any(path.startswith("tests/simulation/") for path in about(ROOT, "chalicelib/agent/docker.py"))
+
+
+def test_every_equivalent_change_is_one_that_can_be_made() -> None:
+    """An entry whose text was rewritten, or whose file is gone, says nothing any more."""
+    entries = known(ROOT)
+    found = {name: changes(ROOT, name) for name in {entry.file for entry in entries}}
+    assert [entry for entry in entries if not any(map(entry.names, found[entry.file]))] == []
+    assert all(entry.why for entry in entries)
+    assert len(entries) == len(set(entries))
+
+
+@pytest.fixture(scope="module")
+def copy() -> Iterator[Copy]:
+    made = Copy(ROOT)
+    yield made
+    made.close()
+
+
+def test_a_trial_says_who_noticed_and_leaves_no_trace(copy: Copy) -> None:
+    before = subprocess.check_output(["git", "status", "--short"], cwd=ROOT)
+    source = (copy.root / TABLE).read_bytes()
+    change = next(change for change in changes(ROOT, TABLE) if "event not in" in change.becomes)
+    verdict = copy.trial(change, 120)
+    assert verdict.noticed and verdict.by.startswith("tests/machines/test_tables.py::")
+    assert (copy.root / TABLE).read_bytes() == source
+    assert subprocess.check_output(["git", "status", "--short"], cwd=ROOT) == before
+
+
+def test_what_never_ends_is_noticed(copy: Copy) -> None:
+    (copy.root / "tests" / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n")
+    assert copy.passes(["tests/test_endless.py"], 3) == (False, "no end")
+
+
+def test_what_no_test_notices_survives(copy: Copy) -> None:
+    assert copy.passes(["tests/domain/test_names.py"], 60) == (True, "")

@@ -1,0 +1,120 @@
+"""One change against the tests that are about its file, in a copy of the tree.
+
+Which tests those are follows from names: the file's mirror under `tests/`, then its package's, then those of the
+packages that use it, and whole histories where it has a part in them. The first failure ends a trial.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.mutants.changes import Change
+
+ABOUT: dict[str, tuple[str, ...]] = {  # where a package's tests are, in this order
+    "machines": ("machines", "planning", "engine", "simulation"),
+    "planning": ("planning", "engine", "usecases", "simulation", "api"),
+    "engine": ("engine", "usecases", "simulation"),
+    "usecases": ("usecases", "api", "simulation"),
+    "store": ("store", "engine", "usecases", "simulation"),
+    "agent": ("agent",),
+    "agent/session.py": ("agent", "simulation"),
+}
+APART = re.compile(r"_real\.py$|/test_planted\.py$")  # need something of the machine, or minutes
+SLOWEST = 90  # seconds for one test
+_FIRST = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+
+
+def about(root: Path, file: str) -> list[str]:
+    """The test files for a source file, those that are closest to it first."""
+    package, stem, inside = Path(file).parts[1], Path(file).stem.strip("_"), file.removeprefix("chalicelib/")
+    folders = [root / "tests" / name for name in ABOUT.get(inside, ABOUT[package])]
+    found = [path.relative_to(root).as_posix() for folder in folders for path in sorted(folder.glob("test_*.py"))]
+    mirrors = {f"tests/{package}/test_{stem}{kind}.py" for kind in ("", "_real")}
+    wanted = (path for path in found if path in mirrors or not APART.search(path))
+    return sorted(wanted, key=lambda path: (path not in mirrors, stem.rstrip("s") not in Path(path).stem))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    change: Change
+    noticed: bool
+    by: str  # the first test that failed, or how else it was noticed
+    seconds: float
+
+
+class Copy:
+    """A copy of the tree that may be broken."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="mutants-"))
+        listed = ["git", "ls-files", "-co", "--exclude-standard"]
+        for name in subprocess.check_output(listed, cwd=root, text=True).splitlines():
+            if (root / name).exists():
+                (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(root / name, self.root / name, follow_symlinks=False)
+        for name in (".venv", ".venvs"):
+            if (root / name).exists():
+                (self.root / name).symlink_to((root / name).resolve())
+        seen = self._run(["-c", "import chalicelib; print(chalicelib.__file__)"], 60)[1]
+        if str(self.root) not in seen:
+            raise SystemExit(f"the copy in {self.root} doesn't run its own code but {seen}")
+
+    def close(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def passes(self, files: list[str], patience: float) -> tuple[bool, str]:
+        """Do these tests pass? With the first that doesn't."""
+        options = ["-x", "-q", "-rfE", "--tb=no", "--no-header", "-p", "no:cacheprovider", f"--timeout={SLOWEST}"]
+        status, said = self._run(["-m", "pytest", *options, *files], patience)
+        if status not in (0, 1, 2, None):
+            raise SystemExit(f"pytest ended with {status}:\n{said[-2000:]}")
+        first = _FIRST.search(said)
+        if status == 0:
+            return True, ""
+        return False, "no end" if status is None else first[1] if first else said[-200:].strip()
+
+    def trial(self, change: Change, patience: float) -> Verdict:
+        file, began = self.root / change.file, time.perf_counter()
+        source = file.read_bytes()
+        self._write(file, change.applied(source))
+        try:
+            passed, by = self.passes(about(self.root, change.file), patience)
+        finally:
+            self._write(file, source)
+        return Verdict(change, not passed, by, round(time.perf_counter() - began, 1))
+
+    def _write(self, file: Path, source: bytes) -> None:
+        file.write_bytes(source)
+        for compiled in (file.parent / "__pycache__").glob(f"{file.stem}.*"):
+            compiled.unlink()  # it is known from its source by second and size, which two changes may share
+
+    def _run(self, arguments: list[str], patience: float) -> tuple[int | None, str]:
+        """Status and output of Python; no status where it didn't end in time."""
+        environment = {**os.environ, "PYTHONPATH": str(self.root), "PYTHONHASHSEED": "0", "HYPOTHESIS_PROFILE": "fast"}
+        with tempfile.TemporaryFile("w+") as output:
+            process = subprocess.Popen(
+                [sys.executable, *arguments],
+                cwd=self.root,
+                env=environment,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+            status: int | None = None
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = process.wait(timeout=patience)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what a broken test left running
+            process.wait()
+            output.seek(0)
+            return status, output.read()

@@ -1,0 +1,82 @@
+"""The embedded server's threads: what ticks, and what executes effects. Each test ends when its event has happened."""
+
+from __future__ import annotations
+
+import threading
+from queue import Queue
+
+from chalicelib.planning.plan import Effect
+from chalicelib.planning.purchases import Describe, Terminate
+from chalicelib.runtime.loop import EffectPool, Ticker
+
+LONG = 60.0  # seconds that a test waits for what must come
+NEVER = 3600.0
+
+
+def test_a_ticker_that_begins_at_once_may_be_waited_for_and_is_not_when_it_is_slow() -> None:
+    answer = threading.Event()
+    ticker = Ticker(NEVER, lambda: answer.wait(LONG), at_once=True)
+    ticker.start()
+    assert not ticker.wait_first(0.01)  # a provider that takes its time holds nobody up
+    answer.set()
+    assert ticker.wait_first(LONG)
+    ticker.stop()
+
+
+def test_a_failure_is_a_turn_too_and_the_next_one_comes() -> None:
+    turns: Queue[int] = Queue()
+
+    def work() -> None:
+        turns.put(turns.qsize())
+        raise RuntimeError("the provider is away")
+
+    ticker = Ticker(0.0, work, at_once=True)
+    ticker.start()
+    assert ticker.wait_first(LONG)
+    assert [turns.get(timeout=LONG) for _ in range(3)]
+    ticker.stop()
+
+
+def test_a_ticker_that_was_stopped_before_its_first_turn_does_nothing() -> None:
+    turns: list[int] = []
+    ticker = Ticker(NEVER, lambda: turns.append(1))
+    ticker.stop()
+    ticker.start()
+    for thread in threading.enumerate():
+        if thread.name == "ticker":
+            thread.join(LONG)
+    assert turns == []
+
+
+def test_effects_that_come_before_the_start_are_executed_after_it_in_order() -> None:
+    done: Queue[Effect] = Queue()
+    pool = EffectPool()
+    first, second, third = (Describe(f"instance/{n}", "aws", 1) for n in range(3))
+    pool.submit(first)
+    pool.submit(second)
+    assert done.empty()
+    pool.start(done.put)
+    pool.submit(third)
+    assert {done.get(timeout=LONG) for _ in range(3)} == {first, second, third}
+    pool.stop()
+
+
+def test_effects_on_one_unit_are_executed_one_at_a_time_and_a_failure_holds_up_none() -> None:
+    done: Queue[str] = Queue()
+    busy = threading.Lock()
+
+    def execute(effect: Effect) -> None:
+        assert busy.acquire(blocking=False), "two at once"
+        try:
+            done.put(type(effect).__name__)
+            if done.qsize() == 1:
+                raise RuntimeError("the cloud is away")
+        finally:
+            busy.release()
+
+    pool = EffectPool()
+    pool.start(execute)
+    for effect in (Describe("instance/1", "aws", 1), Terminate("instance/1", "aws", 2)):
+        pool.submit(effect)
+    assert [done.get(timeout=LONG) for _ in range(2)] == ["Describe", "Terminate"]
+    pool.stop()

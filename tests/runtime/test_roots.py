@@ -1,0 +1,201 @@
+"""Both roots are made from their settings and nothing else, so that any number of them may live in one process."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.domain.instants import iso
+from chalicelib.planning.purchases import Describe
+from chalicelib.runtime.embedded import REFRESH_EVERY, EmbeddedRoot
+from chalicelib.runtime.lambda_ import LambdaRoot
+from chalicelib.runtime.ports import Ports
+from chalicelib.runtime.settings import LambdaSettings, ServerSettings
+from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.pace import EMBEDDED, PER_CALL
+from tests.api.rig import ADMIN, Rig, submit, task
+from tests.harness.server import until
+from tests.world.plane import World
+from tests.world.time import Clock
+
+
+@dataclass
+class Aws:
+    """SSM, S3 and SQS as far as a root asks them, in memory; one object is every service."""
+
+    seed: str
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    sent: list[tuple[str, Any]] = field(default_factory=list)  # queue → message
+
+    def __call__(self, service: str) -> Aws:
+        assert service in ("ssm", "s3", "sqs")
+        return self
+
+    def get_parameter(self, Name: str, WithDecryption: bool) -> Any:
+        assert WithDecryption
+        return {"Parameter": {"Value": f"{self.seed}{len(Name):02x}" * 16}}
+
+    def put_object(self, Bucket: str, Key: str, Body: bytes) -> None:
+        self.blobs[f"{Bucket}/{Key}"] = Body
+
+    def get_object(self, Bucket: str, Key: str) -> Any:
+        return {"Body": io.BytesIO(self.blobs[f"{Bucket}/{Key}"])}
+
+    def send_message(self, QueueUrl: str, MessageBody: str) -> None:
+        self.sent.append((QueueUrl, json.loads(MessageBody)))
+
+
+def stack(name: str, **changes: str) -> LambdaSettings:
+    environ = {
+        "DSTACK_TABLE": name,
+        "DSTACK_BUCKET": name,
+        "DSTACK_WAKE_QUEUE": f"{name}-wake",
+        "DSTACK_EFFECT_QUEUE": f"{name}-effects",
+        "DSTACK_KEYS": f"/{name}",
+        "DSTACK_API_URL": f"https://{name}.example.com",
+    }
+    return LambdaSettings.from_env({**environ, **changes})
+
+
+@dataclass
+class Embedded:
+    folder: Path
+    clock: Clock = field(default_factory=Clock)
+
+    def root(self, name: str, **settings: Any) -> EmbeddedRoot:
+        chosen = ServerSettings(data_dir=self.folder / name, **settings)
+        chosen.data_dir.mkdir(exist_ok=True)
+        made = EmbeddedRoot(chosen, ServerConfig(projects=()), f"http://{name}:3000", clock=self.clock)
+        self.made.append(made)
+        return made
+
+    made: list[EmbeddedRoot] = field(default_factory=list)
+
+    def rig(self, name: str, **settings: Any) -> RootRig:
+        root = self.root(name, **settings)
+        _, project = first_start(root.plane, ADMIN)
+        return RootRig(World(root.plane, self.clock, self.folder), project, root)
+
+
+@dataclass
+class RootRig(Rig):
+    root: EmbeddedRoot
+
+    def ages(self) -> list[dict[str, Any]]:
+        return list(self.ok("P/runs/get_plan", {"run_spec": task()})["offers_as_of"])
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[Embedded]:
+    found = Embedded(tmp_path)
+    yield found
+    for root in found.made:
+        root.close()
+
+
+def test_both_roots_fill_in_the_same_list_and_differ_where_it_says(embedded: Embedded) -> None:
+    one, two = embedded.root("here").ports, LambdaRoot(stack("there"), clients=Aws("a1")).ports
+    differing = {f.name for f in fields(Ports) if type(getattr(one, f.name)) is not type(getattr(two, f.name))}
+    assert differing >= {"store", "blobs", "logs", "wake", "effects", "news", "clock"}
+    assert (one.pace, two.pace) == (EMBEDDED, PER_CALL)
+    assert (one.server_url, two.server_url) == ("http://here:3000", "https://there.example.com")
+
+
+def test_what_a_root_is_made_of_is_what_its_parts_work_with(embedded: Embedded) -> None:
+    root = embedded.root("one")
+    ports, plane = root.ports, root.plane
+    for name in {f.name for f in fields(Ports)} & plane.__dataclass_fields__.keys():
+        assert getattr(plane, name) == getattr(ports, name), name
+    acting = root.executor.here
+    assert root.reconciler.store is acting.store is ports.store
+    assert acting.server_url == ports.server_url
+    assert plane.install_id == acting.install_id == root.install_id
+    assert root.plane is plane and root.reconciler is root.reconciler
+
+
+def test_two_stacks_in_one_process_keep_apart() -> None:
+    clouds = [Aws("a1"), Aws("b2")]
+    roots = [LambdaRoot(stack(f"stack-{n}"), clients=cloud) for n, cloud in enumerate(clouds)]
+    for n, root in enumerate(roots):
+        root.ports.wake([f"run/{n}"])
+        root.ports.effects.submit(Describe(f"instance/{n}", "aws", 1))
+        root.ports.blobs.put("name", b"%d" % n)
+    assert roots[0].install_id != roots[1].install_id
+    assert roots[0].ports.install_key != roots[1].ports.install_key
+    for n, cloud in enumerate(clouds):
+        assert [queue for queue, _ in cloud.sent] == [f"stack-{n}-wake", f"stack-{n}-effects"]
+        assert cloud.sent[0][1] == {"units": [f"run/{n}"]}
+        assert cloud.blobs == {f"stack-{n}/name": b"%d" % n}
+
+
+def test_a_hundred_hints_a_message() -> None:
+    cloud = Aws("a1")
+    LambdaRoot(stack("s"), clients=cloud).ports.wake([f"run/{n:03}" for n in range(250)] * 2)
+    assert [len(message["units"]) for _, message in cloud.sent] == [100, 100, 50]
+
+
+def test_what_a_stack_says_of_its_pace_and_images_is_obeyed() -> None:
+    settings = stack("s", DSTACK_SYNC_SECONDS="0.5", DSTACK_DOCKER_BASE_IMAGE="mine:{python}")
+    plane = LambdaRoot(settings, clients=Aws("a1")).plane
+    assert plane.pace == PER_CALL.at(0.5)
+    assert plane.images.base == "mine:{python}"
+
+
+def test_two_servers_in_one_process_keep_apart_and_nothing_runs_before_it_is_started(embedded: Embedded) -> None:
+    before = threading.enumerate()
+    rigs = [embedded.rig(name) for name in ("one", "two")]
+    submit(rigs[0], task("hello"))
+    assert [len(rig.ok("/api/runs/list", {})) for rig in rigs] == [1, 0]
+    assert threading.enumerate() == before
+
+
+def test_a_simulated_cloud_has_offers_when_the_start_is_over(embedded: Embedded) -> None:
+    rig = embedded.rig("one", fake_cloud=True)
+    assert rig.ages() == [{"backend": "dstack", "taken_at": None, "error": None}]
+    rig.root.start()
+    assert rig.ages() == [{"backend": "dstack", "taken_at": iso(embedded.clock.at), "error": None}]
+    assert rig.ok("P/gpus/list", {"run_spec": task()})["gpus"]
+
+
+def test_offers_that_a_refresh_does_not_bring_stay_with_their_age_and_the_reason(embedded: Embedded) -> None:
+    rig = embedded.rig("one", fake_cloud=True)
+    rig.root.refresh_catalog()
+    before = rig.ages()[0]["taken_at"]
+    script = {"faults": [{"call": "offers", "error": "Throttled"}]}
+    (embedded.folder / "one" / "fake-cloud" / "script.json").write_text(json.dumps(script))
+    embedded.clock.pass_(REFRESH_EVERY)
+    rig.root.refresh_catalog()
+    (age,) = rig.ages()
+    assert age["taken_at"] == before and "Throttled" in age["error"]
+    assert rig.ok("P/gpus/list", {"run_spec": task()})["gpus"]
+    embedded.clock.pass_(REFRESH_EVERY)
+    rig.root.refresh_catalog()  # the fault was for one call
+    assert rig.ages() == [{"backend": "dstack", "taken_at": iso(embedded.clock.at), "error": None}]
+
+
+def test_a_cloud_that_is_gone_from_the_settings_is_gone_from_the_offers(embedded: Embedded) -> None:
+    first = embedded.rig("one", fake_cloud=True)
+    first.root.refresh_catalog()
+    again = embedded.rig("one", fake_cloud=False)
+    again.root.start()
+    until("the first refresh to end", lambda: again.ages() == [])
+    assert again.ok("P/gpus/list", {"run_spec": task()})["gpus"] == []
+
+
+def test_a_started_root_does_what_waited_for_it(embedded: Embedded) -> None:
+    rig = embedded.rig("one", fake_cloud=True)
+    submit(rig, task("hello"))
+    rig.root.start()
+    run = until(
+        "the waiting run to be looked at",
+        lambda: (run := rig.ok("P/runs/get", {"run_name": "hello"})) and run["status"] != "submitted" and run,
+    )
+    assert run["termination_reason"] is not None  # there is no fleet that it could run in

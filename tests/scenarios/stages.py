@@ -1,0 +1,113 @@
+"""The two kinds of stage: all of it in this process on the world's time, and all of it real."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chalicelib.domain.instants import HOUR, SECOND
+from cli.config import set_default_project
+from cli.terminal import Terminal
+from tests.harness.server import PATIENCE, ROOT, Server, until
+from tests.world import wires
+from tests.world.cli import Dstack
+from tests.world.hosts import TRIP
+from tests.world.site import ADMIN, Site
+
+PROJECT = {"is_public": False}
+LOOK_EVERY = SECOND // 4
+
+
+@dataclass
+class Virtual:
+    """The command line's own entry, and a site. Waiting costs no time: the world's passes."""
+
+    site: Site
+    home: Path
+    project: str
+    exported: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.site.call("/api/projects/create", {"project_name": self.project, **PROJECT})
+        set_default_project(self.home / ".dstack" / "config.yml", self.project, self.site.url, ADMIN)
+
+    def dstack(self, words: list[str]) -> tuple[str, int]:
+        time = self.site.time
+        terminal = Terminal(
+            env=self.exported,
+            home=self.home,
+            cwd=self.home,
+            now=time.seconds,
+            sleep=time.pass_,
+            watched=False,
+            via=wires.to(self.site.url, self._request),
+        )
+        return Dstack(terminal).together(*words)
+
+    def _request(self, *asked: Any) -> tuple[int, bytes]:
+        self.site.time.pass_(TRIP)
+        return self.site.request(*asked)
+
+    def ask(self, path: str, body: dict[str, Any]) -> Any:
+        return self.site.call(f"/api/project/{self.project}/{path}", body)
+
+    def events(self) -> list[dict[str, Any]]:
+        return list(self.site.call("/api/events/list", {}))
+
+    def behave(self, script: str) -> None:
+        self.site.behave(script)
+
+    def until(self, what: str, check: Callable[[], bool]) -> None:
+        time = self.site.time
+        end = time.at + HOUR
+        while not check():
+            assert time.at < end, f"waited an hour of the world's time in vain for {what}"
+            time.run(max(time.at + LOOK_EVERY, time.next_at(end)))
+
+
+@dataclass
+class Real:
+    """The commands as processes, a server in another, its agents and what they run in yet others."""
+
+    server: Server
+    home: Path
+    project: str
+    exported: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.server.call("/api/projects/create", {"project_name": self.project, **PROJECT})
+        set_default_project(self.home / ".dstack" / "config.yml", self.project, self.server.url, self.server.token)
+
+    def dstack(self, words: list[str]) -> tuple[str, int]:
+        environment = {**self.server.environment(), "HOME": str(self.home), "PYTHONPATH": str(ROOT), **self.exported}
+        done = subprocess.run(
+            [sys.executable, "-m", "cli.main", *words],
+            cwd=self.home,
+            env={**environment, "COLUMNS": "120"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=2 * PATIENCE,
+        )
+        return done.stdout, done.returncode
+
+    def ask(self, path: str, body: dict[str, Any]) -> Any:
+        return self.server.call(f"/api/project/{self.project}/{path}", body)
+
+    def events(self) -> list[dict[str, Any]]:
+        return list(self.server.call("/api/events/list", {}))
+
+    def behave(self, script: str) -> None:
+        """The cloud looks at the file at each call."""
+        draft = self.server.data / "fake-cloud" / "script.draft"
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(script)
+        draft.replace(draft.with_suffix(".json"))
+
+    def until(self, what: str, check: Callable[[], bool]) -> None:
+        until(what, check, every=0.2)

@@ -1,0 +1,34 @@
+"""Every scenario on the embedded root, in this process and on virtual time; on the root in AWS too, against one and the
+same text, in `test_scenarios_real.py`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.scenarios.script import parse, render
+from tests.scenarios.stages import Virtual
+from tests.scenarios.texts import SCRIPTS, TEXTS, check
+from tests.world.embedded import EmbeddedSite
+
+
+@pytest.fixture
+def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[EmbeddedSite]:
+    found = EmbeddedSite(request.node.callspec.id, tmp_path / "server")
+    yield found
+    found.close()
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_a_scenario_reads_as_it_is_written(path: Path, site: EmbeddedSite, tmp_path: Path) -> None:
+    check(path, Virtual(site, tmp_path, path.stem), renew=bool(os.environ.get("UPDATE_GOLDEN")))
+
+
+def test_there_are_scenarios_and_each_is_written_as_it_is_rendered() -> None:
+    assert len(TEXTS) >= 10
+    for path in TEXTS:
+        assert render(parse(path.read_text())) == path.read_text(), f"{path.name}: not as `render` writes it"

@@ -1,0 +1,23 @@
+"""Which scripts there are, and what it means to play one."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from tests.scenarios.script import Stage, parse, play, render
+
+FOLDER = Path(__file__).parent / "scripts"
+TEXTS = sorted(FOLDER.glob("*.txt"))
+SHELL = ("env", "files", "max-duration", "stop")  # what they show is done by real processes only
+REAL = ("hello", *SHELL)
+SCRIPTS = [path for path in TEXTS if path.stem not in SHELL]
+
+
+def check(path: Path, stage: Stage, *, renew: bool = False) -> None:
+    """Play it: the outputs must be those of the text, or become them."""
+    got = render(play(parse(path.read_text()), stage))
+    if renew:
+        path.write_text(got)
+    wanted = path.read_text()
+    assert got == wanted, "\n".join(difflib.unified_diff(wanted.splitlines(), got.splitlines(), "wanted", "got", n=1))

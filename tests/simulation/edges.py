@@ -1,0 +1,177 @@
+"""The store and the cloud as one process sees them: it may die or be overtaken at every call, and the call may fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
+
+from chalicelib.backends.simulated.cloud import FakeCloud
+from chalicelib.backends.simulated.script import Call, Fault, Script, When
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.keys import Due, Key
+from chalicelib.domain.offers import Offer
+from chalicelib.errors import StorageFull
+from chalicelib.store.memory import MemoryStore
+from chalicelib.store.port import Change, Index, Page, Record
+from tests.simulation.world import World
+
+
+class Away(Exception):
+    """The store doesn't answer, in words that are its client's own."""
+
+
+class Blobs:
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def put(self, name: str, data: bytes) -> None:
+        self._kept[name] = data
+
+    def get(self, name: str) -> bytes | None:
+        return self._kept.get(name)
+
+    def delete(self, name: str) -> None:
+        self._kept.pop(name, None)
+
+    def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
+        return sorted(name for name in self._kept if name.startswith(prefix) and name > after)[:limit]
+
+
+class Trouble(Protocol):
+    share: float
+    failures: int
+
+
+class ShakyStore:
+    """A commit that fails has written nothing, as the port promises: an adapter knows how its own ended."""
+
+    def __init__(self, store: MemoryStore, world: World, trouble: Trouble) -> None:
+        self._store, self._world, self._trouble = store, world, trouble
+        self.commits = 0
+
+    def _may_fail(self, *, writing: bool = False) -> None:
+        if not self._trouble.share or not self._world.chance(self._trouble.share):
+            return
+        self._trouble.failures += 1
+        if writing and self._world.rng.random() < 0.5:
+            self._world.note("store full")
+            raise StorageFull("the disk is full (simulated)")
+        self._world.note("store away")
+        raise Away("the table doesn't answer (simulated)")
+
+    def get(self, key: Key) -> Record | None:
+        self._may_fail()
+        return self._store.get(key)
+
+    def get_many(self, keys: Sequence[Key]) -> list[Record | None]:
+        self._may_fail()
+        return self._store.get_many(keys)
+
+    def query(
+        self,
+        index: Index,
+        partition: str,
+        *,
+        low: str = "",
+        high: str = "",
+        limit: int = 100,
+        cursor: str | None = None,
+        reverse: bool = False,
+    ) -> Page:
+        self._may_fail()
+        return self._store.query(index, partition, low=low, high=high, limit=limit, cursor=cursor, reverse=reverse)
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        self._may_fail(writing=True)
+        self._world.moment("before a commit")
+        self._store.commit(changes)
+        self.commits += 1
+        self._world.moment("after a commit")
+
+    def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
+        self._may_fail()
+        return self._store.due(kind, shard, now, limit)
+
+    def next_due(self) -> Micros | None:
+        return 0
+
+    def close(self) -> None:
+        """Belongs to the world."""
+
+
+class ShakyScript(Script):
+    """A cloud that fails as its script and then the seed have it."""
+
+    world: World
+
+    def fault(self, call: Call, when: When, *, region: str = "", type: str = "") -> Exception | None:
+        if scripted := super().fault(call, when, region=region, type=type):
+            return scripted
+        world = self.world
+        if call in ("check", "offers") or not world.chance(0.10 if call == "create" else 0.05):
+            return None
+        errors = ["Transient", "Throttled"]
+        if call == "create" and when != "after":
+            errors += ["InsufficientCapacity", "InsufficientCapacity", "QuotaExceeded", "Bug"]
+        error = "Transient" if when == "after" else world.rng.choice(errors)
+        world.note(f"{call} {error} {when}")
+        return Fault(call, error, when, retry_after=world.some(1, 20)).make()
+
+    def take(self, what: str) -> bool:
+        if super().take(what):
+            return True
+        if self.world.chance(0.1):
+            self.world.note(what)
+            return True
+        return False
+
+
+def nobody(*_: object) -> None:
+    """Sees a call and says nothing."""
+
+
+class ShakyBackend:
+    """`creating`, `made` and `ending` see what is about to be bought, was bought, and is about to be given back."""
+
+    def __init__(self, cloud: FakeCloud, world: World) -> None:
+        self.facts: BackendFacts = cloud.facts
+        self._cloud, self._world = cloud, world
+        self.creating: Callable[[CreateRequest], None] = nobody
+        self.made: Callable[[], None] = nobody
+        self.ending: Callable[[Handle], None] = nobody
+
+    def check(self) -> None:
+        self._cloud.check()
+
+    def offers(self) -> Sequence[Offer]:
+        return self._cloud.offers()
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        self.creating(request)
+        self._world.moment("before create")
+        for handle in self._cloud.create(request):
+            self.made()
+            self._world.moment("between handles")
+            yield handle
+        self._world.moment("after create")
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        self._world.moment("before describe")
+        return self._cloud.describe(handles)
+
+    def terminate(self, handle: Handle) -> None:
+        self.ending(handle)
+        self._world.moment("before terminate")
+        self._cloud.terminate(handle)
+        self._world.moment("after terminate")
+
+    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
+        found = list(self._cloud.list_owned(instance_id))
+        self._world.moment("after list")
+        return iter(found)
+
+    def close(self) -> None:
+        self._cloud.close()

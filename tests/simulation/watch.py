@@ -1,0 +1,64 @@
+"""Sees every commit as it happens, and knows every noun as it was last written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from chalicelib.domain import keys
+from chalicelib.domain.events import Event
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.keys import Key
+from chalicelib.domain.noun import Noun
+from chalicelib.domain.runs import Run
+from chalicelib.engine.kinds import Kinds
+from chalicelib.store import nouns
+from chalicelib.store.memory import MemoryStore
+from chalicelib.store.port import Change, Put
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What one commit wrote: every noun as it was and as it is, and the events beside them."""
+
+    nouns: list[tuple[Any, Any]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+
+    def of(self, kind: type[Noun]) -> list[tuple[Any, Any]]:
+        return [(old, new) for old, new in self.nouns if isinstance(new, kind)]
+
+
+class Watch:
+    """`known[kind][id]` is the noun as it was last written, for every kind that the table of nouns has."""
+
+    def __init__(self, store: MemoryStore, kinds: Kinds, told: Callable[[Commit], None]) -> None:
+        self._kinds: Mapping[str, type[Noun]] = {row.name: row.noun for row in kinds.rows if row.noun is not None}
+        self.known: dict[type[Noun], dict[str, Any]] = {kind: {} for kind in self._kinds.values()}
+        self.runs: Mapping[str, Run] = self.known[Run]
+        self.jobs: Mapping[str, Job] = self.known[Job]
+        self.instances: Mapping[str, Instance] = self.known[Instance]
+        self.fleets: Mapping[str, Fleet] = self.known[Fleet]
+        self._told = told
+        store.after = self._committed
+
+    def _kind_of(self, key: Key) -> type[Noun] | None:
+        """What a record is; None for those that no history asks about."""
+        head, part = key.pk.partition("/")[0], key.sk.partition("/")[0]
+        return Event if head == "events" else self._kinds.get(head if part == keys.STATUS else part)
+
+    def _committed(self, changes: Sequence[Change]) -> None:
+        commit = Commit()
+        for change in changes:
+            kind = self._kind_of(change.key) if isinstance(change, Put) else None
+            if kind is None or not isinstance(change, Put):
+                continue
+            noun: Any = nouns.read(kind, change.record)
+            if isinstance(noun, Event):
+                commit.events.append(noun)
+                continue
+            commit.nouns.append((self.known[kind].get(noun.id), noun))
+            self.known[kind][noun.id] = noun
+        self._told(commit)

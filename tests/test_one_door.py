@@ -1,0 +1,89 @@
+"""A status moves in one place: `Draft`, whose moves follow the tables. Everything else asks it to, and what it makes is
+checked and committed by one committer, whoever asked: a pass, an effect's outcome, a user, an agent."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DRAFT = "chalicelib/planning/transitions.py"
+
+
+def sources() -> Iterator[tuple[str, ast.Module]]:
+    for folder in ("chalicelib", "functions", "cli"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            name = str(path.relative_to(ROOT))
+            if not name.startswith("chalicelib/agent/"):  # another program, with states of its own
+                yield name, ast.parse(path.read_text())
+
+
+def moves(tree: ast.Module) -> Iterator[int]:
+    """Lines that change the status of what is there: `noun.with_(status=…)`, or `{"status": …}` poured into one."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "with_":
+            if any(keyword.arg == "status" for keyword in node.keywords):
+                yield node.lineno
+            for keyword in node.keywords:
+                poured = keyword.value if keyword.arg is None else None
+                if isinstance(poured, ast.Dict) and any(
+                    isinstance(key, ast.Constant) and key.value == "status" for key in poured.keys
+                ):
+                    yield node.lineno
+
+
+def follows(tree: ast.Module) -> bool:
+    """Does it import the function that follows a table?"""
+    return any(
+        isinstance(node, ast.ImportFrom)
+        and node.module == "chalicelib.machines.table"
+        and any(alias.name == "apply" for alias in node.names)
+        for node in ast.walk(tree)
+    )
+
+
+def test_only_a_draft_moves_a_status() -> None:
+    found = {f"{name}:{line}" for name, tree in sources() for line in moves(tree)}
+    assert {place.partition(":")[0] for place in found} == {DRAFT}, found
+
+
+def test_only_a_draft_follows_a_table() -> None:
+    assert {name for name, tree in sources() if follows(tree)} == {DRAFT}
+
+
+@pytest.mark.parametrize(
+    "line", ["x.with_(status=1)", 'x.with_(**{"status": 1})', 'x.with_(**{"a": 2, "status": 1, **y})']
+)
+def test_a_move_elsewhere_would_be_seen(line: str) -> None:
+    assert list(moves(ast.parse(line)))
+
+
+def test_what_has_a_machine_is_written_through_the_committer() -> None:
+    """`store.commit` with a noun that has a status stands in the committer, and where something is written beside the
+    status: a handle, a mark of a look, the hosts of this machine's own fleet."""
+    direct = {
+        name
+        for name, tree in sources()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "commit"
+        and isinstance(node.func.value, ast.Attribute | ast.Name)
+        and (getattr(node.func.value, "attr", "") or getattr(node.func.value, "id", "")) in ("store", "_store")
+    }
+    tenants = {
+        f"chalicelib/usecases/{part}.py" for part in ("users", "projects", "secrets", "repos", "files", "first_start")
+    }
+    beside = {
+        "chalicelib/engine/commit.py",
+        "chalicelib/engine/effects/purchases.py",  # handles, between two calls
+        "chalicelib/engine/sweep.py",  # what it saw first
+        "chalicelib/engine/postpone.py",  # when to look again, of what can't even be read
+        "chalicelib/runtime/local_fleet.py",  # makes this machine's fleet and host, and cuts it
+        "chalicelib/usecases/agent.py",  # metrics that one commit didn't take
+        "chalicelib/usecases/agent_credentials.py",  # presence
+    }
+    assert direct <= tenants | beside, direct - tenants - beside

@@ -1,0 +1,112 @@
+"""`dstack server` on the world's time."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.planning.plan import Effect
+from chalicelib.runtime.asgi import AsgiBridge
+from chalicelib.runtime.control_plane import ControlPlane
+from chalicelib.runtime.embedded import REFRESH_EVERY, SWEEP_EVERY, EmbeddedRoot
+from chalicelib.runtime.settings import ServerSettings
+from chalicelib.usecases.agent import has_news
+from chalicelib.usecases.first_start import first_start
+from tests.world.site import ADMIN, HOP, Answer, Site
+
+
+class Inline(Executor):
+    """A pool of no thread: the work is done when it is handed in."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
+        done: Future[Any] = Future()
+        try:
+            done.set_result(work(*args, **more))
+        except Exception as error:
+            done.set_exception(error)
+        return done
+
+
+class EmbeddedSite(Site):
+    """`dstack server`: its root, not started, and its ASGI app. The reconciler's thread and the pool of effects are
+    the world's time."""
+
+    long_poll = True
+
+    def __init__(self, name: str, folder: Path) -> None:
+        super().__init__(name)
+        folder.mkdir()
+        settings = ServerSettings(data_dir=folder)
+        self._made = EmbeddedRoot(settings, ServerConfig(projects=()), self.url, clock=self.time)
+        self.root = self._here(self._made, wake=self._wake, effects=self, news=self.network.ring)
+        first_start(self.root.plane, ADMIN)
+        app, limit = ControlPlane(lambda: self.root.plane), settings.limits.body
+        self._bridge = AsgiBridge(app, Inline(), self._made.polls, body_limit=limit, has_news=has_news)
+        self._asyncio = asyncio.new_event_loop()
+        self._hints: set[str] = set()
+        self._next_pass = float("inf")
+        self.root.refresh_catalog()
+        self.time.every(SWEEP_EVERY, self.root.sweeper.run)
+        self.time.every(REFRESH_EVERY, self.root.refresh_catalog)
+        self._wake(())
+
+    def close(self) -> None:
+        self._asyncio.close()
+        self._made.close()
+
+    def _wake(self, units: Iterable[str]) -> None:
+        self._hints.update(units)
+        self._pass_at(self.time.at + HOP * SECOND)
+
+    def _pass_at(self, at: float) -> None:
+        """One pass is planned at most; an earlier one replaces the later."""
+        if at >= self._next_pass:
+            return
+        self._next_pass = at
+
+        def go() -> None:
+            if self._next_pass == at:
+                self._next_pass = float("inf")
+                hints, self._hints = self._hints, set()
+                self.root.reconciler.run(hints)
+                due = self.root.ports.store.next_due()
+                latest = self.time.at + MINUTE
+                self._pass_at(latest if due is None else min(max(due, self.time.at + HOP * SECOND), latest))
+
+        self.time.after((at - self.time.at) / SECOND, go)
+
+    def submit(self, effect: Effect) -> None:
+        self.time.after(HOP, lambda: self.root.executor.execute(effect))
+
+    def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        # Agents' calls are held by the world's network, on its time: the app itself is told not to wait.
+        if path == "/agent/sync":
+            body = json.dumps({**json.loads(body), "wait": 0}).encode()
+        return self._asyncio.run_until_complete(self._ask(method, path, headers, body))
+
+    async def _ask(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        parts = urlsplit(path)
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.request", "body": body}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": parts.path,
+            "query_string": parts.query.encode(),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+        }
+        await self._bridge(scope, receive, send)
+        return sent[0]["status"], sent[1]["body"]

@@ -1,0 +1,268 @@
+"""Machines with their agents: the agent's own session, tasks that only pass the time, and the network between them and
+the plane. Nothing here decides: what is sent, repeated or begun is the session's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import orjson
+
+from chalicelib.agent.session import Abort, Command, End, Keep, Message, Remove, Session, Start, Stop
+from chalicelib.backends.simulated.cloud import Boot
+from chalicelib.domain.boot_script import read_user_data
+from chalicelib.domain.instants import SECOND
+from chalicelib.errors import DstackError, Forbidden
+from chalicelib.usecases.agent import has_news
+from tests.world.time import Time
+
+TRIP = 0.01  # seconds that a message takes to get there
+STARTING = 0.1  # seconds from the order to a task's first step
+GRACE = 5.0
+
+Sync = Callable[[str, str, bytes], dict[str, Any]]  # instance, credential, message → answer; raises DstackError
+
+
+@dataclass
+class Task:
+    """What really happened to a job on a host."""
+
+    id: str
+    host: str
+    spec: dict[str, Any]
+    state: str = "preparing"
+    exit_status: int | None = None
+    log: list[tuple[int, bytes]] = field(default_factory=list)  # when, and what
+    reason: str = ""
+
+    @property
+    def output(self) -> bytes:
+        return b"".join(data for _, data in self.log)
+
+
+class Work(Protocol):
+    """What tasks do."""
+
+    def begin(self, host: Host, task: Task) -> None:
+        """Plan what will happen to it, by `host.later`."""
+
+    def asked_to_end(self, host: Host, task: Task, grace: float, reason: str) -> None:
+        """It ends within `grace` seconds; at once where that is 0."""
+
+
+class Network:
+    """The way to the plane on a good day. One that loses and repeats overrides `send`."""
+
+    def __init__(self, time: Time, sync: Sync, *, long_poll: bool) -> None:
+        self.time, self._sync, self._long_poll = time, sync, long_poll
+        self._held: dict[str, list[Callable[[], None]]] = {}
+
+    def send(self, host: Host, session: Session, message: Message) -> None:
+        body = orjson.dumps(message.body)
+        self.time.after(TRIP, lambda: self.deliver(host, session, message, body))
+
+    def deliver(self, host: Host, session: Session, message: Message, body: bytes) -> None:
+        """The plane's answer, now or as soon as it has news; where it holds no calls, now."""
+        end = self.time.at + round(message.wait * SECOND)
+        answered = False
+
+        def ask() -> None:
+            nonlocal answered
+            if answered:
+                return
+            try:
+                answer = self._sync(host.instance_id, message.credential, body)
+            except DstackError as error:
+                answered = True
+                problem = "refused" if isinstance(error, Forbidden) else str(error)
+                self.time.after(TRIP, lambda: host.failed(session, message, problem))
+                return
+            if self._long_poll and self.time.at < end and not has_news(answer):
+                self._held.setdefault(host.instance_id, []).append(ask)
+                return
+            answered = True
+            self.time.after(TRIP, lambda: host.answered(session, message, answer))
+
+        ask()
+        if not answered:
+            self.time.after(message.wait, ask)
+
+    def ring(self, instance_ids: Iterable[str]) -> None:
+        """There is news for these: what is held of them is asked again."""
+        for instance_id in instance_ids:
+            for ask in self._held.pop(instance_id, []):
+                self.time.after(0.0, ask)
+
+
+class Hosts:
+    """Every host there is, and the truth about every task that ever began on one. Launches what the cloud sells."""
+
+    def __init__(self, time: Time, network: Network, work: Work) -> None:
+        self.time, self.network, self.work = time, network, work
+        self.hosts: dict[str, Host] = {}  # by machine, or by instance where there is none
+        self.tasks: dict[str, Task] = {}
+        self._killed: set[str] = set()
+
+    def launch(self, boot: Boot) -> None:
+        _, instance_id, token = read_user_data(boot.user_data)
+        has = boot.resources
+        facts = {
+            "cpus": has.cpus,
+            "memory_mib": has.memory_mib,
+            "disk_mib": has.disk.size_mib,
+            "arch": "x86",
+            "gpus": [
+                {"id": f"gpu-{number}", "vendor": gpu.vendor, "name": gpu.name, "memory_mib": gpu.memory_mib}
+                for number, gpu in enumerate(has.gpus)
+            ],
+            "addresses": [boot.internal_ip],
+        }
+
+        def up() -> None:
+            if boot.machine_id not in self._killed and boot.machine_id not in self.hosts:
+                self.add(boot.machine_id, instance_id, token, facts)
+
+        self.time.after(boot.delay / SECOND, up)
+
+    def kill(self, machine_id: str) -> None:
+        self._killed.add(machine_id)
+        if machine_id in self.hosts:
+            self.hosts[machine_id].dead = True
+
+    def add(self, name: str, instance_id: str, token: str, facts: dict[str, Any]) -> Host:
+        host = Host(self, name, instance_id, token, {**facts, "hostname": name, "runtimes": ["process"]})
+        self.hosts[name] = host
+        host.boot()
+        return host
+
+    def begin(self, task_id: str, spec: dict[str, Any], host: str) -> Task:
+        assert task_id not in self.tasks, f"job {task_id} began on {host}, after it had on {self.tasks[task_id].host}"
+        self.tasks[task_id] = Task(task_id, host, spec)
+        return self.tasks[task_id]
+
+
+class Host:
+    """One machine with its agent. It may be restarted (its disk stays), or die."""
+
+    def __init__(self, hosts: Hosts, name: str, instance_id: str, token: str, facts: dict[str, Any]) -> None:
+        self.hosts, self.time, self.name, self.instance_id = hosts, hosts.time, name, instance_id
+        self.token, self.facts, self.credential = token, facts, ""
+        self.dead = False
+        self.boots = 0
+        self.tasks: dict[str, Task] = {}
+        self.session: Session
+        self._alarm: float
+
+    def boot(self) -> None:
+        self.boots += 1
+        self._alarm = float("inf")
+        boot_id = f"{self.name}-{self.boots}"
+        self.session = Session(
+            self.instance_id, boot_id, self.credential, self._read_log, agent="world", token=self.token, wait=20.0
+        )
+        self.session.facts_changed(self.facts)
+        for task in self.tasks.values():
+            self._tell(task)
+            self.session.log_grew(task.id, len(task.output), self.time.seconds())
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what is to be sent, and come back when the session wants to."""
+        session = self.session
+        while not self.dead and session is self.session:
+            due = session.next(self.time.seconds())
+            if not isinstance(due, Message):
+                self._wake_at(session, due)
+                return
+            self.hosts.network.send(self, session, due)
+
+    def _wake_at(self, session: Session, due: float) -> None:
+        """One alarm at a time is enough: an earlier one replaces the later."""
+        if due >= self._alarm:
+            return
+        self._alarm = due
+
+        def ring() -> None:
+            if session is self.session and self._alarm == due:
+                self._alarm = float("inf")
+                self.pump()
+
+        self.time.after(max(0.0, due - self.time.seconds()) + 1e-6, ring)
+
+    # --- what the network brings -------------------------------------------------------------------------------------
+
+    def failed(self, session: Session, message: Message, problem: str) -> None:
+        if session is self.session and not self.dead:
+            session.failed(message, problem, self.time.seconds())
+            self.pump()
+
+    def answered(self, session: Session, message: Message, answer: dict[str, Any]) -> None:
+        if session is not self.session or self.dead:
+            return
+        for command in session.answered(message, answer, self.time.seconds()):
+            self._obey(command)
+        self.pump()
+
+    def _obey(self, command: Command) -> None:
+        if isinstance(command, Keep):
+            self.credential = command.credential
+        elif isinstance(command, Start):
+            task = self.tasks[command.task] = self.hosts.begin(command.task, command.spec, self.name)
+            self.hosts.work.begin(self, task)
+        elif isinstance(command, Stop | Abort):
+            if task := self.tasks.get(command.task):
+                stopped = isinstance(command, Stop)
+                grace = (command.grace or GRACE) if isinstance(command, Stop) else 0.0
+                reason = "terminated_by_user" if stopped else "aborted_by_user"
+                self.hosts.work.asked_to_end(self, task, grace, reason)
+        elif isinstance(command, Remove):
+            self.tasks.pop(command.task, None)
+            self.session.task_removed(command.task)
+        elif isinstance(command, End):
+            self.tasks.clear()
+
+    # --- what tasks do -----------------------------------------------------------------------------------------------
+
+    def later(self, delay: float, do: Callable[[], None]) -> None:
+        self.time.after(delay, lambda: None if self.dead else do())
+
+    def move(self, task: Task, state: str) -> None:
+        if task.state != "exited" and task.id in self.tasks:
+            task.state = state
+            self._tell(task)
+            self.pump()
+
+    def write(self, task: Task, data: bytes) -> None:
+        if task.state == "running" and task.id in self.tasks:
+            task.log.append((self.time.now(), data))
+            self.session.log_grew(task.id, len(task.output), self.time.seconds())
+            self.pump()
+
+    def exit(self, task: Task, status: int, reason: str = "") -> None:
+        """Ended; by itself unless a reason is given. One that never ran has no status."""
+        if task.state == "exited" or task.id not in self.tasks:
+            return
+        task.exit_status = status if task.state == "running" else None
+        task.reason = reason or ("container_exited_with_error" if status else "done_by_runner")
+        task.state = "exited"
+        self._tell(task)
+        self.pump()
+
+    def _tell(self, task: Task) -> None:
+        report: dict[str, Any] = {"id": task.id, "state": task.state, "at": self.time.now()}
+        if task.state == "exited":
+            failed = task.reason == "container_exited_with_error"
+            message = f"exited with status {task.exit_status}" if failed else ""
+            report.update(exit_status=task.exit_status, reason=task.reason, message=message, log_end=len(task.output))
+        self.session.task_changed(report)
+
+    def _read_log(self, task_id: str, offset: int, limit: int) -> tuple[int, list[tuple[int, bytes]]]:
+        at, found = 0, []
+        for moment, data in self.tasks[task_id].log:
+            piece = data[max(0, offset - at) : max(0, offset + limit - at)]
+            at += len(data)
+            if piece:
+                found.append((moment, piece))
+        return offset, found

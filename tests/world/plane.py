@@ -1,0 +1,95 @@
+"""A plane by itself: its clock is set by hand, its ids count up, and what it would tell others is kept in lists."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from chalicelib.backends.accounts import Accounts
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instants import Micros
+from chalicelib.store import nouns
+from chalicelib.store.blobs import FileBlobs
+from chalicelib.store.log_files import FileLogs
+from chalicelib.store.seal import Sealer
+from chalicelib.store.sqlite import SqliteStore
+from chalicelib.usecases.context import Plane
+from chalicelib.usecases.pace import PER_CALL
+from tests.world.time import Clock
+
+
+class NoOffers:
+    def book(self, project_id: str) -> Any:
+        raise AssertionError("nothing here asks for offers")
+
+    ages = book
+
+
+@dataclass
+class World:
+    """Also a clock to whoever needs one."""
+
+    plane: Plane
+    clock: Clock
+    folder: Path = Path()
+    woken: list[str] = field(default_factory=list)
+    rung: list[str] = field(default_factory=list)
+
+    @classmethod
+    def in_folder(cls, folder: Path, **ports: Any) -> Self:
+        """With SQLite and files."""
+        clock = Clock()
+        store = SqliteStore(folder / "plane.db", now=clock.seconds)
+        kept = {"store": store, "blobs": FileBlobs(folder / "blobs"), "logs": FileLogs(folder / "logs")}
+        return cls._over(clock, folder, **{**kept, **ports})
+
+    @classmethod
+    def _over(cls, clock: Clock, folder: Path = Path(), **ports: Any) -> Self:
+        count = itertools.count(1)
+        woken: list[str] = []
+        rung: list[str] = []
+        filled: dict[str, Any] = {
+            "seal": Sealer(b"k" * 32),
+            "catalog": NoOffers(),
+            "clock": clock,
+            "wake": woken.extend,
+            "news": rung.extend,
+            "random_id": lambda: derive("test", "id", next(count)),
+            "random_token": lambda: f"token-{next(count):032d}",
+            "install_id": "install",
+            "install_key": b"i" * 32,
+            "backends": Accounts(),
+            "pace": PER_CALL,
+        }
+        return cls(Plane(**{**filled, **ports}), clock, folder, woken, rung)
+
+    @property
+    def store(self) -> Any:
+        return self.plane.store
+
+    @property
+    def at(self) -> Micros:
+        return self.clock.at
+
+    @at.setter
+    def at(self, at: Micros) -> None:
+        self.clock.at = at
+
+    def now(self) -> Micros:
+        return self.clock.now()
+
+    def take_woken(self) -> set[str]:
+        found = set(self.woken)
+        self.woken.clear()
+        return found
+
+    def save(self, *changed: Any) -> None:
+        self.store.commit([nouns.put(noun) for noun in changed])
+
+    def again(self, noun: Any) -> Any:
+        """The noun as it is now."""
+        found = nouns.find(self.store, type(noun), nouns.key_of(noun))
+        assert found is not None
+        return found

@@ -1,0 +1,91 @@
+"""Small working versions of the ports: a store that counts, blobs in memory, a book of given offers, backends by their
+facts alone."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+
+from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.spi import Backend
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.keys import Key
+from chalicelib.domain.offers import Offer
+from chalicelib.engine.ports import Age
+from chalicelib.planning.offers import OfferBook
+from chalicelib.store.memory import MemoryStore
+from chalicelib.store.port import Index, Page, Record
+from tests.world.time import NOW
+
+
+class CountingStore(MemoryStore):
+    """Counts what is read."""
+
+    def __init__(self, now: Callable[[], Micros], max_lag: Micros = 0) -> None:
+        super().__init__(clock=now, rng=random.Random(1), max_lag=max_lag)
+        self.read = 0
+        self.keys: list[Key] = []
+
+    def get(self, key: Key) -> Record | None:
+        self.read += 1
+        self.keys.append(key)
+        return super().get(key)
+
+    def query(
+        self,
+        index: Index,
+        partition: str,
+        *,
+        low: str = "",
+        high: str = "",
+        limit: int = 100,
+        cursor: str | None = None,
+        reverse: bool = False,
+    ) -> Page:
+        page = super().query(index, partition, low=low, high=high, limit=limit, cursor=cursor, reverse=reverse)
+        self.read += len(page.records)
+        return page
+
+
+class Blobs:
+    """In memory."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, bytes] = {}
+
+    def put(self, name: str, data: bytes) -> None:
+        self._kept[name] = data
+
+    def get(self, name: str) -> bytes | None:
+        return self._kept.get(name)
+
+    def delete(self, name: str) -> None:
+        self._kept.pop(name, None)
+
+    def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
+        return sorted(name for name in self._kept if name.startswith(prefix) and name > after)[:limit]
+
+
+class Books:
+    """A catalogue of the same offers for every project."""
+
+    def __init__(self, offers: Iterable[Offer] = (), error: str = "") -> None:
+        offers = tuple(offers)
+        self._book = OfferBook(offers, NOW)
+        self._ages = {offer.backend: Age(NOW, error) for offer in offers}
+
+    def book(self, project_id: str) -> OfferBook:
+        return self._book
+
+    def ages(self, project_id: str) -> dict[str, Age]:
+        return self._ages
+
+
+def accounts(*known: BackendFacts) -> Accounts:
+    """Backends that every project has and nobody asks."""
+
+    def make() -> Backend:
+        raise AssertionError("nothing here asks a backend")
+
+    return Accounts(Account(facts, make) for facts in known)

@@ -1,0 +1,93 @@
+"""What tasks of the simulated machines do: a shell of a few words, run on the world's time.
+
+It knows `&&` and `||`, variables, `>&2` (both streams are one) and the words below. A scenario that needs more of a
+shell than that is about real processes, and is played with them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+from tests.world.hosts import STARTING, Host, Task
+
+Sleep = float
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+
+
+class UnknownWord(AssertionError):
+    """The simulated shell can't do that."""
+
+
+class Shell:
+    """Runs every task's commands. A host's disk outlives its tasks: what one made there, the next one finds."""
+
+    def __init__(self) -> None:
+        self._disks: dict[str, set[str]] = {}
+
+    def begin(self, host: Host, task: Task) -> None:
+        host.later(STARTING, lambda: self._run(host, task))
+
+    def asked_to_end(self, host: Host, task: Task, grace: float, reason: str) -> None:
+        """As a shell that has no trap: the first signal ends it."""
+        host.later(STARTING if grace else 0.0, lambda: host.exit(task, 143, reason))
+
+    def _run(self, host: Host, task: Task) -> None:
+        host.move(task, "running")
+        steps = self._steps(host, task)
+
+        def go() -> None:
+            for pause in steps:
+                if task.state != "exited":
+                    host.later(pause, go)
+                return
+
+        go()
+
+    def _steps(self, host: Host, task: Task) -> Iterator[Sleep]:
+        """Writes and ends the task as it goes; what it yields is how long it sleeps."""
+        status = 0
+        for operator, words in commands(task.spec["commands"][-1], task.spec["env"]):
+            if (operator == "&&") is not (status == 0) and operator:
+                continue
+            word, rest = words[0], words[1:]
+            if word == "exit":
+                host.write(task, b"exit\n")  # an interactive shell says so
+                host.exit(task, int(rest[0]))
+                return
+            if word == "sleep":
+                yield float(rest[0])
+                status = 0
+            else:
+                status = self._do(host, task, word, rest)
+        host.exit(task, status)
+
+    def _do(self, host: Host, task: Task, word: str, rest: list[str]) -> int:
+        disk = self._disks.setdefault(host.name, set())
+        if word == "echo":
+            host.write(task, (" ".join(rest) + "\n").encode())
+        elif word == "mkdir":
+            there = rest[0] in disk
+            disk.add(rest[0])
+            return int(there)
+        elif word == "test" and rest[1] == "=":
+            return int(rest[0] != rest[2])
+        elif word != "true":
+            raise UnknownWord(f"{word} {' '.join(rest)}")
+        return 0
+
+
+def commands(script: str, env: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
+    """Each command with the operator before it, which is empty for the first."""
+    lexer = shlex.shlex(script.replace(">&2", ""), posix=True, punctuation_chars="&|;<>")
+    lexer.whitespace_split = True
+    operator, words = "", list[str]()
+    for token in [*lexer, "&&"]:
+        if token in ("&&", "||"):
+            yield operator, words
+            operator, words = token, []
+        elif token.strip("&|;<>") == "":
+            raise UnknownWord(f"{token} in {script!r}")
+        else:
+            words.append(_VARIABLE.sub(lambda found: env.get(found[1] or found[2], ""), token))
