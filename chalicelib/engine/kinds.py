@@ -138,7 +138,7 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.instance(id, now),
                 conclude=decide_outcome,
             ),
-            steps=(invariants.purchases,),
+            steps=(invariants.watched, invariants.purchases),
             hears=lambda instance: instance.id,
         ),
         Kind(

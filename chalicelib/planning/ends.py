@@ -56,8 +56,6 @@ def bury(look: Look, job: Job) -> None:
     gone = instance is None or instance.status == InstanceStatus.terminated
     unborn = instance is not None and instance.started_at is None and (presence is None or not presence.last_seen)
     if not (gone or silent or unborn):
-        if job.kill_at is not None and job.kill_at > look.now:
-            look.deadlines.append(job.kill_at)
         return
     look.jobs[job.id], freed = look.draft.finish_job(job, instance)
     if freed is not None:

@@ -61,13 +61,10 @@ class Look:
         self.instance = self.instance.with_(**changes)
         self.draft.save(self.instance)
 
-    def _look_again(self, due_at: Micros | None) -> None:
+    def _look_again(self, due_at: Micros) -> None:
         """Moves the due time, and writes only if it has passed or is too late."""
         current = self.instance.due_at
-        if due_at is None:
-            if current is not None:
-                self._keep(due_at=None)
-        elif current is None or current <= self.now or current > due_at or self.instance is not self.snapshot.instance:
+        if current is None or current <= self.now or current > due_at or self.instance is not self.snapshot.instance:
             self._keep(due_at=due_at)
 
     def _end(self, reason: InstanceReason, message: str = "") -> None:
@@ -91,7 +88,7 @@ class Look:
         if not self.instance.bought:  # its agent's first message wakes this; in case that is lost, look again
             self._look_again(self.now + (CHECK_EVERY if self.instance.claims else AT_MINIMUM))
         elif self.instance.act_until is None or self.instance.act_until > self.now:
-            self._look_again(self.instance.act_until or self.instance.deadline)
+            self._look_again(self.instance.act_until or self.instance.deadline or self.now + AT_MINIMUM)
         else:
             until = purchases.act_until(self.now, self.facts)
             self._keep(act_until=until, due_at=until)
@@ -181,7 +178,7 @@ class Look:
             return
         rested = self._rest()
         if not self._leaving:
-            self._look_again(min((at for at in (silent, rested) if at is not None), default=None))
+            self._look_again(min((at for at in (silent, rested) if at is not None), default=self.now + AT_MINIMUM))
 
     def _refresh(self) -> None:
         """Takes over the facts of a host that changed between two starts of its agent."""

@@ -76,6 +76,13 @@ def _place_of(job: Job, instances: dict[str, Instance], known: Known) -> Iterato
             yield f"job {job.name} lets go of {place.name}, where its claim stays"
 
 
+def watched(step: Step, known: Known) -> Iterator[str]:
+    """Every instance that isn't gone is looked at again, even if every wake-up is lost."""
+    for noun in step.saves:
+        if isinstance(noun, Instance) and noun.due_at is None and noun.status != InstanceStatus.terminated:
+            yield f"instance {noun.name} is {noun.status.value} and nothing will look at it again"
+
+
 def purchases(step: Step, known: Known) -> Iterator[str]:
     """An effect on a machine is intended by the instance that is committed with it."""
     saved = {unit_of(noun): noun for noun in step.saves if isinstance(noun, Instance)}

@@ -92,7 +92,7 @@ def _take(draft: Draft, floor: Floor, item: QueuedJob, spot: Spot) -> None:
     _assign(draft, item.job, before, spot.offer, due)
     claims = (*before.claims, claim)
     if before.status == InstanceStatus.idle:
-        instance = draft.move_instance(before, "claimed", claims=claims, idle_since=None, due_at=None)
+        instance = draft.move_instance(before, "claimed", claims=claims, idle_since=None)
     else:
         instance = before.with_(claims=claims, last_processed_at=draft.now)
         draft.save(instance)

@@ -84,6 +84,11 @@ CASES: dict[str, tuple[Any, Callable[[Step], Step], str]] = {
         lambda s: replace(s, effects=(replace(s.effects[0], backend="gcp"),)),
         "and gcp is asked about it",
     ),
+    "left to itself": (
+        SPOT,
+        lambda s: saves(s, Instance=lambda i: i.with_(due_at=None)),
+        "nothing will look at it again",
+    ),
     "wakes what is nothing": (SPOT, lambda s: replace(s, wake=("cat/1",)), "no kind of unit"),
     "wakes what isn't its to wake": (SPOT, lambda s: replace(s, wake=("fleet/1",)), "is woken by queue"),
     "added behind the fleet's back": (BUY, lambda s: saves(s, Fleet=lambda f: None), "without committing its fleet"),

@@ -134,7 +134,7 @@ def test_a_task_that_never_starts_ends() -> None:
     plane.until(plane.is_("idle"), 60)
     plane.task(Work(starts=1e6))
     plane.until(plane.placed("provisioning"), LOOK)
-    took = plane.until(plane.placed("terminating"), 601)
+    took = plane.until(plane.placed("terminating"), 602)
     assert took > 590
     assert plane.job.reason is JobReason.waiting_runner_limit_exceeded
 

@@ -130,6 +130,7 @@ def _instance(num: int, of: Fleet, **rest: Any) -> Instance:
         "last_processed_at": NOW,
         "started_at": NOW,
         "idle_since": NOW,
+        "due_at": None if rest.get("status") == InstanceStatus.terminated else NOW + DAY,
     }
     return Instance(
         id=instance_id(of.id, num),
