@@ -55,8 +55,8 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
 bench: $(VENV)/.dev ## the figures, beside the budgets and docs/bench.json; RECORD=1 writes that anew
 	@$(BIN)/python -m tests.bench $(if $(RECORD),--record)
 
-sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200
-	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) --coverage --planted
+sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200, or SECONDS=60 at most
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SECONDS),--seconds $(SECONDS)) --coverage --planted
 
 mutants: $(VENV)/.dev ## change the code in small places, one at a time: does a test notice? N=60 SEED=1
 	@$(BIN)/python -m tests.mutants --count $(N) --seed $(SEED)
