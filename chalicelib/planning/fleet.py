@@ -56,7 +56,7 @@ def _wind_up(snapshot: FleetSnapshot) -> Plan:
         return Plan((draft.step(),))
     steps = []
     for instance in left:
-        if instance.status not in _LEAVING:
+        if instance.status not in _LEAVING and not instance.claims:  # a job was placed meanwhile: it ends first
             draft = Draft(now)
             draft.end_instance(instance, InstanceReason.terminated_by_user, "its fleet is being deleted")
             steps.append(draft.step())

@@ -78,6 +78,11 @@ class Look:
     def _fleet_ends(self) -> bool:
         return self.fleet.deleted or self.fleet.status != "active"
 
+    @property
+    def _ends_with_fleet(self) -> bool:
+        """A job that was placed while somebody deleted the fleet runs to its end first."""
+        return self._fleet_ends and not self.instance.claims
+
     # --- before the agent reports ------------------------------------------------------------------------------------
 
     def pending(self) -> None:
@@ -102,7 +107,7 @@ class Look:
             self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY))
 
     def _overdue(self) -> bool:
-        if self._fleet_ends:
+        if self._ends_with_fleet:
             self._end(InstanceReason.terminated_by_user, "its fleet is being deleted")
         elif self.instance.deadline is not None and self.now >= self.instance.deadline:
             minutes = (self.instance.deadline - self.instance.created_at) // MINUTE
@@ -112,7 +117,7 @@ class Look:
     def _joined(self) -> bool:
         """The agent's first message, with what it found on its machine."""
         facts = self.presence.facts if self.presence else None
-        if facts is None or self._fleet_ends:
+        if facts is None or self._ends_with_fleet:
             return False
         changes = self._found(facts)
         note = f"its agent reports from {facts.hostname or 'the machine'}"
@@ -161,7 +166,7 @@ class Look:
     # --- alive -------------------------------------------------------------------------------------------------------
 
     def joined(self) -> None:
-        if self._fleet_ends:
+        if self._ends_with_fleet:
             self._end(InstanceReason.terminated_by_user, "its fleet is being deleted")
             return
         if self.instance.status == InstanceStatus.idle and self.instance.claims:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job
+from chalicelib.domain.reasons import InstanceReason
 from chalicelib.planning.combine import merged_fleet
 from chalicelib.planning.lint import Known
 from chalicelib.planning.plan import Plan, Step
@@ -43,6 +44,8 @@ def claims(step: Step, known: Known) -> Iterator[str]:
         )
         if instance.status == InstanceStatus.idle and instance.claims:
             yield f"instance {instance.name} is idle and holds claims"
+        if instance.reason is InstanceReason.terminated_by_user and instance.claims:
+            yield f"instance {instance.name} is ended by a user while a job holds it"
         old = known.get((Instance, instance.id))
         before = {claim.job_id for claim in old.claims} if isinstance(old, Instance) else set()
         after = {claim.job_id for claim in instance.claims}

@@ -126,3 +126,11 @@ def test_a_deleted_fleet_ends_its_instances_and_then_itself() -> None:
     world.instances = {i.id: i.with_(status=InstanceStatus.terminated) for i in world.instances.values()}
     world.decide()
     assert (world.fleet.status, world.fleet.deleted) == (FleetStatus.terminated, True)
+
+
+def test_a_job_that_was_placed_while_its_fleet_was_deleted_keeps_its_machine() -> None:
+    job = b.job(b.run())
+    busy = b.holding(b.machine(0, status=InstanceStatus.busy), job)
+    world = World(busy, b.machine(1), status=FleetStatus.terminating)
+    world.decide()
+    assert world.statuses == ["busy", "terminating"]

@@ -378,6 +378,17 @@ def test_a_deleted_fleet_is_not_filled_again() -> None:
     assert world.fleet.due_at == before
 
 
+@pytest.mark.parametrize("status", ["pending", "provisioning", "busy"])
+def test_a_machine_of_a_deleted_fleet_ends_when_the_job_that_was_placed_meanwhile_has(status: str) -> None:
+    world = World(status).with_job()
+    world.fleet = world.fleet.with_(status=FleetStatus.terminating)
+    world.heard().decide()
+    assert world.instance.status == InstanceStatus.busy
+    world.instance = world.instance.with_(claims=())
+    world.decide()
+    assert (world.instance.status, world.instance.reason) == ("terminating", InstanceReason.terminated_by_user)
+
+
 def test_termination_is_asked_for_again_and_again() -> None:
     world = World("terminating", due_at=b.NOW)
     pauses = []
@@ -411,7 +422,7 @@ def test_a_host_that_is_not_ours_leaves_when_its_last_job_has() -> None:
     world = World("busy", nodes=None, offer=b.host().offer).with_job("running")
     world.fleet = world.fleet.with_(status=FleetStatus.terminating)
     world.decide()
-    assert world.instance.status == InstanceStatus.terminating
+    assert world.instance.status == InstanceStatus.busy
     world.instance, world.jobs = world.instance.with_(claims=()), ()
     assert effects(world.decide()) == []
     assert world.instance.status == InstanceStatus.terminated
