@@ -12,6 +12,7 @@
 | Event     | events/<project> | at#id                   | run-events/<run>                   | fleet-events/<fleet>   |
 | User      | user/<id>        | status                  |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
+| Closing   | closing/<project> | status                 |                                    |                        |
 | Member    | project/<id>     | member/<user>           | member-of/<user>, project          |                        |
 | Secret    | project/<id>     | secret/<name>           |                                    |                        |
 | Repo      | project/<id>     | repo/<repo_id>          |                                    |                        |
@@ -40,7 +41,7 @@ class Key(NamedTuple):
 
 
 class Due(NamedTuple):
-    """When a pass must look at `unit` (`run/<id>`, `queue/<project>`, `instance/<id>`, `fleet/<id>`)."""
+    """When a pass must look at `unit` (`run/<id>`, `queue/<project>`, `instance/<id>`, `fleet/<id>`, …)."""
 
     kind: str
     unit: str
@@ -118,6 +119,10 @@ def token(token_hash: str) -> Key:
 
 def project(project_id: str) -> Key:
     return Key(f"project/{project_id}", STATUS)
+
+
+def closing(project_id: str) -> Key:
+    return Key(f"closing/{project_id}", STATUS)
 
 
 def project_name(name: str) -> Key:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import Micros
@@ -26,6 +27,7 @@ from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN
 from chalicelib.machines.table import StateMachine
 from chalicelib.planning import invariants
+from chalicelib.planning.closing import decide_closing
 from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.lint import PlanRule, Rules, StepRule
@@ -115,7 +117,7 @@ KINDS = Kinds(
     (
         Kind(
             "queue",
-            unit=Unit(decide_queue, woken_by=frozenset({"queue", "run", "instance"}), index=True),
+            unit=Unit(decide_queue, woken_by=frozenset({"queue", "run", "instance", "closing"}), index=True),
         ),
         Kind(
             "run",
@@ -123,7 +125,7 @@ KINDS = Kinds(
             RUN,
             Unit(
                 decide_run,
-                woken_by=frozenset({"queue", "run", "instance", "fleet"}),
+                woken_by=frozenset({"queue", "run", "instance", "fleet", "closing"}),
                 load=lambda load, id, now: load.run(id, now),
             ),
         ),
@@ -147,10 +149,15 @@ KINDS = Kinds(
             FLEET,
             Unit(
                 decide_fleet,
-                woken_by=frozenset({"instance", "fleet"}),
+                woken_by=frozenset({"instance", "fleet", "closing"}),
                 load=lambda load, id, now: load.fleet(id, now),
             ),
             plans=(invariants.fleet_sizes,),
+        ),
+        Kind(
+            "closing",
+            Closing,
+            unit=Unit(decide_closing, woken_by=frozenset(), load=lambda load, id, now: load.closing(id, now)),
         ),
     )
 )

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pydantic import ValidationError
 
 from chalicelib.domain import keys
+from chalicelib.domain.closings import Closing
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job, JobStatus
@@ -16,6 +17,7 @@ from chalicelib.domain.runs import Run
 from chalicelib.engine.ports import Backends, Catalog
 from chalicelib.engine.read import Reader, has_room
 from chalicelib.errors import Bug
+from chalicelib.planning.closing import ClosingSnapshot
 from chalicelib.planning.snapshots import (
     FleetSnapshot,
     FleetView,
@@ -81,6 +83,13 @@ class Loader:
             return None
         project_id = view.fleet.project_id
         return FleetSnapshot(now, view, self.catalog.book(project_id), self.backends.facts(project_id))
+
+    def closing(self, project_id: str, now: Micros) -> ClosingSnapshot | None:
+        closing = self.read.find(Closing, keys.closing(project_id))
+        if closing is None:
+            return None
+        runs, fleets = self.read.live_runs(project_id), self.read.fleets(project_id)
+        return ClosingSnapshot(now, closing, tuple(runs), tuple(fleets))
 
     # --- the queue ---------------------------------------------------------------------------------------------------
 

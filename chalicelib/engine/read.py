@@ -160,6 +160,12 @@ class Reader:
         found = self.find_many(Fleet, [keys.fleet(nouns.pointed(record)) for record in named])
         return [fleet for fleet in found if fleet and not fleet.deleted]
 
+    def live_runs(self, project_id: str) -> list[Run]:
+        """Every run of a project that hasn't finished. Found by their names: no index, so no lag."""
+        named = every(self.store, f"project/{project_id}", "run-name/")
+        found = self.find_many(Run, [keys.run(nouns.pointed(record)) for record in named])
+        return [run for run in found if run and not run.finished]
+
     def fleet_spec(self, fleet_id: str, spec_num: int) -> FleetSpec:
         return self._fleet_specs.get(
             (fleet_id, spec_num), lambda: FleetSpec.model_validate_json(self._fleet_body(fleet_id, spec_num).spec)

@@ -18,12 +18,12 @@ from chalicelib.planning.plan import Plan
 from chalicelib.planning.transitions import Draft
 
 
-def stop_run(run: Run, reason: RunReason, draft: Draft) -> Plan:
+def stop_run(run: Run, reason: RunReason, draft: Draft, message: str = "") -> Plan:
     """Begin a run's end. An abort overrides a stop in progress; any other end stays as it is."""
     if run.finished or run.reason is reason:
         return Plan()
     if run.status is not RunStatus.terminating:
-        draft.move_run(run, "end", reason=reason, due_at=draft.now)
+        draft.move_run(run, "end", reason=reason, message=message or run.message, due_at=draft.now)
     elif run.reason is RunReason.stopped_by_user:
         hurried = run.with_(reason=reason, last_processed_at=draft.now, due_at=draft.now)
         draft.save(hurried)
@@ -43,11 +43,11 @@ def delete_run(run: Run, draft: Draft) -> Plan:
     return draft.plan()
 
 
-def delete_fleet(fleet: Fleet, draft: Draft) -> Plan:
+def delete_fleet(fleet: Fleet, draft: Draft, why: str = "deleted by a user") -> Plan:
     """Begin a fleet's end; its instances' ends follow from it."""
     if not allows(FLEET, fleet.status, "delete"):
         return Plan()
-    draft.move_fleet(fleet, "delete", note="deleted by a user", to_create=0, due_at=draft.now)
+    draft.move_fleet(fleet, "delete", note=why, to_create=0, due_at=draft.now)
     draft.wake(f"fleet/{fleet.id}")
     return draft.plan()
 

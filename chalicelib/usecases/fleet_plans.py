@@ -25,6 +25,7 @@ from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import plans, specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.fleets import TRIES, holder, named, refuse_ssh
+from chalicelib.usecases.projects import undeleted
 
 
 @dataclass(frozen=True)
@@ -172,7 +173,7 @@ def _create(
     made.tell(EventType.created, fleet)
     made.wake(f"fleet/{fleet.id}", f"queue/{project.id}")
     pointer = nouns.pointer(keys.fleet_name(project.id, name), fleet.id, version=version)
-    plane.door.take(Given(now, ()), made.plan(), [pointer])
+    plane.door.take(Given(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
     return FleetRow(fleet, body.spec, ())
 
 

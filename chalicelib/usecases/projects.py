@@ -5,21 +5,27 @@ A membership is one record, so deleting it removes access with the next request.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from chalicelib.domain import keys
+from chalicelib.domain.closings import Closing
 from chalicelib.domain.events import EventType
-from chalicelib.domain.fleets import Fleet, FleetStatus
+from chalicelib.domain.fleets import FleetStatus
+from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.tenants import PROJECT_NAME, GlobalRole, Member, Project, ProjectRole, User
 from chalicelib.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
-from chalicelib.store.listing import all_of, every
-from chalicelib.store.port import MAX_CHANGES, Change, Delete, Store
+from chalicelib.store.listing import every
+from chalicelib.store.port import MAX_CHANGES, Change, Check, Delete, Store
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.trail import project_target, told
 from chalicelib.usecases.users import memberships, named_user
 
+log = logging.getLogger(__name__)
+
+TRIES = 5  # commits under contention before the caller hears of it
 MAX_OWNED = 10  # projects a user who is no admin may own
 MAX_MEMBERS = MAX_CHANGES // 2 - 1  # that one request may change: each is a record and an event
 
@@ -63,8 +69,8 @@ def visible(store: Store, user: User, *, not_joined: bool) -> list[Project]:
     return sorted(shown, key=lambda project: (project.created_at, project.id), reverse=True)
 
 
-def without_fleets(store: Store, user: User) -> list[Project]:
-    return [project for project in visible(store, user, not_joined=False) if not _live_fleets(store, project)]
+def without_fleets(plane: Plane, user: User) -> list[Project]:
+    return [project for project in visible(plane.store, user, not_joined=False) if not _live_fleets(plane, project)]
 
 
 def create_project(plane: Plane, actor: User, name: str, *, is_public: bool = False) -> Project:
@@ -72,36 +78,96 @@ def create_project(plane: Plane, actor: User, name: str, *, is_public: bool = Fa
         raise Invalid([Problem("a name has 1 to 50 letters, digits, - and _", path="project_name")])
     if not plane.permissions.create_projects(actor):
         raise Refused("Only global admins may create projects here.", hint="Ask one of them to create it.")
-    owned = [project for project in visible(plane.store, actor, not_joined=False) if project.owner_id == actor.id]
-    if actor.role is not GlobalRole.admin and len(owned) >= MAX_OWNED:
-        raise Refused(f"You own {len(owned)} projects, the maximum for one user.", hint="Delete one first.")
     now = plane.clock.now()
     project = Project(id=plane.random_id(), name=name, owner_id=actor.id, created_at=now, is_public=is_public)
     member = Member(project_id=project.id, user_id=actor.id, role=ProjectRole.admin)
     event = told(EventType.created, now, project_target(project), project_id=project.id, seed=project.id, actor=actor)
-    taken = AlreadyExists(f"There is a project {name!r} already.", hint="Choose another name.")
-    if nouns.find_target(plane.store, keys.project_name(name)) is not None:
-        raise taken
-    try:
-        pointer = nouns.pointer(keys.project_name(name), project.id)
-        plane.store.commit([nouns.put(project), pointer, nouns.put(member), nouns.put(event)])
-    except Conflict:
-        raise taken from None
-    return project
+    pointer = nouns.pointer(keys.project_name(name), project.id)
+    made: list[Change] = [nouns.put(project), pointer, nouns.put(member), nouns.put(event)]
+    for _ in range(TRIES):
+        if nouns.find_target(plane.store, keys.project_name(name)) is not None:
+            raise AlreadyExists(f"There is a project {name!r} already.", hint="Choose another name.")
+        try:
+            plane.store.commit([*made, *_one_more(plane.store, actor)])
+        except Conflict:
+            continue  # the name was taken, or the same user created another project: look again
+        return project
+    raise Refused("You are creating many projects at once.", hint="Try again.")
+
+
+def _one_more(store: Store, actor: User) -> list[Change]:
+    """Refuses who owns as many projects as a user may. Whoever is counted writes their own record along with the new
+    project, so that two that are created at once are both counted."""
+    if actor.role is GlobalRole.admin:
+        return []
+    owner = nouns.find(store, User, keys.user(actor.id))
+    if owner is None:
+        raise NotFound(f"There is no user {actor.name!r}.")
+    owned = [project for project in visible(store, owner, not_joined=False) if project.owner_id == owner.id]
+    if len(owned) >= MAX_OWNED:
+        raise Refused(f"You own {len(owned)} projects, the maximum for one user.", hint="Delete one first.")
+    return [nouns.put(owner)]
 
 
 def delete_projects(plane: Plane, actor: User, names: Sequence[str]) -> None:
     """Deletes all of them or none: projects in use, or not the caller's to delete, are refused first."""
-    projects = [_named(plane.store, actor, name) for name in dict.fromkeys(names)]
-    for project in projects:
-        if plane.store.query("gsi2", keys.live_runs_of(project.id), limit=1).records:
-            raise Refused(f"The project {project.name} has active runs.", hint="Stop them first: dstack stop NAME")
-        if _live_fleets(plane.store, project):
-            raise Refused(f"The project {project.name} has fleets.", hint="Delete them first: dstack fleet delete NAME")
-    for project in projects:
-        gone = project.with_(deleted=True)
+    wanted = list(dict.fromkeys(names))
+    for project in [_named(plane.store, actor, name) for name in wanted]:
+        _refuse_if_used(plane, project)
+    for name in wanted:
+        _delete(plane, actor, name)
+
+
+def _refuse_if_used(plane: Plane, project: Project) -> None:
+    if plane.read.live_runs(project.id):
+        raise Refused(f"The project {project.name} has active runs.", hint="Stop them first: dstack stop NAME")
+    if _live_fleets(plane, project):
+        raise Refused(f"The project {project.name} has fleets.", hint="Delete them first: dstack fleet delete NAME")
+
+
+def _delete(plane: Plane, actor: User, name: str) -> None:
+    """Nothing new can be applied to a deleted project (see `undeleted`), so what is there after the deletion is all
+    there can be. If something was applied just before, the deletion is taken back; a crash in between leaves it to the
+    project's closing."""
+    for _ in range(TRIES):
+        project = _named(plane.store, actor, name)
+        now = plane.clock.now()
+        closing = Closing(id=project.id, began_at=now, due_at=now + MINUTE)
         event = _told(plane, EventType.deleted, project, actor)
-        plane.store.commit([nouns.put(gone), Delete(keys.project_name(project.name)), event])
+        gone = nouns.put(project.with_(deleted=True))
+        try:
+            plane.store.commit([gone, nouns.put(closing), Delete(keys.project_name(name)), event])
+        except Conflict:
+            continue  # its members or its settings were changed: look again
+        try:
+            _refuse_if_used(plane, project)
+        except Refused:
+            _take_back(plane, actor, project.id)
+            raise
+        return
+    raise Refused(f"The project {name} keeps changing.", hint="Try again.")
+
+
+def _take_back(plane: Plane, actor: User, project_id: str) -> None:
+    project = nouns.find(plane.store, Project, keys.project(project_id))
+    if project is None or not project.deleted:
+        return
+    event = _told(plane, EventType.changed, project, actor, "kept, because something was applied to it meanwhile")
+    name = nouns.pointer(keys.project_name(project.name), project.id)
+    back = nouns.put(project.with_(deleted=False))
+    try:
+        plane.store.commit([back, name, Delete(keys.closing(project.id)), event])
+    except Conflict:
+        log.warning("the project %s stays deleted: another one took its name", project.id)
+
+
+def undeleted(store: Store, project: Project) -> Check:
+    """The condition on which anything is applied to a project: it is committed only if the project is still there.
+    Raises NotFound if it isn't."""
+    found = nouns.find(store, Project, keys.project(project.id))
+    if found is None or found.deleted:
+        raise NotFound(f"There is no project {project.name!r}.")
+    return Check(nouns.key_of(found), found.version)
 
 
 def set_public(plane: Plane, actor: User, project: Project, *, is_public: bool) -> Project:
@@ -197,9 +263,8 @@ def _named(store: Store, actor: User, name: str) -> Project:
     return project
 
 
-def _live_fleets(store: Store, project: Project) -> bool:
-    found = (nouns.read(Fleet, record) for record in all_of(store, "gsi1", keys.fleets_of(project.id)))
-    return any(fleet.status is not FleetStatus.terminated for fleet in found)
+def _live_fleets(plane: Plane, project: Project) -> bool:
+    return any(fleet.status is not FleetStatus.terminated for fleet in plane.read.fleets(project.id))
 
 
 def _told(plane: Plane, type: EventType, project: Project, actor: User, detail: str = "") -> Change:

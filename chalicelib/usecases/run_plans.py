@@ -31,8 +31,10 @@ from chalicelib.planning.snapshots import FleetView, Given
 from chalicelib.planning.stock import Query
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
+from chalicelib.store.port import Change
 from chalicelib.usecases import files, plans, specs
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.projects import undeleted
 from chalicelib.usecases.runs import TRIES, holder, named
 
 
@@ -244,7 +246,8 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
         made.tell(EventType.created, noun)
     made.wake(f"queue/{project.id}", f"run/{run.id}")
     name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
-    plane.door.take(Given(now, () if finished is None else (finished,)), made.plan(), [name])
+    beside: list[Change] = [name, undeleted(plane.store, project)]
+    plane.door.take(Given(now, () if finished is None else (finished,)), made.plan(), beside)
     return RunRow(run, body.run_spec, texts, jobs)
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
+from typing import Any
+
+import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.errors import Refused
 from chalicelib.store import nouns
-from chalicelib.usecases import runs
+from chalicelib.store.port import Change, Store
+from chalicelib.usecases import projects, runs, users
 from tests.api.rig import Reply, Rig, fleet, submit, task
 
 CALLERS = 8
@@ -86,3 +92,62 @@ def test_taking_one_name_for_a_project(rig: Rig) -> None:
     replies = together(lambda _: rig.call("/api/projects/create", {"project_name": "mine"}))
     assert sorted(reply.status for reply in replies) == [200, *[400] * (CALLERS - 1)]
     assert all(b"resource_exists" in reply.body for reply in replies if reply.status == 400)
+
+
+def test_projects_of_one_user_up_to_the_limit(rig: Rig) -> None:
+    token = rig.user("ann")
+    for number in range(8):
+        rig.ok("/api/projects/create", {"project_name": f"p{number}"}, token=token)
+    create = "/api/projects/create"
+    together(lambda number: rig.call(create, {"project_name": f"more{number}"}, token=token))
+    assert len(rig.ok("/api/projects/list", {"include_not_joined": False}, token=token)) == 10
+
+
+@pytest.mark.parametrize("what", ["run", "fleet"])
+def test_deleting_a_project_while_something_is_applied_to_it(rig: Rig, what: str) -> None:
+    """One of the two is refused: nothing runs on where nobody can see it."""
+    bodies = {"run": {"plan": {"run_spec": task("train")}}, "fleet": {"plan": {"spec": fleet("pool")}}}
+    for number in range(10):
+        name = f"p{number}"
+        rig.ok("/api/projects/create", {"project_name": name})
+        path = f"/api/project/{name}/{what}s/apply"
+
+        def act(caller: int, path: str = path, name: str = name) -> Reply:
+            if caller == 0:
+                return rig.call("/api/projects/delete", {"projects_names": [name]})
+            return rig.call(path, {**bodies[what], "force": False})
+
+        deleted, *applied = together(act)
+        exists = rig.call(f"/api/projects/{name}/get").status == 200
+        assert exists == (deleted.status != 200)
+        assert exists == any(reply.status == 200 for reply in applied), [deleted, *applied]
+
+
+def test_a_deletion_that_comes_between_is_taken_back(rig: Rig) -> None:
+    """The run is submitted after the deletion has looked and before it is committed."""
+    store = rig.world.plane.store
+    before = Before(store, lambda: submit(rig, task("train")))
+    plane = replace(rig.world.plane, store=before)
+    actor = users.named_user(store, "admin")
+    before.armed = True
+    with pytest.raises(Refused, match="active runs"):
+        projects.delete_projects(plane, actor, ["main"])
+    assert rig.ok("/api/projects/main/get")["project_id"] == rig.project.id
+    assert [run["run_spec"]["run_name"] for run in rig.ok("/api/runs/list", {})] == ["train"]
+    assert store.get(keys.closing(rig.project.id)) is None
+
+
+class Before:
+    """A store in which something happens right before its next commit."""
+
+    def __init__(self, store: Store, happens: Callable[[], Any]) -> None:
+        self._store, self._happens, self.armed = store, happens, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        if self.armed:
+            self.armed = False
+            self._happens()
+        self._store.commit(changes)

@@ -8,11 +8,14 @@ from dataclasses import replace
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.closings import Closing
 from chalicelib.domain.events import Event, EventType
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine.kinds import KINDS, Kinds
+from chalicelib.engine.read import Reader
+from chalicelib.planning.closing import LOOK
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
@@ -314,3 +317,23 @@ def test_specs_are_parsed_once(place: Engine) -> None:
     place.store.keys.clear()
     engine.run([f"run/{job.run_id}", QUEUE])
     assert not [key for key in place.store.keys if key.sk.startswith("body/")]
+
+
+# --- deleted projects ------------------------------------------------------------------------------------------------
+
+
+def test_what_a_half_done_deletion_left_running_ends(place: Engine) -> None:
+    place.fleet("pool")
+    job = place.run("one")
+    now = place.clock.now()
+    name = nouns.pointer(keys.run_name(PROJECT, "one"), job.run_id)
+    place.store.commit([name, nouns.put(Closing(id=PROJECT, began_at=now, due_at=now))])
+    place.reconciler().run(kinds=["closing"])
+    run = nouns.find(place.store, Run, keys.run(job.run_id))
+    assert run is not None
+    assert (run.status, run.message) == (RunStatus.terminated, "its project was deleted")
+    place.clock.pass_(LOOK / SECOND)
+    place.reconciler().run(kinds=["closing"])
+    closing = nouns.find(place.store, Closing, keys.closing(PROJECT))
+    assert closing is not None and closing.due_at is None
+    assert [fleet.status for fleet in Reader(place.store).fleets(PROJECT)] == []

@@ -74,7 +74,7 @@ def list_projects(call: Call) -> Any:
 
 
 def list_only_no_fleets(call: Call) -> Any:
-    return [_seen(call, project) for project in projects.without_fleets(call.plane.store, call.actor)]
+    return [_seen(call, project) for project in projects.without_fleets(call.plane, call.actor)]
 
 
 def create(call: Call) -> Any:

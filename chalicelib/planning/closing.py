@@ -1,0 +1,57 @@
+"""A deleted project's decisions: whatever still runs in it is stopped, and its fleets are deleted.
+
+Deleting a project in use is refused, so there is rarely anything to do: a run that was submitted in the same moment, or
+a deletion that crashed before it could be taken back. Machines that nobody can see must not run on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from chalicelib.domain.closings import Closing
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.domain.noun import Noun
+from chalicelib.domain.reasons import RunReason
+from chalicelib.domain.runs import Run
+from chalicelib.planning.plan import Plan, Step
+from chalicelib.planning.requests import delete_fleet, stop_run
+from chalicelib.planning.snapshots import FleetView
+from chalicelib.planning.transitions import Draft
+
+LOOK: Micros = MINUTE  # while something is left
+
+
+@dataclass(frozen=True)
+class ClosingSnapshot:
+    now: Micros
+    closing: Closing
+    runs: tuple[Run, ...]  # that aren't finished
+    fleets: tuple[Fleet, ...]  # that aren't deleted
+
+    @property
+    def unit(self) -> str:
+        return f"closing/{self.closing.id}"
+
+    def nouns(self) -> Iterator[Noun]:
+        yield self.closing
+        yield from self.runs
+        yield from self.fleets
+
+    def views(self) -> tuple[FleetView, ...]:
+        return ()
+
+
+def decide_closing(snapshot: ClosingSnapshot) -> Plan:
+    """Ends what is left of the project, and looks again until nothing is."""
+    closing, now = snapshot.closing, snapshot.now
+    steps: list[Step] = []
+    for run in snapshot.runs:
+        steps += stop_run(run, RunReason.stopped_by_user, Draft(now), "its project was deleted").steps
+    for fleet in snapshot.fleets:
+        steps += delete_fleet(fleet, Draft(now), "its project was deleted").steps
+    due = now + LOOK if snapshot.runs or snapshot.fleets else None
+    if due is None or closing.due_at is None or closing.due_at <= now:
+        steps.append(Step((closing.with_(due_at=due),)))
+    return Plan(tuple(steps), next_wake=due)
