@@ -1,6 +1,6 @@
-"""One set of wants, worked out fleet by fleet as far as it is needed: what each fleet and the run both allow, which of
-its machines would do, and what it would buy. Nothing of this changes as places go, so a thousand equal jobs are worked
-out once.
+"""What one set of wants finds in each fleet, computed only as needed: what the fleet and the run both allow, which of
+its machines fit, and what it would buy. None of this changes as places are taken, so a thousand equal jobs cost one
+computation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chalicelib.planning.stock import Query
 
 
 class Asked:
-    """Fleets are named by their number among `pools`."""
+    """`at` is a fleet's position in `pools`."""
 
     def __init__(self, wants: Wants, pools: Sequence[Pool], book: OfferBook) -> None:
         self.wants, self.pools, self.book = wants, pools, book
@@ -39,7 +39,7 @@ class Asked:
         return found
 
     def buy(self, at: int, tried: Collection[str]) -> Buy | None:
-        """The best machine that is left to try, whether or not the fleet has room for it."""
+        """The best machine not yet tried, whether or not the fleet has room for it."""
         if tried:
             return self._buy(at, tried)
         if at not in self._buys:

@@ -1,8 +1,8 @@
-"""Where a job could go: a free place that is ready, the cheapest first; a free place on a machine that is on its way; a
-new machine, the cheapest first, in a fleet with room for one. Where there is none of these, either something would do
-that isn't free now, and the job waits for it, or nothing ever will.
+"""Where a job can go: a free place on a ready machine, the cheapest first; a free place on a starting machine; a new
+machine, the cheapest first, in a fleet with room for one. Failing all three, the job waits for something that fits but
+isn't free, or nothing will ever fit.
 
-An answer depends on the floor as it stands and on nothing else that was asked.
+An answer depends only on the floor as it is now, not on earlier questions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Spot:
 
 @dataclass(frozen=True)
 class Waits:
-    """It fits something that isn't free now."""
+    """Something fits, but isn't free now."""
 
     fleet: str
     text: str
@@ -43,7 +43,7 @@ class Waits:
 
 @dataclass(frozen=True)
 class Hopeless:
-    """Nothing here can ever take it: one note a candidate."""
+    """Nothing here can ever take it; one note per candidate."""
 
     notes: tuple[Note, ...]
 
@@ -57,7 +57,7 @@ def find(floor: Floor, wants: Wants, job: Job) -> Verdict:
 
 
 class _Question:
-    """One job's, of the floor as it stands."""
+    """One job's question about the floor as it is now."""
 
     def __init__(self, floor: Floor, wants: Wants, job: Job) -> None:
         self.floor, self.asked = floor, floor.asked(wants)
@@ -84,7 +84,7 @@ class _Question:
         return Spot(instance, blocks, slice_of(instance.offer, needed, instance.total_blocks))
 
     def _failed(self, pool: Pool) -> int:
-        """Machines on their way of an offer that failed for this very job; another may still take them."""
+        """Starting machines whose offer has failed for this very job; another job may still take them."""
         if not self.tried:
             return 0
         return sum(1 << row for row in rows_of(pool.coming) if pool.machines[row].offer.key in self.tried)
@@ -107,7 +107,7 @@ class _Question:
         return None
 
     def _room(self, at: int, pool: Pool) -> str:
-        """Waits for a fleet that has as many instances as it may and would else buy one."""
+        """What a job waits for if the fleet is full and would otherwise buy a machine; empty if not."""
         count, nodes = self.floor.count[pool.view.fleet.id], pool.view.spec.configuration.nodes
         if nodes is None or not may_grow(pool, count, self.asked.wants) or not self.asked.buy(at, self.tried):
             return ""

@@ -1,8 +1,8 @@
-"""A bitmap index: which rows of a table have this value, or one within these bounds.
+"""A bitmap index: which rows of a table have a given value, or one within given bounds.
 
 A set of rows is an int whose bit n stands for row n, so "both" is `&`, "either" is `|`, and the first row of a set is
-its lowest bit. A column is worked out once; a question is then two look-ups and an exclusive or, whether there are a
-hundred rows or fifty thousand.
+its lowest bit. A column is built once; a query is then two look-ups and an exclusive or, for a hundred rows or fifty
+thousand.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ def rows_of(found: int) -> Iterator[int]:
 
 
 def first_of(found: int) -> int:
-    """The first row of a set that has one."""
+    """The first row of a set that isn't empty."""
     return (found & -found).bit_length() - 1
 
 
 class Column:
     """Row n has the value `values[of[n]]`; values have an order.
 
-    `_below[n]` are the rows of the n lowest groups of values. A group is one value, or a few where there are more than
-    256: a set for each of 50,000 values would take 300 MB.
+    `_below[n]` holds the rows of the n lowest groups of values. A group is one value, or several if there are more than
+    256 values: a set for each of 50,000 values would take 300 MB.
     """
 
     def __init__(self, values: Sequence[Any], of: Sequence[int]) -> None:
@@ -41,13 +41,13 @@ class Column:
         self._size = len(self.values) // 256 + 1  # of a group
         group = {value: at // self._size for at, value in enumerate(self.values)}
         known = [group[value] for value in values]
-        rows = bytes(map(known.__getitem__, of))[::-1]  # a byte a row, the last row first, as digits stand
+        rows = bytes(map(known.__getitem__, of))[::-1]  # one byte per row, the last row first, like digits
         most = -(-len(self.values) // self._size)
-        self._equal: dict[Any, int] = {}  # as far as it was asked for
+        self._equal: dict[Any, int] = {}  # filled on demand
         self._below = [int(rows.translate(b"1" * n + b"0" * (256 - n)) or b"0", 2) for n in range(most + 1)]
 
     def between(self, low: Any = None, high: Any = None) -> int:
-        """The rows within the bounds, both inclusive; None is no bound."""
+        """The rows within the bounds, both inclusive; None: unbounded."""
         start = 0 if low is None else bisect_left(self.values, low)
         end = len(self.values) if high is None else bisect_right(self.values, high)
         if self._size > 1:

@@ -1,4 +1,4 @@
-"""A new machine: which offer a fleet would buy for a job, and when it may not buy at all."""
+"""Buying a new machine: which offer a fleet would buy for a job, and when it may not buy at all."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ def best_buy(book: OfferBook, view: FleetView, query: Query, tried: Collection[s
 
 
 def _in_zones(offer: Offer, query: Query) -> Offer:
-    """The offer in the zones that are asked for only."""
+    """The offer, limited to the requested zones."""
     if query.zones is None or offer.availability_zones is None:
         return offer
     return offer.with_(availability_zones=tuple(z for z in offer.availability_zones if z.lower() in query.zones))
 
 
 def may_grow(pool: Pool, count: int, wants: Wants) -> bool:
-    """May the fleet, of `count` instances now, buy one for this job, if only once it has room?"""
+    """May the fleet, which has `count` instances now, buy one for this job, now or once it has room?"""
     nodes = pool.view.spec.configuration.nodes
     if nodes is None or nodes.max == 0 or wants.reuse_only:
         return False
-    for_good = pool.staying == count <= nodes.min  # all that there is stays: no room comes
+    for_good = pool.staying == count <= nodes.min  # every instance stays, so no room will appear
     return not (for_good and nodes.max is not None and len(pool.view.instances) >= nodes.max)
 
 

@@ -23,7 +23,7 @@ from chalicelib.planning.plan import Note
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query, lowered
 
-NO_IMAGE = "scratch"  # the empty image, from which nothing can run: clients name it when they only ask for offers
+NO_IMAGE = "scratch"  # the empty image, which can't run anything: clients send it when they only want offers
 NOT_NAMED = "isn't among the run's `fleets`"
 
 _ABSENT = object()  # a field that a profile has and this kind of configuration doesn't
@@ -31,13 +31,13 @@ _SPOT = {"spot": True, "on-demand": False, "auto": None}
 
 
 class Wants(NamedTuple):
-    """What a job asks of a place."""
+    """What a job requires of a place."""
 
     query: Query
     fleets: tuple[str, ...] | None = None
     fleet_id: str | None = None  # the run is bound to this fleet
     reuse_only: bool = False
-    container: tuple[str, ...] = ()  # fields of the run that only a container gives
+    container: tuple[str, ...] = ()  # fields of the run that need a container
 
 
 Config = TypeVar("Config", RunConfiguration, FleetConfiguration)
@@ -79,13 +79,13 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
 
 
 def needing_container(config: RunConfiguration) -> tuple[str, ...]:
-    """The fields that ask for what only a container gives. A default image doesn't count: nobody asked for it."""
+    """The fields that only a container can provide. A default image doesn't count: nobody asked for it."""
     fields = ("image", "python", "nvcc", "privileged", "registry_auth")
     return tuple([name for name in fields if (value := getattr(config, name)) and value != NO_IMAGE])
 
 
 def fleet_query(config: FleetConfiguration) -> Query:
-    """What a fleet asks of the instances it makes for itself. `config` has its profile merged in."""
+    """What a fleet requires of the instances it creates. `config` has its profile merged in."""
     return Query(
         resources=config.resources or ResourcesSpec(),
         spot=_SPOT[config.spot_policy or "on-demand"],
@@ -119,7 +119,7 @@ def combined(wants: Wants, view: FleetView) -> Query | Note:
 
 
 def within(fence: Fence, wants: Wants) -> Query | Note:
-    """The same, of a fence that is asked more than once."""
+    """The same, for a fence that is used more than once."""
     fleet = fence.fleet
     if fleet.deleted or fleet.status != "active":
         return Note(f"fleet `{fleet.name}`", "is being deleted")
@@ -143,7 +143,7 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
     if run.spot is not None and fleet.spot is not None and run.spot != fleet.spot:
         market = "spot" if fleet.spot else "on-demand"
         return Note(subject, f"takes {market} instances only", f"set `spot_policy: {market}` or `auto` on one of them")
-    whole = config.blocks == 1  # a job gets a machine, so both speak of the same thing; else the run speaks of a share
+    whole = config.blocks == 1  # then both describe a whole machine; else the run describes a share
     resources = meet_resources(run.resources, config.resources) if whole and config.resources else run.resources
     if isinstance(resources, str):
         return Note(
@@ -161,7 +161,7 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
 
 
 def meet_resources(a: ResourcesSpec, b: ResourcesSpec) -> ResourcesSpec | str:
-    """Both at once, or the name of what can't be met together."""
+    """Both at once, or the name of the field that can't satisfy both."""
     if a.cpu.arch and b.cpu.arch and a.cpu.arch != b.cpu.arch:
         return "CPU architectures"
     count, memory = a.cpu.count.meet(b.cpu.count), a.memory.meet(b.memory)
@@ -202,13 +202,13 @@ def _any_gpu(spec: GPUSpec) -> bool:
 
 
 def _changed(spec: S, **fields: Any) -> S:
-    """The spec with these fields; itself where they are its own."""
+    """The spec with these fields; the same object if nothing changes."""
     new = {name: value for name, value in fields.items() if getattr(spec, name) is not value}
     return spec.with_(**new) if new else spec
 
 
 def idle_seconds(values: Iterable[int | None], default: int, facts: BackendFacts) -> int | None:
-    """How long an instance may idle: the smaller of what is set; `off` yields to anything finite. None: for ever."""
+    """How many seconds an instance may idle: the smallest value set; `off` yields to any finite one. None: for ever."""
     if not facts.vm:
         return 0
     given = [value for value in values if value is not None] or [default]

@@ -1,4 +1,4 @@
-"""How jobs come to their end: asked to leave, given time to, and final once nothing of them is on a machine."""
+"""How jobs end: asked to exit, given time to, and final once nothing of them is left on a machine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from chalicelib.planning.look import Look
 
 
 def grace_of(spec: JobSpec, run_spec: RunSpec | None = None) -> Micros | None:
-    """How long a job may take to leave when asked: `stop_duration` where the user set one, else a short while; None for
-    `off`: as long as it likes."""
+    """How long a job may take to exit when asked: `stop_duration` if the user set it, else `GRACE`; None for `off`: no
+    limit."""
     if run_spec is not None:
         profile = run_spec.profile.stop_duration if run_spec.profile else None
         chosen = run_spec.configuration.stop_duration if run_spec.configuration.stop_duration is not None else profile
@@ -25,7 +25,7 @@ def grace_of(spec: JobSpec, run_spec: RunSpec | None = None) -> Micros | None:
 
 
 def end(look: Look, job: Job, reason: JobReason, message: str = "") -> Job:
-    """A live job begins to end."""
+    """Begin a live job's end."""
     grace = grace_of(look.specs[job.slot], look.snapshot.run_spec) if job.slot in look.specs else GRACE
     ending = look.draft.end_job(job, reason, message=message, exit_status=job.exit_status, grace=grace)
     look.jobs[job.id] = ending
@@ -47,7 +47,7 @@ def end_jobs(look: Look) -> None:
 
 
 def bury(look: Look, job: Job) -> None:
-    """A job that is ending becomes final here when no agent is there to say that its task is gone."""
+    """Make a terminating job final if no agent is left to report that its task is gone."""
     if job.status != JobStatus.terminating:
         return
     instance, presence = look.where(job)
@@ -63,8 +63,8 @@ def bury(look: Look, job: Job) -> None:
 
 
 def lost_at(look: Look, job: Job) -> Micros | None:
-    """A host is lost when, after the first missed promise, it misses another as long. Counted from when the miss was
-    seen, so that a plane that was itself away doesn't call every host lost on its return."""
+    """When a host counts as lost: after its first missed report, one more reporting period passes without one. Counted
+    from when we noticed, so that a control plane that was itself down doesn't declare every host lost on its return."""
     _, presence = look.where(job)
     if job.disconnected_at is None or presence is None:
         return None

@@ -1,8 +1,7 @@
-"""What a provider's failure means. A backend only translates its provider's errors into ours; this table alone judges
-them.
+"""What a provider's failure means. Backends translate their provider's errors into ours; this table interprets them.
 
-`settled` says whether we know that the failed call created nothing. If we don't, we look for the machine before trying
-another. `repeat` says whether the same offer is worth another try, because nothing is known to be wrong with it.
+`settled`: we know that the failed call created nothing. If we don't, we look for the machine before trying another.
+`repeat`: the same offer is worth another try, because nothing is known to be wrong with it.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from chalicelib.domain.reasons import InstanceReason
 
 @dataclass(frozen=True)
 class Meaning:
-    settled: bool  # True: certainly nothing was made. False: unknown
+    settled: bool  # True: certainly nothing was created. False: unknown
     repeat: bool = False
     retry_after: float = 0.0  # seconds, where the provider names none
-    reason: InstanceReason = InstanceReason.error  # of an instance that ends of it
+    reason: InstanceReason = InstanceReason.error  # of an instance that ends because of it
 
 
-# By class name of the error. A purchase whose outcome is unknown is looked for and repeated.
+# By the error's class name. A purchase whose outcome is unknown is looked up and repeated.
 MEANINGS: Mapping[str, Meaning] = {
     "InsufficientCapacity": Meaning(settled=True, reason=InstanceReason.no_offers),
     "QuotaExceeded": Meaning(settled=True, reason=InstanceReason.no_offers),

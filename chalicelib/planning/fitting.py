@@ -1,8 +1,8 @@
-"""Does a machine satisfy what is asked of it, and if not, why not.
+"""Does a machine meet the requirements, and if not, why not?
 
-`misfits` compares what is `measured` of a machine with requirements, and says what is missing; `planning.stock` asks
-the same of thousands of machines at once and says nothing. An exact value means exactly that, so a large host takes
-small exact requests only in blocks: equal shares of its CPUs, memory and GPUs, its disk shared whole.
+`misfits` compares a machine's `measured` sizes with the requirements and says what is missing; `planning.stock` checks
+thousands of machines at once, without reasons. An exact value means exactly that, so a large host takes small exact
+requests only in blocks: equal shares of its CPUs, memory and GPUs, with the whole disk shared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from chalicelib.domain.specs.resources import DiskSpec, GPUSpec, ResourcesSpec
 Blocks = int | Literal["auto"]
 UNKNOWN = ""
 
-_DEFAULT_SIZE = (100.0, None)  # of a disk, in GB, where nobody asks for one
+_DEFAULT_SIZE = (100.0, None)  # of a disk, in GB, if none is requested
 
 # Compute capability by accelerator name (lower case, no blanks), as NVIDIA publishes it.
 COMPUTE_CAPABILITY: dict[str, tuple[int, int]] = {
@@ -40,7 +40,7 @@ COMPUTE_CAPABILITY: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("rtx5070", "rtx5080", "rtx5090", "rtxpro6000"), (12, 0)),
 }
 
-_WITH_ARM = ("gh200", "gb200", "gb300", "gb10", "t4g")  # GPUs that are sold with ARM CPUs only
+_WITH_ARM = ("gh200", "gb200", "gb300", "gb10", "t4g")  # GPUs that are only sold with ARM CPUs
 
 _VENDORS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("amd", ("mi210", "mi250", "mi250x", "mi300a", "mi300x", "mi325x", "mi350x", "mi355x")),
@@ -52,7 +52,7 @@ _VENDORS: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 @dataclass(frozen=True)
 class Misfit:
-    """One requirement that isn't met, and the smallest change of it that would help."""
+    """One requirement that isn't met, and the smallest change to it that would help."""
 
     text: str
     hint: str
@@ -72,7 +72,8 @@ def vendor_of(name: str) -> str | None:
 
 
 class Measures(NamedTuple):
-    """What of a machine, or of a share of it, is compared with requirements. Sizes are GB; of GPUs the first speaks."""
+    """The figures of a machine, or a share of one, to compare with requirements. Sizes are GB; GPUs count as equal to
+    the first."""
 
     arch: str
     cpus: int
@@ -106,7 +107,7 @@ def measured(has: Resources, blocks: int = 1, total: int = 1) -> Measures:
 
 
 def misfits(spec: ResourcesSpec, has: Resources, *, provisioned: bool = True) -> Iterator[Misfit]:
-    """Every requirement that a machine doesn't meet. `provisioned`: the machine is made to order."""
+    """Every requirement that a machine doesn't meet. `provisioned`: the machine is created to order."""
     return _misfits(spec, measured(has), provisioned)
 
 
@@ -127,8 +128,8 @@ def _misfits(spec: ResourcesSpec, has: Measures, provisioned: bool) -> Iterator[
 
 
 def arch_wanted(spec: ResourcesSpec, provisioned: bool) -> str | None:
-    """A machine is made with the CPUs that images are made for, unless others are asked for or come with the GPU:
-    nobody means to find out that a program doesn't run there because it was a cent cheaper."""
+    """A machine gets the CPUs that most images are built for, unless others are requested or come with the GPU: nobody
+    wants a machine that can't run their program because it was a cent cheaper."""
     if spec.cpu.arch or not provisioned:
         return spec.cpu.arch
     with_arm = spec.gpu is not None and any(squeeze(name) in _WITH_ARM for name in spec.gpu.name or ())
@@ -136,7 +137,7 @@ def arch_wanted(spec: ResourcesSpec, provisioned: bool) -> str | None:
 
 
 def disk_wanted(spec: ResourcesSpec, provisioned: bool) -> DiskSpec | None:
-    """The default size says how large a disk to make, so it isn't asked of a host that exists already."""
+    """The default size says how large a disk to create, so it isn't required of a host that already exists."""
     size = spec.disk and spec.disk.size
     unasked = not provisioned and size and (size.min, size.max) == _DEFAULT_SIZE
     return None if unasked else spec.disk
@@ -178,7 +179,7 @@ def _gpu_misfits(spec: GPUSpec, has: Measures) -> Iterator[Misfit]:
 
 
 def total_blocks(blocks: Blocks, has: Resources) -> int | None:
-    """How many blocks a machine is cut into, or None where it can't be cut evenly. A TPU counts as one."""
+    """How many blocks a machine is cut into, or None if it can't be cut evenly. A TPU counts as one."""
     gpus = min(len(has.gpus), 1) if has.gpus and has.gpus[0].vendor == "google" else len(has.gpus)
     total = blocks if isinstance(blocks, int) else (min(has.cpus, gpus) if gpus else has.cpus)
     return total if total >= 1 and has.cpus % total == 0 and gpus % total == 0 else None
@@ -196,8 +197,8 @@ def share(has: Resources, blocks: int, total: int) -> Resources:
 
 
 def blocks_needed(spec: ResourcesSpec, has: Resources, total: int, *, provisioned: bool = True) -> int:
-    """The fewest blocks that satisfy the requirements; 0 where none do. They are as many as the lower bounds need: more
-    would only break upper bounds."""
+    """The fewest blocks that satisfy the requirements; 0 if none do. Only the lower bounds decide: more blocks could
+    only exceed upper bounds."""
     gpus, gb = len(has.gpus), measured(has).gpu_memory
     wanted_gpus = (spec.gpu and spec.gpu.count.min) or 0
     if gb and spec.gpu and spec.gpu.total_memory and spec.gpu.total_memory.min:
@@ -214,7 +215,7 @@ def blocks_needed(spec: ResourcesSpec, has: Resources, total: int, *, provisione
 
 
 def _least(wanted: int, has: int, total: int) -> int:
-    """How many of `total` shares of what a machine has come to `wanted`; more than there are where all don't."""
+    """How many of `total` equal shares of `has` reach `wanted`; more than `total` if all of them don't."""
     if wanted <= 0:
         return 0
     return -(-wanted * total // has) if has else total + 1

@@ -1,7 +1,7 @@
 """A fleet's decisions: keep at least `min` instances, no more than `max`, and end when deleted.
 
-`to_create` is what an apply requested (`target`); `min` always applies. Failed purchases are remembered in `tried`.
-When every offer has failed the fleet pauses, longer each time, and after fifteen pauses it waits for an update.
+`to_create` is what an apply requested (`target`); `min` always applies. `tried` remembers failed purchases. When every
+offer has failed, the fleet pauses, longer each time; after fifteen pauses it waits for an update.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _wind_up(snapshot: FleetSnapshot) -> Plan:
 
 
 def _shrink(snapshot: FleetSnapshot) -> list[Step]:
-    """Ends idle instances above `max`, the newest first."""
+    """End idle instances above `max`, the newest first."""
     nodes = merged_fleet(snapshot.view.spec).nodes
     if nodes is None or nodes.max is None:
         return []
@@ -83,7 +83,7 @@ def _shrink(snapshot: FleetSnapshot) -> list[Step]:
 
 
 def _missing(view: FleetView) -> int:
-    """How many to create now. Instances on their way out still count against `max`: they still exist."""
+    """How many to create now. Terminating instances still count against `max`: they still exist."""
     nodes = merged_fleet(view.spec).nodes
     if nodes is None:
         return 0
@@ -136,7 +136,7 @@ def _create(view: FleetView, now: Micros, offer: Offer, blocks: int, snapshot: F
 
 
 def _pause(fleet: Fleet, now: Micros, *, found: bool) -> tuple[list[Step], list[Note], Fleet]:
-    """Every offer has failed, or there is none: retry after a pause, and say so."""
+    """Every offer has failed, or there is none: retry after a pause, and report it."""
     attempt = fleet.consolidation_attempt + 1
     why = "every matching offer is unavailable or has failed" if found else "no offer matches this fleet"
     last = attempt > MOST_PAUSES

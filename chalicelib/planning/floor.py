@@ -1,9 +1,8 @@
 """The project's machines as a queue pass sees them: what is free, what was handed out, and how to take it back.
 
-The floor hands out blocks and nodes and never hands one out twice. All that changes on it within a pass (free blocks,
-the nouns as they stand, how many instances a fleet has) is in tables that a journal can put back, and who asks is
-answered from those tables. So a gang that finds seven of its eight places gives them back and has hidden nothing from
-the next job.
+The floor never hands out a block or a node twice. Everything that changes during a pass (free blocks, the nouns, how
+many instances a fleet has) is in tables that a journal can restore, and every question is answered from those tables.
+So a gang that finds seven of its eight places gives them back, and the next job sees them as if it had never asked.
 """
 
 from __future__ import annotations
@@ -35,20 +34,19 @@ class Floor:
         self._journal = Journal()
 
     def asked(self, wants: Wants) -> Asked:
-        """What would do, free or not."""
+        """What fits, free or not."""
         found = self._asked.get(wants)
         if found is None:
             found = self._asked[wants] = Asked(wants, self.pools, self.book)
         return found
 
     def free(self, instance: Instance) -> tuple[int, ...]:
-        """The blocks of it that are nobody's."""
         return self._free[instance.id]
 
     # --- what happened -----------------------------------------------------------------------------------------------
 
     def took(self, instance: Instance, blocks: Collection[int]) -> None:
-        """These blocks are a job's now."""
+        """A job has these blocks now."""
         before = self._free[instance.id]
         after = tuple(block for block in before if block not in blocks)
         pool, row = self._where[instance.id]
@@ -57,7 +55,7 @@ class Floor:
         self._journal.put(self.instances, instance.id, instance)
 
     def bought(self, fleet: Fleet, instance: Instance) -> None:
-        """This instance is on its way; other jobs may share what is left of it."""
+        """This instance is being created; other jobs may share what is left of it."""
         self._journal.put(self.fleets, fleet.id, fleet)
         self._journal.put(self.count, fleet.id, self.count[fleet.id] + 1)
         left = _free_blocks(instance)
@@ -66,16 +64,16 @@ class Floor:
             self._where[instance.id] = pool, pool.join(instance, self._journal)
             self._journal.put(self._free, instance.id, left)
             self._journal.put(self.instances, instance.id, instance)
-            self._asked.clear()  # this one may do, too
+            self._asked.clear()  # this one may fit, too
 
-    # --- take back ---------------------------------------------------------------------------------------------------
+    # --- taking it back ----------------------------------------------------------------------------------------------
 
     def mark(self) -> int:
-        """A point to come back to."""
+        """A point that `back` can return to."""
         return self._journal.mark()
 
     def back(self, mark: int) -> None:
-        """As if nothing had been taken or bought since the mark."""
+        """Undo everything taken or bought since the mark."""
         self._journal.back(mark)
 
 

@@ -1,7 +1,7 @@
 """An instance's decisions: wait for its agent, let it idle, notice that it is gone, and release it for certain.
 
-What we know of an instance comes from its agent and from its cloud. The agent's side (a first message, a missed report)
-is read from `Presence`; the cloud's side comes as the outcome of an effect. Whatever happens, a bought machine ends in
+What we know about an instance comes from its agent and its cloud. The agent's side (a first message, a missed report)
+is read from `Presence`; the cloud's side arrives as the outcome of an effect. Whatever happens, a bought machine ends
 one way: `terminating`, where the request is repeated until the cloud confirms that nothing is left.
 """
 
@@ -45,7 +45,7 @@ def decide_instance(snapshot: InstanceSnapshot) -> Plan:
 
 
 class Look:
-    """One pass over an instance: the noun as it stands so far, and the draft of the step."""
+    """One pass over an instance: the noun so far, and the draft of the step."""
 
     def __init__(self, snapshot: InstanceSnapshot) -> None:
         self.snapshot, self.now, self.presence = snapshot, snapshot.now, snapshot.presence
@@ -62,7 +62,7 @@ class Look:
         self.draft.save(self.instance)
 
     def _look_again(self, due_at: Micros) -> None:
-        """Moves the due time, and writes only if it has passed or is too late."""
+        """Move the due time; writes only if the current one has passed or is too late."""
         current = self.instance.due_at
         if current is None or current <= self.now or current > due_at or self.instance is not self.snapshot.instance:
             self._keep(due_at=due_at)
@@ -115,7 +115,7 @@ class Look:
         return self._leaving
 
     def _joined(self) -> bool:
-        """The agent's first message, with what it found on its machine."""
+        """The agent's first message, with the facts of its machine."""
         facts = self.presence.facts if self.presence else None
         if facts is None or self._ends_with_fleet:
             return False
@@ -144,7 +144,7 @@ class Look:
         return True
 
     def _found(self, facts: HostFacts) -> dict[str, object]:
-        """What the agent's facts change. A bought machine has what was bought; a host has what its agent found."""
+        """What the agent's facts change. A bought machine has what was bought; a host, what its agent found."""
         changes: dict[str, object] = {
             "hostname": self.instance.hostname or facts.hostname,
             "internal_ip": self.instance.internal_ip or next(iter(facts.addresses), ""),
@@ -186,7 +186,7 @@ class Look:
             self._look_again(min((at for at in (silent, rested) if at is not None), default=self.now + AT_MINIMUM))
 
     def _refresh(self) -> None:
-        """Takes over the facts of a host that changed between two starts of its agent."""
+        """Adopt the facts of a host that changed between two starts of its agent."""
         facts = self.presence.facts if self.presence else None
         if facts is None or self.instance.bought or self.instance.claims:
             return
@@ -222,7 +222,7 @@ class Look:
         return min(since + UNREACHABLE_LIMIT, self.now + CHECK_EVERY)
 
     def _rest(self) -> Micros | None:
-        """Is it one too many, or has it idled long enough? Returns when to look next."""
+        """Is it surplus, or has it idled long enough? Returns when to look next."""
         instance, nodes = self.instance, self.config.nodes
         if instance.status != InstanceStatus.idle or not instance.bought:
             return None
@@ -245,15 +245,15 @@ class Look:
         return None
 
     def _end_apart(self, reason: InstanceReason, message: str) -> None:
-        """Two that end at once because the fleet has too many must not both go: saving the fleet makes one conflict."""
+        """If two surplus instances end at once, only one may go: saving the fleet makes the other conflict."""
         self.draft.save(self.fleet.with_(last_processed_at=self.now))
         self._end(reason, message)
 
     def _staying(self) -> int:
-        """How many of the fleet's instances aren't on their way out."""
+        """How many of the fleet's instances aren't ending."""
         return sum(instance.status not in _LEAVING for instance in self.snapshot.fleet.instances)
 
-    # --- the way out -------------------------------------------------------------------------------------------------
+    # --- ending ------------------------------------------------------------------------------------------------------
 
     def terminating(self) -> None:
         if not self.instance.bought:
@@ -264,7 +264,7 @@ class Look:
             self.draft.act(purchases.terminate(self.instance, self.now + pause))
 
     def _let_go(self) -> None:
-        """A host that isn't ours leaves with its last job."""
+        """A host that we didn't buy leaves with its last job."""
         if not self.instance.claims:
             self.ended()
         else:
@@ -280,7 +280,7 @@ class Look:
         )
 
     def _leave_fleet(self) -> None:
-        """One instance less. A fleet that must have more than are left becomes due, in case the wake-up is lost."""
+        """One instance fewer. A fleet left below its minimum becomes due, in case the wake-up is lost."""
         self.draft.wake(f"fleet/{self.fleet.id}")
         least = self.config.nodes.min if self.config.nodes else 0
         others = self._staying() - (self.snapshot.instance.status not in _LEAVING)

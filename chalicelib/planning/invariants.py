@@ -1,4 +1,4 @@
-"""The invariants of single kinds of nouns: no block is held twice, a claim and its job change together, a fleet stays
+"""The invariants of each kind of noun: no block is held twice, a claim and its job change together, a fleet stays
 within its limit, an effect is committed before it runs, a finished job never changes again.
 """
 
@@ -26,7 +26,7 @@ def ended_jobs(step: Step, known: Known) -> Iterator[str]:
 
 
 def claims(step: Step, known: Known) -> Iterator[str]:
-    """No block twice; a claim and its job's place are made and lost together."""
+    """No block is held twice; a claim and its job's place come and go together."""
     jobs = {noun.id: noun for noun in step.saves if isinstance(noun, Job)}
     instances = {noun.id: noun for noun in step.saves if isinstance(noun, Instance)}
     for instance in instances.values():
@@ -87,7 +87,7 @@ def watched(step: Step, known: Known) -> Iterator[str]:
 
 
 def purchases(step: Step, known: Known) -> Iterator[str]:
-    """An effect on a machine is intended by the instance that is committed with it."""
+    """The instance committed with an effect intends that effect."""
     saved = {unit_of(noun): noun for noun in step.saves if isinstance(noun, Instance)}
     for effect in step.effects:
         if not isinstance(effect, Create | Describe | Terminate):
@@ -107,7 +107,7 @@ def purchases(step: Step, known: Known) -> Iterator[str]:
 
 
 def fleet_sizes(snapshot: Snapshot, plan: Plan) -> Iterator[str]:
-    """A fleet never has more instances than it may, and whoever adds one commits the fleet with it."""
+    """A fleet never exceeds its limit, and whoever adds an instance commits the fleet with it."""
     added: dict[str, int] = {}
     listed = {i.id for view in snapshot.views() for i in view.instances}
     for step in plan.steps:

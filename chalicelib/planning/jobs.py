@@ -1,7 +1,5 @@
-"""From a run's spec to its jobs: what the plan shows, what placement needs, what the agent gets.
-
-Three translations: `effective` is the run with every default filled in (the plan prints it), `job_specs` is what runs
-(the wire's JobSpec), `agent_task` is what one agent gets for one job on one instance.
+"""From a run's spec to its jobs, in three translations: `effective` is the run with every default filled in (the plan
+prints it), `job_specs` is what runs (the wire's JobSpec), `agent_task` is what an agent gets for a job on an instance.
 """
 
 from __future__ import annotations
@@ -21,15 +19,15 @@ from chalicelib.errors import Invalid, NotSupported, Problem
 from chalicelib.planning.combine import merged_run, needing_container
 from chalicelib.planning.fitting import vendor_of
 
-STOP_DURATION = 300  # seconds shown where the user names none
+STOP_DURATION = 300  # seconds shown if the user sets none
 RETRY_DURATION = 3600
-RESERVED_PORTS = range(10_000, 11_000)  # the language keeps these for itself
+RESERVED_PORTS = range(10_000, 11_000)  # reserved by the language
 
 _SHELLS = {"sh": "/bin/sh", "bash": "/bin/bash"}
 
 
 class DefaultImages(Protocol):
-    """The images of jobs that name none; `{python}` is filled in."""
+    """The images of jobs that set none; `{python}` is filled in."""
 
     @property
     def base(self) -> str: ...
@@ -53,7 +51,7 @@ def effective(run_spec: RunSpec) -> RunSpec:
 
 
 def job_specs(run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | None = None) -> tuple[JobSpec, ...]:
-    """The jobs of a run: one, for a task on one node. `user_ssh_key` is who may enter it, once jobs can be entered."""
+    """The jobs of a run: one, for a single-node task. `user_ssh_key`: who may log in, once jobs allow that."""
     config = merged_run(run_spec)
     if not isinstance(config, TaskConfiguration) or config.groups or (config.nodes or 1) > 1:
         raise NotSupported("Only single-node tasks are supported so far.")
@@ -119,7 +117,7 @@ def _image(config: TaskConfiguration, images: DefaultImages) -> str:
 
 
 def _commands(config: TaskConfiguration) -> tuple[str, ...]:
-    """An argv. With an entrypoint the commands are its arguments; else a shell runs one if the last succeeded."""
+    """An argv. With an entrypoint the commands are its arguments; else a shell runs them until one fails."""
     if config.entrypoint is not None:
         return (*shlex.split(config.entrypoint), *config.commands)
     if not config.commands:
@@ -129,8 +127,8 @@ def _commands(config: TaskConfiguration) -> tuple[str, ...]:
 
 
 def _grouped(command: str) -> str:
-    """`server & && client` is no shell; `{ server & } && client` is."""
-    command = command.strip()  # a block of YAML ends with a newline, after which no `&&` may come
+    """`server & && client` isn't valid shell; `{ server & } && client` is."""
+    command = command.strip()  # a YAML block ends with a newline, and no `&&` may follow one
     return f"{{ {command} }}" if command.endswith("&") else command
 
 
@@ -193,7 +191,7 @@ def task_env(job: Job, spec: JobSpec, instance: Instance) -> dict[str, str]:
 
 
 def hostfile(job: Job, spec: JobSpec, instance: Instance) -> str:
-    """The nodes of the run as MPI's launchers read them, one a line: the address and, with GPUs, a slot for each."""
+    """The run's nodes in the format of MPI launchers, one a line: the address and, with GPUs, a slot for each."""
     env = task_env(job, spec, instance)
     slots = env["DSTACK_GPUS_PER_NODE"]
     return "".join(
@@ -202,7 +200,7 @@ def hostfile(job: Job, spec: JobSpec, instance: Instance) -> str:
 
 
 def agent_task(job: Job, spec: JobSpec, instance: Instance, project_name: str) -> dict[str, Any]:
-    """The task as the agent protocol has it. A job that has the whole machine gets no limits (0)."""
+    """The task in the agent protocol. A job that has the whole machine gets no limits (0)."""
     offer = job.assignment.offer if job.assignment else instance.offer
     has, whole = offer.instance.resources, offer.blocks == offer.total_blocks
     shm = spec.requirements.resources.shm_size

@@ -1,8 +1,8 @@
-"""Tables whose changes can be taken back.
+"""Tables whose changes can be undone.
 
-A pass tries things that may come to nothing: seven of eight places found, and no eighth. What it changes on the way it
-changes through a journal, which keeps what was there before; `back` puts that back, the last change first. A change
-that stays costs one entry in a list.
+A pass tries things that may come to nothing: seven of eight places found, and no eighth. It makes its changes through a
+journal, which keeps the old values; `back` restores them, the last change first. A change that stays costs one list
+entry.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Journal:
         table[key] = value
 
     def mark(self) -> int:
-        """A point to come back to."""
+        """A point that `back` can return to."""
         return len(self._before)
 
     def back(self, mark: int) -> None:
-        """Every table as it was at the mark."""
+        """Restore every table as it was at the mark."""
         while len(self._before) > mark:
             table, key, before = self._before.pop()
             if before is _ABSENT:

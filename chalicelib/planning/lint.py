@@ -1,9 +1,9 @@
-"""A plan's invariants, checked before anything of it is committed.
+"""A plan's invariants, checked before any of it is committed.
 
-These are the promises that no decision may break, stated a second time and independently of the code that decides. The
-rules for every noun are here: a status follows an edge of its table and leaves an event, a noun is created with an
-event, and only units that may be woken are woken. Rules for one kind of noun are declared with it (`invariants`). A
-plan that breaks a rule is a bug and is dropped whole; the message names the noun.
+No decision may break these promises; they are written a second time, independently of the code that decides. The rules
+for every noun are here: a status follows an edge of its table and leaves an event, a noun is created with an event, and
+a plan wakes only the units it may wake. Rules for one kind of noun are in `invariants`. A plan that breaks a rule is a
+bug and is dropped whole; the message names the noun.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REACHABLE: dict[tuple[str, str], frozenset[str]] = {}
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules that plans are checked against; built by the table of nouns."""
+    """The rules that plans are checked against; built from the table of nouns."""
 
     machines: Mapping[type[Noun], StateMachine]
     wakers: Mapping[str, frozenset[str]]  # kind of unit → the kinds whose plans may wake it
@@ -34,7 +34,7 @@ class Rules:
     plans: tuple[PlanRule, ...] = ()
 
     def broken(self, snapshot: Snapshot, plan: Plan) -> list[str]:
-        """What is wrong with a plan; empty when it may be committed."""
+        """What is wrong with a plan; empty if it may be committed."""
         known: Known = {(type(noun), id_of(noun)): noun for noun in snapshot.nouns()}
         found: list[str] = []
         for step in plan.steps:
@@ -73,7 +73,7 @@ def id_of(noun: Noun) -> str:
 
 
 def reaches(machine: StateMachine, start: str) -> frozenset[str]:
-    """Every state that a chain of edges leads to from `start`."""
+    """Every state reachable from `start`."""
     key = (machine.noun, start)
     if key not in _REACHABLE:
         seen, todo = {start}, [start]

@@ -1,4 +1,4 @@
-"""What plans show: where a job could go as things are, and what a fleet could be made of."""
+"""The offers that plans show: where a job could go now, and what a fleet could buy."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def plan_offers(
     *,
     whole: bool = False,
 ) -> tuple[list[Offer], int, list[Note]]:
-    """Where a job could go: instances that are there (free ones first; each as the share that the job needs of it, or
-    `whole`), then what fleets could buy. The notes say of each fleet that offers nothing why."""
+    """Where a job could go: existing instances (free ones first; each as the share that the job needs, or `whole`),
+    then what fleets could buy; the total; and notes that say why a fleet offers nothing."""
     wants = wants_of(run_spec, job_spec)
     views = [view for view in fleets if not view.fleet.deleted]
     there: list[Offer] = []
@@ -53,7 +53,7 @@ def plan_offers(
 
 
 def _existing(wants: Wants, query: Query, view: FleetView, whole: bool) -> list[Offer]:
-    """The shares of the fleet's instances that would do, busy or not."""
+    """The shares of the fleet's instances that fit, busy or not."""
     found: list[Offer] = []
     for instance in view.instances:
         if instance.status not in READY or instance.unreachable or instance.health == "failure":
@@ -66,7 +66,7 @@ def _existing(wants: Wants, query: Query, view: FleetView, whole: bool) -> list[
 
 
 def _nothing(wants: Wants, query: Query, view: FleetView, closed: Note | None, book: OfferBook) -> list[Note]:
-    """Why a fleet has no instance that would do, and buys none."""
+    """Why a fleet has no instance that fits, and can't buy one."""
     if view.spec.configuration.nodes is None:
         good = [i for i in view.instances if i.status in READY and not i.unreachable and i.health != "failure"]
         return [nearest(wants, query, view, good)]
@@ -76,7 +76,7 @@ def _nothing(wants: Wants, query: Query, view: FleetView, closed: Note | None, b
 
 
 def fleet_offers(spec: FleetSpec, book: OfferBook, limit: int = ALL) -> tuple[list[Offer], int]:
-    """What a fleet could be made of."""
+    """What a fleet could buy, and how many offers there are in all."""
     config = merged_fleet(spec)
     if config.nodes is None:
         return [], 0

@@ -1,4 +1,4 @@
-"""One look at a run: the nouns as they stand so far, and the draft of the step that the look will come to."""
+"""One look at a run: the nouns so far, and the draft of the resulting step."""
 
 from __future__ import annotations
 

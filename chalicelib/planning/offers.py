@@ -1,10 +1,10 @@
-"""The offer book: everything that a project could buy, ready to be asked.
+"""The offer book: everything that a project could buy, indexed for queries.
 
-A book is made of shelves, one an account. A shelf is built once a catalogue refresh and asked by every plan and every
-queue pass of every project that the account serves. Its offers are ranked (usable first, then by price, ties in the
-backend's own order) and stand in a `Stock` in that order, so the first row of an answer is the best offer of it, a
-price cap is a matter of two positions, and "how many" is a count of bits. The book merges what its shelves rank first,
-as far as it is read.
+A book has one shelf per account. A shelf is built once per catalogue refresh and serves every plan and every queue pass
+of every project that uses the account. Its offers are ranked (usable first, then by price, ties in the backend's own
+order) and are the rows of a `Stock` in that order, so the first row of an answer is its best offer, a price cap takes
+two look-ups, and "how many" is a count of bits. The book merges its shelves' answers, best first, only as far as they
+are read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Match = tuple[int, int, Blocks]  # an offer's rank, the blocks needed of it, the
 
 
 def slice_of(offer: Offer, blocks: int, total: int, availability: Availability | None = None) -> Offer:
-    """The offer of a share of a machine: its resources and its part of the price."""
+    """The offer for a share of a machine, with its part of the resources and of the price."""
     if blocks == total == offer.blocks == offer.total_blocks and availability in (None, offer.availability):
         return offer
     instance = offer.instance
@@ -60,12 +60,12 @@ class Shelf:
         return self._ranked[rank]
 
     def standing(self, rank: int) -> tuple[bool, float]:
-        """What ranks offers of several shelves: usable ones first, then by price."""
+        """The sort key across shelves: usable offers first, then by price."""
         return rank >= self._usable, self._prices[rank]
 
     def matches(self, queries: Sequence[Query]) -> tuple[Iterable[Match], int]:
-        """What any of the queries takes, best first, and how many there are. An offer counts once, as the first of
-        them would cut it."""
+        """The offers that match any of the queries, best first, and how many there are. An offer counts once, cut as
+        the first matching query would."""
         if all(query.blocks == 1 for query in queries):
             found = 0
             for query in queries:
@@ -106,7 +106,7 @@ class Shelf:
         return offer if total == 1 else slice_of(offer, needed, total)
 
     def _candidates(self, query: Query) -> int:
-        """The offers that fit; where machines are to be cut, those of which a share may."""
+        """The offers that fit; if machines are cut into blocks, those of which a share may fit."""
         found = self._stock.offered(query)
         if query.max_price is not None:
             there = bisect_right(self._prices, query.max_price, 0, self._usable)
@@ -123,7 +123,7 @@ class OfferBook:
     def __init__(
         self, offers: Iterable[Offer] = (), taken_at: Micros = 0, *, shelves: Iterable[Shelf] | None = None
     ) -> None:
-        """`shelves`, which may stand in other books too, or one of these `offers`."""
+        """From `shelves`, which other books may share, or from `offers` on a shelf of their own."""
         self.taken_at = taken_at
         self._shelves = (Shelf(offers),) if shelves is None else tuple(shelves)
 
@@ -135,17 +135,17 @@ class OfferBook:
         return self.match_any((query,), limit)
 
     def match_any(self, queries: Sequence[Query], limit: int = 50) -> tuple[tuple[Offer, ...], int]:
-        """The same for what any of several queries takes. An offer counts once, as the first of them would cut it."""
+        """The same for any of several queries. An offer counts once, cut as the first matching query would."""
         found = [shelf.matches(queries) for shelf in self._shelves]
         best = islice(self._merged([matches for matches, _ in found]), limit)
         return tuple(shelf.cut(*match) for shelf, match in best), sum(count for _, count in found)
 
     def machines(self, query: Query, limit: int) -> list[tuple[Offer, int, int]]:
-        """The best machines to buy: each whole, with the blocks needed of it and the blocks it is cut into."""
+        """The best machines to buy: each whole, with the number of blocks needed and the number it is cut into."""
         return [_whole(shelf, match) for shelf, match in islice(self._fitting(query), limit)]
 
     def best(self, query: Query, tried: Collection[str]) -> tuple[Offer, int, int] | None:
-        """The best of them that can be had and that wasn't tried."""
+        """The best of them that is available and hasn't been tried."""
         for shelf, match in self._fitting(query):
             offer = shelf.offer(match[0])
             if not offer.availability.usable:
@@ -155,7 +155,7 @@ class OfferBook:
         return None
 
     def dearest(self, queries: Sequence[Query]) -> float | None:
-        """The highest price among the offers that any of these queries takes, of the share that it needs."""
+        """The highest price among the offers that match any of these queries, each for the share needed."""
         tops = (shelf.dearest(query) for shelf in self._shelves for query in queries)
         return max((top for top in tops if top is not None), default=None)
 
@@ -163,7 +163,7 @@ class OfferBook:
         return self._merged([shelf.fitting(query) for shelf in self._shelves])
 
     def _merged(self, found: Sequence[Iterable[Match]]) -> Iterator[tuple[Shelf, Match]]:
-        """What was found on each shelf, as one: of two that stand alike, the earlier shelf's first."""
+        """The shelves' matches in one order; of two that rank equal, the earlier shelf's comes first."""
         if len(self._shelves) == 1:
             return ((self._shelves[0], match) for match in found[0])
         lines = (_standing(number, self._shelves[number], matches) for number, matches in enumerate(found))

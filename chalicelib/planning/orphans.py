@@ -7,7 +7,7 @@ belong to somebody else and are never touched.
 
 Rule 1: nothing is done at first sight. Two sweeps must agree, far enough apart that neither the provider's lag nor a
 call in flight can explain both; contrary evidence in between cancels the first sighting. Rule 2: a failed or incomplete
-listing proves nothing, so it never gets here.
+listing proves nothing, so it is never used here.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from chalicelib.domain.tenants import Project
 from chalicelib.planning.plan import Step
 from chalicelib.planning.transitions import Draft
 
-KEPT: Micros = DAY  # how long a first sight counts; what costs money all the same is told of again each day
+KEPT: Micros = DAY  # how long a first sighting counts; what still costs money then is reported again
 LIVE = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
 
 
 class Tagged(Protocol):
-    """What a listing shows of a resource: what it is, and whose it says it is."""
+    """What a listing shows of a resource: its handle, and the owner that its tags name."""
 
     @property
     def handle(self) -> Handle: ...
@@ -54,17 +54,17 @@ class Look(Generic[T]):
 
     account: str
     facts: BackendFacts
-    began: Micros  # before the provider was asked what there is,
-    now: Micros  # and after it had answered
-    strays: Sequence[T] = ()  # what belongs to nobody
-    absent: Sequence[tuple[Instance, Presence | None]] = ()  # what the listing shows nothing of, as it is now
-    projects: Mapping[str, Project] = field(default_factory=dict)  # that the strays' tags name, as far as they exist
+    began: Micros  # before the listing was requested
+    now: Micros  # after it had arrived
+    strays: Sequence[T] = ()  # listed resources that belong to nobody
+    absent: Sequence[tuple[Instance, Presence | None]] = ()  # missing from the listing
+    projects: Mapping[str, Project] = field(default_factory=dict)  # those the strays' tags name, if they exist
     sightings: Iterable[Sighting] = ()
 
 
 @dataclass(frozen=True)
 class Finding(Generic[T]):
-    """What to write down, and what to do once it is."""
+    """What to commit, and what to do afterwards."""
 
     step: Step
     end: T | None = None  # ask the provider to end this
@@ -82,14 +82,14 @@ def apart(facts: BackendFacts) -> Micros:
 def strays(
     listed: Iterable[T], owners: Mapping[str, Instance], *, install_id: str, now: Micros, lag: Micros
 ) -> list[T]:
-    """Those of `listed` that belong to nobody. `owners` holds every instance that it names and the store has. What an
-    instance that ended has left may only be a listing that lags behind, until the provider's lag has passed."""
+    """Those of `listed` that belong to nobody. `owners` has every instance that they name and the store knows. What a
+    terminated instance seems to have left may be a stale listing until the provider's lag has passed."""
     mine = (one for one in listed if one.install == install_id)
     return [one for one in mine if _forsaken(one, owners.get(one.instance_id), now - lag)]
 
 
 def _forsaken(resource: Tagged, owner: Instance | None, before: Micros) -> bool:
-    if owner is None or resource.epoch < owner.epoch:  # never wanted, or of a purchase that another has followed
+    if owner is None or resource.epoch < owner.epoch:  # never wanted, or from a superseded purchase
         return True
     if owner.status is not InstanceStatus.terminated or resource.epoch > owner.epoch:
         return False
@@ -97,7 +97,7 @@ def _forsaken(resource: Tagged, owner: Instance | None, before: Micros) -> bool:
 
 
 def unlisted(listed: Iterable[Tagged], instances: Iterable[Instance]) -> list[Instance]:
-    """Live instances of which a complete listing shows nothing: none of their resources, by handle or by tag."""
+    """Live instances of which a complete listing shows no resource, by handle or by tag."""
     shown = list(listed)
     handles = {(one.handle.kind, one.handle.id) for one in shown}
     named = {one.instance_id for one in shown}
@@ -115,7 +115,7 @@ def unlisted(listed: Iterable[Tagged], instances: Iterable[Instance]) -> list[In
 
 
 def decide_sweep(look: Look[T]) -> Iterator[Finding[T]]:
-    """What this look adds to the earlier ones: a first sight, an agreement, or the end of a suspicion."""
+    """What this look adds to the earlier ones: a first sighting, an agreement, or a suspicion cleared."""
     known = {sighting.subject: sighting for sighting in look.sightings}
     suspects: dict[str, T | Instance] = {_subject(stray): stray for stray in look.strays}
     suspects |= {_subject(one): one for one, presence in look.absent if not _reports(presence, look.now)}
@@ -142,7 +142,7 @@ def _subject(suspect: Tagged | Instance) -> str:
 
 
 def _first_sight(look: Look[T], subject: str, suspect: T | Instance, before: Sighting | None) -> Step:
-    """`before` counts for nothing any more, but may still stand in the store."""
+    """`before` no longer counts, but may still be in the store."""
     fresh = Sighting(account=look.account, subject=subject, first_at=look.now, until=look.now + KEPT)
     sighting = fresh if before is None else fresh.with_(version=before.version)
     if not isinstance(suspect, Instance):
@@ -157,12 +157,12 @@ def _agreement(look: Look[T], suspect: T | Instance, seen: Sighting) -> Finding[
     if isinstance(suspect, Instance):
         return Finding(Step(), gone=suspect)
     if seen.acted_at is not None:
-        return Finding(Step(), end=suspect)  # asked again until the listing shows it no more
+        return Finding(Step(), end=suspect)  # requested again until it leaves the listing
     return Finding(_told(look, suspect, EventType.reclaimed, seen.with_(acted_at=look.now)), end=suspect)
 
 
 def _told(look: Look[T], stray: Tagged, type: EventType, sighting: Sighting) -> Step:
-    """With its event, where the project that the tag names is there to read it."""
+    """The sighting, with an event if the project that the tag names exists to read it."""
     project = look.projects.get(stray.project_id)
     if project is None:
         return Step(saves=(sighting,))

@@ -1,7 +1,7 @@
 """What follows from the outcome of an effect on a machine. An outcome that comes too late has no consequences.
 
-The executor reports what it found. Whether a refusal is final, what an unanswered call may have left behind, and when
-to try again is decided here.
+The executor only reports what it found. Whether a refusal is final, what an unanswered call may have left behind, and
+when to try again are decided here.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from chalicelib.planning.purchases import Bought, Left, NotBought, NotDone, Seen
 from chalicelib.planning.snapshots import InstanceSnapshot
 
 ASK_SOON: Micros = 5 * SECOND  # most machines are gone within half a minute
-EARLY_ASKS = 4  # after this many termination requests, use the longer pauses
+EARLY_ASKS = 4  # after this many termination requests, pauses are longer
 
 
 def decide_outcome(snapshot: InstanceSnapshot, outcome: Outcome) -> Plan:
@@ -65,7 +65,7 @@ class _Outcome(Look):
     def not_bought(self, failed: NotBought) -> None:
         means = meaning(failed.error)
         if self.instance.status == InstanceStatus.terminating:
-            if not means.repeat:  # nothing is in flight any more: the next look may end it at once
+            if not means.repeat:  # nothing is in flight any more, so the next look can end it at once
                 self._keep(act_until=None, due_at=self.now)
                 self.draft.wake(f"instance/{self.instance.id}")
             return
@@ -80,7 +80,7 @@ class _Outcome(Look):
         self._refuse(failed, means)
 
     def _refuse(self, failed: NotBought, means: Meaning) -> None:
-        """This offer isn't available. The jobs go back to the queue to try the next one; the instance ends."""
+        """The offer isn't available: the instance ends, and its jobs return to the queue to try the next one."""
         text = f"{self.instance.offer.key}: {failed.message}"[:500]
         self._send_back(text, Attempt(offer_key=self.instance.offer.key, error=failed.message[:200]))
         claimed = bool(self.instance.claims)
@@ -146,7 +146,7 @@ class _Outcome(Look):
             self._keep(**changes)
 
     def _hidden(self) -> bool:
-        """May the provider simply not show it yet?"""
+        """Could it exist without the provider showing it yet?"""
         return self.now < purchases.act_until(self.instance.created_at, self.facts) or not self.instance.handles
 
     def _taken_back(self, seen: Seen) -> None:
@@ -155,12 +155,12 @@ class _Outcome(Look):
         self._end(InstanceReason.error, text)
         if seen.state == "gone":
             self.instance = self.instance.with_(due_at=self.now)
-            self.terminating()  # a disk or an address of it may be left
+            self.terminating()  # its disk or address may be left
 
     # --- given back --------------------------------------------------------------------------------------------------
 
     def left(self, left: Left) -> None:
-        """Ended only when nothing is left, at a moment when no unanswered purchase can have hidden anything."""
+        """Ended only if nothing is left and no unanswered purchase can still be hiding something."""
         if self.instance.status != InstanceStatus.terminating:
             return
         if left.going:
@@ -172,7 +172,7 @@ class _Outcome(Look):
             self.ended()
 
     def not_done(self, failed: NotDone) -> None:
-        """Logged once, and retried later."""
+        """Recorded once, and retried later."""
         if self.instance.status == InstanceStatus.terminated:
             return
         if failed.message != self.instance.message:

@@ -1,4 +1,4 @@
-"""Time that runs out and machines that go away: what ends a job though neither its task nor its user said so."""
+"""Time-outs and lost machines: what ends a job though neither its task exited nor its user stopped it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Verdict = tuple[JobReason, str]
 
 
 def weigh(look: Look, job: Job) -> None:
-    """Has this job's time run out, or its machine gone?"""
+    """Begin a job's end if it has run out of time or lost its machine."""
     if job.finished or job.status == JobStatus.submitted:
         return
     job = _watch(look, job)
@@ -27,7 +27,7 @@ def weigh(look: Look, job: Job) -> None:
 
 
 def _watch(look: Look, job: Job) -> Job:
-    """Notes the first moment a host's promise was broken, and forgets it when the host is back."""
+    """Record when a host was first found overdue, and clear that when it is back."""
     _, presence = look.where(job)
     if presence is None or not presence.seen_until:
         return job

@@ -1,10 +1,10 @@
-"""A plan: what to write, what to do after it is written, and why.
+"""A plan: what to write, what to do once it is written, and why.
 
 The engine commits `saves` and `events` in one go, under the version each noun was read at, and only then executes
-`effects`. A plan that saves nothing and has no effect is a look that found nothing to do.
+`effects`. A plan that saves nothing and has no effect found nothing to do.
 
 An effect names its unit, its backend, and the time until which nobody else acts. The engine has a table of handlers;
-the result comes back as an outcome, which the unit's own decision judges.
+the result comes back as an outcome, and the unit's own decision interprets it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class Note:
 class Effect:
     """Something to do at a provider, once its intent is committed."""
 
-    unit: str  # what it is about: `instance/<id>`
+    unit: str  # `instance/<id>`
     backend: str  # the provider it goes to, so that a queue can route it
-    act_until: Micros  # from then on a later pass may repeat it; found any later, it is left to that pass
+    act_until: Micros  # after this, only a later pass may repeat it
 
 
 @dataclass(frozen=True)
 class Step:
-    """What must be committed together: one placement, one end. A conflict undoes a step, not the whole plan.
+    """What must be committed together: one placement, one end. A conflict drops a step, not the whole plan.
 
-    Steps are committed in order. A noun saved by several of them carries the version it was read as in each; the
-    committer applies each on top of the one before.
+    Steps are committed in order. A noun saved by several of them has in each the version it was read at; the committer
+    applies each on top of the one before.
     """
 
     saves: tuple[Noun, ...] = ()
@@ -59,20 +59,20 @@ class Plan:
         return not any(step.saves or step.effects for step in self.steps)
 
 
-# --- what an effect came to ------------------------------------------------------------------------------------------
+# --- outcomes --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of an effect on `unit`, as found. What it means is decided elsewhere."""
+    """The result of an effect on `unit`, without interpretation."""
 
     unit: str
 
 
 @dataclass(frozen=True)
 class Failed(Outcome):
-    """The backend answered with an error, in our vocabulary."""
+    """The backend raised an error, in our vocabulary."""
 
     error: str  # the class name of a BackendError
     message: str
-    retry_after: float | None = None  # seconds, where the provider names some
+    retry_after: float | None = None  # seconds, if the provider sets some

@@ -1,8 +1,8 @@
-"""One fleet's machines in a queue pass: which of them would do for a job, and which of those has a place.
+"""One fleet's machines in a queue pass: which of them fit a job, and which of those have a free place.
 
-The two are apart. What would do follows from what a machine is, which doesn't change within a pass: it is asked of a
-`Stock`, or, of machines that are cut into blocks, once for all that are alike. What is free changes with every
-placement, and is one set of rows for each number of free blocks. A row is a machine; row n is bit n of a set.
+These are separate questions. What fits depends on properties that don't change during a pass: a `Stock` answers it, or,
+for machines cut into blocks, one check per group of equal machines. What is free changes with every placement: one set
+of rows per number of free blocks. A row is a machine; row n is bit n of a set.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMING = (InstanceStatus.pending, InstanceStatus.provisioning)
 
 
 class Share(NamedTuple):
-    """Machines that would do alike: so many blocks of each, at this price."""
+    """Machines that fit equally well: this many blocks of any of them, at this price."""
 
     price: float
     blocks: int
@@ -34,7 +34,7 @@ class Share(NamedTuple):
 
 @dataclass
 class _Alike:
-    """Machines that are cut, one of which speaks for all."""
+    """Equal machines cut into blocks; `one` represents them all."""
 
     one: Instance
     rows: int = 0
@@ -44,10 +44,10 @@ class Pool:
     def __init__(self, view: FleetView) -> None:
         self.view, self.fence = view, Fence.of(view)
         self.machines: list[Instance] = []
-        self.free: dict[int, int] = {}  # the machines with so many free blocks; changed through a journal
-        self.ready = self.coming = 0  # those that may be given jobs
+        self.free: dict[int, int] = {}  # number of free blocks → machines; changed through a journal
+        self.ready = self.coming = 0  # those that may take jobs
         self._whole = self._bought = self._plain = self._unheard = 0
-        self._prices: dict[float, int] = {}  # those that aren't cut, by price
+        self._prices: dict[float, int] = {}  # price → machines that aren't cut
         self._cut: dict[object, _Alike] = {}
         for instance in view.instances:
             if instance.status in READY or instance.status in COMING:
@@ -79,21 +79,21 @@ class Pool:
         return row
 
     def join(self, instance: Instance, journal: Journal) -> int:
-        """The row of a machine that was just bought and has blocks left. Should it be taken back, the row stays and is
-        never free again."""
+        """Add a machine that was just bought and has blocks left; returns its row as a set. If the purchase is undone,
+        the row stays but is never free again."""
         row = self._add(instance)
         journal.put(self.free, instance.free_blocks, self.free.get(instance.free_blocks, 0) | row)
         return row
 
     def resize(self, row: int, before: int, after: int, journal: Journal) -> None:
-        """This machine had so many free blocks and has so many now."""
+        """This machine had `before` free blocks and now has `after`."""
         journal.put(self.free, before, self.free[before] & ~row)
         journal.put(self.free, after, self.free.get(after, 0) | row)
 
-    # --- what would do -----------------------------------------------------------------------------------------------
+    # --- what fits ---------------------------------------------------------------------------------------------------
 
     def shares(self, wants: Wants, query: Query) -> list[Share]:
-        """What of the fleet would do, free or not."""
+        """What fits, free or not."""
         found = []
         if whole := self._whole and self._fitting(wants, query):
             for price, rows in self._prices.items():
@@ -120,10 +120,10 @@ class Pool:
 
     @cached_property
     def different(self) -> list[Instance]:
-        """One machine of each kind, of those that nobody waits to hear of."""
+        """One machine of each kind, except those that haven't reported yet."""
         return list({_kind(one): one for one in reversed(self.machines) if not unheard(one)}.values())[::-1]
 
-    # --- what of it has a place --------------------------------------------------------------------------------------
+    # --- what has a place --------------------------------------------------------------------------------------------
 
     def not_full(self, rows: int) -> int:
         return rows & ~self.free.get(0, 0)
@@ -143,7 +143,7 @@ class Pool:
         return best
 
     def awaited(self, shares: Sequence[Share]) -> str:
-        """What a job waits for that would do but isn't free; empty where nothing would."""
+        """What a job waits for: something that fits but isn't free. Empty if nothing fits."""
         rows = self._unheard
         for share in shares:
             rows |= share.rows & self._there
@@ -160,7 +160,7 @@ class Pool:
 
 
 def unheard(instance: Instance) -> bool:
-    """A host of somebody's own that hasn't reported yet: nobody knows what it has."""
+    """A user's own host that hasn't reported yet: its resources are unknown."""
     return not instance.bought and instance.status in COMING and instance.started_at is None
 
 
@@ -169,7 +169,7 @@ def without_docker(instance: Instance) -> bool:
 
 
 def blocks_for(wants: Wants, query: Query, instance: Instance) -> int:
-    """How many blocks of the instance the job needs; 0: it doesn't fit."""
+    """How many of the instance's blocks the job needs; 0: it doesn't fit."""
     offer = instance.offer
     if (
         (wants.container and without_docker(instance))
@@ -184,7 +184,7 @@ def blocks_for(wants: Wants, query: Query, instance: Instance) -> int:
 
 
 def _kind(instance: Instance) -> object:
-    """Machines with an equal kind would do for the same jobs, in the same way, at the same price."""
+    """Machines of equal kind fit the same jobs, in the same way, at the same price."""
     offer = instance.offer
     place = offer.backend, offer.region, offer.availability_zones, offer.price
     what = offer.instance.name, offer.instance.resources.spot, measured(offer.instance.resources)

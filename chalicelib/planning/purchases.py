@@ -1,9 +1,8 @@
-"""Effects on bought machines, and their outcomes: the family of effects about an instance.
+"""Effects on bought machines, and their outcomes.
 
 A purchase carries the `act_until` it was committed with. Until then only its committer executes it, and starts no call
-that might still run when others may act (`may_begin`); whoever comes later looks for the machine first. Describing and
-terminating can be repeated without harm; their `act_until` only keeps a backed-up queue from repeating them for
-nothing.
+that might still run when others may act (`may_begin`); whoever comes later looks for the machine first. Describe and
+terminate can be repeated without harm; their `act_until` only keeps a backed-up queue from repeating them for nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.planning.plan import Effect, Failed, Outcome
 
-PATIENCE: Micros = MINUTE  # a describe or terminate that is later than this is dropped
+PATIENCE: Micros = MINUTE  # a describe or terminate later than this is dropped
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Create(Effect):
 
 @dataclass(frozen=True)
 class Describe(Effect):
-    """Ask what the provider knows of the machine."""
+    """Ask what the provider knows about the machine."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Terminate(Effect):
 
 
 def create(instance: Instance) -> Create:
-    """The purchase that `instance`, which is being saved, intends."""
+    """The purchase intended by `instance`, which is being saved."""
     return Create(unit_of(instance), instance.offer.backend, instance.act_until or 0)
 
 
@@ -52,23 +51,23 @@ def unit_of(instance: Instance) -> str:
 
 
 def act_until(now: Micros, facts: BackendFacts) -> Micros:
-    """Until when only the committer of a purchase acts: by then its calls have ended and their results are visible."""
+    """Until when only a purchase's committer acts: by then its calls have ended and their results are visible."""
     return now + facts.create_timeout + facts.visibility_lag
 
 
 def may_begin(instance: Instance, effect: Create, facts: BackendFacts, now: Micros) -> bool:
-    """Is this purchase still wanted as committed, and is there time for another call before others may act?"""
+    """Does the instance still want this purchase, and is there time for another call before others may act?"""
     if instance.status is not InstanceStatus.pending or instance.act_until != effect.act_until:
         return False
     return now <= effect.act_until - facts.visibility_lag - facts.create_timeout // 2
 
 
-# --- what can come of it ----------------------------------------------------------------------------------------------
+# --- their outcomes ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Bought(Outcome):
-    """`create` ran to its end; the handles were written down as they were yielded."""
+    """`create` completed; each handle was saved as it was yielded."""
 
     epoch: int
     act_until: Micros
@@ -76,7 +75,7 @@ class Bought(Outcome):
 
 @dataclass(frozen=True)
 class NotBought(Failed):
-    """`create` failed. The fields say which purchase."""
+    """`create` failed. The fields identify the purchase."""
 
     epoch: int = 0
     act_until: Micros = 0
@@ -84,7 +83,7 @@ class NotBought(Failed):
 
 @dataclass(frozen=True)
 class Seen(Outcome):
-    """What the provider says of the machine; `gone`: it knows of none, or of none yet."""
+    """The machine as the provider shows it; `gone`: it knows no such machine, or not yet."""
 
     epoch: int
     state: Literal["pending", "running", "gone"]
@@ -95,11 +94,11 @@ class Seen(Outcome):
 
 @dataclass(frozen=True)
 class Left(Outcome):
-    """After everything that was known or listed was asked to end: what is still there, in words; empty: all is gone."""
+    """After everything known or listed was asked to end: `going` describes what is still there; empty: nothing."""
 
     epoch: int
-    began: Micros  # when the looking began,
-    open_until: Micros | None = None  # and the purchase that was open then: it may have made something unseen since
+    began: Micros  # when the check began
+    open_until: Micros | None = None  # of a purchase open at that time, which may have created something since
     going: str = ""
 
 

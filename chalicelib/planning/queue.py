@@ -1,8 +1,8 @@
 """The queue's decisions: which jobs are placed, which wait, and which can never fit.
 
-A unit is placed as a whole: the waiting jobs of one replica, all of them or none. Units are taken in order, higher
-priority first, then older, and one that finds no place doesn't block those behind it. The placement of a unit is a step
-of its own (its jobs, the instances, for a new machine the fleet), so that losing a race for one place costs one unit.
+A unit, the waiting jobs of one replica, is placed whole or not at all. Units are taken in order, higher priority first,
+then older, and one that finds no place doesn't block those behind it. Each placement is a step (the unit's jobs, the
+instances, for a new machine the fleet), so that losing a race for one place costs one unit.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def decide_queue(snapshot: QueueSnapshot) -> Plan:
 
 
 def units(queue: Iterable[QueuedJob]) -> list[list[QueuedJob]]:
-    """The queue as what is placed together, each unit where its first job stands."""
+    """The queue grouped into units, each at the position of its first job."""
     found: dict[object, list[QueuedJob]] = {}
     for item in queue:
         if item.run.finished or item.run.status == "terminating":
@@ -168,7 +168,7 @@ def _assign(draft: Draft, job: Job, instance: Instance, offer: Offer, due_at: Mi
 
 
 def _wait(now: Micros, job: Job, message: str, *, head: bool) -> list[Step]:
-    """Records once what the job waits for, and when to look again, no more often than needed."""
+    """Record once what the job waits for, and when to look again, no more often than needed."""
     look = now + (LOOK_HEAD if head else LOOK_REST)
     if job.message == message and job.due_at is not None and now < job.due_at <= look:
         return []
@@ -176,7 +176,7 @@ def _wait(now: Micros, job: Job, message: str, *, head: bool) -> list[Step]:
 
 
 def _fail(now: Micros, job: Job, message: str) -> Step:
-    """Nothing can ever take it as things are; whether to retry is the run's decision."""
+    """Nothing here can ever take it; whether to retry is the run's decision."""
     draft = Draft(now)
     ending = draft.end_job(job, JobReason.failed_to_start_due_to_no_capacity, message=message)
     draft.finish_job(ending, None)

@@ -1,9 +1,9 @@
 """Replicas and retry. A run consists of replicas: single nodes, or gangs of nodes that start and end together.
 
-Retry is counted per replica: its submissions, its back-off, and since when it has been failing. When a job of a replica
-fails and retry covers it, the other jobs of the replica end at once; when all of them have left their machines, the
-replica waits out its back-off and is resubmitted as a whole. Other replicas are unaffected. A failure that retry
-doesn't cover ends the run.
+Each replica has its own submissions, back-off, and time since which it has been failing. When a job of a replica fails
+and retry covers it, the replica's other jobs end at once; when all of them have left their machines, the replica waits
+out its back-off and is resubmitted whole. Other replicas are unaffected. A failure that retry doesn't cover ends the
+run.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def backoff(attempt: int) -> Micros:
 class Replica:
     num: int
     jobs: tuple[Job, ...]  # the newest submission of each node
-    submissions: tuple[Job, ...]  # all there were of all nodes
+    submissions: tuple[Job, ...]  # every submission of every node
     retry: Retry | None
 
     @property
     def waiting(self) -> Micros | None:
-        """Until when it waits to be submitted again, if it does."""
+        """When it will be resubmitted, if it waits for that."""
         return None if self.retry is None else self.retry.resume_at
 
     @property
@@ -48,7 +48,7 @@ class Replica:
 
     @property
     def failures(self) -> list[Job]:
-        """The jobs that ended badly of themselves, not only because another did."""
+        """The jobs that failed themselves, not those that ended because another failed."""
         return [job for job in self.jobs if _ended(job) and _outcome(job) != "done" and not job.ended_with_replica]
 
 
@@ -77,13 +77,13 @@ def refusal(look: Look, replica: Replica, job: Job) -> RunReason | None:
 
 
 def _failing_since(look: Look, replica: Replica) -> Micros:
-    """The last time it had a machine, else the time the run began."""
+    """The last time it had a machine, else when the run was submitted."""
     placed = [job for job in replica.submissions if job.assignment is not None]
     return max((job.finished_at or job.last_processed_at for job in placed), default=look.run.submitted_at)
 
 
 def retire(look: Look, replica: Replica) -> None:
-    """A replica that is to be tried again leaves its machines; once all of it has, it waits."""
+    """End the jobs of a replica that will be retried; once all have left their machines, it waits."""
     for job in replica.live:
         ending = end(look, job, JobReason.terminated_by_server, "to be resubmitted")
         look.keep(ending.with_(ended_with_replica=True))
@@ -101,11 +101,11 @@ def _note(look: Look, retry: Retry) -> None:
     look.draft.save(look.run)
 
 
-# --- another try -----------------------------------------------------------------------------------------------------
+# --- a retry ---------------------------------------------------------------------------------------------------------
 
 
 def submit_again(look: Look, replica: Replica) -> None:
-    """A new submission of every job of the replica. It keeps its count of attempts until it has a place."""
+    """Submit every job of the replica again. The count of attempts is kept until it has a place."""
     num = 1 + max(job.submission_num for job in replica.submissions)
     for old in replica.jobs:
         job = Job(

@@ -1,7 +1,6 @@
 """How an agent's report changes a job. Pure: takes the job, its task's report, and how much of its log is stored.
 
-States only move forward, so a late or repeated report is harmless: the job's machine no longer allows a transition that
-the job has already made.
+States only move forward, so a late or repeated report is harmless: the table of states has no way back.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from chalicelib.machines.job import JOB
 from chalicelib.machines.table import allows
 from chalicelib.planning.transitions import Draft
 
-MAX_TEXT = 1_000  # characters of a message that is kept
+MAX_TEXT = 1_000  # characters kept of a message
 _LOST = "The host lost this task: its agent no longer lists it."
 
 
@@ -26,12 +25,12 @@ class Fold:
         self.draft, self.instance = draft, instance
 
     def report(self, job: Job, report: TaskReport | None, stored: int) -> Job:
-        """The job after its task's report; None: the agent doesn't know it. `stored`: bytes of its log held here."""
+        """The job after its task's report; None: the agent doesn't list it. `stored`: bytes of its log that we have."""
         if job.finished:
             return job
         if report is None:
-            # A task that was seen stays listed until the agent is told to remove it. One that wasn't seen yet may be in
-            # flight in another response, so its absence proves nothing.
+            # A task we have seen stays listed until we tell the agent to remove it. One we haven't may be in flight in
+            # another response, so its absence proves nothing.
             if job.status in (JobStatus.pulling, JobStatus.running):
                 return self.end(job, JobReason.executor_error, _LOST, stored)
             return job
@@ -43,13 +42,13 @@ class Fold:
         return self._exited(job, report, stored) if report.state == "exited" else job
 
     def end(self, job: Job, reason: JobReason, message: str, stored: int) -> Job:
-        """End a job of which nothing is left on the host."""
+        """End a job that has nothing left on the host."""
         if job.status is not JobStatus.terminating:
             job = self.draft.end_job(job, reason, message=message[:MAX_TEXT])
         return self._finish(job, stored)
 
     def _heard(self, job: Job, report: TaskReport) -> Job:
-        """The host is back, if it was away. Its message about a running task is shown to the user."""
+        """The host is back if it was away, and its message about a running task is shown to the user."""
         said = (report.message or "")[:MAX_TEXT] if report.state == "running" else job.message
         message = job.message if job.status is JobStatus.terminating else said
         if job.disconnected_at is not None or message != job.message:
@@ -98,7 +97,7 @@ class Fold:
 
 
 def over_quota(job: Job, stored: int, per_hour: int, now: Micros) -> bool:
-    """Has the job exceeded its log quota? `per_hour` bytes for every hour it has run, a started hour counting whole."""
+    """Has the job exceeded its log quota? `per_hour` bytes for every hour it has run; a started hour counts in full."""
     hours = 1 + max(0, now - (job.running_at or now)) // HOUR
     return stored > per_hour * hours
 

@@ -1,8 +1,8 @@
 """A run's decisions: the status that follows from its jobs, and its end.
 
-The pass goes down one list: ends that time or a lost machine force on jobs; what the user or the run's own end asks of
-them; jobs that are ended for good; what all this means for each replica and for the run. Everything decided in one look
-is committed as one step, so a final job and the place it gives back, or a run and its last job, are never seen apart.
+A pass works down one list: jobs that a time-out or a lost machine ends; jobs that the user or the run's own end stops;
+jobs that become final; what all this means for each replica and for the run. Everything decided in one look is one
+step, so nobody sees a final job that still holds its place, or a finished run with a live job.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _judge(look: Look) -> None:
 
 
 def _resume(look: Look) -> None:
-    """The wait is over for the first replica that waits; others may wait on."""
+    """Resume a paused run when its first waiting replica is due; others may keep waiting."""
     if look.run.resume_at is None or look.now < look.run.resume_at:
         return
     look.run = look.draft.move_run(look.run, "resubmit", note="retrying", resume_at=None)
@@ -58,7 +58,7 @@ def _resume(look: Look) -> None:
 
 
 def _fold(look: Look) -> None:
-    """What the replicas amount to: the run's end, another try of some, or where they stand."""
+    """What the replicas amount to: the end of the run, a retry of some, or a status."""
     parts = replicas(look)
     failing = [part for part in parts if part.failures and part.waiting is None]
     verdicts = [(refusal(look, part, job), job) for part in failing for job in part.failures]
@@ -89,7 +89,7 @@ def _submit_due(look: Look) -> None:
 
 
 def _pause(look: Look, parts: Sequence[Replica]) -> None:
-    """Nothing is left of the run but replicas that wait. Another fleet may be the better one next time."""
+    """Only waiting replicas are left, so the run lets go of its fleet: another may be better next time."""
     resume_at, first = min((part.waiting, part.num) for part in parts if part.waiting is not None)
     failed = next(part for part in parts if part.num == first).failures[0]
     message = f"will be retried: {why(failed)}"
@@ -99,7 +99,7 @@ def _pause(look: Look, parts: Sequence[Replica]) -> None:
 
 
 def _observe(look: Look, parts: Sequence[Replica]) -> None:
-    """Where the run stands: as far as the most advanced of its live jobs."""
+    """The run's status is that of its most advanced live job."""
     waiting = [part for part in parts if part.waiting is not None]
     live = [job for part in parts for job in part.live]
     if not live:
@@ -136,7 +136,7 @@ def _end_run(look: Look, reason: RunReason, message: str) -> None:
 
 
 def _schedule(look: Look) -> Micros | None:
-    """Clears what is due of the jobs (the run's own deadline covers them) and moves the run's deadline on."""
+    """Clear the due times of jobs (the run's own covers them) and move the run's on."""
     for job in list(look.jobs.values()):
         queued = job.status == JobStatus.submitted and job.assignment is None
         if job.due_at is not None and job.due_at <= look.now and not queued:

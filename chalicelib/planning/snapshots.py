@@ -1,6 +1,6 @@
 """What a decision sees: everything it may know, read before it starts, including `now`.
 
-A snapshot lists the nouns it holds as they were read; the changes of a plan are checked against them.
+A snapshot holds its nouns as they were read; a plan's changes are checked against them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Snapshot(Protocol):
         """Every noun that was read."""
 
     def views(self) -> tuple[FleetView, ...]:
-        """The fleets that were read whole."""
+        """The fleets that were read with all their instances."""
 
 
 @dataclass(frozen=True)
 class FleetView:
-    """A fleet with its spec and its instances that aren't terminated."""
+    """A fleet with its spec and its live instances, terminating ones included."""
 
     fleet: Fleet
     spec: FleetSpec
@@ -54,7 +54,7 @@ class FleetView:
 
 @dataclass(frozen=True)
 class Given:
-    """A few nouns, as they were just read: for a user's request or an agent's report."""
+    """A few nouns as just read, for a user's request or an agent's report."""
 
     now: Micros
     given: tuple[Noun, ...]
@@ -79,7 +79,7 @@ class QueuedJob:
 
 @dataclass(frozen=True)
 class QueueSnapshot:
-    """For `queue/<project>`: the head of the queue, in order, and everything it could be placed on."""
+    """For `queue/<project>`: the head of the queue, in order, and everything its jobs could be placed on."""
 
     now: Micros
     project_id: str
@@ -129,7 +129,7 @@ class RunSnapshot:
 
 @dataclass(frozen=True)
 class InstanceSnapshot:
-    """For `instance/<id>`, and for what came of an effect on it."""
+    """For `instance/<id>`, and for the outcome of an effect on it."""
 
     now: Micros
     instance: Instance
@@ -145,7 +145,7 @@ class InstanceSnapshot:
     def nouns(self) -> Iterator[Noun]:
         yield from self.jobs
         yield from self.fleet.nouns()
-        yield self.instance  # read by key: it wins over the fleet's
+        yield self.instance  # read by key, so it wins over the fleet's copy
 
     def views(self) -> tuple[FleetView, ...]:
         return (self.fleet,)

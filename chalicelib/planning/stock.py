@@ -1,7 +1,7 @@
-"""Machines, ready to be asked: which of them would do.
+"""Machines, indexed: which of them meet the requirements.
 
-The question is `fitting`'s, put to all machines at once: every requirement is a column of a bitmap index, and the
-answer the rows that all of them have. What is wrong with a machine that isn't among them, `fitting.misfits` says.
+`fitting` checks one machine; this checks all of them at once. Every requirement is a column of a bitmap index, and the
+answer is the rows that meet them all. `fitting.misfits` says what is wrong with any other machine.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def lowered(names: Iterable[str] | None) -> frozenset[str] | None:
 
 
 class Query(NamedTuple):
-    """What is asked of an offer or an instance. Names are lower case; None means any."""
+    """What is required of an offer or an instance. Names are lower case; None means any."""
 
     resources: ResourcesSpec
     spot: bool | None = False  # None: either market
@@ -30,8 +30,8 @@ class Query(NamedTuple):
     regions: frozenset[str] | None = None
     zones: frozenset[str] | None = None
     instance_types: frozenset[str] | None = None
-    blocks: Blocks = 1  # into how many shares the machine is to be cut
-    machine: ResourcesSpec | None = None  # what the machine must be as a whole, where `resources` are of a share
+    blocks: Blocks = 1  # how many shares to cut the machine into
+    machine: ResourcesSpec | None = None  # required of the whole machine, if `resources` are for a share
 
     def takes_place(self, backend: str, region: str, zones: tuple[str, ...] | None) -> bool:
         if self.backends is not None and backend.lower() not in self.backends:
@@ -62,8 +62,8 @@ def _measured(what: str) -> cached_property[Column]:
 
 
 class Stock:
-    """A table of machines, one a row. `kinds` says which of `measures` are a row's; there may be far fewer of them.
-    Columns are worked out when first asked."""
+    """A table with a machine per row. `kinds[row]` is its index in `measures`, which can be much shorter. Columns are
+    built on first use."""
 
     def __init__(self, offers: Sequence[Offer], measures: Sequence[Measures], kinds: Sequence[int]) -> None:
         self.offers, self.measures, self.kinds = offers, measures, kinds
@@ -93,8 +93,8 @@ class Stock:
         return found if query.spot is None else found & self.spot.equal(query.spot)
 
     def having(self, spec: ResourcesSpec, *, whole: bool = True, provisioned: bool = True) -> int:
-        """The rows that have what is asked for. Not as a whole: rows of which a share may, as the whole isn't less.
-        `provisioned`: it is asked of machines that are made to order."""
+        """The rows that meet the spec. Not `whole`: rows of which a share may, because the whole has at least as much.
+        `provisioned`: the machines are created to order."""
         cpus, memory = spec.cpu.count, spec.memory
         found = self.cpus.between(cpus.min, cpus.max if whole else None)
         found &= self.memory.between(memory.min, memory.max if whole else None)
@@ -117,5 +117,5 @@ class Stock:
         if spec.compute_capability:
             wanted &= self.capability.between(spec.compute_capability)
         if wanted != self.all:
-            wanted |= self.gpus.equal(0)  # nothing more is asked of a machine that has none
+            wanted |= self.gpus.equal(0)  # a machine without GPUs has nothing else to meet
         return wanted & self.gpus.between(spec.count.min, spec.count.max if whole else None)

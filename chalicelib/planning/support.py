@@ -1,6 +1,6 @@
-"""Which parts of the language are built: one table over every field of a run and a fleet.
+"""Which parts of the language are built: one table of every field of a run and a fleet.
 
-A field is either supported - it has an effect, and `proof` names the test that shows it - or refused by name, with what
+A field is either supported (it has an effect, and `proof` names the test that shows it) or refused by name, with what
 to do instead. Nothing is accepted and ignored. A path covers everything below it. A test walks the models and fails for
 a field that isn't listed, so a new field can't slip in.
 """
@@ -41,7 +41,7 @@ Support = Supported | NotBuilt
 
 
 def _effects(prefix: str, *names: str) -> dict[str, Support]:
-    """Fields whose effect `test_effects` shows, each in a case of its own name."""
+    """Fields whose effect `test_effects` shows, each in a case named after it."""
     return {f"{prefix}{name}": Supported(f"{EFFECTS}::test_effect[{prefix}{name}]") for name in names}
 
 
@@ -192,7 +192,7 @@ FLEET: dict[str, Support] = {
 }
 
 
-NotBuiltRow = tuple[tuple[str, ...], NotBuilt]  # the steps of a path, and why what is there is refused
+NotBuiltRow = tuple[tuple[str, ...], NotBuilt]  # the steps of a path, and why its field is refused
 
 
 def _not_built(table: dict[str, Support], prefix: str) -> tuple[NotBuiltRow, ...]:
@@ -233,8 +233,8 @@ def _refused(spec: BaseModel, rows: Iterable[NotBuiltRow]) -> Iterator[Problem]:
 
 
 def _meant(spec: Any, steps: Sequence[str], verdict: NotBuilt) -> bool:
-    """Is a meaningful value set at this path? Lists on the way are walked, a missing step ends the walk, and an unset
-    field has its default."""
+    """Is a meaningful value set at this path? Lists are walked element by element, a missing step ends the walk, and an
+    unset field counts as its default."""
     if isinstance(spec, tuple | list):
         return any(_meant(item, steps, verdict) for item in spec)
     name = steps[0]

@@ -1,7 +1,7 @@
-"""All jobs of a unit, or none: what a gang needs, and for a single job no more than asking.
+"""All jobs of a unit are placed, or none. Gangs need that; for a single job it costs nothing extra.
 
-A job is placed before the next of its unit is asked for: the next must not be given the same block, and may well be
-given the rest of a machine that the first one buys. When one finds nothing, the floor is put back to where it was.
+Each job is placed before the next one of its unit is considered: the next must not get the same block, and may well get
+the rest of a machine that the first one buys. When one finds no place, the floor is restored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chalicelib.planning.snapshots import QueuedJob
 
 @dataclass(frozen=True)
 class Unplaced:
-    """None of the unit has a place: this was the first job that found nothing, and why."""
+    """No job of the unit was placed: the first that found nothing, and why."""
 
     item: QueuedJob
     reason: Waits | Hopeless
@@ -27,7 +27,7 @@ class Unplaced:
 def place_together(
     floor: Floor, unit: Sequence[QueuedJob], place: Callable[[QueuedJob, Spot | Buy], None]
 ) -> tuple[Spot | Buy, ...] | Unplaced:
-    """Where each job of the unit goes, in order. `place` writes a placement down and tells the floor of it."""
+    """Where each job of the unit goes, in order. `place` drafts a placement and updates the floor."""
     mark = floor.mark()
     verdicts: list[Spot | Buy] = []
     for item in unit:

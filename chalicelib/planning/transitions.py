@@ -2,7 +2,7 @@
 
 Every status change goes through `Draft`, so that rule 1 of the machines ("a status changes only by `apply`") and the
 rule of the log ("an event is never written apart from its change") are enforced in one place. A noun that moves twice
-in a step is saved once, in its last state. Events of one step are a microsecond apart, so that they stay in order.
+in a step is saved once, in its last state. Events of a step are a microsecond apart, to keep their order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ _STAMPS = {"provisioning": "provisioned_at", "pulling": "pulling_at", "running":
 
 
 def target(noun: Noun) -> Target:
-    """A noun as an event names it."""
     return Target(type=noun.kind, id=noun.id, name=noun.name)  # type: ignore[attr-defined]
 
 
@@ -37,7 +36,7 @@ class Draft:
     """Collects the saves, events, effects and wakes of one step."""
 
     def __init__(self, now: Micros, actor: tuple[str, str] | None = None) -> None:
-        """`actor`: the id and name of the user who asks for this; None where the control plane decides by itself."""
+        """`actor`: the id and name of the user who requested this; None if the control plane decided."""
         self.now = now
         self._actor: dict[str, Any] = {} if actor is None else {"actor_id": actor[0], "actor_name": actor[1]}
         self._saves: dict[tuple[type, str], Noun] = {}
@@ -46,7 +45,7 @@ class Draft:
         self._wake: dict[str, None] = {}
 
     def save(self, noun: Noun) -> None:
-        self._saves[type(noun), getattr(noun, "id", "")] = noun  # a body has no id; a step has one of them at most
+        self._saves[type(noun), getattr(noun, "id", "")] = noun  # a body has no id; a step has at most one
 
     def act(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -55,7 +54,7 @@ class Draft:
         self._wake.update(dict.fromkeys(units))
 
     def tell(self, type: EventType, *about: Noun, **data: Any) -> None:
-        """One line of history about these nouns; the first of them is who it happened to."""
+        """Record an event about these nouns; it happened to the first of them."""
         first: Any = about[0]
         at = self.now + len(self._events)
         run_id = next((n.id if isinstance(n, Run) else n.run_id for n in about if isinstance(n, Run | Job)), None)
@@ -79,11 +78,11 @@ class Draft:
 
     @property
     def size(self) -> int:
-        """How many records its commit writes."""
+        """How many records the commit writes."""
         return len(self._saves) + len(self._events)
 
     def plan(self) -> Plan:
-        """The step as a plan of its own; an empty plan where there is nothing to do."""
+        """The step as a plan; an empty plan if there is nothing to do."""
         return Plan() if self.empty else Plan((self.step(),))
 
     @property
@@ -145,7 +144,7 @@ class Draft:
         exit_status: int | None = None,
         grace: Micros | None = GRACE,
     ) -> Job:
-        """A live job begins to end. `grace` is how long its process may take to exit; None: no limit."""
+        """Begin a live job's end. `grace` is how long its process may take to exit; None: no limit."""
         kill_at = self.now if reason is JobReason.aborted_by_user else None if grace is None else self.now + grace
         self.wake(f"run/{job.run_id}")
         return self.move_job(
@@ -160,7 +159,7 @@ class Draft:
         )
 
     def finish_job(self, job: Job, instance: Instance | None) -> tuple[Job, Instance | None]:
-        """A terminating job becomes final and releases its claim, in one commit."""
+        """Make a terminating job final and release its claim, in one commit."""
         done = self.move_job(job, job_outcome(job.reason or JobReason.terminated_by_server), due_at=None)
         freed = instance if instance is None else self.release(instance, job.id)
         self.wake(f"run/{job.run_id}", f"queue/{job.project_id}")
@@ -179,7 +178,7 @@ class Draft:
         return self.move_instance(instance, "freed", claims=(), idle_since=self.now, due_at=self.now)
 
     def end_instance(self, instance: Instance, reason: InstanceReason, message: str = "") -> Instance:
-        """An instance begins to end and wakes the runs of its jobs. `act_until` stays: a purchase may be in flight."""
+        """Begin an instance's end and wake the runs of its jobs. `act_until` stays: a purchase may be in flight."""
         self.wake(f"instance/{instance.id}", *(f"run/{claim.run_id}" for claim in instance.claims))
         return self.move_instance(instance, "end", reason=reason, message=message, stop_attempts=0, due_at=self.now)
 
@@ -195,7 +194,7 @@ class Draft:
 
 
 def _place_traded(old: Job, new: Job) -> Trade | None:
-    """The place that a job takes or gives back with this move."""
+    """The place that a job takes or releases with this move."""
     if old.assignment is None:
         return None if new.assignment is None else Trade.of("taken", new.assignment.offer)
     given_back = new.assignment is None or new.finished

@@ -1,6 +1,6 @@
 """Why a job can't be placed, candidate by candidate, and the smallest change that would help.
 
-This is computed only when somebody will read it: for a job that nothing can ever take, and for plans.
+Computed only when somebody will read it: for plans, and for a job that nothing can ever take.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ def _of_fleet(floor: Floor, pool: Pool, wants: Wants, query: Query, job: Job) ->
 
 
 def telling(notes: Sequence[Note], wants: Wants, views: Sequence[FleetView]) -> list[Note]:
-    """The notes, without fleets that the run excludes; if it names only fleets that don't exist, just that."""
+    """The notes, without fleets that the run excludes; if it names only fleets that don't exist, a note saying so."""
     if not views:
-        return [Note("project", "has no fleet", "apply a configuration with `type: fleet`")]
+        return [Note("the project", "has no fleet", "apply a configuration with `type: fleet`")]
     told = [note for note in notes if note.text != NOT_NAMED]
     if told or not notes:
         return told
     there = ", ".join(f"`{view.fleet.name}`" for view in views[:5])
     names = ", ".join(f"`{name}`" for name in wants.fleets or ())
-    return [Note("project", f"has no fleet named {names}", f"set `fleets` to one of {there}")]
+    return [Note("the project", f"has no fleet named {names}", f"set `fleets` to one of {there}")]
 
 
 def say(notes: Sequence[Note]) -> str:
-    """Notes as one message a person reads: the first three, with the change that would help."""
+    """Notes as one message: the first three, each with the change that would help."""
     parts = [f"{note.subject} {note.text}" + (f" ({note.hint})" if note.hint else "") for note in notes[:3]]
     if len(notes) > 3:
         parts.append(f"and {len(notes) - 3} more")
@@ -69,16 +69,16 @@ def say(notes: Sequence[Note]) -> str:
 
 
 def _failures(job: Job) -> str:
-    """Up to three different errors of the offers that were tried."""
+    """Up to three different errors of the tried offers."""
     errors = list(dict.fromkeys(attempt.error[:200] for attempt in job.attempts))
     return "; ".join(errors[:3]) + ("; …" if len(errors) > 3 else "")
 
 
-# --- machines that are there -----------------------------------------------------------------------------------------
+# --- existing machines -----------------------------------------------------------------------------------------------
 
 
 def nearest(wants: Wants, query: Query, view: FleetView, instances: Iterable[Instance]) -> Note:
-    """What is wrong with the closest instance."""
+    """What is wrong with the instance that comes closest."""
     subject = f"fleet `{view.fleet.name}`"
     wrong = min((wrong_with(wants, query, instance) for instance in instances), key=len, default=None)
     if wrong is None:
@@ -125,7 +125,7 @@ def closed_to(wants: Wants, view: FleetView) -> Note | None:
 
 
 def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
-    """Why a fleet that may grow has nothing to buy, and the one change that would help."""
+    """Why a fleet that may grow has nothing to buy, and a change that would help."""
     if not len(book):
         return Note(subject, "can grow, but no backend has any offers", "configure a backend")
     if query.max_price is not None and (dear := book.match(query._replace(max_price=None), 1)[0]):
@@ -144,7 +144,7 @@ def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
 
 
 def _relaxed(query: Query) -> Iterator[tuple[str, Query]]:
-    """The query with one of its conditions left out, each in turn."""
+    """The query without one of its conditions, each in turn."""
     anything = {"cpu": CPUSpec(count=Range[int](min=1)), "memory": Range[float](min=0.0), "gpu": None, "disk": None}
     for name, value in anything.items():
         yield name, query._replace(resources=query.resources.model_copy(update={name: value}))
