@@ -1,14 +1,14 @@
 """The program on every instance: standard library only, Python 3.8 and newer, shipped as one file.
 
-`session`        what to say to the server and when: pure, the simulation and the load bench run this very code
+`session`        what to send to the server and when: pure; simulation and load bench run this very code
 `program`        the loop around it: tasks, the link to the server, facts, metrics
 `link`           one request over a kept connection
 `tasks`          a folder for each task; what is on disk is the truth, so an agent may be killed at any moment
 `supervisor`     a small process for each task that outlives the agent: owns its output and its exit status
-`task_runtime`   what a supervisor asks of `process` (plain processes) and `docker` (through `docker_client`)
+`task_runtime`   what `process` (plain processes) and `docker` (through `docker_client`) implement for a supervisor
 `process_tree`   the processes of a task, found through /proc
 `spool`          a task's output on disk, framed, by byte offset
-`inventory`, `gpus`, `metrics`, `files`, `cgroups`   what a machine has, and what its tasks use and get
+`inventory`, `gpus`, `metrics`, `files`, `cgroups`   what a machine has, what its tasks get, what they use
 `build`          the one file
 
 Imports inside the package are relative, because it has another name in the shipped file.

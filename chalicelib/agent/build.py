@@ -1,7 +1,7 @@
 """The agent as one file: `python -m chalicelib.agent.build OUT` writes a zip that any Python ≥ 3.8 runs.
 
-The same sources give the same bytes, so a file's digest says what it is. A running agent also lays its sources out as
-a folder, because a supervisor is started for every task and only a folder keeps compiled modules.
+The same sources give the same bytes, so a digest identifies the file. A running agent also writes its sources to a
+folder, because a supervisor is started for every task and only a folder caches compiled modules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def sources() -> Dict[str, bytes]:
-    """This package's files by their place in the program, whether it runs from a folder or from the one file."""
+    """This package's files by their path in the program, whether it runs from a folder or from the one file."""
     found = {"__main__.py": ENTRY.encode("ascii")}
     archive = getattr(globals().get("__loader__"), "archive", None)
     if archive:
@@ -49,7 +49,7 @@ def build() -> bytes:
 
 
 def write(path: str) -> None:
-    """In one step: an agent that is being started never reads half a file."""
+    """Atomic: a starting agent never reads half a file."""
     partial = "%s.%d" % (path, os.getpid())
     with open(partial, "wb") as file:
         file.write(build())
@@ -58,7 +58,7 @@ def write(path: str) -> None:
 
 
 def lay_out(folder: str) -> str:
-    """The sources as a folder below `folder`, named by what is in it; `python FOLDER` runs it."""
+    """Write the sources to a folder below `folder`, named after their digest; `python FOLDER` runs it."""
     found = sources()
     digest = hashlib.sha256()
     for name, data in sorted(found.items()):

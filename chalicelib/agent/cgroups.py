@@ -1,4 +1,4 @@
-"""CPU and memory limits of a plain process task, where the machine lets us set them; version 1 and 2 of cgroups.
+"""CPU and memory limits of a plain process task, if the machine lets us set them; cgroups version 1 and 2.
 
 A limit that can't be set isn't an error: the process runtime promises no isolation, and the plan says so.
 """
@@ -39,12 +39,12 @@ class CgroupLimits:
                 with open(os.path.join(group, name), "w") as file:
                     file.write(value)
         except OSError:
-            self._delete(group)  # not ours to limit here (no root, or a controller not handed down)
+            self._delete(group)  # we can't set limits here (not root, or a controller that wasn't delegated)
             return
         self._groups.append(group)
 
     def join(self) -> None:
-        """Called by the task's first process, about itself; its children follow."""
+        """Called by the task's first process; its children inherit the groups."""
         for group in self._groups:
             with open(os.path.join(group, "cgroup.procs"), "w") as file:
                 file.write("0")
@@ -70,4 +70,4 @@ class CgroupLimits:
         try:
             os.rmdir(group)
         except OSError:
-            return  # never made, or somebody is still in it: an empty group costs nothing
+            return  # never created, or still in use: an empty group costs nothing

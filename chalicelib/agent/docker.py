@@ -1,10 +1,10 @@
 """Containers as a runtime. The supervisor is attached to the container's terminal before it starts, so it sees every
 byte.
 
-The Docker engine keeps the same output in its `local` log, whose bytes are exact. When the attachment is lost (the
-engine or the supervisor was restarted), the log is read from the start and what is spooled already is skipped: nothing
-is lost, nothing comes twice. The container bears the task's id as its name and label, so a new supervisor finds it; it
-stays until `remove`.
+The Docker engine keeps the same output, byte for byte, in its `local` log. When the attachment is lost (the engine or
+the supervisor was restarted), the log is read from the start and what is already spooled is skipped: nothing is lost,
+nothing comes twice. The container has the task's id as its name and label, so a new supervisor finds it; it stays until
+`remove`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DockerRuntime:
         return self._docker.ping()
 
     def begin(self, began: Began) -> "DockerWork":
-        """An engine that is being restarted is waited for: a while for a new task, always for one that runs."""
+        """Waits for an engine that is restarting: a while for a new task, without limit for a running one."""
         name = container_name(began.folder.task)
         ran = began.state.get("state") == "running"
         patience = time.monotonic() + DOCKER_SECONDS
@@ -152,7 +152,7 @@ class DockerRuntime:
 
 
 class Pull:
-    """How far a pull is, summed over the layers."""
+    """A pull's progress, summed over the layers."""
 
     def __init__(self) -> None:
         self._layers: Dict[str, List[int]] = {}  # downloaded, extracted, total
@@ -190,7 +190,7 @@ def user_text(user: Any) -> str:
 
 
 def home_of(spec: Dict[str, Any]) -> str:
-    """Where `~` is in the container, by the usual names: its list of users isn't read."""
+    """Where `~` is in the container, by convention: its list of users isn't read."""
     user = user_text(spec.get("user") or "").partition(":")[0]
     return str(spec.get("home_dir") or ("/root" if user in ("", "0", "root") else "/home/" + user))
 
@@ -201,8 +201,8 @@ def working_dir(spec: Dict[str, Any], image: Dict[str, Any]) -> str:
 
 
 def venv_dir(image: Dict[str, Any]) -> str:
-    """The Python environment that the image comes with: the one it names itself, or where Python's own images have it.
-    Empty where the image says nothing of a Python."""
+    """The image's Python environment: the one it declares, or where the official Python images have it. Empty if the
+    image mentions no Python."""
     known = dict(item.partition("=")[::2] for item in (image.get("Config") or {}).get("Env") or ())
     return known.get("VIRTUAL_ENV") or ("/usr/local" if "PYTHON_VERSION" in known else "")
 
@@ -210,7 +210,7 @@ def venv_dir(image: Dict[str, Any]) -> str:
 def container_body(
     spec: Dict[str, Any], where: str, gpus: List[str], labels: Dict[str, str], venv: str = ""
 ) -> Dict[str, Any]:
-    """The engine's description of the task's container."""
+    """The body of the engine's create call for the task's container."""
     if spec.get("volumes"):
         raise TaskError("creating_container_error", "volumes aren't supported on this machine yet")
     host: Dict[str, Any] = {
@@ -305,7 +305,7 @@ class DockerWork:
         return self._socket.fileno() if self._socket is not None else -1
 
     def wake_at(self) -> float:
-        """When `ended` wants to be asked although nothing can be read."""
+        """When to call `ended` even though nothing can be read."""
         return self._again_at if self._socket is None and self._status is None else float("inf")
 
     def read(self) -> bytes:
@@ -325,7 +325,7 @@ class DockerWork:
         return data
 
     def ended(self) -> Optional[int]:
-        """Looks only once the output ended: the container is over, or the connection was lost and is made anew."""
+        """Checks only once the output has ended: the container has exited, or the connection is lost and is reopened."""
         if self._socket is not None or self._buffer or self._status is not None or time.monotonic() < self._again_at:
             return self._status
         try:
@@ -358,7 +358,7 @@ class DockerWork:
         self._signal(lambda pids: process_tree.send(pids, signal.SIGTERM), "SIGTERM")
 
     def _signal(self, send: Callable[[List[int]], None], otherwise: str) -> None:
-        """To each process in the container, as the host sees them; where that isn't allowed, to the first one."""
+        """To each process in the container, by its pid on the host; if that isn't allowed, to the first one."""
         try:
             found = self._docker.container(self._name)
             first = found["State"]["Pid"] if found else 0

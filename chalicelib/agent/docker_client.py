@@ -1,4 +1,4 @@
-"""The Docker Engine's HTTP API over its unix socket: just what a task needs, with the standard library."""
+"""The Docker Engine's HTTP API over its unix socket: what a task needs and no more, with the standard library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DockerError(Exception):
 
 
 class DockerAway(DockerError):
-    """Nobody answers on the socket (the engine is being restarted, or there is none)."""
+    """Nothing answers on the socket (the engine is restarting, or there is none)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(0, message)
@@ -57,7 +57,7 @@ class DockerClient:
         headers: Optional[Dict[str, str]] = None,
         timeout: Optional[float] = 60.0,
     ) -> Any:
-        """One request, its JSON answer (None for an empty one); DockerError with the engine's own words otherwise."""
+        """The JSON response to a request (None if empty); DockerError with the engine's message otherwise."""
         response = self._open(method, path, query, body, headers, timeout)
         try:
             text = response.read()
@@ -69,7 +69,7 @@ class DockerClient:
     def lines(
         self, method: str, path: str, query: Dict[str, Any], headers: Dict[str, str], idle: Callable[[], None]
     ) -> Iterator[Dict[str, Any]]:
-        """A stream of JSON objects; `idle` is called while nothing comes, and may raise to leave."""
+        """A stream of JSON objects; `idle` is called while nothing comes, and can raise to stop."""
         sock, buffer = self.stream(method, path, query, headers, idle=idle)
         with sock:
             while True:
@@ -90,7 +90,7 @@ class DockerClient:
         headers: Optional[Dict[str, str]] = None,
         idle: Callable[[], None] = lambda: None,
     ) -> Tuple[socket.socket, bytes]:
-        """A raw connection, and the bytes that came with the answer's head. HTTP/1.0 knows no chunks."""
+        """A raw connection, and the bytes that came with the response's head. HTTP/1.0 has no chunks."""
         connection = UnixConnection(self.path, STREAM_SECONDS)
         lines = ["%s %s?%s HTTP/1.0" % (method, path, urlencode(query)), "Host: docker", "Content-Length: 0"]
         lines += ["%s: %s" % item for item in (headers or {}).items()]
@@ -163,7 +163,7 @@ class DockerClient:
     # What a task needs ------------------------------------------------------------------------------------------
 
     def ping(self) -> str:
-        """Why the engine can't be used; empty when it can."""
+        """Why the engine can't be used; empty if it can."""
         if not os.path.exists(self.path):
             return "there is no Docker engine at %s" % self.path
         try:
@@ -200,7 +200,7 @@ class DockerClient:
 
 
 def words(text: str) -> str:
-    """What the engine said about a refusal."""
+    """The engine's error message."""
     try:
         return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):
@@ -208,7 +208,7 @@ def words(text: str) -> str:
 
 
 def split_image(image: str) -> Tuple[str, str]:
-    """Name and tag (or digest); the tag is `latest` unless one is given, and a port isn't one."""
+    """Name and tag (or digest); the tag defaults to `latest`, and a registry's port isn't one."""
     if "@" in image:
         name, _, digest = image.partition("@")
         return name, digest

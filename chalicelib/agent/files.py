@@ -1,10 +1,10 @@
-"""Archives that a run brings along: fetched with the agent's credential, unpacked without trusting what is in them.
+"""A run's archives: fetched with the agent's credential, unpacked without trusting their contents.
 
-An archive holds one top-level entry, the file or folder that the user named, and that entry becomes `path`. An
-archive whose names begin with `./`, or that holds several entries, is the content of the folder `path`. Where `path`
-itself is a place to put things (`.`, `~`, `dir/`), a lone file goes into it. Files replace what is there; folders are
-merged, because `path` may well be a folder that holds other things. Refused: names that leave the archive, links that
-point out of it, devices, pipes and sockets.
+An archive has one top-level entry, the file or folder that the user named, and that entry becomes `path`. An archive
+whose names begin with `./`, or that has several entries, is the content of the folder `path`. If `path` itself is a
+folder to put things into (`.`, `~`, `dir/`), a lone file goes into it. Files replace existing ones; folders are merged,
+because `path` may well be a folder with other things in it. Refused: names that leave the archive, links that point out
+of it, devices, pipes and sockets.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .task_runtime import TaskError
 
 Owner = Optional[Tuple[int, int]]
 
-HOSTFILE = "dstack/mpi/hostfile"  # below `/` in a container; as a hidden folder of the home where there is none
+HOSTFILE = "dstack/mpi/hostfile"  # below `/` in a container; without one, in a hidden folder of the home
 
 
 def with_places(spec: Dict[str, Any], where: str, hostfile: str, venv: str = "") -> Dict[str, str]:
-    """The task's variables and, below them, the places that only its machine knows."""
+    """The paths that only the task's machine knows, overridden by the task's variables."""
     places = {"DSTACK_WORKING_DIR": where, "DSTACK_REPO_DIR": where, "DSTACK_MPI_HOSTFILE": hostfile}
     if venv:
         places["DSTACK_VENV_DIR"] = venv
@@ -32,7 +32,7 @@ def with_places(spec: Dict[str, Any], where: str, hostfile: str, venv: str = "")
 
 
 def resolve(path: str, working_dir: str, home: str) -> str:
-    """A path as the user wrote it: `~` is home, anything relative is below the working directory."""
+    """A path as the user wrote it: `~` is the home, a relative path is below the working directory."""
     if path == "~" or path.startswith("~/"):
         return posixpath.normpath(posixpath.join(home, path[2:]))
     return posixpath.normpath(posixpath.join(working_dir, path))
@@ -43,7 +43,7 @@ def refused(archive: str, name: str, why: str) -> TaskError:
 
 
 def checked(archive: str, tar: tarfile.TarFile) -> List[Tuple[str, tarfile.TarInfo]]:
-    """The members with cleaned names; TaskError for an archive that isn't only files, folders and inner links."""
+    """The members with cleaned names; TaskError unless all are files, folders and inner links."""
     members = []
     for member in tar:
         name = posixpath.normpath(member.name)
@@ -61,7 +61,7 @@ def checked(archive: str, tar: tarfile.TarFile) -> List[Tuple[str, tarfile.TarIn
 
 
 def layout(members: List[Tuple[str, tarfile.TarInfo]], into: bool) -> List[Tuple[str, tarfile.TarInfo]]:
-    """The members by their place below the target; an empty place is the target itself."""
+    """The members by their path below the target; an empty path is the target itself."""
     inner = [(name, member) for name, member in members if name != "."]
     tops = {name.split("/")[0] for name, _ in inner}
     dotted = any(member.name.startswith("./") or member.name == "." for _, member in members)
@@ -75,7 +75,7 @@ def layout(members: List[Tuple[str, tarfile.TarInfo]], into: bool) -> List[Tuple
 
 
 def is_place(path: str) -> bool:
-    """Does the path, as its user wrote it, name a folder to put things into?"""
+    """Does the path, as the user wrote it, name a folder to put things into?"""
     return path.endswith("/") or posixpath.basename(path) in ("", ".", "..", "~")
 
 
@@ -129,7 +129,7 @@ def put(tar: tarfile.TarFile, member: tarfile.TarInfo, place: str, root: str) ->
 
 
 def clear(path: str) -> None:
-    """Make room for a file. A folder in its place is not deleted: too much may be in it."""
+    """Make room for a file. A folder in its place isn't deleted: there may be too much in it."""
     if os.path.lexists(path):
         os.unlink(path)
 

@@ -1,4 +1,4 @@
-"""Which GPUs a machine has, as the vendors' own tools print it. Parsers take text; `facts` runs the tools."""
+"""Which GPUs a machine has, according to the vendors' tools. Parsers take text; `facts` runs the tools."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def known(text: Any) -> str:
 
 
 def rows(text: str, columns: int) -> List[List[str]]:
-    """The lines of a tool's CSV that have all columns; a header, a message or a MIG line has not."""
+    """The lines of a tool's CSV that have all columns; headers, messages and MIG lines don't."""
     found = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines(), skipinitialspace=True)]
     return [row for row in found if len(row) == columns]
 
@@ -53,7 +53,7 @@ def nvidia(text: str) -> List[Gpu]:
     for uuid, name, memory, driver in rows(text, 4):
         size = mib(memory)
         if not uuid.startswith("GPU-") or not known(name) or size is None:
-            continue  # a header, or a card that doesn't answer: not one to place a job on
+            continue  # a header, or a card that doesn't respond and can't take a job
         short = re.sub(r"^(NVIDIA|Tesla)\s+", "", re.sub(r"^NVIDIA\s+", "", name))
         found.append({"name": short, "memory_mib": size, "vendor": "nvidia", "driver": known(driver), "id": uuid})
     return found
@@ -107,7 +107,7 @@ def intel(text: str) -> List[Gpu]:
 
 
 def tenstorrent(text: str) -> List[Gpu]:
-    """One entry a chip; a chip that hangs has no board type and isn't counted."""
+    """One entry per chip; a chip that hangs has no board type and isn't counted."""
     snapshot = load(text)
     found: List[Gpu] = []
     for number, chip in enumerate(snapshot.get("device_info") or () if isinstance(snapshot, dict) else ()):
@@ -123,7 +123,7 @@ def tenstorrent(text: str) -> List[Gpu]:
 
 
 def nvidia_use(text: str) -> Dict[str, Usage]:
-    """Memory and load by GPU id; a value the card doesn't tell (MIG: the load) is 0."""
+    """Memory and load by GPU id; a value that the card doesn't report (MIG: the load) is 0."""
     found: Dict[str, Usage] = {}
     for uuid, memory, load_percent in rows(text, 3):
         if uuid.startswith("GPU-"):

@@ -1,7 +1,7 @@
-"""What a machine has: found, never assumed. A value that can't be found is absent.
+"""What a machine has: measured, never assumed. A value that can't be found is absent.
 
-Two doors lead out, both given from outside, so a test can show any machine: a runner of commands and the root of the
-files.
+The outside world comes in as two arguments, a command runner and the root of the files, so a test can pose as any
+machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from . import gpus
 from .gpus import Gpu
 from .gpus import Usage as GpuUsage
 
-Runner = Callable[[List[str]], Tuple[int, str]]  # exit status and standard output; 127 when there is no such tool
+Runner = Callable[[List[str]], Tuple[int, str]]  # exit status and standard output; 127: no such tool
 UNLIMITED = 1 << 60  # version 1 says "no limit" with a number near 2^63
 TOOL_SECONDS = 30
 
@@ -46,7 +46,7 @@ def run_tool(argv: List[str]) -> Tuple[int, str]:
 
 class Inventory:
     def __init__(self, data: str, run: Runner = run_tool, root: str = "/", told: Optional[str] = None) -> None:
-        """`told` names a file of facts that replace what is found: of a machine that is only simulated here."""
+        """`told`: a file of facts that override what is found, for simulated machines."""
         self._data, self._run, self._root, self._told = data, run, root, told
 
     def facts(self, runtimes: List[str]) -> Dict[str, Any]:
@@ -81,7 +81,7 @@ class Inventory:
         status, text = self._run(gpus.NVIDIA_USE)
         return gpus.nvidia_use(text) if status == 0 else {}
 
-    # CPU and memory: what is there, less what a cgroup leaves of it -----------------------------------------------
+    # CPU and memory, within the limits of the cgroups -------------------------------------------------------------
 
     def cpus(self) -> int:
         there = len(os.sched_getaffinity(0)) if self._root == "/" else self._cpus_online()
@@ -113,8 +113,8 @@ class Inventory:
         return min(limits) >> 20 if limits else None
 
     def _groups(self, controller: str) -> List[str]:
-        """The folders whose limits bind this process: its own group and all above it, in both versions. Inside a
-        container the path may name the host's view of it; the mount's root is then the group itself."""
+        """The folders whose limits bind this process: its own group and all above it, in both versions. In a container
+        the path may be the host's; the mount's root is then the group itself."""
         found = []
         for line in (self._read("proc/self/cgroup") or "").splitlines():
             number, _, rest = line.partition(":")
@@ -145,7 +145,7 @@ def user_name() -> str:
 
 
 def addresses() -> List[str]:
-    """The machine's own IPv4 addresses, loopback last; the one that the default route uses comes first."""
+    """The machine's IPv4 addresses: the default route's first, loopback last."""
     found = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():

@@ -1,5 +1,5 @@
-"""One HTTP request after the other to the server over a kept connection. Two links, two threads: one may hang in a
-poll."""
+"""HTTP requests to the server, one at a time over a kept connection. There are two links in two threads, because one
+may be waiting in a poll."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Link:
         return answer
 
     def fetch(self, base: str, path: str, credential: str, out: BinaryIO) -> None:
-        # API gateways send bytes as they are only to who says that it takes them.
+        # API gateways send raw bytes only to clients that accept them.
         headers = {"Authorization": "Bearer " + credential, "Accept": "application/octet-stream"}
         response = self._request(base, "GET", path, None, headers, 60.0)
         if response.status != 200:
@@ -63,8 +63,8 @@ class Link:
     def _request(
         self, base: str, method: str, path: str, data: Optional[bytes], headers: Dict[str, str], timeout: float
     ) -> http.client.HTTPResponse:
-        """A kept connection may have been closed by the other side meanwhile: then once more on a fresh one.
-        Repeating is safe, because a message is taken once by its `seq`."""
+        """If the server has closed the kept connection meanwhile, repeat the request on a fresh one. That is safe: a
+        message is accepted only once, by its `seq`."""
         kept = self._connection is not None and self._base == base
         while True:
             try:

@@ -68,7 +68,7 @@ def make_runtime(name: str, data: str, socket: str) -> TaskRuntime:
 
 
 def runtimes(data: str, options: argparse.Namespace) -> Dict[str, TaskRuntime]:
-    """Those that can be used here. `auto` prefers Docker: it isolates."""
+    """The runtimes that work here. `auto` prefers Docker, which isolates tasks."""
     names = {"auto": ["docker", "process"]}.get(options.runtime, [options.runtime])
     found = {name: make_runtime(name, data, options.docker_socket) for name in names}
     usable = {name: runtime for name, runtime in found.items() if not runtime.problem()}
@@ -107,9 +107,9 @@ def run(options: argparse.Namespace) -> int:
         )
         return 0
     os.ftruncate(lock, 0)
-    os.write(lock, b"%d\n" % os.getpid())  # whom to ask to stop
+    os.write(lock, b"%d\n" % os.getpid())  # the process to signal to stop
     if os.getpid() != os.getsid(0) and os.getpgrp() != os.getpid():
-        os.setsid()  # a signal to the starter's group isn't meant for us
+        os.setsid()  # signals to the starter's process group aren't meant for us
     usable = runtimes(data, options)
     roster = Roster(data, usable, sorted(usable)[0], build.lay_out(data), options.docker_socket)
     session = program.new_session(data, options.instance, roster, VERSION, options.wait)
@@ -119,7 +119,7 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: agent.stop())
     program.log("agent %s of instance %s, runtimes: %s" % (VERSION, options.instance, ", ".join(sorted(usable))))
     agent.run()
-    # Threads may hang in a poll or in a slow fetch; all that counts is on disk.
+    # Threads may be stuck in a poll or a slow fetch; everything that matters is on disk.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""What each running task uses, sampled now and then in a thread of its own: tools and engines may be slow."""
+"""What each running task uses, sampled now and then in a separate thread, because tools and engines can be slow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Plain processes as a runtime: no image, no isolation, but a terminal, a folder, limits where allowed, and no orphans.
 
 The supervisor forks the task as leader of a new session whose controlling terminal is a pty of ours. Standard output
-and standard error are that one terminal, so their bytes arrive in the order in which a person would have seen them.
+and standard error are that one terminal, so their bytes arrive in the order a person would have seen.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .tasks import TaskFolder, delete_tree, read_text
 
 COLUMNS, ROWS = 120, 40
 READ_BYTES = 65536
-DRAIN_SECONDS = 20.0  # patience with what was killed, and again with what it wrote; a busy machine is slow
+DRAIN_SECONDS = 20.0  # to wait for killed processes, and again for their last output; busy machines are slow
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 class Account:
-    """Whom a task runs as."""
+    """The user and group a task runs as."""
 
     def __init__(self, wanted: Any) -> None:
         self.uid, self.gid = os.getuid(), os.getgid()
@@ -119,7 +119,7 @@ class ProcessRuntime:
             )
         account = Account(spec.get("user"))
         home = str(spec.get("home_dir") or "")
-        if not os.path.isdir(home):  # the spec's home belongs to the default image; here the task's own folder is home
+        if not os.path.isdir(home):  # the spec's home is the default image's; here the task's own folder is the home
             home = folder.home if reachable(folder.home, account) else outside_home(folder.task)
         where = files.resolve(spec.get("working_dir") or "", home, home)
         own_folder(home, account)
@@ -150,7 +150,7 @@ class ProcessRuntime:
         delete_tree(outside_home(folder.task))
 
     def sweep(self, known: Set[str]) -> None:
-        """Nothing of a process task outlives its folder but processes, and `remove` ended those."""
+        """Only processes could outlive a task's folder, and `remove` has ended those."""
 
 
 def shared_memory() -> int:
@@ -162,7 +162,7 @@ def shared_memory() -> int:
 
 
 def reachable(path: str, account: Account) -> bool:
-    """May this account walk to `path`? The agent's data folder may be private to the agent."""
+    """Can this account reach `path`? The agent's data folder may be private to the agent."""
     parent = os.path.dirname(path)
     while account.uid != 0 and parent != os.path.dirname(parent):
         found = os.stat(parent)
@@ -174,7 +174,7 @@ def reachable(path: str, account: Account) -> bool:
 
 
 def outside_home(task: str) -> str:
-    """The home of a task whose user can't walk to the task's folder."""
+    """The home of a task whose user can't reach the task's folder."""
     return os.path.join(tempfile.gettempdir(), "dstack-task-" + task)
 
 
@@ -200,7 +200,7 @@ def own_file(path: str, text: str, account: Account) -> None:
 
 
 def task_environment(spec: Dict[str, Any], account: Account, home: str, task: str, gpus: List[str]) -> Dict[str, str]:
-    """Nothing of the agent's own environment: a task must not depend on how its agent happened to be started."""
+    """Takes nothing from the agent's environment: a task must not depend on how its agent was started."""
     environment = {
         "PATH": PATH,
         "HOME": home,
@@ -222,8 +222,8 @@ class ProcessWork:
         self, argv: List[str], environment: Dict[str, str], where: str, account: Account, limits: CgroupLimits
     ) -> None:
         self._limits, self._out_of_memory = limits, False
-        # The supervisor keeps the terminal's other end open too: it must not read as ended while the task merely closed
-        # its output for a while.
+        # The supervisor also keeps the terminal's other end open: it must not read as ended if the task closes its
+        # output for a while.
         self._master, self._slave = os.openpty()
         fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         if account.foreign:
@@ -243,7 +243,7 @@ class ProcessWork:
             raise TaskError("executor_error", said)
 
     def _child(self, argv: List[str], environment: Dict[str, str], where: str, account: Account, trouble: int) -> None:
-        """Between fork and exec; whatever goes wrong is told through the pipe, which a good exec closes."""
+        """Between fork and exec; errors go through the pipe, which a successful exec closes."""
         step = "starting the task"
         try:
             os.setsid()
@@ -280,7 +280,7 @@ class ProcessWork:
             return b""
         except OSError as problem:
             if problem.errno == errno.EIO:
-                return b""  # nobody has the other end open any more
+                return b""  # the other end is closed everywhere
             raise
 
     def ended(self) -> Optional[int]:
@@ -311,7 +311,7 @@ class ProcessWork:
         return self._out_of_memory
 
     def finish(self) -> bytes:
-        """The first process is gone; end those that it left, then read the terminal to its very end."""
+        """The first process has exited; end those it left behind, then read the terminal to its end."""
         until = time.monotonic() + DRAIN_SECONDS
         last = []
         while time.monotonic() < until:
@@ -330,7 +330,7 @@ class ProcessWork:
         return b"".join(last)
 
     def _read_to_end(self, until: float) -> bytes:
-        """With every other end closed the terminal gives all that was written, then EIO."""
+        """With every other end closed, the terminal returns all that was written, then EIO."""
         parts = []
         while time.monotonic() < until:
             try:

@@ -1,7 +1,7 @@
 """The processes of a task, found through /proc: who they are, what they use, how to end them all.
 
 A supervisor is the "subreaper" of its descendants: a process that daemonises, changes its session or loses its parent
-still hangs below it, so nobody escapes. Where that isn't to be had, a mark in the environment finds them.
+stays below it, so none escapes. On systems without subreapers, a mark in the environment finds them.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def become_subreaper() -> bool:
     try:
         return bool(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (OSError, AttributeError):
-        return False  # not Linux: the mark in the environment is what is left
+        return False  # not Linux: rely on the mark in the environment
 
 
 def read_stat(pid: int) -> Optional[List[str]]:
-    """The fields of /proc/PID/stat from the state on (field 3 of proc(5) is index 0); None when it is gone."""
+    """The fields of /proc/PID/stat from the state on (field 3 of proc(5) is index 0); None if the process is gone."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
             return file.read().decode("ascii", "replace").rpartition(")")[2].split()
@@ -38,7 +38,7 @@ def living() -> Iterable[int]:
 
 
 def descendants(root: int) -> List[int]:
-    """Everybody below `root`, parents before children, zombies left out."""
+    """All processes below `root`, parents before children, without zombies."""
     children: Dict[int, List[int]] = {}
     dead = set()
     for pid in living():
@@ -68,7 +68,7 @@ def marked(task: str) -> List[int]:
 
 
 def usage(root: int) -> Tuple[int, int]:
-    """CPU microseconds used so far by everybody below `root`, the dead included, and resident bytes now."""
+    """CPU microseconds used so far by all processes below `root`, including dead ones, and resident bytes now."""
     own = read_stat(root)
     ticks = int(own[13]) + int(own[14]) if own else 0  # what root reaped
     resident = 0
@@ -85,12 +85,12 @@ def send(pids: Iterable[int], number: int) -> None:
         try:
             os.kill(pid, number)
         except (ProcessLookupError, PermissionError):
-            continue  # gone already; or become somebody else's (sudo), whom only root may end
+            continue  # already gone; or now another user's (sudo), which only root can end
 
 
 def polite_signal(pid: int) -> Optional[int]:
-    """The signal a process listens to: SIGTERM when it has a handler for it, else SIGINT, as Ctrl-C would send (Python
-    turns it into KeyboardInterrupt, an interactive shell gives up its list), else SIGTERM."""
+    """The signal a process listens to: SIGTERM if it handles that, else SIGINT, as Ctrl-C sends (Python turns it into
+    KeyboardInterrupt, an interactive shell abandons its list), else SIGTERM."""
     masks = {}
     try:
         with open("/proc/%d/status" % pid) as file:
@@ -107,7 +107,8 @@ def polite_signal(pid: int) -> Optional[int]:
 
 
 def ask_to_end(pids: Iterable[int]) -> None:
-    """Below whoever takes SIGTERM all get it: a shell whose child dies of SIGINT gives up before its own trap."""
+    """Descendants of a process that handles SIGTERM get it too: a shell whose child dies of SIGINT gives up before its
+    own trap runs."""
     wanted = {pid: polite_signal(pid) for pid in pids}
     heirs = {below for pid, number in wanted.items() if number == signal.SIGTERM for below in descendants(pid)}
     for pid, number in wanted.items():

@@ -1,8 +1,7 @@
-"""The agent's loop: one thread that owns the session and the roster, two that talk to the server, a few that do slow
-things.
+"""The agent's loop: one thread that owns the session and the roster, two that talk to the server, a few for slow work.
 
 The loop sleeps in one select on the pipe that supervisors write to, which also signals responses from the other
-threads. Everything that must survive is on disk before it is acted on, so the loop may be killed at any point.
+threads. Everything that must survive is on disk before it is acted on, so the loop can be killed at any point.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from .tasks import make_pipe, read_text, write_atomic
 LOOK_EVERY = 5.0  # seconds between two looks for dead supervisors and a full disk
 MEASURE_EVERY = 10.0
 FACTS_EVERY = 600.0
-ADDRESS_EVERY = 0.5  # how often a lost server's address is read again
+ADDRESS_EVERY = 0.5  # how often to reread an unreachable server's address
 FETCH_TRIES = 30
 
 
@@ -38,7 +37,7 @@ def log(text: str) -> None:
 
 
 class Address:
-    """Where the server is and what to show it: files, so that a server which moved can say so to a running agent."""
+    """The server's address and the agent's token, in files, so that a running agent can follow a server that moves."""
 
     def __init__(self, data: str) -> None:
         self._data = data
@@ -56,7 +55,7 @@ class Address:
 
 
 class Courier(threading.Thread):
-    """Carries one kind of message (polls or pushes), one after the other."""
+    """Sends one kind of message (polls or pushes), one at a time."""
 
     def __init__(self, name: str, deliver: Callable[[Message, Any], None]) -> None:
         super().__init__(name=name, daemon=True)
@@ -73,7 +72,7 @@ class Courier(threading.Thread):
                 outcome: Any = self._link.sync(base, message.body, message.credential, message.wait)
             except LinkError as problem:
                 outcome = problem
-            except Exception as problem:  # a thread that died in silence would leave its message under way for ever
+            except Exception as problem:  # a thread that died silently would leave its message in flight for ever
                 outcome = LinkError("%r" % problem)
             self._deliver(message, outcome)
 
@@ -93,7 +92,7 @@ class Program:
         self._address = Address(data)
         self._wake_path = os.path.join(data, "wake")
         self._wake = make_pipe(self._wake_path)
-        self._inbox: Deque[Callable[[], None]] = deque()  # what other threads have for the loop
+        self._inbox: Deque[Callable[[], None]] = deque()  # work from other threads for the loop
         self._push = Courier("push", self._delivered)
         self._poll = Courier("poll", self._delivered)
         self._slow = ThreadPoolExecutor(max_workers=8)
@@ -108,7 +107,7 @@ class Program:
         self._look_at, self._measure_at, self._facts_at = now + LOOK_EVERY, now + MEASURE_EVERY, now + FACTS_EVERY
 
     def stop(self) -> None:
-        """Leave the loop; tasks go on, and the next agent finds them."""
+        """Leave the loop; tasks keep running, and the next agent finds them."""
         self._stopping = True
         self._nudge()
 
@@ -144,7 +143,7 @@ class Program:
             self._look(now)
 
     def _talk(self, now: float) -> float:
-        """Send what is due; answers when to look again."""
+        """Send what is due; returns when to look again."""
         while True:
             action = self._session.next(now)
             if not isinstance(action, Message):
@@ -180,7 +179,7 @@ class Program:
                 self._refresh(task)
 
     def _refresh(self, task: str) -> None:
-        """Tell the session what the folder says; the state first, so that an end never comes before its last byte."""
+        """Pass the folder's news to the session; the state is read first, so an end never precedes its last byte."""
         report = self._roster.report(task)
         end = self._roster.log(task).end()
         if task not in self._session.tasks():
@@ -191,7 +190,7 @@ class Program:
             self._try_remove(task)
 
     def _look(self, now: float) -> None:
-        """Now and then: dead supervisors, a full disk, metrics, facts."""
+        """Periodic checks: dead supervisors, a full disk, metrics, facts."""
         self._look_at = now + LOOK_EVERY
         self._roster.reap()
         for task in self._session.tasks():
@@ -224,7 +223,7 @@ class Program:
 
     @staticmethod
     def _logged(action: Callable[..., None], *arguments: Any) -> None:
-        """For other threads, whose exceptions nobody would see."""
+        """For other threads, whose exceptions would go unseen."""
         try:
             action(*arguments)
         except Exception as problem:
@@ -289,7 +288,7 @@ class Program:
             return
         try:
             self._roster.launch(task, self._fetch)
-        except OSError as problem:  # no room for its log, no more processes: tried again at the next look
+        except OSError as problem:  # no room for its log, no more processes: retried at the next look
             log("starting %s: %s" % (task, problem))
 
     def _launch_slowly(self, task: str) -> None:
@@ -306,7 +305,7 @@ class Program:
         self._refresh(task)
 
     def _fetch(self, url: str, place: str) -> None:
-        """One archive of a task. An absent server is waited for, a refusal isn't."""
+        """Fetch one archive of a task. Retried while the server is away, not if it refuses."""
         link, partial = Link(), place + ".part"
         for attempt in range(FETCH_TRIES):
             try:
@@ -333,7 +332,7 @@ class Program:
 
     def _try_remove(self, task: str) -> None:
         if task in self._deleting or task in self._launching or not self._roster.over(task):
-            return  # its supervisor says so when it is over, and a look every few seconds finds it besides
+            return  # its supervisor reports the end, and a look every few seconds finds it anyway
         self._deleting.add(task)
         self._slow.submit(self._logged, self._delete, task)
 
@@ -341,7 +340,7 @@ class Program:
         try:
             self._roster.remove(task)
         except Exception:
-            self._hand_over(lambda: self._deleting.discard(task))  # tried again at the next look
+            self._hand_over(lambda: self._deleting.discard(task))  # retried at the next look
             raise
         self._hand_over(lambda: self._removed(task))
 

@@ -1,4 +1,4 @@
-"""The agent's side of its tasks: start, stop, remove, adopt after a restart, and what to report of each.
+"""The agent's side of its tasks: start, stop, remove, adopt after a restart, and report.
 
 Everything is read from the tasks' folders; the roster has no state that a restart would lose.
 """
@@ -15,7 +15,7 @@ from .task_runtime import TaskError, TaskRuntime, micros
 from .tasks import FINAL, TaskFolder, list_tasks, read_text
 
 REPORTED = ("state", "at", "exit_status", "reason", "message", "pull", "username", "working_dir")
-LAUNCHES = 3  # failed ones, after which a task's supervisor is taken for one that can't start here
+LAUNCHES = 3  # failures after which we conclude that a task's supervisor can't start here
 ROOM = 1 << 20  # less than this free on the disk counts as full
 Fetch = Callable[[str, str], None]  # url, place
 
@@ -34,7 +34,7 @@ class Roster:
         return TaskFolder(self._data, task)
 
     def tasks(self) -> List[str]:
-        """Tasks on disk; a creation that was cut short is cleared away."""
+        """Tasks on disk; unfinished creations are deleted."""
         whole = []
         for task in list_tasks(self._data):
             if self.folder(task).launch():
@@ -44,7 +44,7 @@ class Roster:
         return whole
 
     def create(self, task: str, spec: Dict[str, Any], gpus: List[Dict[str, Any]]) -> None:
-        """Write the task down. From here on it is ours, whatever happens."""
+        """Save the task. From here on it is ours, whatever happens."""
         if "/" in task or task in ("", ".", ".."):
             raise TaskError("executor_error", "a task's id can't be %r" % task)
         runtime = spec.get("runtime") or self._default
@@ -83,7 +83,7 @@ class Roster:
         return free[:wanted], vendor
 
     def launch(self, task: str, fetch: Fetch) -> None:
-        """Bring the task's archives, then start its supervisor. May take long: not for the loop's thread."""
+        """Fetch the task's archives, then start its supervisor. Can take long: not for the loop's thread."""
         folder = self.folder(task)
         if folder.state().get("state") == FINAL:
             return
@@ -98,8 +98,8 @@ class Roster:
         self._launched.append((task, child))
 
     def reap(self) -> None:
-        """A supervisor forks itself away; what we started ends at once and is taken off the process table here. Where
-        it fails again and again before that, the task can't be run here, and that is its end."""
+        """A supervisor forks itself away, so the process we started exits at once and is reaped here. If it fails
+        `LAUNCHES` times before that, the task can't run here and ends."""
         self._launched = [(task, child) for task, child in self._launched if not self._reaped(task, child)]
 
     def _reaped(self, task: str, child: "subprocess.Popen[bytes]") -> bool:
@@ -116,7 +116,7 @@ class Roster:
         self.folder(task).write_state(state)
 
     def orphaned(self, task: str) -> bool:
-        """Neither over nor looked after: its supervisor was killed, or never started."""
+        """Not over, and without a supervisor: it was killed, or never started."""
         folder = self.folder(task)
         return folder.state().get("state") != FINAL and not folder.supervised()
 
@@ -131,7 +131,7 @@ class Roster:
         return self.folder(task).state().get("state") == FINAL
 
     def remove(self, task: str) -> None:
-        """Delete all traces of a task that is over."""
+        """Delete all traces of a finished task."""
         folder = self.folder(task)
         runtime = self._runtimes.get(folder.launch().get("runtime", ""))
         if runtime:

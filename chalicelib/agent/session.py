@@ -1,15 +1,15 @@
 """What an agent sends to its server, and when: no socket, no clock, no disk.
 
 The caller reports what happened (`task_changed`, `log_grew`, `answered`, `failed`) and calls `next(now)`, which returns
-either a Message to send at once or the time to call again. Simulation, load bench and the real program run this class.
+either a Message to send at once or the time to call again. Simulation, load bench and the real agent run this class.
 
 Rule 1. At most two messages are in flight: one *push* (wait 0: something changed here) and one *poll* (wait > 0: is
         there news?). A push can go out while a poll waits, so a local change never waits for the server's news.
-Rule 2. A message holds the state of every task, so a lost one is repaired by the next; logs continue from the byte
-        that the server says it holds.
+Rule 2. A message has the state of every task, so the next repairs a lost one; logs continue from the byte that the
+        server says it has.
 Rule 3. States only move forward, a command goes to the runtime once per boot, and a removed task stays removed, so
         late, repeated and reordered responses are harmless.
-Rule 4. No failure ends anything. Only `gone` does, and `stop`, `abort`, `remove` for one task.
+Rule 4. No failure ends anything. Only `gone` does, and for single tasks `stop`, `abort` and `remove`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Remove:
 
 @dataclass(frozen=True)
 class Trim:
-    """The server holds this task's log up to `offset`."""
+    """The server has this task's log up to `offset`."""
 
     task: str
     offset: int
@@ -72,7 +72,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class End:
-    """The instance isn't wanted any more: end every task, leave nothing, stop."""
+    """The instance is no longer wanted: end every task, leave nothing, stop."""
 
 
 Command = Union[Start, Stop, Abort, Remove, Trim, Keep, End]
@@ -144,7 +144,7 @@ class Session:
             self._revision += 1
 
     def task_changed(self, report: Body) -> None:
-        """A task's newest report. One that would go back is dropped: a state never does."""
+        """A task's newest report. One that would move its state back is dropped."""
         known = self._tasks.get(report["id"])
         if known is None:
             self._tasks[report["id"]] = _Task(dict(report))
@@ -168,11 +168,11 @@ class Session:
                 known.waiting_since = now
 
     def measured(self, samples: List[Body]) -> None:
-        """Metrics ride along with the next message; they never cause one."""
+        """Metrics go with the next message; they never cause one."""
         self._metrics = (self._metrics + samples)[-METRICS_KEPT:]
 
     def server_moved(self, now: float) -> None:
-        """There is a new address or token to try: forget the patience that the old one cost."""
+        """There is a new address or token to try: forget the back-off of the old one."""
         self._retry_at, self._failures, self._poll_at = now, 0, now
 
     def tasks(self) -> List[str]:
@@ -181,7 +181,7 @@ class Session:
     # What to do -------------------------------------------------------------------------------------------------
 
     def next(self, now: float) -> Union[Message, float]:
-        """A message to send now, or when to ask again (earlier if something happens)."""
+        """A message to send now, or when to call again (earlier if something happens)."""
         if self.ended:
             return NEVER
         if now < self._retry_at:
@@ -205,7 +205,7 @@ class Session:
         return min((self._log_at(task) for task in self._tasks.values()), default=NEVER)
 
     def _log_at(self, task: _Task) -> float:
-        """When this task's waiting output should go: at once when the task is over or there is a lot of it."""
+        """When to send this task's waiting output: at once if the task is over or there is a lot of it."""
         if task.waiting_since is None:
             return NEVER
         hurry = task.report["state"] == "exited" or task.log_end - task.sent >= LOG_BUDGET
@@ -267,7 +267,7 @@ class Session:
         return commands
 
     def failed(self, message: Message, problem: str, now: float, retry_after: float = 0.0) -> None:
-        """`problem` is `refused` (401, 403: slower, and with the token if there is another) or anything else."""
+        """`problem` is `refused` (401, 403: retry more slowly, with another token if there is one) or anything else."""
         self._release(message)
         for name in message.logs:
             if name in self._tasks:
@@ -335,7 +335,7 @@ class Session:
         return [Abort(name)] if want == "abort" else [Remove(name)]
 
     def _never_here(self, name: str, want: str) -> List[Command]:
-        """Asked to end what never arrived: say that it is over, or the server would wait for it for ever."""
+        """Told to end a task that never arrived: report it as over, or the server would wait for ever."""
         if want in ("stop", "abort"):
             reason = "terminated_by_user" if want == "stop" else "aborted_by_user"
             self.task_changed({"id": name, "state": "exited", "reason": reason, "message": "never started here"})

@@ -1,9 +1,9 @@
-"""A task's output on disk: every byte with the moment it was read, addressed by its place in the whole log.
+"""A task's output on disk: every byte with the time it was read, addressed by its offset in the whole log.
 
-A spool is a folder of segments named by the offset of their first byte; a segment is a row of frames (microseconds,
-length, bytes). One supervisor writes, one agent reads, and what the server holds is deleted segment by segment. A
-frame cut short by a crash or a full disk was never announced to anybody: the writer cuts it off, a reader stops
-before it.
+A spool is a folder of segments named by the offset of their first byte; a segment is a sequence of frames
+(microseconds, length, bytes). One supervisor writes, one agent reads, and what the server has is deleted segment by
+segment. A frame cut short by a crash or a full disk was never announced: the writer cuts it off, a reader stops before
+it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import List, Optional, Tuple
 
 FRAME = struct.Struct("<QI")
 SEGMENT_BYTES = 4 * 1024 * 1024
-RECORDS_MOST = 5000  # in one read: a program that writes byte by byte must not make messages of endless tiny records
+RECORDS_MOST = 5000  # per read: a program that writes byte by byte must not cause messages of endless tiny records
 
 
 def segments(folder: str) -> List[int]:
@@ -74,7 +74,7 @@ class SpoolWriter:
 
 
 class SpoolReader:
-    """Reads while the writer writes. It remembers where it was, so reading on costs no scan."""
+    """Reads while the writer writes. It remembers its position, so reading on needs no scan."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -86,7 +86,7 @@ class SpoolReader:
         self._end = 0
 
     def end(self) -> int:
-        """How many bytes the log has so far."""
+        """The log's length so far, in bytes."""
         starts = segments(self._folder)
         if not starts:
             return self._end
@@ -104,7 +104,7 @@ class SpoolReader:
         return self._end
 
     def read(self, offset: int, limit: int) -> Tuple[int, List[Tuple[int, bytes]]]:
-        """At most `limit` bytes from `offset` on, or from where the log begins if later: the first value says."""
+        """The offset read from, which is later than `offset` if the log begins later, and at most `limit` bytes."""
         records: List[Tuple[int, bytes]] = []
         starts = segments(self._folder)
         if not starts:
@@ -123,7 +123,7 @@ class SpoolReader:
         return offset, records
 
     def _read_segment(self, offset: int, limit: int, records: List[Tuple[int, bytes]]) -> int:
-        """Add this segment's records; answers how many bytes of `limit` are still free."""
+        """Add this segment's records; returns how many bytes of `limit` are left."""
         room = limit - sum(len(data) for _, data in records)
         with open(segment_path(self._folder, self._start or 0), "rb") as segment:
             segment.seek(self._position)

@@ -1,10 +1,10 @@
 """A small process for each task. It outlives the agent and the server, and alone owns the task's output and exit
 status.
 
-It runs in its own process session, forked twice, so that it survives the end of the agent's process group. It never
-talks to the server: it reads requests from the task's folder and writes state and output there. An absent agent misses
+It is forked twice into a new session, so it survives the end of the agent's process group. It never talks to the
+server: it reads requests from the task's folder and writes state and output there. An agent that was away misses
 nothing; it reads the folder when it is back. If the supervisor itself is killed, the agent starts it again: a container
-is adopted, and a plain process has ended with it and is reported as such.
+is adopted; a plain process ended with its supervisor and is reported as such.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .task_runtime import Began, Interrupted, TaskError, TaskRuntime, Work, micr
 from .tasks import FINAL, FULL, TaskFolder, make_pipe
 
 DEFAULT_GRACE = 10.0
-NOTICE_EVERY = 0.05  # seconds between two "there is more output" to the agent
-RETRY_EVERY = 1.0  # seconds between two tries to write on a full disk
+NOTICE_EVERY = 0.05  # seconds between notices of new output to the agent
+RETRY_EVERY = 1.0  # seconds between attempts to write to a full disk
 KILL_AGAIN = 2.0
 
 
 def run(folder: TaskFolder, runtime: TaskRuntime) -> None:
-    """The whole life of a supervisor; returns when the task is over."""
+    """A supervisor's whole life; returns when the task is over."""
     if not folder.launch():
         return  # removed meanwhile
     lock = folder.take_lock()
@@ -197,8 +197,8 @@ class Supervisor:
         self._flush()
 
     def _flush(self) -> None:
-        """Write what waits. On a full disk it goes on waiting, nothing more is read, and so the task waits in its own
-        write: no byte is lost, and requests are obeyed meanwhile."""
+        """Write what is buffered. While the disk is full nothing more is read, so the task blocks in its own write: no
+        byte is lost, and requests are still obeyed."""
         try:
             while self._backlog:
                 self._spool.append(*self._backlog[0])

@@ -1,7 +1,7 @@
-"""What a task's supervisor asks of the place that runs it. Two answers exist: `process` and `docker`.
+"""What a task's supervisor needs from the runtime that runs it. There are two: `process` and `docker`.
 
-A runtime is used from two sides. The supervisor calls `begin` and drives the Work it gets; the agent asks `usage` and
-`remove`. Both sides only share the task's folder, so either may be killed and started again.
+A runtime is used from two sides. The supervisor calls `begin` and drives the Work it gets; the agent calls `usage` and
+`remove`. They share only the task's folder, so either may be killed and started again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Spec = Dict[str, Any]
 
 
 class TaskError(Exception):
-    """A task that can't run, in the words its user reads. `reason` is one of the protocol's."""
+    """A task can't run; the message is for its user. `reason` is one of the protocol's."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -24,19 +24,19 @@ class TaskError(Exception):
 
 
 class Interrupted(Exception):
-    """Asked to stop before the task ran."""
+    """A stop was requested before the task ran."""
 
 
 @dataclass
 class Began:
-    """What the supervisor hands to `begin`."""
+    """What the supervisor passes to `begin`."""
 
     folder: TaskFolder
     spec: Spec
     state: Dict[str, Any]  # as an earlier supervisor of this task left it; empty the first time
     spooled: int  # bytes of output already on disk
-    report: Callable[..., None]  # report(state, **fields): writes the state and tells the agent
-    pause: Callable[[float], None]  # wait so long, or raise Interrupted when somebody wants the task to end
+    report: Callable[..., None]  # report(state, **fields): writes the state and notifies the agent
+    pause: Callable[[float], None]  # wait so many seconds, or raise Interrupted when the task should end
     gpus: List[str] = field(default_factory=list)  # ids of the GPUs given to this task
 
 
@@ -44,11 +44,11 @@ class Work(Protocol):
     """A running task."""
 
     def fileno(self) -> int:
-        """What to select on for output; -1 when there is none just now."""
+        """What to select on for output; -1 if there is nothing now."""
         ...
 
     def read(self) -> bytes:
-        """Output that is ready, or b"" when there is none (never waits)."""
+        """Output that is ready, or b"" if there is none (never blocks)."""
         ...
 
     def ended(self) -> Optional[int]:
@@ -56,23 +56,23 @@ class Work(Protocol):
         ...
 
     def wake_at(self) -> float:
-        """When (monotonic) `ended` wants to be asked although nothing can be read; infinity for never."""
+        """When (monotonic) to call `ended` even though nothing can be read; infinity for never."""
         ...
 
     def signal_politely(self) -> None:
-        """Ask every process to end, by the signal that it listens to."""
+        """Ask every process to end, with the signal that it listens to."""
         ...
 
     def signal_firmly(self) -> None:
-        """SIGTERM to those who are still there."""
+        """SIGTERM to the processes that are left."""
         ...
 
     def kill(self) -> None:
-        """End all of it now."""
+        """End everything now."""
         ...
 
     def out_of_memory(self) -> bool:
-        """After the end: was it killed for using more memory than it was given?"""
+        """After the end: was it killed for exceeding its memory limit?"""
         ...
 
     def finish(self) -> bytes:
@@ -91,7 +91,7 @@ class TaskRuntime(Protocol):
     name: str
 
     def problem(self) -> str:
-        """Why it can't be used here; empty when it can."""
+        """Why it can't be used here; empty if it can."""
         ...
 
     def begin(self, began: Began) -> Work: ...
@@ -99,11 +99,11 @@ class TaskRuntime(Protocol):
     def usage(self, folder: TaskFolder) -> Optional[Usage]: ...
 
     def remove(self, folder: TaskFolder) -> None:
-        """Delete what the task left outside its folder; harmless when there is nothing."""
+        """Delete what the task left outside its folder, if anything."""
         ...
 
     def sweep(self, known: Set[str]) -> None:
-        """Delete what tasks left behind whose folders are gone."""
+        """Delete what tasks without a folder have left behind."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""A folder for each task: all that agent and supervisor know of it, so that either may be killed and started again.
+"""A folder for each task: all that agent and supervisor know about it, so that either may be killed and started again.
 
 spec.json      the task as the server wants it, with the runtime and GPUs chosen here     (agent writes)
 request.json   `stop` with its grace, or `abort`                                          (agent writes)
@@ -46,7 +46,7 @@ def write_atomic(path: str, text: str, mode: int = 0o600, durable: bool = False)
 
 
 def write_slot(path: str, value: Dict[str, Any]) -> None:
-    """A small record that can be rewritten on a full disk: there it is overwritten where it stands, in room it has."""
+    """Write a small record that can be replaced even on a full disk: there it is overwritten in place."""
     text = json.dumps(value).ljust(SLOT_BYTES)
     try:
         write_atomic(path, text)
@@ -80,7 +80,7 @@ def read_json(path: str) -> Optional[Dict[str, Any]]:
 
 
 def make_pipe(path: str) -> int:
-    """A named pipe open for reading and writing, so that it never reads as ended."""
+    """A named pipe, opened for reading and writing so that it never reads as ended."""
     try:
         os.mkfifo(path, 0o600)
     except FileExistsError:
@@ -91,7 +91,7 @@ def make_pipe(path: str) -> int:
 
 
 def tell(path: str, line: str) -> None:
-    """Wake whoever reads the pipe at `path`. Nobody there, or a pipe full of wake-ups, is fine: the news is on disk."""
+    """Wake the reader of the pipe at `path`. No reader, or a full pipe, is fine: the news is on disk."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as problem:
@@ -119,7 +119,7 @@ class TaskFolder:
         return read_json(os.path.join(self.path, "spec.json")) or {}
 
     def create(self, launch: Dict[str, Any]) -> None:
-        """The spec comes last: a folder without one is a creation that was cut short, and the server asks again."""
+        """The spec is written last: a folder without one is an unfinished creation, and the server asks again."""
         os.makedirs(self.path, mode=0o711, exist_ok=True)
         self.write_state({})
         write_slot(os.path.join(self.path, "request.json"), {})
@@ -142,7 +142,7 @@ class TaskFolder:
         tell(os.path.join(self.data, "wake"), self.task)
 
     def take_lock(self) -> Optional[int]:
-        """The supervisor's lock, held as long as the descriptor is open; None when a living one has it."""
+        """The supervisor's lock, held while the descriptor is open; None if a living supervisor has it."""
         return take_lock(os.path.join(self.path, "lock"))
 
     def supervised(self) -> bool:
@@ -153,7 +153,7 @@ class TaskFolder:
         return False
 
     def delete(self) -> None:
-        """First out of the way in one step, then bit by bit: a half-deleted task must not be taken for a living one."""
+        """Move the folder away in one step, then delete it: a half-deleted task must not look like a living one."""
         trash = os.path.join(self.data, "trash", "%s.%d" % (self.task, os.getpid()))
         os.makedirs(os.path.dirname(trash), exist_ok=True)
         try:
@@ -174,7 +174,7 @@ def take_lock(path: str) -> Optional[int]:
 
 
 def delete_tree(path: str) -> None:
-    """Delete a folder even where a task took away its own right to write there."""
+    """Delete a folder even if the task made parts of it read-only."""
 
     def again(function: Any, name: str, _: Any) -> None:
         if function in (os.scandir, os.listdir, os.open, os.lstat, os.rmdir, os.unlink) and not os.path.islink(name):
