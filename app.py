@@ -1,7 +1,7 @@
-"""The Lambda behind API Gateway, and what it deploys beside itself: the functions on a schedule.
+"""The Lambda behind API Gateway, and the scheduled functions deployed with it.
 
-Importing this makes no client and reads no setting; the plane comes with the first request. The scheduled functions
-stand here because Chalice deploys what its app names, each with a policy of its own. They need no cloud's SDK; the
+Importing this creates no client and reads no setting; the first request builds the control plane. The scheduled
+functions are here because Chalice deploys what its app names, each with its own policy. They need no cloud's SDK; the
 functions that do, and those with other triggers, are in `infra/`.
 """
 

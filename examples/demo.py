@@ -1,8 +1,8 @@
 """`make demo`: a task runs through a real control plane, from nothing to nothing.
 
 Starts the embedded server on a free port with a temporary home, applies `hello.dstack.yml` with the project's own CLI,
-shows its logs as they come, then the run and its history, and ends everything it started. The exit status is the truth:
-0 only if the task ran, said what it should, and nothing was left behind. Another file may be given as its argument.
+shows its logs as they come, then the run and its history, and ends everything it started. The exit status is 0 only if
+the task ran, printed what it should, and left nothing behind. An argument names another configuration file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLE = ROOT / "examples" / "hello.dstack.yml"
-PATIENCE = 900  # seconds for everything: where jobs run in Docker, an image may have to be fetched first
+PATIENCE = 900  # seconds for everything: if jobs run in Docker, an image may have to be pulled first
 
 
 def main() -> int:
@@ -58,7 +58,7 @@ def wait_until_up(server: subprocess.Popen[str]) -> None:
 
 
 def tour(example: Path, environment: dict[str, str]) -> str:
-    """What wasn't to be seen, if anything."""
+    """What was missing, if anything."""
     for command, expected in (
         (["apply", "-y", "-f", str(example)], ("Hello from hello on ", "step 3")),
         (["ps", "-a"], ("hello", "exited (0)")),
@@ -74,7 +74,7 @@ def tour(example: Path, environment: dict[str, str]) -> str:
 
 
 def show(args: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Run one command and pass its output on while it comes."""
+    """Run one command and print its output as it comes."""
     say("dstack " + " ".join(Path(a).name if a.endswith(".yml") else a for a in args))
     begun, kept = time.monotonic(), []
     command = [sys.executable, "-u", "-m", "cli.main", *args]
@@ -87,7 +87,7 @@ def show(args: list[str], environment: dict[str, str]) -> subprocess.CompletedPr
                 kept.append(line)
                 print(f"  {line}", end="", flush=True)
         except BaseException:
-            process.kill()  # or the way out would wait for it
+            process.kill()  # or leaving would wait for it
             raise
     print(f"  ({time.monotonic() - begun:.1f} s)")
     return subprocess.CompletedProcess(command, process.returncode, "".join(kept))
@@ -98,7 +98,7 @@ def say(command: str) -> None:
 
 
 def stop(server: subprocess.Popen[str], home: Path) -> str:
-    """End the server; what it left behind, if anything, is ended too and named."""
+    """Stop the server; whatever it left behind is ended too, and named."""
     server.send_signal(signal.SIGTERM)
     try:
         status = server.wait(timeout=60)

@@ -1,4 +1,4 @@
-"""Lambda entry points: plain functions, no Chalice, one event shape each. What they do is elsewhere.
+"""Lambda entry points: plain functions, no Chalice, one event shape each. The work is done elsewhere.
 
-AWS gives a handler an event and a context; the root is its process's own then. Tests give another.
+AWS passes a handler an event and a context; the root is then the process's own. Tests pass another.
 """

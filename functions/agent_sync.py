@@ -1,4 +1,4 @@
-"""Agents call here: a Function URL, because API Gateway alone would cost more than the rest of the plane."""
+"""Agents call this: a Function URL, because API Gateway alone would cost more than the rest of the control plane."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    """A Function URL event (payload format 2.0) to the same dispatch as every other request."""
+    """Passes a Function URL event (payload format 2.0) to the same dispatch as every other request."""
     http = event["requestContext"]["http"]
     raw = event.get("body") or ""
     body = base64.b64decode(raw) if event.get("isBase64Encoded") else raw.encode()

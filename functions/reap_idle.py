@@ -1,5 +1,5 @@
-"""Passes over the instances that are due: idle ones to reap, silent ones to judge, ends to repeat. On a schedule of its
-own, so that machines are given back even while the hints for everything else pile up."""
+"""Passes over the due instances: reaps idle ones, judges silent ones, repeats terminations. On a separate schedule, so
+that machines are released even while hints for everything else pile up."""
 
 from __future__ import annotations
 

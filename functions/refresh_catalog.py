@@ -1,4 +1,4 @@
-"""Ask every configured account for its offers and keep them, with their age. On a schedule; plans read what is kept."""
+"""Fetches every account's offers and stores them with their age. On a schedule; plans read what is stored."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The sweep: what bears our tag in a cloud and belongs to nobody is given back, and instances whose machines are gone
-are settled. On a schedule."""
+"""The sweep, on a schedule: releases resources that have our tag but no owner, and settles instances whose machines are
+gone."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What stands behind the functions in AWS: templates made from the code's own tables, never written twice."""
+"""The AWS resources behind the functions: templates generated from the code's tables, so nothing is written twice."""

@@ -1,7 +1,7 @@
-"""`python -m infra.requirements`: writes `requirements.txt`, what the Lambdas of `app.py` need, as the tests pin it.
+"""`python -m infra.requirements` writes `requirements.txt`: what the Lambdas of `app.py` need, with the tests' pins.
 
-Chalice packages whatever that file names, so it holds the functions' few packages and what those need, and nothing of
-the CLI's or the server's. They are in the `aws` extra, so the lock is that of the tests.
+Chalice packages whatever that file names, so it has the functions' few packages with their dependencies, and none of
+the CLI's or the server's. They are in the `aws` extra, so the tests' lock pins them.
 """
 
 from __future__ import annotations

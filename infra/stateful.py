@@ -1,6 +1,6 @@
 """`python -m infra.stateful`: the CloudFormation template of what must outlive every deployment: table, bucket, queues.
 
-The table is the store's own schema; nothing here repeats it. Whatever holds state is kept when the stack is deleted.
+The table uses the store's own schema. Resources with state are retained when the stack is deleted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 from chalicelib.store.dynamo import TTL, table_schema
 
 KEPT = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
-VISIBILITY = 180  # seconds: six times the longest pass, as SQS event sources want it
+VISIBILITY = 180  # seconds: six times the longest pass, as AWS recommends for SQS event sources
 TRIES = 5  # before a message is set aside
 
 
@@ -54,7 +54,7 @@ def _bucket() -> dict[str, Any]:
 
 
 def _queue(name: str) -> dict[str, Any]:
-    """A queue, and beside it the place for messages that failed too often."""
+    """A queue, and the dead-letter queue for messages that failed too often."""
     aside = f"{name}Aside"
     redrive = {"deadLetterTargetArn": {"Fn::GetAtt": [aside, "Arn"]}, "maxReceiveCount": TRIES}
     stem = f"dstack-${{Stage}}-{name.lower()}"

@@ -325,7 +325,7 @@ class DockerWork:
         return data
 
     def ended(self) -> Optional[int]:
-        """Checks only once the output has ended: the container has exited, or the connection is lost and is reopened."""
+        """Checks only once the output has ended: the container has exited, or the connection is lost and reopened."""
         if self._socket is not None or self._buffer or self._status is not None or time.monotonic() < self._again_at:
             return self._status
         try:

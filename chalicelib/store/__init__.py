@@ -1,1 +1,1 @@
-"""The store: one table behind one small port (`port.py`), SQLite and DynamoDB adapters, blobs and logs beside it."""
+"""The store: one table behind a small port (`port.py`) with SQLite and DynamoDB adapters, plus blobs and logs."""

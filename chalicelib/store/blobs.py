@@ -1,7 +1,7 @@
-"""Blobs: what is too large for a record. Whole things under a name, written and read at once.
+"""Blobs: what is too large for a record. Each has a name, and is written and read whole.
 
 Names are paths of plain words, the same for files and for S3, so that nothing that works embedded is refused in AWS.
-They are checked here, because some parts of them come from outside.
+They are checked here because parts of them come from outside.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _MAX_NAME = 512
 
 class Blobs(Protocol):
     def put(self, name: str, data: bytes) -> None:
-        """There, whole and lasting, once this returns; one written earlier under that name is replaced."""
+        """Durable once this returns; replaces an earlier blob of that name."""
 
     def get(self, name: str) -> bytes | None: ...
 
     def delete(self, name: str) -> None:
-        """Gone already is fine."""
+        """Deleting a missing blob is fine."""
 
     def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
         """Names that begin with `prefix` and sort after `after`, in text order."""
@@ -44,7 +44,7 @@ def checked(name: str) -> str:
 
 
 class FileBlobs:
-    """A file a blob under `root`, written beside its place and moved there, so that nobody sees half of one."""
+    """One file per blob under `root`, written beside its path and moved there, so that nobody sees half of one."""
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root)
@@ -97,7 +97,7 @@ class FileBlobs:
 
 
 class S3Blobs:
-    """An object a blob. `client` makes the S3 client at the first use: a cold start that needs none pays none."""
+    """One object per blob. `client` creates the S3 client on first use: a cold start that needs none doesn't pay."""
 
     def __init__(self, bucket: str, client: Callable[[], Any]) -> None:
         self._bucket = bucket
@@ -149,5 +149,5 @@ class S3Blobs:
     def _refused(self, operation: str, error: Exception) -> DstackError:
         return Refused(
             f"The bucket {self._bucket} didn't answer {operation}: {error}.",
-            hint="Check that the bucket is there and that the function's policy names it.",
+            hint="Check that the bucket exists and that the function's policy names it.",
         )

@@ -1,7 +1,7 @@
-"""A place in a listing, as text: the record after which the next page begins.
+"""A position in a listing, as text: the record after which the next page begins.
 
-One form for every adapter, because all of them order a listing by (sort, pk, sk) and none needs more to go on. It names
-its listing, so that a cursor brought to another one is refused instead of skipping records there.
+All adapters share one form, because all order a listing by (sort, pk, sk) and none needs more to continue. A cursor
+names its listing, so that using it on another one is refused instead of skipping records there.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def decode(cursor: str, index: Index, partition: str) -> Position:
         raw = base64.b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         parts = orjson.loads(raw)
     except (UnicodeEncodeError, binascii.Error, orjson.JSONDecodeError) as error:
-        raise Invalid("the cursor isn't one this server gave out.", hint="Begin again without a cursor.") from error
+        raise Invalid("the cursor isn't one that this server issued.", hint="Start again without a cursor.") from error
     if not (isinstance(parts, list) and len(parts) == 5 and all(isinstance(part, str) for part in parts)):
-        raise Invalid("the cursor isn't one this server gave out.", hint="Begin again without a cursor.")
+        raise Invalid("the cursor isn't one that this server issued.", hint="Start again without a cursor.")
     if parts[0] != index or parts[1] != partition:
-        raise Invalid("the cursor belongs to another listing.", hint="Begin again without a cursor.")
+        raise Invalid("the cursor belongs to another listing.", hint="Start again without a cursor.")
     return (parts[2], parts[3], parts[4])

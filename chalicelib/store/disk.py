@@ -1,4 +1,4 @@
-"""What files need to last, and what a disk's failure means: shared by the stores that keep files."""
+"""Durable files, and what a disk's failures mean: shared by the stores that keep files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chalicelib.errors import DstackError, Invalid, Refused, StorageFull
 
 
 def make_folder(folder: Path) -> None:
-    """Makes `folder` and its parents, for the owner alone, each lasting before anything is put into it."""
+    """Create `folder` and its parents, private to the owner, each durable before anything is put into it."""
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -19,7 +19,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """A new or moved name lasts only once its folder is on the disk."""
+    """A new or moved name is durable only once its folder is synced."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -1,12 +1,12 @@
 """The store in one DynamoDB table, through PynamoDB.
 
-A commit is one TransactWriteItems under a client token. Whatever leaves its outcome unknown - a lost reply, a time-out,
-a 5xx - is answered by sending the same request again: DynamoDB makes a token's writes once within ten minutes, and the
-tries here end long before that. Each item also carries the token that wrote it, so that a condition which fails because
-our own write is already there is seen for what it is. Contention (another transaction holds an item) wrote nothing and
-is tried again after a pause that grows; only a failed condition is a Conflict.
+A commit is one TransactWriteItems under a client token. If its outcome is unknown (a lost reply, a time-out, a 5xx),
+the same request is sent again: within ten minutes DynamoDB applies a token's writes only once, and our retries end long
+before that. Each item also records the token that wrote it, so a condition that fails because our own write is already
+there is recognised. Contention (another transaction holds an item) has written nothing and is retried after a growing
+pause; only a failed condition is a Conflict.
 
-The due index is sparse (items without a time aren't in it) and sharded, because one partition takes 1,000 writes a
+The due index is sparse (items without a time aren't in it) and sharded, because a partition takes only 1,000 writes a
 second: partition `<kind>#<shard>`, sorted by time.
 """
 
@@ -47,7 +47,7 @@ _UNKNOWN = {
 
 
 def table_schema() -> dict[str, Any]:
-    """The table as CreateTable takes it and as CloudFormation's AWS::DynamoDB::Table spells it, but for its name."""
+    """The table, without its name, as CreateTable and CloudFormation's AWS::DynamoDB::Table take it."""
 
     def index(name: str, partition: str, sort: str, projection: dict[str, Any]) -> dict[str, Any]:
         keys = [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
@@ -70,15 +70,15 @@ def table_schema() -> dict[str, Any]:
 
 
 def create_table(client: Any, table_name: str) -> None:
-    """Makes the table with a DynamoDB client of boto3 and waits until it can be used. For tests and trials: in AWS the
-    stateful stack makes it."""
+    """Create the table with boto3's DynamoDB client and wait until it is active. For tests and trials: in AWS the
+    stateful stack creates it."""
     client.create_table(TableName=table_name, **table_schema())
     client.get_waiter("table_exists").wait(TableName=table_name, WaiterConfig={"Delay": 1, "MaxAttempts": 60})
     client.update_time_to_live(TableName=table_name, TimeToLiveSpecification=TTL)
 
 
 class DynamoStore:
-    """`Store` in the table `table_name`. Credentials, region and endpoint come from where botocore finds them."""
+    """`Store` in the table `table_name`. botocore finds the credentials, region and endpoint."""
 
     def __init__(
         self,
@@ -120,17 +120,17 @@ class DynamoStore:
         reverse: bool = False,
     ) -> Page:
         if limit < 1:
-            raise Invalid(f"a page of {limit} records.", hint="Ask for one at least.")
+            raise Invalid(f"a page of {limit} records.", hint="Ask for at least one.")
         start = None if cursor is None else cursors.decode(cursor, index, partition)
         if start is not None and not (start[0] >= low and (not high or start[0] < high)):
-            # DynamoDB refuses a start outside the bounds. One before them begins at the bound, one behind them ends.
+            # DynamoDB refuses a start outside the bounds. One before them starts at the bound, one after them ends.
             before = start[0] >= low if reverse else start[0] < low
             if not before:
                 return Page((), None)
             start = None
         if high and low >= high:
             return Page((), None)
-        wanted = limit + (2 if high else 1)  # one tells whether there is more; one may be `high` itself
+        wanted = limit + (2 if high else 1)  # one to see whether there is more; one may be `high` itself
         records = [item for item in self._list(index, partition, low, high, wanted, start, reverse)]
         if high:
             records = [item for item in records if cursors.position_of(index, item)[0] < high]
@@ -150,8 +150,8 @@ class DynamoStore:
             if outcome is None:
                 return
             sure = sure and outcome in _NOTHING_WRITTEN
-        held = "was busy" if sure else "didn't answer, so that it isn't known whether the change was made"
-        raise Refused(f"The table {self._table_name} {held} ({TRIES} tries).", hint="Look, and try again in a moment.")
+        held = "was busy" if sure else "didn't answer, so the change may or may not have been made"
+        raise Refused(f"The table {self._table_name} {held} ({TRIES} tries).", hint="Check, then try again.")
 
     def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
         item = self._item
@@ -160,7 +160,7 @@ class DynamoStore:
         return [Due(kind, entry.due_unit, int(entry.due_at)) for entry in found]
 
     def next_due(self) -> Micros | None:
-        """0: looking costs a read a shard and kind, so the schedule's own pace is the answer."""
+        """0: checking would cost a read per shard and kind, so the schedule sets the pace."""
         return 0
 
     def close(self) -> None:
@@ -225,7 +225,7 @@ class DynamoStore:
             self._sleep(longest * (0.5 + self._jitter() / 2))
 
     def _try(self, ordered: Sequence[Change], token: str) -> str | None:
-        """Sends the commit once. None: it is written. A word: why to send it again. Raises what no try can mend."""
+        """Send the commit once. None: it is written. A code: why to send it again. Raises what a retry can't help."""
         from pynamodb.exceptions import TransactWriteError
 
         try:
@@ -238,7 +238,7 @@ class DynamoStore:
             reasons = list(error.cancellation_reasons)
             for reason in reasons:
                 if reason is not None and (reason.raw_item or {}).get("token") == {"S": token}:
-                    return None  # our own write, seen again
+                    return None  # our own earlier write
             for change, reason in zip(ordered, reasons, strict=False):
                 if reason is not None and reason.code == "ConditionalCheckFailed":
                     raise Conflict(str(change.key)) from error
@@ -278,7 +278,7 @@ class DynamoStore:
 
 
 def _passing(error: Any) -> str | None:
-    """Why the same request, sent again, may go through; None for what stays wrong."""
+    """Why the same request may succeed if sent again; None if it can't."""
     from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
     if isinstance(error.cause, ConnectionError | HTTPClientError):
@@ -287,24 +287,24 @@ def _passing(error: Any) -> str | None:
     if code in _NOTHING_WRITTEN or code in _UNKNOWN:
         return code
     if isinstance(error.cause, ClientError) and code.startswith("5"):
-        return code  # a 5xx without a body of its own is named by its number
+        return code  # a 5xx without a body has its number as its code
     return None
 
 
 def _code(error: Any) -> str:
-    """PynamoDB's own `cause_response_code` breaks on a connection that ended, which has a response of None."""
+    """PynamoDB's `cause_response_code` fails on a broken connection, whose response is None."""
     response = getattr(error.cause, "response", None) or {}
     return str(response.get("Error", {}).get("Code", ""))
 
 
 def _place_in_request(change: Change) -> int:
-    """PynamoDB sends checks, then deletes, then puts; reasons for a cancellation come back in that order."""
+    """PynamoDB sends checks, then deletes, then puts; cancellation reasons come back in that order."""
     return 0 if isinstance(change, Check) else 1 if isinstance(change, Delete) else 2
 
 
 def _item_class(table_name: str, region: str | None, endpoint: str | None) -> Any:
-    """The model of one table. Made when a store is, because PynamoDB ties a class to its table and importing PynamoDB
-    costs 0.2 s that not every function needs."""
+    """The model of one table. Created with the store, because PynamoDB ties a class to its table, and because importing
+    PynamoDB costs 0.2 s that some functions needn't pay."""
     from pynamodb.attributes import NumberAttribute, UnicodeAttribute
     from pynamodb.indexes import AllProjection, GlobalSecondaryIndex, IncludeProjection
     from pynamodb.models import Model
@@ -337,7 +337,7 @@ def _item_class(table_name: str, region: str | None, endpoint: str | None) -> An
         class Meta:
             connect_timeout_seconds = 3
             read_timeout_seconds = 10
-            max_retry_attempts = 0  # tries are counted here, and paused between as a test may say
+            max_retry_attempts = 0  # we count the tries ourselves, and a test can set the pauses
             max_pool_connections = 32
 
         pk = UnicodeAttribute(hash_key=True)

@@ -1,4 +1,4 @@
-"""What was read and can't change any more, kept: a bounded cache, the least lately used goes first."""
+"""A bounded cache for what was read and can't change any more; the least recently used goes first."""
 
 from __future__ import annotations
 

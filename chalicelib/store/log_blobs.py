@@ -1,8 +1,8 @@
-"""Logs in a blob store, an object a chunk, for S3.
+"""Logs in a blob store, one object per chunk, for S3.
 
-An object's name holds the chunk's place, length and times: `logs/<project>/<job>/<first>.<last>.<low>.<high>`. Thus two
-writers that race write two objects instead of one over the other, a listing alone tells the stream's end, and a reader
-cuts the overlap.
+An object's name has the chunk's bounds and times: `logs/<project>/<job>/<first>.<last>.<low>.<high>`. So racing writers
+write two objects instead of overwriting each other, a listing alone shows the stream's end, and a reader cuts the
+overlap.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class BlobLogs:
         return "logs/{}/{}/".format(*checked_ids(project_id, job_id))
 
     def _spans(self, folder: str, token: Token | None) -> Iterator[Span]:
-        """The stream in order, without what racing writers put there twice."""
+        """The stream in order, without what racing writers wrote twice."""
         reached = 0 if token is None else token.offset
         after = "" if token is None else f"{folder}{token.place:016d}"
         while names := self._blobs.list(folder, after, _LISTED):

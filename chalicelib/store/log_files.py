@@ -1,7 +1,7 @@
-"""Logs in files, one a job, with the chunks one after another.
+"""Logs in files, one per job, chunk after chunk.
 
-Each chunk is a frame with a checksum. It is on the disk before it is acknowledged; one cut short by a crash is removed
-by the next append and never shown.
+Each chunk is a frame with a checksum. It is on disk before it is acknowledged; a frame cut short by a crash is never
+shown, and the next append removes it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MARK = b"dlog"
 _HEAD = struct.Struct(
     "<4sIQIqqI"
 )  # mark, payload bytes, offset, content bytes, low, high, checksum of all before and after
-_FOOT = struct.Struct("<I")  # bytes of the whole frame, so that the file reads backwards too
+_FOOT = struct.Struct("<I")  # bytes of the whole frame, so that the file can be read backwards too
 
 
 class _Frame(NamedTuple):
@@ -52,7 +52,7 @@ class _Frame(NamedTuple):
 
 
 class FileLogs:
-    """The file's own lock orders writers, in this process and in others."""
+    """The file's lock orders writers, in this process and in others."""
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root)
@@ -115,7 +115,7 @@ class FileLogs:
 
 
 def _write(handle: int, size: int, end: int, pieces: Sequence[Piece]) -> int:
-    """Adds a frame at `size`, which cuts off what a crash may have left there."""
+    """Add a frame at `size`, which cuts off what a crash may have left there."""
     payload = packed(pieces)
     content = sum(len(data) for _, data in pieces)
     times = [at for at, _ in pieces]
@@ -135,7 +135,7 @@ def _write(handle: int, size: int, end: int, pieces: Sequence[Piece]) -> int:
 
 
 def _frame_at(handle: int, place: int, limit: int) -> _Frame | None:
-    """The frame that begins at `place`, if one can that ends at `limit` or before; its payload is not looked at."""
+    """The frame that begins at `place`, if there is one that ends by `limit`; its payload isn't checked."""
     raw = os.pread(handle, _HEAD.size, place)
     if len(raw) < _HEAD.size:
         return None
@@ -147,7 +147,7 @@ def _frame_at(handle: int, place: int, limit: int) -> _Frame | None:
 
 
 def _payload(handle: int, frame: _Frame) -> bytes | None:
-    """What is in the frame, or None if it isn't what was written."""
+    """The frame's payload, or None if the checksum doesn't match."""
     raw = os.pread(handle, _HEAD.size + frame.payload, frame.place)
     head, payload = raw[: _HEAD.size - 4], raw[_HEAD.size :]
     sound = len(payload) == frame.payload and zlib.crc32(payload, zlib.crc32(head)) == frame.checksum
@@ -163,12 +163,12 @@ def _frame_before(handle: int, place: int) -> _Frame | None:
 
 
 def _tail(handle: int) -> tuple[int, int]:
-    """Where the sound part of the file ends, and the stream's end there."""
+    """Where the intact part of the file ends, and the stream's end there."""
     size = os.fstat(handle).st_size
     last = _frame_before(handle, size)
     if last is not None and _payload(handle, last) is not None:
         return size, last.last
-    # Nothing yet, or a crash while the last frame was written. All before it was on the disk when it began.
+    # Nothing yet, or a crash while the last frame was written. Everything before it was already on disk.
     place = end = 0
     while (frame := _frame_at(handle, place, size)) is not None:
         if frame.place + frame.size == size and _payload(handle, frame) is None:

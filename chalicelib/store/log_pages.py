@@ -20,13 +20,13 @@ _ID = re.compile(r"[A-Za-z0-9_-]{1,128}")
 @dataclass(frozen=True, slots=True)
 class LogPage:
     records: tuple[Piece, ...]
-    next_token: str | None  # None at the end of what there is
-    resume: str  # where a follower goes on, also at the end. With `descending`: the same as next_token, or ""
+    next_token: str | None  # None at the end
+    resume: str  # where a follower continues, also at the end. With `descending`: the same as next_token, or ""
 
 
 @dataclass(frozen=True, slots=True)
 class LogAsk:
-    """Records with start <= at < end, oldest first, or newest first if `descending`, from behind `token` on."""
+    """Records with start <= at < end after `token`, oldest first, or newest first if `descending`."""
 
     start: Micros = -_FOREVER
     end: Micros = _FOREVER
@@ -37,14 +37,14 @@ class LogAsk:
 
     def __post_init__(self) -> None:
         if self.limit < 1 or self.max_bytes < 1:
-            raise Invalid(f"a page of {self.limit} records and {self.max_bytes} bytes.", hint="Ask for one at least.")
+            raise Invalid(f"a page of {self.limit} records and {self.max_bytes} bytes.", hint="Ask for at least one.")
 
 
 EVERYTHING = LogAsk()
 
 
 class Span(NamedTuple):
-    """The bytes of the stream from `first` to `last` that one chunk gives."""
+    """The stream's bytes from `first` to `last`, as one chunk provides them."""
 
     place: int
     first: int
@@ -72,7 +72,7 @@ def token_of(text: str | None) -> Token | None:
 
 
 def bad_token() -> Invalid:
-    return Invalid("the token isn't one this server gave out for this log.", hint="Begin again without a token.")
+    return Invalid("the token isn't one that this server issued for this log.", hint="Start again without a token.")
 
 
 # --- chunks -----------------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ _PIECE = struct.Struct("<qI")  # at, length
 
 
 def fresh(end: int, offset: int, records: Sequence[Piece]) -> list[Piece]:
-    """The part of `records`, which begin at `offset`, that lies beyond `end`; nothing when there is a gap."""
+    """The part of `records`, which begin at `offset`, that lies beyond `end`; empty if there is a gap."""
     if offset < 0:
         raise Invalid(f"a log offset of {offset}.", hint="Offsets count bytes from 0.")
     if offset > end:
@@ -110,7 +110,7 @@ def unpacked(payload: bytes, first: int) -> Iterator[tuple[int, Micros, bytes]]:
 
 
 def page_of(spans: Iterable[Span], ask: LogAsk, resume: Token) -> LogPage:
-    """One page out of spans that come in the order asked for."""
+    """One page of spans, which come in the requested order."""
     records: list[Piece] = []
     size = 0
     for span in spans:
@@ -143,7 +143,7 @@ def _pieces(span: Span, descending: bool) -> Iterable[tuple[int, Micros, bytes]]
 
 
 def _part(data: bytes, room: int, descending: bool) -> bytes:
-    """The first (or last) `room` bytes, or up to three fewer so that no character is cut in two."""
+    """The first (or last) `room` bytes, or up to three fewer so as not to split a character."""
     cut = len(data) - room if descending else room
     step = 1 if descending else -1
     for place in (cut, cut + step, cut + 2 * step, cut + 3 * step):

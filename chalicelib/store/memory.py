@@ -1,11 +1,11 @@
-"""The store of the simulation: everything in memory, and as unhelpful as the real ones may be.
+"""The simulation's store: everything in memory, and as unhelpful as the real ones can be.
 
-Reads by key and of `main` show the last commit. The two indexes and `due` each show a write only some virtual time
-after it, drawn anew for every write and index between 0 and `max_lag`; until then they show the record as it was, like
-DynamoDB's. Two writes of one record never overtake each other.
+Reads by key and of `main` show the last commit. The two indexes and `due` each show a write only after some virtual
+time, drawn for every write and index between 0 and `max_lag`; until then they show the old record, like DynamoDB's. Two
+writes of one record never overtake each other.
 
-Faults come in through two hooks. `before` is called with the changes of every commit that is otherwise about to happen,
-`after` once it is written; whatever one raises leaves `commit` as it is. A crash, a conflict, a full disk: raise it.
+Faults come in through two hooks: `before` is called with the changes of every commit that is about to happen, `after`
+once it is written. Whatever they raise leaves `commit` unchanged: a crash, a conflict, a full disk.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class MemoryStore:
         reverse: bool = False,
     ) -> Page:
         if limit < 1:
-            raise Invalid(f"a page of {limit} records.", hint="Ask for one at least.")
+            raise Invalid(f"a page of {limit} records.", hint="Ask for at least one.")
         passed = None if cursor is None else cursors.decode(cursor, index, partition)
         found: list[tuple[cursors.Position, Record]] = []
         with self._lock:
@@ -107,23 +107,23 @@ class MemoryStore:
         return sorted((due for due in entries if due and due.at <= now), key=lambda due: (due.at, due.unit))[:limit]
 
     def next_due(self) -> Micros | None:
-        """When `due` next shows something it doesn't yet show as due, so that a simulation knows where to move its
-        clock: the entry's own time, or the later moment at which the index shows it."""
+        """When `due` will next show a new entry, so that a simulation knows where to move its clock: the entry's time,
+        or the later moment at which the index shows it."""
         shown = self._views["due"].shown_at
         with self._lock:
             entries = [(key, record.due) for key, record in self._main.records.items()]
             return min((max(due.at, shown[key]) for key, due in entries if due), default=None)
 
     def close(self) -> None:
-        """Nothing to let go of; what is stored stays, so that a simulation can open "another process" on it."""
+        """Nothing to release; the records stay, so that a simulation can open "another process" on them."""
 
     def records(self) -> list[Record]:
-        """Everything, in key order: for the properties that a simulation checks."""
+        """Everything, in key order, for a simulation's checks."""
         with self._lock:
             return [self._main.records[key] for key in sorted(self._main.records)]
 
     def settled_at(self) -> Micros:
-        """The moment from which indexes and `due` show every commit made so far."""
+        """When indexes and `due` will show every commit made so far."""
         return max((write[0] for view in self._views.values() for write in view.pending), default=self._clock())
 
     def _view(self, name: str) -> _View:

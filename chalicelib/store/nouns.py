@@ -1,6 +1,6 @@
-"""Nouns to records and back. Where a noun stands it says itself (`place`); its body is its fields as JSON.
+"""Nouns to records and back. A noun supplies its own keys (`place`); its body is its fields as JSON.
 
-A noun carries the version it was read as; `put(noun)` makes the change that writes it under that condition, so nobody
+A noun has the version it was read at, and `put(noun)` returns a change with that version as its condition, so nothing
 above this file handles versions.
 """
 
@@ -23,7 +23,7 @@ def key_of(noun: Noun) -> Key:
 
 
 def put(noun: Noun) -> Put:
-    """The change that writes `noun`, on the condition that nobody wrote it since it was read."""
+    """The change that writes `noun`, provided nobody has written it since it was read."""
     key, gsi1, gsi2, due, expires_at = noun.place()
     body = noun.__pydantic_serializer__.to_json(noun, exclude_defaults=True)
     return Put(Record(key, noun.version + 1, body, gsi1, gsi2, due, expires_at), expect=noun.version)
@@ -36,12 +36,12 @@ def read(kind: type[N], record: Record) -> N:
 
 
 def pointer(key: Key, target: str, *, version: int = 0) -> Put:
-    """A name's record: `{"id": target}`. Version 0 claims a free name; a higher one moves the pointer on."""
+    """A name's record: `{"id": target}`. Version 0 claims a free name; a higher one moves the pointer."""
     return Put(Record(key, version + 1, orjson.dumps({"id": target})), expect=version)
 
 
 def pointed(record: Record) -> str:
-    """The id that a name's record points at."""
+    """The id that a name's record points to."""
     return str(orjson.loads(record.body)["id"])
 
 
@@ -55,6 +55,6 @@ def find_many(store: Store, kind: type[N], found: Sequence[Key]) -> list[N | Non
 
 
 def find_target(store: Store, key: Key) -> tuple[str, int] | None:
-    """The id a pointer names and the pointer's version, or None where the name is free."""
+    """The id that a pointer names, and the pointer's version; None if the name is free."""
     record = store.get(key)
     return None if record is None else (pointed(record), record.version)

@@ -1,11 +1,11 @@
 """The store port.
 
-One table of records. A record is found by its key, through one of two secondary indexes, or because it is due. Writing
-is `commit` alone: atomic, at most 100 changes, each with its condition. Reads by key are strongly consistent; indexes
-and `due` may lag on DynamoDB, so nothing may conclude anything from an absence there.
+One table of records. A record is found by its key, through one of two secondary indexes, or because it is due. The only
+write is `commit`: atomic, at most 100 changes, each with its condition. Reads by key are strongly consistent; indexes
+and `due` can lag on DynamoDB, so never conclude anything from an absence there.
 
-An unknown outcome (a lost reply) is the adapter's to solve: it repeats the same commit under the same token until it
-knows. `Conflict` therefore always means "a condition failed and nothing was written".
+The adapter resolves an unknown outcome (a lost reply): it repeats the same commit under the same token until it knows.
+So `Conflict` always means "a condition failed and nothing was written".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHARDS = 4
 MAX_CHANGES = 100
 MAX_BODY = 300_000  # bytes; larger parts belong in the blob store
 MAX_COMMIT = 3_500_000  # bytes of all bodies together
-MAX_PARTITION = 2048  # bytes of a key's pk, and of its sk below: what DynamoDB takes
+MAX_PARTITION = 2048  # bytes of a key's pk, and below of its sk: DynamoDB's limits
 MAX_SORT = 1024
 
 Index = Literal["main", "gsi1", "gsi2"]
@@ -36,7 +36,7 @@ class Record:
     gsi1: tuple[str, str] | None = None  # (partition, sort)
     gsi2: tuple[str, str] | None = None
     due: Due | None = None
-    expires_at: int | None = None  # epoch seconds; may be dropped any time after
+    expires_at: int | None = None  # epoch seconds; may be dropped at any time after that
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Put:
 @dataclass(frozen=True, slots=True)
 class Delete:
     key: Key
-    expect: int | None = None  # None: gone already is fine
+    expect: int | None = None  # None: may already be gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Store(Protocol):
         """The record as of the last commit."""
 
     def get_many(self, keys: Sequence[Key]) -> list[Record | None]:
-        """One answer a key, in order; each strongly consistent, the lot not a snapshot."""
+        """One result per key, in order; each strongly consistent, but together not a snapshot."""
 
     def query(
         self,
@@ -97,19 +97,19 @@ class Store(Protocol):
 
     def commit(self, changes: Sequence[Change]) -> None:
         """All or nothing. Raises Conflict(key), StorageFull, or Invalid for what `validate` refuses: more than
-        MAX_CHANGES, a key named twice, a body over MAX_BODY."""
+        MAX_CHANGES, a repeated key, a body over MAX_BODY."""
 
     def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
-        """The entries of one shard with at <= now, earliest first. One entry a record, so a unit may come twice."""
+        """The entries of one shard with at <= now, earliest first. One entry per record, so a unit can come twice."""
 
     def next_due(self) -> Micros | None:
-        """The earliest entry of all, or None. Only where looking is free (embedded); others may answer 0 = "now"."""
+        """The earliest entry of all, or None. Stores for which looking isn't free may return 0, "now"."""
 
     def close(self) -> None: ...
 
 
 def shard_of(unit: str) -> int:
-    """Which of SHARDS a unit's due entries live in; the same on every machine and in every version."""
+    """The shard, of SHARDS, with a unit's due entries; the same on every machine and in every version."""
     total = 0
     for char in unit.encode():
         total = (total * 31 + char) & 0xFFFFFFFF
@@ -117,7 +117,7 @@ def shard_of(unit: str) -> int:
 
 
 def validate(changes: Sequence[Change]) -> None:
-    """What every adapter refuses before it writes anything. Raises Invalid."""
+    """Raises Invalid for what every adapter must refuse before it writes anything."""
     if len(changes) > MAX_CHANGES:
         raise Invalid(
             f"a commit of {len(changes)} changes; at most {MAX_CHANGES} can be made in one.",
@@ -153,7 +153,7 @@ def _validate_record(record: Record) -> None:
 
 def _fits(what: str, text: str, most: int) -> None:
     if not text:
-        raise Invalid(f"an empty {what}.", hint="Every part of a key needs a character at least.")
+        raise Invalid(f"an empty {what}.", hint="Every part of a key needs at least one character.")
     if len(text) * 4 > most and len(text.encode()) > most:
         raise Invalid(
             f"the {what} {text[:40]}… has {len(text.encode())} bytes; at most {most} fit.", hint="Shorten it."

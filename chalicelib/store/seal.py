@@ -1,7 +1,7 @@
-"""Secrets at rest: AES-256-GCM under the keys of the installation. The first seals, all of them open.
+"""Secrets at rest: AES-256-GCM under the installation's keys. The first seals, all of them open.
 
-A sealed text says which form it has (`v1.`), so that a later form can be told from it. `context`, where a caller gives
-one, is bound to the seal without being stored: a secret copied into another record doesn't open there.
+A sealed text begins with its format (`v1.`), so that later formats can be told apart. A caller's `context` is bound to
+the seal without being stored: a secret copied into another record doesn't open there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Sealer:
         return _FORM + base64.urlsafe_b64encode(sealed).decode()
 
     def open(self, sealed: str, *, context: str = "") -> str:
-        """Raises Refused for another key, another context, or a text that was changed: they can't be told apart."""
+        """Raises Refused for another key, another context, or a changed text, which can't be told apart."""
         if not sealed.startswith(_FORM):
             raise Refused("A stored secret isn't sealed in a form this version knows.", hint="Set the secret again.")
         try:
@@ -64,8 +64,8 @@ class Sealer:
 
 
 def key_from_file(path: str | Path, *, random: Callable[[int], bytes] = secrets.token_bytes) -> bytes:
-    """The key in the file at `path`, which is made, for its owner alone, the first time. Of two processes that begin at
-    once one makes the key and both use it: the file appears whole or not at all."""
+    """The key in the file at `path`, which is created on first use, private to its owner. If two processes start at
+    once, one creates the key and both use it: the file appears whole or not at all."""
     path = Path(path)
     if not path.exists():
         _make(path, random(KEY_BYTES))
@@ -90,7 +90,7 @@ def _make(path: Path, key: bytes) -> None:
         try:
             os.link(draft, path)
         except FileExistsError:
-            return  # the other process was faster: its key is the key
+            return  # another process was faster: use its key
     except OSError as error:
         raise Refused(f"{path} can't be written: {error.strerror}.", hint="Check the data folder.") from error
     finally:

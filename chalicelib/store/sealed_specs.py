@@ -1,11 +1,11 @@
-"""Specs at rest: what is secret in them is sealed. Planning, lists, plans and events only ever see the sealed text.
+"""Specs at rest: their secrets are sealed. Planning, lists, plans and events only ever see the sealed text.
 
-A seal is bound to the thing whose spec it is in, so one that is copied into another spec doesn't open there. The plane
-opens specs to compare them with new ones, to send a job to its agent, and to log in to hosts. What it opened is never
+A seal is bound to the owner of the spec, so one that is copied into another spec doesn't open there. The control plane
+opens specs to compare them with new ones, to send a job to its agent, and to log in to hosts. Opened specs are never
 stored, shown or logged.
 
-A client gets a plan and sends it back to apply it. It gets the secrets in it sealed too, for itself alone: so a plan
-shows no key, and whoever applies it needn't send the key again. A reference (`${{ secrets.NAME }}`) is no secret.
+A client gets a plan and sends it back to apply it. The plan's secrets are sealed for that client alone: so a plan shows
+no key, and whoever applies it needn't send the key again. A reference (`${{ secrets.NAME }}`) is no secret.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REFERENCE = re.compile(r"\s*\$\{\{\s*[a-z]+\.[\w.-]+\s*\}\}\s*")
 
 
 def of_fleet(fleet_id: str) -> str:
-    """The context of what is sealed in a fleet's spec."""
+    """The context of the secrets in a fleet's spec."""
     return f"spec/fleet/{fleet_id}"
 
 
@@ -60,7 +60,7 @@ def sealed_text(seal: Sealer, model: Kind, text: str, context: str) -> str:
 
 
 def opened(seal: Sealer, model: Kind, raw: Raw, context: str) -> Raw:
-    """The inverse of `sealed`. What was stored in clear, before secrets were sealed, stays as it is."""
+    """The inverse of `sealed`. What an older version stored in clear stays as it is."""
 
     def change(text: str, _: Leaf) -> str:
         match = _SEALED.fullmatch(text)
@@ -71,7 +71,7 @@ def opened(seal: Sealer, model: Kind, raw: Raw, context: str) -> Raw:
 
 
 def fleet_spec(seal: Sealer, fleet_id: str, stored: str) -> FleetSpec:
-    """A fleet's spec with its keys in clear: for whoever logs in to its hosts or compares it with another."""
+    """A fleet's spec with its keys in clear, to log in to its hosts or to compare it with another."""
     return _opened(seal, FleetSpec, stored, of_fleet(fleet_id))
 
 
@@ -89,7 +89,7 @@ def _opened(seal: Sealer, model: type[S], text: str, context: str) -> S:
 
 
 def shown(model: Kind, text: str) -> str:
-    """A spec, stored or not, as everybody may see it: its secrets are hidden, sealed or not."""
+    """A spec, stored or not, as anybody may see it: its secrets are hidden, sealed or not."""
     if not _may_hold(model, text):
         return text
 
@@ -100,7 +100,7 @@ def shown(model: Kind, text: str) -> str:
 
 
 def _may_hold(model: Kind, text: str) -> bool:
-    """Whether a look into the text is worth it: nearly no spec holds a secret, and lists show thousands."""
+    """Whether the text is worth parsing: hardly any spec has a secret, and lists show thousands."""
     return any(name in text for name in _names(model))
 
 
@@ -109,16 +109,16 @@ def _names(model: Kind) -> tuple[str, ...]:
     return tuple(f'"{name}"' for name in sorted(names_of(secrets_of(model))))
 
 
-# --- what a client gets to send back --------------------------------------------------------------------------------
+# --- what a client gets and sends back ------------------------------------------------------------------------------
 
 
 def to_client(seal: Sealer, model: Kind, raw: Raw, project_id: str, user_id: str) -> Raw:
-    """A spec that was sent, for the plan of it."""
+    """A spec as its plan returns it."""
     return sealed(seal, model, raw, _of_plan(project_id, user_id))
 
 
 def from_client(seal: Sealer, model: Kind, raw: Raw, project_id: str, user_id: str) -> Raw:
-    """A spec as it was sent, with what an earlier plan had sealed opened again."""
+    """A spec as the client sent it, with what an earlier plan sealed opened again."""
 
     def change(text: str, _: Leaf) -> str:
         if text == HIDDEN:

@@ -1,11 +1,11 @@
-"""The store in one SQLite file: what an embedded server keeps everything in.
+"""The embedded server's store, in one SQLite file.
 
-WAL with synchronous=FULL: a commit is on the disk when `commit` returns, readers never wait for the writer and the
-writer never for readers. There is one writing connection behind a lock, so a commit queues in this process instead of
-in SQLite's busy loop. Reading connections are kept in a stack and taken for one read each, so there are as many as
-there ever were reads at the same moment, whatever threads come and go. Other processes may open the file as well.
+WAL with synchronous=FULL: a commit is on disk when `commit` returns, and readers and the writer never wait for each
+other. There is one writing connection behind a lock, so commits queue in this process instead of in SQLite's busy loop.
+Reading connections are kept in a stack and taken for one read each, so there are only as many as there were ever
+concurrent reads, however many threads come and go. Other processes can open the file too.
 
-Conditions live in the WHERE clause of the write itself: a statement that touches no row is the conflict, and costs no
+Conditions are in the WHERE clause of the write itself: a statement that touches no row is the conflict, and costs no
 read. An open upper bound is an empty BLOB, which SQLite sorts after every TEXT.
 """
 
@@ -26,10 +26,10 @@ from chalicelib.store import cursors
 from chalicelib.store.port import Change, Check, Delete, Index, Page, Put, Record, shard_of, validate
 
 SCHEMA = 1
-_APPLICATION = 0x64737461  # tells our files from other people's
+_APPLICATION = 0x64737461  # marks a file as ours
 _BUSY_SECONDS = 30.0
-_ONE_BY_ONE = 3  # keys read without a transaction around them: beginning and ending one costs more
-_SWEEP_EVERY, _SWEPT = 50, 250  # commits between two looks for expired records, and how many go at each
+_ONE_BY_ONE = 3  # up to so many keys are read without a transaction, which would cost more
+_SWEEP_EVERY, _SWEPT = 50, 250  # commits between sweeps for expired records, and how many each deletes
 
 _TABLE = """
 CREATE TABLE records (
@@ -55,8 +55,8 @@ _ADD_OR_SET = f"{_ADD} ON CONFLICT (pk, sk) DO UPDATE {_SETTING}"
 _SET_AT = f"UPDATE records {_SETTING} WHERE pk = ?1 AND sk = ?2 AND version = ?14"
 _DROP = "DELETE FROM records WHERE pk = ? AND sk = ?"
 _DROP_AT = f"{_DROP} AND version = ?"
-# The index goes by time first, so that it answers "what is next?" too. What it steps over here, other kinds and shards,
-# is due as well and about to leave.
+# The index is by time first, so that it also answers "what is next?". The entries skipped here, of other kinds and
+# shards, are due as well and will soon be gone.
 _DUE = """SELECT due_kind, due_unit, due_at FROM records
  WHERE due_at <= ? AND due_shard = ? AND due_kind = ? ORDER BY due_at, due_unit LIMIT ?"""
 _NEXT_DUE = "SELECT min(due_at) FROM records WHERE due_at IS NOT NULL"
@@ -64,7 +64,7 @@ _SWEEP = "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE ex
 
 
 def _listing(partition: str, sort: str) -> dict[bool, str]:
-    """The statements that list one index, by `reverse`. Both begin after a position and end at a bound."""
+    """The statements that list one index, by `reverse`. Both start after a position and end at a bound."""
     head = f"SELECT {_COLUMNS} FROM records WHERE {partition} = ?"  # noqa: S608
     return {
         False: f"{head} AND ({sort}, pk, sk) > (?, ?, ?) AND {sort} < ? ORDER BY {sort}, pk, sk LIMIT ?",
@@ -80,7 +80,7 @@ _LISTINGS: dict[Index, dict[bool, str]] = {
 
 
 class SqliteStore:
-    """`Store` in the file at `path`, which is made if it isn't there. `now` tells epoch seconds, for expiry alone."""
+    """`Store` in the file at `path`, created if missing. `now` returns epoch seconds, only used for expiry."""
 
     def __init__(self, path: str | Path, *, now: Callable[[], float] = time.time) -> None:
         self._path = str(path)
@@ -130,7 +130,7 @@ class SqliteStore:
         reverse: bool = False,
     ) -> Page:
         if limit < 1:
-            raise Invalid(f"a page of {limit} records.", hint="Ask for one at least.")
+            raise Invalid(f"a page of {limit} records.", hint="Ask for at least one.")
         top = high or b""
         start: tuple[str | bytes, str, str] = (top if reverse else low, "", "")
         if cursor is not None:
@@ -173,7 +173,7 @@ class SqliteStore:
         return at
 
     def close(self) -> None:
-        """Also folds the log back into the file. A read still under way closes its own connection when it is done."""
+        """Also merges the WAL into the file. A read in progress closes its own connection when it is done."""
         with self._writing:
             self._closed = True
             self._writer.close()
@@ -186,7 +186,7 @@ class SqliteStore:
         return connection
 
     def _prepare(self) -> None:
-        """Looks before it touches: a file that isn't ours, or is of a newer program, is left as it was."""
+        """Look before writing: a file that isn't ours, or is from a newer version, stays untouched."""
         writer = self._writer
         version = writer.execute("PRAGMA user_version").fetchone()[0]
         application = writer.execute("PRAGMA application_id").fetchone()[0]
@@ -205,7 +205,7 @@ class SqliteStore:
         writer.execute("BEGIN IMMEDIATE")
         if (
             writer.execute("PRAGMA user_version").fetchone()[0] == 0
-        ):  # asked again: another process may have been faster
+        ):  # checked again: another process may have been faster
             for statement in filter(str.strip, _TABLE.split(";")):
                 writer.execute(statement)
             writer.execute(f"PRAGMA application_id = {_APPLICATION}")
@@ -266,7 +266,7 @@ class SqliteStore:
 
 
 def _apply(writer: sqlite3.Connection, change: Change) -> bool:
-    """Makes one change if its condition holds; tells whether it did."""
+    """Make one change if its condition holds; returns whether it did."""
     if isinstance(change, Put):
         row = _row(change.record)
         if change.expect is None:
