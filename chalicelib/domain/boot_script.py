@@ -1,4 +1,4 @@
-"""The script that a new machine is started with: three settings, then fetch the agent and start it."""
+"""A new machine's boot script: three settings, then it fetches the agent and starts it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _FIELD = re.compile(r"^DSTACK_(SERVER|INSTANCE|TOKEN)=(.*)$", re.MULTILINE)
 
 
 def user_data(server_url: str, instance_id: str, token: str) -> str:
-    """The same machine gets the same text, byte for byte. The token goes to a file that only root can read."""
+    """The same machine gets the same text, byte for byte. The script puts the token into a file only root can read."""
     return (
         "#!/bin/sh\n"
         f"DSTACK_SERVER={shlex.quote(server_url)}\n"

@@ -38,9 +38,9 @@ class EventType(StrEnum):
     token_replaced = "token_replaced"  # noqa: S105 - no token
     keys_replaced = "keys_replaced"
     members_changed = "members_changed"
-    orphaned = "orphaned"  # a resource that bears our tag and belongs to no instance was seen for the first time
-    reclaimed = "reclaimed"  # such a resource is asked to end
-    missing = "missing"  # the cloud's list shows nothing of an instance, for the first time
+    orphaned = "orphaned"  # a resource with our tag that belongs to no instance was first seen
+    reclaimed = "reclaimed"  # such a resource is being removed
+    missing = "missing"  # an instance was first found missing from the cloud's list
 
 
 class Target(Value):
@@ -84,12 +84,12 @@ class Event(Noun):
     id: str
     project_id: str
     at: Micros
-    type: EventType | None = None  # None: written when events were words only, which are in `words`
+    type: EventType | None = None  # None: an old event, stored as a sentence in `words`
     words: str = Field(default="", validation_alias=AliasChoices("words", "message"))
     before: str | None = None
     after: str | None = None
     reason: str | None = None  # a reason's value, or the name of an error
-    detail: str = ""  # free text: where a job was placed, what the cloud answered
+    detail: str = ""  # free text: where a job was placed, the cloud's message
     fields: tuple[str, ...] = ()
     number: int | None = None
     trade: Trade | None = None
@@ -101,7 +101,7 @@ class Event(Noun):
 
     @property
     def message(self) -> str:
-        """The sentence that a person reads."""
+        """The event as a sentence."""
         return self.words if self.type is None else _SENTENCES[self.type](self)
 
     def place(self) -> keys.Place:

@@ -9,10 +9,10 @@ from chalicelib.domain.noun import Value
 class BackendFacts(Value):
     name: str  # the wire's backend name
     title: str = ""
-    idempotent_create: bool = True  # a repeated create under one token adopts what the first made
+    idempotent_create: bool = True  # a repeated create under one token adopts what the first created
     visibility_lag: Micros = 10 * SECOND  # how long a created thing may be missing from a listing
-    create_timeout: Micros = 60 * SECOND  # one create call, from commit to answer
-    provisioning_timeout: Micros = 10 * MINUTE  # from request to the agent's first word
+    create_timeout: Micros = 60 * SECOND  # one create call, from commit to response
+    provisioning_timeout: Micros = 10 * MINUTE  # from request to the agent's first message
     vm: bool = True  # machines that outlive a job: idle, reuse, blocks
     multinode: bool = False
     reservations: bool = False

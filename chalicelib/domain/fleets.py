@@ -32,9 +32,11 @@ class Fleet(Noun):
     last_processed_at: Micros
     spec_num: int = 0  # which FleetBody is in force; one higher with every update in place
     next_instance_num: int = 0
-    to_create: int = 0  # instances that apply asked for and that aren't made yet (target, then min)
+    to_create: int = 0  # instances that an apply requested and that don't exist yet (target, then min)
     consolidation_attempt: int = 0  # failed attempts to reach `nodes.min` since the last success or update
-    tried: tuple[str, ...] = ()  # keys of offers that failed for an instance no job asked for; cleared when all did
+    tried: tuple[
+        str, ...
+    ] = ()  # keys of offers that failed for the fleet's own instances; cleared when all have failed
     due_at: Micros | None = None
     deleted: bool = False
 

@@ -1,7 +1,7 @@
 """An instance: a machine of a fleet, whether bought, reached over SSH, or the local one.
 
-Two items, because there are two writers: the reconciler writes `Instance` (status, claims, handles), the agent writes
-`Presence` (when it last reported, and by when it will report again). Neither makes the other's write fail.
+There are two items because there are two writers, so neither makes the other's write fail: the reconciler writes
+`Instance` (status, claims, handles), the agent writes `Presence` (when it last reported, and when it will next).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ class Claim(Value):
     replica_num: int = 0
     job_num: int = 0
     submission_num: int = 0
-    blocks: tuple[int, ...]  # block indexes; a block belongs to one job at most
+    blocks: tuple[int, ...]  # block indexes; a block belongs to at most one job
 
 
 def instance_id(fleet_id: str, num: int) -> str:
-    """The id of a fleet's instance number `num`: found by key, even where an index doesn't show it yet."""
+    """The id of a fleet's instance number `num`, so that it can be read by key before an index shows it."""
     return derive(fleet_id, "instance", num)
 
 
 class Handle(Value):
-    """An external resource that `create` made, as the backend described it. Terminate accepts any of them."""
+    """An external resource that `create` made, as the backend described it. `terminate` accepts any of them."""
 
     kind: str  # vm, disk, address, …: the backend's word
     id: str
@@ -66,23 +66,23 @@ class Instance(Noun):
     offer: Offer  # what was bought or found: backend, region, type, resources, price; total_blocks
     total_blocks: int = 1
     claims: tuple[Claim, ...] = ()
-    tags: dict[str, str] = {}  # put on what is made in the cloud: the fleet's, and those of the run it is made for
-    env: dict[str, str] = {}  # fleet `env`, given to every job here
+    tags: dict[str, str] = {}  # for its resources in the cloud: the fleet's, and those of the run it is created for
+    env: dict[str, str] = {}  # the fleet's `env`, for every job here
     idle_seconds: int | None = None  # None: never reaped for idleness
     handles: tuple[Handle, ...] = ()
     hostname: str = ""
     internal_ip: str = ""
     gpu_driver: str | None = None
-    runtimes: tuple[str, ...] = ()  # as its agent says; empty while nobody knows
+    runtimes: tuple[str, ...] = ()  # as its agent reported; empty until then
     created_at: Micros
     last_processed_at: Micros
     started_at: Micros | None = None  # agent first heard
     idle_since: Micros | None = None
     finished_at: Micros | None = None
-    act_until: Micros | None = None  # a committed effect may still be under way until then: only its committer acts
-    deadline: Micros | None = None  # pending/provisioning: when patience ends
+    act_until: Micros | None = None  # until then a committed effect may be in flight, and only its committer acts
+    deadline: Micros | None = None  # pending/provisioning: when we give up
     unreachable: bool = False
-    unreachable_since: Micros | None = None  # the first look at which the agent's promise had passed
+    unreachable_since: Micros | None = None  # when the agent was first found overdue
     health: str = "healthy"
     stop_attempts: int = 0
     due_at: Micros | None = None
@@ -97,7 +97,7 @@ class Instance(Noun):
 
     @property
     def bought(self) -> bool:
-        """Made by a backend, so it must be given back; an SSH or local host is not ours to end."""
+        """Created by a backend, so it must be released; an SSH or local host isn't ours to end."""
         return self.offer.backend != "remote"
 
     def place(self) -> keys.Place:
@@ -116,7 +116,7 @@ class GpuSeen(Value):
 
 
 class HostFacts(Value):
-    """What the agent found on its machine. Never assumed: a value it couldn't find is absent."""
+    """What the agent found on its machine. A value it couldn't find is absent, never assumed."""
 
     cpus: int
     memory_mib: int
@@ -134,12 +134,12 @@ class Presence(Noun):
 
     instance_id: str
     project_id: str
-    boot: str = ""  # the agent process's own id: a new one means a restarted agent
+    boot: str = ""  # the agent process's id: a new one means that the agent restarted
     seq: int = 0  # the last message from this boot that changed something; an older one is a replay
-    past_boots: tuple[str, ...] = ()  # earlier agent processes, newest first; what still comes from them is a replay
+    past_boots: tuple[str, ...] = ()  # earlier agent processes, newest first; messages from them are replays
     credential_hash: str = ""
-    earlier_hashes: tuple[str, ...] = ()  # of credentials given for the same token in the same minute: good as well
-    previous_hash: str = ""  # the bootstrap token, still good for 60 s from the same boot
+    earlier_hashes: tuple[str, ...] = ()  # of credentials issued for the same token in the same minute: valid too
+    previous_hash: str = ""  # the bootstrap token, valid for another 60 s from the same boot
     previous_until: Micros = 0
     last_seen: Micros = 0
     seen_until: Micros = 0  # the agent promised to report before this

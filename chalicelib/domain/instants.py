@@ -1,7 +1,7 @@
 """Time as a plain integer: microseconds since the epoch, UTC.
 
-An integer compares, subtracts and sorts without a time-zone bug, has one text form in a key, and is what virtual time
-in the simulation counts in. It becomes an ISO date only on the wire.
+Integers compare, subtract and sort without time-zone bugs, have one text form in keys, and suit the simulation's
+virtual time. They become ISO dates only on the wire.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ DAY: Micros = 24 * HOUR
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@lru_cache(maxsize=16_384)  # who follows a list asks for the same dates again and again
+@lru_cache(maxsize=16_384)  # a client that follows a list gets the same dates again and again
 def iso(at: Micros) -> str:
-    """`2026-11-21T05:11:20.465869+00:00`: always with a zone, because clients mix it with zoned dates of their own."""
+    """`2026-11-21T05:11:20.465869+00:00`: always with a zone, because clients compare it with zoned dates."""
     return (_EPOCH + timedelta(microseconds=at)).isoformat()
 
 
@@ -33,7 +33,7 @@ def from_iso(text: str) -> Micros:
 
 
 def spoken(duration: Micros) -> str:
-    """`20 minutes`: in the largest unit that leaves no rest."""
+    """`20 minutes`: in the largest unit that divides it evenly."""
     units = (("day", DAY), ("hour", HOUR), ("minute", MINUTE), ("second", SECOND))
     name, unit = next((name, unit) for name, unit in units if duration % unit == 0)
     return f"{duration // unit} {name}{'' if duration == unit else 's'}"

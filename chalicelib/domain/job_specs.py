@@ -1,4 +1,4 @@
-"""A job's spec: what the plan derived from a run's spec for one job. Field names are the wire's JobSpec."""
+"""A job's spec, which the plan derives from its run's. Field names are the wire's JobSpec."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class JobSpec(Value):
     volumes: tuple[Any, ...] = ()
     ssh_key: SSHKey | None = None
     working_dir: str | None = None
-    repo_id: str = "none"  # for DSTACK_REPO_ID; not a field of clients, who skip it
+    repo_id: str = "none"  # for DSTACK_REPO_ID; clients ignore it
     repo_data: Any | None = None
     repo_code_hash: str | None = None
     repo_dir: str = "/workflow"
@@ -76,4 +76,4 @@ class JobSpec(Value):
     node_group_index: int = 0
     node_group_name: str = "0"
     node_group_job_index: int = 0
-    runtime: str | None = None  # `docker`: asks for what only a container gives; not a field of clients, who skip it
+    runtime: str | None = None  # `docker`: needs a container; clients ignore it

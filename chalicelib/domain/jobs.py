@@ -52,7 +52,7 @@ class PullProgress(Value):
 
 
 class Attempt(Value):
-    """An offer that was tried for a job and why it failed; not tried again in this submission."""
+    """An offer that was tried for a job, and why it failed; it isn't tried again in this submission."""
 
     offer_key: str
     error: str
@@ -73,7 +73,7 @@ class Job(Noun):
     status: JobStatus = JobStatus.submitted
     reason: JobReason | None = None
     message: str = ""
-    ended_with_replica: bool = False  # no failure of its own: another job of its replica failed and all start again
+    ended_with_replica: bool = False  # it didn't fail itself: another job of its replica did, and all start again
     exit_status: int | None = None
     submitted_at: Micros
     last_processed_at: Micros
@@ -81,11 +81,11 @@ class Job(Noun):
     pulling_at: Micros | None = None
     running_at: Micros | None = None
     finished_at: Micros | None = None
-    disconnected_at: Micros | None = None  # first moment its instance's promise to report had passed
+    disconnected_at: Micros | None = None  # when its instance was first found overdue
     assignment: Assignment | None = None
     attempts: tuple[Attempt, ...] = ()
-    stop_sent_at: Micros | None = None  # terminating: when the agent was first asked
-    kill_at: Micros | None = None  # terminating: from here on the agent is told to abort
+    stop_sent_at: Micros | None = None  # terminating: when the agent was first told to stop it
+    kill_at: Micros | None = None  # terminating: from then on the agent is told to abort it
     pull: PullProgress | None = None
     username: str | None = None  # as the runtime found them
     working_dir: str | None = None
@@ -105,7 +105,7 @@ class Job(Noun):
         return (self.replica_num, self.job_num)
 
     def place(self) -> keys.Place:
-        """While it waits it is in its project's queue, which is due for it; once placed, its run is due."""
+        """While it waits, it is in its project's queue and makes that due; once placed, it makes its run due."""
         key = keys.job(self.run_id, self.replica_num, self.job_num, self.submission_num)
         if self.status is JobStatus.submitted and self.assignment is None:
             queued = (keys.queue_of(self.project_id), keys.queue_sort(self.priority, self.submitted_at, self.id))

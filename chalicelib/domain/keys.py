@@ -49,8 +49,7 @@ class Due(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a noun stands in the table: its key, its entry in each of the two indexes, when it is due, and from when on
-    it may be dropped."""
+    """A noun's key, its entries in the two indexes, when it is due, and when it may expire."""
 
     key: Key
     gsi1: tuple[str, str] | None = None  # (partition, sort)
@@ -60,7 +59,7 @@ class Place(NamedTuple):
 
 
 def due(unit: str, at: Micros | None) -> Due | None:
-    """The entry of `kind/<id>`; None where nobody needs to look."""
+    """The entry of `kind/<id>`; None if no look is due."""
     return None if at is None else Due(unit.partition("/")[0], unit, at)
 
 

@@ -13,7 +13,7 @@ _THING = re.compile(r"[a-z][a-z0-9-]{1,40}")
 _LONGEST = 41
 _LOOSE = re.compile(r"[A-Za-z0-9_-]+")
 
-# noun: the longest name it may have. Everything not named here follows the rule of runs, fleets, volumes and gateways.
+# noun: its longest name. Everything not listed here follows the rule of runs, fleets, volumes and gateways.
 _LOOSE_LENGTHS = {"project": 50, "user": 60, "secret": 200}
 
 _ADJECTIVES = """
@@ -39,7 +39,7 @@ ADJECTIVES, ANIMALS = _ADJECTIVES.split(), _ANIMALS.split()
 
 
 def problem(name: str, noun: str) -> tuple[str, str] | None:
-    """Why a name won't do, and what would; None when it is fine. `noun` is what it would name."""
+    """Why a name is invalid, and a valid one; None if it is fine. `noun` is what it would name."""
     wrong = f"`{name[:60]}` can't be the name of a {noun}"
     if noun in _LOOSE_LENGTHS:
         longest = _LOOSE_LENGTHS[noun]
@@ -55,19 +55,19 @@ def problem(name: str, noun: str) -> tuple[str, str] | None:
 
 
 def _mended(name: str, noun: str) -> str:
-    """The nearest name that would do."""
+    """The nearest valid name."""
     tried = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-").lstrip("0123456789-")
     return tried[:_LONGEST] if _THING.fullmatch(tried[:_LONGEST]) else f"my-{noun}"
 
 
 def made_up(number: int) -> str:
-    """`calm-otter`: the same for the same number, and spread over all pairs."""
+    """`calm-otter`: the same for the same number, spread over all pairs."""
     adjective, animal = number % len(ADJECTIVES), number // len(ADJECTIVES) % len(ANIMALS)
     return f"{ADJECTIVES[adjective]}-{ANIMALS[animal]}"
 
 
 def made_up_run(number: int, taken: Callable[[str], bool]) -> str:
-    """`calm-otter-1`: the first number that is free. There are as many numbers as runs, so one is."""
+    """`calm-otter-1`, with the first free number; numbers don't run out, so there is one."""
     stem = made_up(number)
     count = 1
     while taken(f"{stem}-{count}"):
@@ -76,7 +76,7 @@ def made_up_run(number: int, taken: Callable[[str], bool]) -> str:
 
 
 def made_up_thing(number: int, taken: Callable[[str], bool]) -> str:
-    """`calm-otter` if it is free, else with the first number that is: the second one is `calm-otter-2`."""
+    """`calm-otter` if it is free, else with the first free number from `calm-otter-2` on."""
     name = made_up(number)
     count = 2
     while taken(name):

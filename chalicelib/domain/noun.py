@@ -1,7 +1,7 @@
-"""What all stored nouns share: they are frozen, and they know the version they were read as.
+"""What all stored nouns share: they are frozen, and they know the version they were read at.
 
 `version` is the optimistic lock: 0 means "must not exist yet", n means "must still be n". A decision changes a noun
-with `with_(...)` and hands it back; the engine commits it under that condition. `version` is never part of the stored
+with `with_(...)` and returns it; the engine commits it under that condition. `version` is never part of the stored
 body.
 """
 
@@ -15,13 +15,13 @@ from chalicelib.domain.keys import Place
 
 
 class Value(BaseModel):
-    """A frozen value: compared by content, refused when it has a field we don't know."""
+    """A frozen value: compared by content, refused if it has an unknown field."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     def with_(self, **changes: Any) -> Self:
-        """A copy with these fields changed. Names are checked: `model_copy` would take a misspelt one silently. Every
-        decision is made of these copies, so this one copies what a frozen model has and nothing more."""
+        """A copy with these fields changed. Names are checked: `model_copy` would silently accept a misspelt one.
+        Decisions make many copies, so this copies only what a frozen model has."""
         kind, fields = type(self), type(self).__pydantic_fields__
         for name in changes:
             if name not in fields:
@@ -36,9 +36,9 @@ class Value(BaseModel):
 
 
 class Noun(Value):
-    """A stored thing. Unknown fields of a stored body are dropped, so that a rollback of the program can still read.
+    """A stored thing. Unknown fields of a stored body are dropped, so that an older version can still read it.
 
-    A subclass that events or passes speak of has a `kind`, by which they call it.
+    A subclass that events or passes refer to has a `kind`, which is their name for it.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
@@ -48,5 +48,5 @@ class Noun(Value):
     version: int = Field(default=0, exclude=True)
 
     def place(self) -> Place:
-        """Where it stands in the table."""
-        raise NotImplementedError(f"{type(self).__name__} doesn't say where it stands")
+        """Its keys in the table."""
+        raise NotImplementedError(f"{type(self).__name__} has no `place`")

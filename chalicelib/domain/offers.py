@@ -1,6 +1,6 @@
 """Offers: what a backend, or an existing instance, could provide to a job, and at what price.
 
-Field names are the wire's, because an offer is shown to clients as it is. Prices are dollars an hour for the whole
+Field names are the wire's, because offers are sent to clients unchanged. Prices are dollars an hour for the whole
 instance; memory and disk are MiB.
 """
 
@@ -39,7 +39,7 @@ class Disk(Value):
 
 
 class Resources(Value):
-    """What a machine has; `gpus` one entry a device."""
+    """What a machine has; `gpus` has one entry per device."""
 
     cpus: int
     memory_mib: int
@@ -69,6 +69,6 @@ class Offer(Value):
 
     @property
     def key(self) -> str:
-        """What names this offer when it is remembered as tried: backend, region, type and market."""
+        """Identifies a tried offer: backend, region, type and market."""
         market = "spot" if self.instance.resources.spot else "on-demand"
         return f"{self.backend}/{self.region}/{self.instance.name}/{market}"

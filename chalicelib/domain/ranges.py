@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
 class Range(Value, Generic[T]):
-    """Inclusive bounds; either may be open, not both."""
+    """Inclusive bounds; one may be open, but not both."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
@@ -58,12 +58,12 @@ class Range(Value, Generic[T]):
         return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
 
     def meet(self, other: Range[T]) -> Range[T] | None:
-        """The values both hold, or None when there are none."""
+        """The values in both, or None if there are none."""
         low = self.min if other.min is None else other.min if self.min is None else max(self.min, other.min)
         high = self.max if other.max is None else other.max if self.max is None else min(self.max, other.max)
         if low is not None and high is not None and low > high:
             return None
-        for one in (self, other):  # most often one lies within the other
+        for one in (self, other):  # usually one lies within the other
             if (one.min, one.max) == (low, high):
                 return one
         return Range[Any](min=low, max=high)

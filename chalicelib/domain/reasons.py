@@ -74,7 +74,7 @@ _STOPPED = {
 
 
 def job_outcome(reason: JobReason) -> str:
-    """The final job status a reason leads to: done, aborted, terminated or failed."""
+    """The final job status for a reason: done, aborted, terminated or failed."""
     if reason is JobReason.done_by_runner:
         return "done"
     if reason is JobReason.aborted_by_user:
@@ -83,7 +83,7 @@ def job_outcome(reason: JobReason) -> str:
 
 
 def retry_event(reason: JobReason) -> RetryEvent | None:
-    """Which `retry.on_events` entry covers this end, or None when it is never retried."""
+    """Which `retry.on_events` entry covers this end; None if it is never retried."""
     if job_outcome(reason) != "failed":
         return None
     if reason is JobReason.failed_to_start_due_to_no_capacity:
@@ -94,14 +94,14 @@ def retry_event(reason: JobReason) -> RetryEvent | None:
 
 
 def run_outcome(reason: RunReason) -> str:
-    """The final run status a reason leads to: done, terminated or failed."""
+    """The final run status for a reason: done, terminated or failed."""
     if reason is RunReason.all_jobs_done:
         return "done"
     return "terminated" if reason in (RunReason.stopped_by_user, RunReason.aborted_by_user) else "failed"
 
 
 def reason_for_jobs(reason: RunReason) -> JobReason:
-    """The reason that a run's end puts on its live jobs."""
+    """The reason that a run's live jobs get when the run ends."""
     return {
         RunReason.all_jobs_done: JobReason.done_by_runner,
         RunReason.stopped_by_user: JobReason.terminated_by_user,
@@ -110,7 +110,7 @@ def reason_for_jobs(reason: RunReason) -> JobReason:
 
 
 def short_text(reason: JobReason, exit_status: int | None) -> str:
-    """What the STATUS cell of a finished job says; empty where the bare status says it already."""
+    """The STATUS cell of a finished job; empty if the status alone says it."""
     if reason is JobReason.container_exited_with_error:
         return f"exited ({exit_status})"
     if reason is JobReason.done_by_runner:

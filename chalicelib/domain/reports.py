@@ -1,4 +1,4 @@
-"""An agent's report on a task. Validated strictly: agents run beside other people's programs, so nothing is trusted.
+"""An agent's report on a task. Validated strictly: agents run next to users' programs, so nothing is trusted.
 
 Unknown fields are ignored, so that a newer agent can talk to an older control plane.
 """
@@ -16,7 +16,7 @@ TaskState = Literal["preparing", "pulling", "running", "exited"]
 ShortText = Annotated[str, Field(max_length=300)]
 NonNegative = Annotated[int, Field(ge=0, lt=1 << 62)]
 
-# The reasons a task may end by itself. Anything else an agent reports is treated as its error.
+# The reasons for which a task can end by itself. Anything else an agent reports is treated as its error.
 END_REASONS = frozenset(
     {
         JobReason.done_by_runner,
@@ -50,7 +50,7 @@ class TaskReport(Said):
 
     @property
     def end_reason(self) -> JobReason:
-        """Why it ended, of the reasons an agent may give."""
+        """Why it ended; one of the reasons that an agent may report."""
         if self.reason is not None and self.reason in END_REASONS:
             return JobReason(self.reason)
         if self.reason is None and self.exit_status is not None:

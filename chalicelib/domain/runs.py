@@ -25,15 +25,15 @@ class RunStatus(StrEnum):
 
 
 class Retry(Value):
-    """A replica that failed and is tried again. It is forgotten when the replica has a place."""
+    """A failed replica that is retried. Dropped once the replica has a place."""
 
     replica: int = 0
     attempt: int  # retries since it last had a place
-    resume_at: Micros | None = None  # when it is submitted again; None: it was
+    resume_at: Micros | None = None  # when it will be resubmitted; None: it has been
 
 
 def _retries(stored: Any, info: ValidationInfo) -> Any:
-    """Runs had one replica once, and counted its attempts themselves."""
+    """In older records a run had one replica and counted its attempts itself."""
     if not isinstance(stored, int):
         return stored
     return (Retry(attempt=stored, resume_at=info.data.get("resume_at")),) if stored else ()
@@ -51,19 +51,19 @@ class Run(Noun):
     name: str
     status: RunStatus = RunStatus.submitted
     reason: RunReason | None = None
-    message: str = ""  # why it waits, or why it ended, in words a person reads
+    message: str = ""  # why it waits or why it ended, for people
     priority: int = 0
     submitted_at: Micros
     last_processed_at: Micros
     finished_at: Micros | None = None
     deployment_num: int = 0
-    resume_at: Micros | None = None  # pending: when it goes on, with the first of its replicas that waits
+    resume_at: Micros | None = None  # pending: when it resumes, with the first waiting replica
     retries: Annotated[tuple[Retry, ...], BeforeValidator(_retries)] = Field(
         default=(), validation_alias=AliasChoices("retries", "resubmission_attempt")
     )
     fleet_id: str | None = None
     fleet_name: str | None = None
-    stop_at: Micros | None = None  # terminating: when patience with a graceful stop ends
+    stop_at: Micros | None = None  # terminating: when a graceful stop becomes an abort
     deleted: bool = False
     due_at: Micros | None = None  # when a pass must look again even if nothing happens
 
@@ -73,7 +73,7 @@ class Run(Noun):
 
     @property
     def resubmission_attempt(self) -> int:
-        """How often the replica that fails most was tried again."""
+        """The retries of the replica that has had the most."""
         return max((retry.attempt for retry in self.retries), default=0)
 
     def place(self) -> keys.Place:
@@ -87,7 +87,7 @@ class Run(Noun):
 class RunBody(Noun):
     """The immutable part of a run at one deployment: JSON as the client sent it, and what the plan derived from it.
 
-    Kept as text, because lists show it verbatim and must not pay for parsing it.
+    Stored as text, because lists show it verbatim and shouldn't have to parse it.
     """
 
     run_id: str

@@ -1,4 +1,4 @@
-"""Users, projects, members: who may do what. Tokens are kept as SHA-256 only."""
+"""Users, projects, members: who may do what. Tokens are stored only as SHA-256."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class User(Noun):
 
 @dataclass(frozen=True)
 class Permissions:
-    """What the installation lets those do who are no admins; `server/config.yml` may say otherwise."""
+    """What users who aren't admins may do; `server/config.yml` can change it."""
 
     allow_non_admins_create_projects: bool = True
     allow_non_admins_manage_ssh_fleets: bool = True

@@ -1,6 +1,6 @@
-"""Credentials of backends, by value or by the path of a file that holds them.
+"""Credentials of backends, by value or by the path of a file with them.
 
-Whatever is secret is marked `Secret`, and the models that hold it are `Confidential`: they never print it.
+Secrets are marked `Secret`, and the models that have them are `Confidential`: they never print them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def types_of(model: type[BaseModel]) -> tuple[str, ...]:
 
 
 def one_of(spec: Spec, *fields: str) -> None:
-    """Refuses unless one of the fields is given, and one only."""
+    """Refuses unless exactly one of the fields is given."""
     given = [field for field in fields if getattr(spec, field) is not None]
     if len(given) == 1:
         return

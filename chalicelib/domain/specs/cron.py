@@ -1,7 +1,7 @@
-"""Cron expressions: five fields, UTC, Monday is 0. Read here only to refuse a wrong one with a reason.
+"""Cron expressions: five fields, UTC, Monday is 0. Parsed here only to refuse a wrong one with a reason.
 
-Minutes, hours and months are what every crontab has. Days of the week count from Monday, as the clients' scheduler
-does, so `7` is nothing and `0` isn't Sunday: names say what is meant.
+Minutes, hours and months are as in every crontab. Days of the week count from Monday, as in the clients' scheduler, so
+`7` is invalid and `0` isn't Sunday: names are unambiguous.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXAMPLE = "five fields, UTC: minute hour day month weekday, as in `0 9 * * mon-f
 
 
 def problem(expression: str) -> tuple[str, str] | None:
-    """What is wrong with an expression, and a hint; None when it is fine."""
+    """What is wrong with an expression, and a hint; None if it is fine."""
     if expression.startswith("@"):
         return f"`{expression}` is a nickname, which isn't understood here", "`@daily` is `0 0 * * *`"
     fields = expression.split()

@@ -1,7 +1,7 @@
 """Environment variables, in three forms: `NAME=value`, `NAME=` and `NAME` in a list, or a mapping.
 
-A bare `NAME` takes the value from the environment of whoever submits. Until then its place is held by `{key: NAME}`, so
-that reading a file needs no environment and the server can tell that a variable was never filled in.
+A bare `NAME` takes its value from the environment of whoever submits. Until then `{key: NAME}` holds its place, so that
+reading a file needs no environment and the server can tell that a variable was never filled in.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ EnvValue = Annotated[
 
 
 def read_env(written: Any) -> Any:
-    """The list form as a mapping. Names in a mapping may be anything that a variable can be called."""
+    """The list form as a mapping. A mapping may use any name that a variable can have."""
     if isinstance(written, dict):
         if bad := [name for name in written if isinstance(name, str) and (not name or "=" in name)]:
             raise faults(
@@ -70,7 +70,7 @@ Env = Annotated[dict[str, EnvValue], Reads(read_env, (_LIST_FORM,))]
 
 
 def unresolved(env: dict[str, str | EnvSentinel], path: str) -> list[Problem]:
-    """Variables that still wait for a value."""
+    """Problems for the variables that have no value yet."""
     return [
         Problem(
             f"the variable `{value.key}` has no value",
@@ -84,5 +84,5 @@ def unresolved(env: dict[str, str | EnvSentinel], path: str) -> list[Problem]:
 
 
 def plain(env: dict[str, str | EnvSentinel]) -> dict[str, str]:
-    """The variables that have a value. A server refuses a spec with unresolved ones before it asks for this."""
+    """The variables that have a value. A server refuses a spec with unresolved ones before it calls this."""
     return {name: value for name, value in env.items() if isinstance(value, str)}

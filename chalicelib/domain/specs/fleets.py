@@ -1,4 +1,4 @@
-"""Fleets: machines of clouds, made when they are needed, or hosts that are there already and are reached over SSH."""
+"""Fleets: cloud machines, created when needed, or existing hosts, reached over SSH."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _TEXT = {"type": "string"}
 
 
 class FleetNodesSpec(Spec):
-    """How many machines: never fewer than `min`, `target` to begin with, never more than `max`."""
+    """How many machines: never fewer than `min`, `target` at first, never more than `max`."""
 
-    min: Whole = Field(default=0, description="At least so many; 0 unless set.", ge=0, le=_MOST)
-    target: Whole = Field(default=0, description="So many to begin with; `min` unless set.", ge=0, le=_MOST)
-    max: Whole | None = Field(default=None, description="At most so many; no limit if null.", ge=0, le=_MOST)
+    min: Whole = Field(default=0, description="The minimum; 0 unless set.", ge=0, le=_MOST)
+    target: Whole = Field(default=0, description="The initial number; `min` unless set.", ge=0, le=_MOST)
+    max: Whole | None = Field(default=None, description="The maximum; no limit if null.", ge=0, le=_MOST)
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (
         _COUNT,
@@ -73,7 +73,7 @@ class FleetNodesSpec(Spec):
 
     @model_serializer(mode="wrap")
     def _leave_out_target(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Clients of this line send `target` only where it says something that `min` doesn't."""
+        """Clients of this line send `target` only if it differs from `min`."""
         fields: dict[str, Any] = dump(self)
         if self.target == self.min:
             del fields["target"]
@@ -88,7 +88,7 @@ class SSHKey(Confidential):
 
 
 class SSHProxyParams(Spec):
-    """A host to go through."""
+    """A jump host."""
 
     hostname: str = Field(description="Its address.", min_length=1)
     port: Whole | None = Field(default=None, description="The port of its SSH server; 22 unless set.", ge=1, le=65535)
@@ -121,7 +121,7 @@ def _private_network(text: str) -> str:
     return text
 
 
-_BLOCKS = "Into how many parts the machine may be shared out; `auto` for as many as GPUs."
+_BLOCKS = "How many parts the machine can be split into; `auto` for one per GPU."
 
 
 def _blocks(written: Any) -> Any:
@@ -143,9 +143,9 @@ class SSHHostParams(Spec):
     port: Whole | None = Field(default=None, description="The port of its SSH server.", ge=1, le=65535)
     user: str | None = Field(default=None, description="The user to log in as.")
     identity_file: str | None = Field(default=None, description="The private key to log in with.")
-    proxy_jump: SSHProxyParams | None = Field(default=None, description="A host to go through.")
+    proxy_jump: SSHProxyParams | None = Field(default=None, description="A jump host.")
     internal_ip: Annotated[str, AfterValidator(_private_address)] | None = Field(
-        default=None, description="Its address on the network the hosts share; for all hosts or for none."
+        default=None, description="Its address on the hosts' shared network; for all hosts or for none."
     )
     ssh_key: SSHKey | None = Field(default=None, description="Filled in from `identity_file`.")
     blocks: Blocks | None = Field(default=None, description=_BLOCKS)
@@ -163,20 +163,18 @@ Host = Annotated[
 class SSHParams(Spec):
     """The hosts of an SSH fleet, and how to log in."""
 
-    user: str | None = Field(default=None, description="The user to log in as, where a host doesn't say.")
+    user: str | None = Field(default=None, description="The user to log in as, for hosts that set none.")
     port: Whole | None = Field(
-        default=None, description="The port of the SSH server, where a host doesn't say.", ge=1, le=65535
+        default=None, description="The port of the SSH server, for hosts that set none.", ge=1, le=65535
     )
     identity_file: str | None = Field(
-        default=None, description="The private key to log in with, where a host doesn't say."
+        default=None, description="The private key to log in with, for hosts that set none."
     )
     ssh_key: SSHKey | None = Field(default=None, description="Filled in from `identity_file`.")
-    proxy_jump: SSHProxyParams | None = Field(
-        default=None, description="A host to go through, where a host doesn't say."
-    )
-    hosts: tuple[Host, ...] = Field(description="The hosts: an address, or an address with settings of its own.")
+    proxy_jump: SSHProxyParams | None = Field(default=None, description="A jump host, for hosts that set none.")
+    hosts: tuple[Host, ...] = Field(description="The hosts: addresses, or addresses with their own settings.")
     network: Annotated[str, AfterValidator(_private_network)] | None = Field(
-        default=None, description="The private network they share; found out unless set."
+        default=None, description="The private network they share; detected unless set."
     )
 
     @property
@@ -200,7 +198,7 @@ NEEDS_NODES = ("missing", "a fleet needs `nodes` or `ssh_config`", "for example 
 
 
 class FleetConfiguration(Spec):
-    """Machines of clouds (`nodes`), or hosts that are there already (`ssh_config`)."""
+    """Cloud machines (`nodes`), or existing hosts (`ssh_config`)."""
 
     type: Literal["fleet"] = Field(default="fleet", description="`fleet`.")
     name: str | None = Field(default=None, description="The name of the fleet; a random one unless set.")
@@ -220,16 +218,16 @@ class FleetConfiguration(Spec):
     spot_policy: SpotPolicy | None = Field(
         default=None, description="Spot machines, on-demand ones, or either; `on-demand` unless set."
     )
-    retry: Retrying | None = Field(default=None, description="Whether to try again when there is no capacity.")
+    retry: Retrying | None = Field(default=None, description="Whether to retry if there is no capacity.")
     max_price: Number | None = Field(
         default=None, description="The highest price of an instance, dollars an hour.", gt=0
     )
     idle_duration: IdleDuration = Field(
         default=None, description="How long an idle instance above the minimum is kept; `3d` unless set."
     )
-    tags: Tags | None = Field(default=None, description="Tags put on what is made in the cloud.")
-    backend_options: BackendOptions | None = Field(default=None, description="Options of single backends.")
-    ssh_config: SSHParams | None = Field(default=None, description="Hosts that are there already.")
+    tags: Tags | None = Field(default=None, description="Tags for its resources in the cloud.")
+    backend_options: BackendOptions | None = Field(default=None, description="Backend-specific options.")
+    ssh_config: SSHParams | None = Field(default=None, description="Existing hosts.")
     env: Env = Field(default={}, description="Environment variables of every job here; for SSH fleets.")
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Gateways: where services meet the world, with names, certificates and several replicas."""
+"""Gateways: how services are reached, with domains, certificates and several replicas."""
 
 from __future__ import annotations
 
@@ -64,26 +64,26 @@ class GatewayConfiguration(Spec):
     type: Literal["gateway"] = Field(default="gateway", description="`gateway`.")
     name: str | None = Field(default=None, description="The name of the gateway; a random one unless set.")
     default: bool | None = Field(
-        default=None, description="Make it the default one; the first is unless set.", exclude_if=unset
+        default=None, description="Make it the default; unless set, the first gateway is.", exclude_if=unset
     )
-    backend: BackendName = Field(description="The backend to make it in.")
-    region: str = Field(description="The region to make it in.")
+    backend: BackendName = Field(description="The backend to create it in.")
+    region: str = Field(description="The region to create it in.")
     instance_type: str | None = Field(
         default=None, description="The instance type; a small one unless set.", min_length=1
     )
     domain: str | None = Field(
         default=None,
-        description="The domain whose sub-domains the services get; `${{ run.project_name }}` may be part.",
+        description="The domain whose subdomains the services get; can contain `${{ run.project_name }}`.",
     )
     public_ip: bool = Field(default=True, description="Give it a public address.")
     load_balancer: ALBGatewayLoadBalancer | None = Field(
-        default=None, description="Put a load balancer before it.", exclude_if=unset
+        default=None, description="Put a load balancer in front of it.", exclude_if=unset
     )
     certificate: Certificate | None = Field(
         default=LetsEncryptGatewayCertificate(), description="The certificate; null for none."
     )
     replicas: Whole | None = Field(default=None, description="How many machines; 1 unless set.", ge=1, le=9)
-    tags: Tags | None = Field(default=None, description="Tags put on what is made in the cloud.")
+    tags: Tags | None = Field(default=None, description="Tags for its resources in the cloud.")
 
     @model_validator(mode="after")
     def _together(self) -> GatewayConfiguration:

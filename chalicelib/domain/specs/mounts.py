@@ -1,4 +1,4 @@
-"""What a run brings along or opens: ports, volumes, files, repos."""
+"""A run's ports, volumes, files and repos."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _halves(written: int | str) -> tuple[str | None, int]:
 
 
 def _service_port(written: Any) -> Any:
-    """Only the container's port counts for a service; the local one is 80 for whoever looks."""
+    """Only the container's port matters for a service; the local one is always shown as 80."""
     if isinstance(written, bool) or not isinstance(written, int | str):
         return written
     local, container = _halves(written)
@@ -98,7 +98,7 @@ class VolumeMountPoint(Spec):
     """A network volume, mounted at a path."""
 
     name: Annotated[str | tuple[str, ...], Reads(_volume_names)] = Field(
-        description="The volume, or several of which the one in the right place is taken."
+        description="The volume, or several; the one in the right place is used."
     )
     path: AbsolutePath = Field(description="Where it is in the container.")
 
@@ -108,7 +108,7 @@ class InstanceMountPoint(Spec):
 
     instance_path: AbsolutePath = Field(description="The folder on the host.")
     path: AbsolutePath = Field(description="Where it is in the container.")
-    optional: bool = Field(default=False, description="Go on without it where a backend has no such thing.")
+    optional: bool = Field(default=False, description="Continue without it if the backend doesn't support it.")
 
 
 def _read_mount(written: Any) -> Any:
@@ -134,7 +134,7 @@ MountPoint = Annotated[
 
 
 def _in_container(path: str) -> str:
-    """Every container has POSIX paths, whatever this machine has."""
+    """Containers have POSIX paths, whatever this machine has."""
     if re.match(r"[A-Za-z]:[\\/]|//|\\\\", path):
         raise fault("invalid-path", f"`{path[:80]}` isn't a path in a container", r"say where it goes: `C:\data:/data`")
     return path
@@ -168,14 +168,12 @@ class FilePathMapping(Spec):
 class RepoSpec(Spec):
     """A git repository, checked out before the commands run."""
 
-    local_path: str | None = Field(default=None, description="A local checkout; its uncommitted changes travel too.")
+    local_path: str | None = Field(default=None, description="A local checkout; its uncommitted changes are included.")
     url: str | None = Field(default=None, description="The address of a repository.")
     branch: str | None = Field(default=None, description="The branch; the repository's default unless set.")
     hash: str | None = Field(default=None, description="The commit; the head of the branch unless set.")
     path: str = Field(default=".", description="Where it goes; relative to the working directory.")
-    if_exists: Literal["error", "skip"] = Field(
-        default="error", description="What to do when something is there already."
-    )
+    if_exists: Literal["error", "skip"] = Field(default="error", description="What to do if the path already exists.")
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT | {"examples": [".", "https://github.com/me/app:/app"]},)
 

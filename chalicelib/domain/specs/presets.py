@@ -1,4 +1,4 @@
-"""Presets: what to measure when looking for the best way to serve a model. A feature of the client alone."""
+"""Presets: what to measure when looking for the best way to serve a model. Only the client uses them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _MOST = 2**31
 class PresetModel(Spec):
     """The model to serve."""
 
-    repo: str | None = Field(default=None, description="Exactly this repository of weights.")
-    name: str | None = Field(default=None, description="The name clients ask for; with `repo`.")
-    base: str | None = Field(default=None, description="This model, or anything made from it.")
+    repo: str | None = Field(default=None, description="Exactly this weights repository.")
+    name: str | None = Field(default=None, description="The name that clients request; with `repo`.")
+    base: str | None = Field(default=None, description="This model, or anything derived from it.")
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT,)
 
@@ -36,10 +36,10 @@ class PresetModel(Spec):
 
 
 class PresetPrompt(Spec):
-    """What the agent is told."""
+    """Instructions for the agent."""
 
     text: str | None = Field(default=None, description="The text.", max_length=10_000)
-    path: str | None = Field(default=None, description="A file that holds the text.")
+    path: str | None = Field(default=None, description="A file with the text.")
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (_TEXT,)
 
@@ -49,12 +49,12 @@ class PresetPrompt(Spec):
 
 
 class PresetAgent(Spec):
-    """Who does the work."""
+    """The agent that does the search."""
 
     provider: Literal["claude", "codex"] = Field(description="`claude` or `codex`.")
     model: str | None = Field(default=None, description="The model; the provider's default unless set.")
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = Field(
-        default=None, description="How hard to try."
+        default=None, description="The reasoning effort."
     )
 
     @model_validator(mode="after")
@@ -72,27 +72,25 @@ class PresetConfiguration(ProfileParams):
     model: PresetModel | None = Field(default=None, description="The model to serve.")
     base: str | None = Field(default=None, description="Short for `model: {base: ...}`.")
     repo: str | None = Field(default=None, description="Short for `model: {repo: ...}`.")
-    prompt: PresetPrompt | None = Field(default=None, description="What the agent is told besides.")
+    prompt: PresetPrompt | None = Field(default=None, description="Additional instructions for the agent.")
     min_context_length: Whole | None = Field(
-        default=None, description="The context it must hold, tokens.", gt=0, le=_MOST
+        default=None, description="The context length it must support, in tokens.", gt=0, le=_MOST
     )
     max_ttft: Whole | None = Field(
-        default=None, description="The longest time to the first token, milliseconds.", gt=0, le=_MOST
+        default=None, description="The longest time to the first token, in milliseconds.", gt=0, le=_MOST
     )
-    trials: Whole | None = Field(default=None, description="How many ways to try.", gt=0, le=_MOST)
-    concurrency: Whole | None = Field(default=None, description="How many requests at once.", gt=0, le=_MOST)
+    trials: Whole | None = Field(default=None, description="How many variants to try.", gt=0, le=_MOST)
+    concurrency: Whole | None = Field(default=None, description="How many concurrent requests.", gt=0, le=_MOST)
     previous: tuple[str, ...] = Field(default=(), description="Earlier presets to learn from.")
-    input_tokens: Whole | None = Field(
-        default=None, description="Tokens a request sends; 1024 unless set.", gt=0, le=_MOST
-    )
+    input_tokens: Whole | None = Field(default=None, description="Tokens per request; 1024 unless set.", gt=0, le=_MOST)
     output_tokens: Whole | None = Field(
-        default=None, description="Tokens an answer has; 1024 unless set.", ge=2, le=_MOST
+        default=None, description="Tokens per response; 1024 unless set.", ge=2, le=_MOST
     )
     shared_prefix_tokens: Whole | None = Field(default=None, description="Tokens that requests share.", ge=0, le=_MOST)
-    dataset: str | None = Field(default=None, description="Requests to send instead of made-up ones.")
-    baseline: bool = Field(default=True, description="Measure the plain way first.")
+    dataset: str | None = Field(default=None, description="Requests to send instead of random ones.")
+    baseline: bool = Field(default=True, description="Measure a baseline first.")
     gateway: GatewayChoice | None = Field(default=None, description="As for a service.")
-    agent: PresetAgent | None = Field(default=None, description="Who does the work.")
+    agent: PresetAgent | None = Field(default=None, description="The agent that does the search.")
     env: Env = Field(default={}, description="Environment variables.")
 
     @model_validator(mode="after")

@@ -42,19 +42,19 @@ Tags = Annotated[dict[str, str], AfterValidator(_tags)]
 
 
 class ProfileRetry(Spec):
-    """When to try again, and for how long."""
+    """When to retry, and for how long."""
 
     on_events: tuple[Literal["no-capacity", "interruption", "error"], ...] | None = Field(
         default=None, description="What to retry on; all three unless set.", min_length=1
     )
-    duration: Duration | None = Field(default=None, description="How long to go on trying; an hour unless set.")
+    duration: Duration | None = Field(default=None, description="How long to keep trying; an hour unless set.")
 
 
 def _retry_arm(written: Any) -> str:
     return TAG + ("ProfileRetry" if isinstance(written, dict | ProfileRetry) else "bool")
 
 
-# Told apart by shape, so that what is wrong is reported for the form that was meant and not for both.
+# Told apart by shape, so that a mistake is reported for the form that was meant and not for both.
 Retrying = Annotated[
     Annotated[ProfileRetry, Tag(TAG + "ProfileRetry")] | Annotated[bool, Tag(TAG + "bool")], Discriminator(_retry_arm)
 ]
@@ -67,16 +67,16 @@ def _window(value: int) -> int:
 
 
 class UtilizationPolicy(Spec):
-    """Stops a run whose GPUs do too little."""
+    """Stops a run whose GPUs are underused."""
 
     min_gpu_utilization: Whole = Field(
-        description="Percent; a GPU below it the whole window ends the run.", ge=0, le=100
+        description="Percent; a GPU below it for the whole window ends the run.", ge=0, le=100
     )
     time_window: Annotated[Duration, AfterValidator(_window)] = Field(description="How long to look back, at least 5m.")
 
 
 def _cron(written: Any) -> Any:
-    """One expression or several; always a list once read."""
+    """One expression or several; always read as a list."""
     listed = [written] if isinstance(written, str) else written
     if not isinstance(listed, list | tuple):
         raise fault("invalid-cron", "expected a cron expression or a list of them", cron.EXAMPLE)
@@ -89,7 +89,7 @@ def _cron(written: Any) -> Any:
 
 
 class Schedule(Spec):
-    """When to start, again and again. Times are UTC."""
+    """When to start, repeatedly. Times are UTC."""
 
     cron: Annotated[
         tuple[str, ...],
@@ -98,12 +98,12 @@ class Schedule(Spec):
 
 
 class VastAIProfileOptions(Spec):
-    """How to choose among the offers of Vast.ai."""
+    """How to choose among Vast.ai's offers."""
 
     type: Literal["vastai"] = Field(default="vastai", description="The backend these are for.")
     offer_order: Literal["score", "price"] | None = Field(default=None, description="`score` unless set.")
     min_reliability: Number | None = Field(default=None, description="0 to 1; 0.9 unless set.", ge=0, le=1)
-    min_score: Whole | None = Field(default=None, description="The least score of a host.", ge=0, le=2**31)
+    min_score: Whole | None = Field(default=None, description="The lowest score of a host.", ge=0, le=2**31)
 
 
 def _unique(options: tuple[VastAIProfileOptions, ...]) -> tuple[VastAIProfileOptions, ...]:
@@ -128,10 +128,8 @@ class ProfileParams(Spec):
     spot_policy: SpotPolicy | None = Field(
         default=None, description="Spot machines, on-demand ones, or either; `on-demand` unless set."
     )
-    retry: Retrying | None = Field(default=None, description="Whether to try again; `true` is all events for an hour.")
-    max_duration: OffableDuration = Field(
-        default=None, description="The longest a run may be running; `off` unless set."
-    )
+    retry: Retrying | None = Field(default=None, description="Whether to retry; `true` is all events for an hour.")
+    max_duration: OffableDuration = Field(default=None, description="How long a run may be running; `off` unless set.")
     stop_duration: OffableDuration = Field(
         default=None, description="How long a graceful stop may take; `5m` unless set."
     )
@@ -139,16 +137,16 @@ class ProfileParams(Spec):
         default=None, description="The highest price of an instance, dollars an hour.", gt=0
     )
     creation_policy: Literal["reuse", "reuse-or-create"] | None = Field(
-        default=None, description="Whether new instances may be made; `reuse-or-create` unless set."
+        default=None, description="Whether new instances may be created; `reuse-or-create` unless set."
     )
     idle_duration: IdleDuration = Field(
         default=None, description="How long an idle instance is kept; `5m` for runs and `3d` for fleets unless set."
     )
     utilization_policy: UtilizationPolicy | None = Field(
-        default=None, description="Stops a run whose GPUs do too little."
+        default=None, description="Stops a run whose GPUs are underused."
     )
     startup_order: Literal["any", "master-first", "workers-first"] | None = Field(
-        default=None, description="In which order the nodes of a multi-node task start."
+        default=None, description="The order in which the nodes of a multi-node task start."
     )
     stop_criteria: Literal["all-done", "master-done"] | None = Field(
         default=None, description="When a multi-node task is done."
@@ -158,15 +156,15 @@ class ProfileParams(Spec):
     instances: tuple[InstanceSelector, ...] | None = Field(
         default=None, description="Existing instances to use, and no others.", min_length=1
     )
-    tags: Tags | None = Field(default=None, description="Tags put on what is made in the cloud.")
-    backend_options: BackendOptions | None = Field(default=None, description="Options of single backends.")
+    tags: Tags | None = Field(default=None, description="Tags for its resources in the cloud.")
+    backend_options: BackendOptions | None = Field(default=None, description="Backend-specific options.")
 
 
 class Profile(ProfileParams):
     """A named set of parameters, in `profiles.yml`."""
 
-    name: str = Field(default="", description="The name to choose it by.")
-    default: bool = Field(default=False, description="Used when none is chosen.")
+    name: str = Field(default="", description="Its name.")
+    default: bool = Field(default=False, description="Use this profile if none is chosen.")
 
 
 class ProfilesConfig(Spec):

@@ -17,7 +17,7 @@ from chalicelib.domain.specs.reading import Reads, fault, is_number
 _DURATION = re.compile(r"(\d+) *([smhdw])")
 _WHOLE = re.compile(r"-?\d+")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_LONGEST = 100 * 365 * 86_400  # a century: beyond it is a mistake, and far beyond it doesn't fit the wire
+_LONGEST = 100 * 365 * 86_400  # a century: longer is a mistake, and much longer doesn't fit the wire
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)(mb|gb|tb)?", re.IGNORECASE)
 _POWER = re.compile(r"\d{1,6}(\.\d{1,6})?e\d", re.IGNORECASE)  # YAML takes `1e3` for text
 _GB = {"mb": 1 / 1024, "gb": 1.0, "tb": 1024.0}
@@ -52,7 +52,7 @@ _SWITCH = {"type": "boolean"}
 def seconds(written: Any) -> int:
     """Any duration, negative ones too. A fraction of a second is cut off."""
     if is_number(written):
-        if not abs(written) <= _LONGEST:  # infinity, and what is no number, too
+        if not abs(written) <= _LONGEST:  # infinity and NaN, too
             raise fault(
                 "invalid-duration", f"{written} seconds is no duration under a hundred years", "use `off` for no limit"
             )
@@ -70,7 +70,7 @@ def seconds(written: Any) -> int:
 
 
 def _duration_hint(text: str) -> str:
-    if len(text) > 40:  # nobody meant one; and to search a megabyte of digits takes minutes
+    if len(text) > 40:  # not meant as one; and searching a megabyte of digits takes minutes
         return _DURATION_HINT
     if _DURATION.fullmatch(text.lower()):
         return f"units are small letters: `{text.lower()}`"
@@ -88,21 +88,21 @@ def positive_seconds(written: Any) -> int:
 
 
 def offable(written: Any) -> int | str | None:
-    """`off` and `false` stay as `off`; `true` says nothing, as if the field weren't there."""
+    """`off` and `false` become `off`; `true` counts as unset."""
     if written is False or written == "off":
         return "off"
     return None if written is None or written is True else positive_seconds(written)
 
 
 def idle(written: Any) -> int | None:
-    """`off` is -1, and any negative number means off as well."""
+    """`off` is -1, and so is any negative number."""
     if written is False or written == "off":
         return -1
     return None if written is None or written is True else seconds(written)
 
 
 def inactivity(written: Any) -> int | None:
-    """`off` is the same as not set."""
+    """`off` counts as unset."""
     return None if isinstance(written, bool) or written is None or written == "off" else positive_seconds(written)
 
 
@@ -130,7 +130,7 @@ def gigabytes(written: Any) -> float:
 
 
 def memory_range(written: Any) -> Any:
-    """A range whose bounds carry units; `{min, max}` and an already read range too."""
+    """A range whose bounds have units, also as `{min, max}` or already read."""
     if isinstance(written, str) and ".." in written:
         low, _, high = written.partition("..")
         return _bounds(low.strip(), high.strip())
@@ -168,7 +168,7 @@ def _cut(text: str) -> str:
 
 
 def _kind(value: Any) -> str:
-    """What a person would call it."""
+    """A plain name for its type."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):

@@ -1,9 +1,9 @@
-"""How a spec reads what a person wrote: short forms first, then fields, then rules; and how it complains.
+"""How a spec is read (short forms first, then fields, then rules) and how it reports problems.
 
-Three things are the same for every type, so they live here once. A type may have short forms (`gpu: A100:2`): `read`
-turns one into the fields it stands for, `SHORT_FORMS` tells the JSON Schema about it. A key we don't know is refused,
-but one whose value is null is dropped when it comes over the wire: a newer client sends keys of its own that it doesn't
-use. And a complaint carries a stable code, our own words and a hint, so that nobody downstream has to translate it.
+Three things are the same for every type. A type may have short forms (`gpu: A100:2`): `read` expands one into fields,
+`SHORT_FORMS` describes it in the JSON Schema. An unknown key is refused, but over the wire one whose value is null is
+dropped, because newer clients send new keys that they don't use. And a problem has a stable code, our own words and a
+hint, so that nobody downstream has to translate it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 from chalicelib.domain.noun import Value
 
 JsonSchema = dict[str, Any]
-FROM_FILE = "file"  # the validation context of a file: there a stray key is a mistake even when it is empty
-TAG = "?"  # begins the tag of a union's arm, which pydantic puts into the path of an error; no field starts with it
+FROM_FILE = "file"  # the validation context of a file, in which an unknown key is a mistake even if it is empty
+TAG = "?"  # starts the tag of a union's arm, which pydantic puts into an error's path; no field starts with it
 
 
 def fault(code: str, message: str, hint: str = "", *, at: str = "") -> PydanticCustomError:
-    """One complaint. `at` names a field below the one being validated."""
+    """One problem. `at` names a field below the one being validated."""
     return faults([(code, message, hint, at)])
 
 
 def faults(found: list[tuple[str, str, str, str]]) -> PydanticCustomError:
-    """Several complaints of one validator: (code, message, hint, at)."""
+    """Several problems of one validator: (code, message, hint, at)."""
     code, message, *_ = found[0]
     return PydanticCustomError(code, "{message}", {"message": message, "faults": found})
 
@@ -42,7 +42,7 @@ class Spec(Value):
 
     @classmethod
     def read(cls, written: Any) -> Any:
-        """The fields that a short form stands for. Whatever isn't one is handed back untouched."""
+        """The fields that a short form stands for. Anything else is returned unchanged."""
         return written
 
     @model_validator(mode="before")
@@ -63,7 +63,7 @@ class Spec(Value):
 
 @dataclass(frozen=True)
 class Reads:
-    """An annotation: `parse` runs first; `forms` are, as JSON Schema, what it reads besides."""
+    """An annotation: `parse` runs first; `forms` is the JSON Schema of what it also accepts."""
 
     parse: Callable[[Any], Any]
     forms: tuple[JsonSchema, ...] = ()
@@ -81,7 +81,7 @@ class Reads:
 
 @dataclass(frozen=True)
 class Looks:
-    """An annotation: what text that passes looks like, for the JSON Schema alone; a validator says what is wrong."""
+    """An annotation: what valid text looks like, only for the JSON Schema; a validator says what is wrong."""
 
     pattern: str
 
@@ -90,7 +90,7 @@ class Looks:
 
 
 def no_switch(written: Any) -> Any:
-    """Python would take `true` for 1; a person who wrote it didn't mean a number."""
+    """Python takes `true` for 1, but whoever wrote it didn't mean a number."""
     if isinstance(written, bool):
         raise fault(
             "wrong-type", f"expected a number, got `{str(written).lower()}`", "YAML reads yes, no, on, off as switches"
@@ -103,10 +103,10 @@ Number = Annotated[float, Field(allow_inf_nan=False), Reads(no_switch)]
 
 
 def is_number(value: object) -> bool:
-    """A number as a person means it: Python's bool is an int, a person's isn't."""
+    """A number as people mean it: not a bool, which is an int in Python."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def unset(value: object) -> bool:
-    """For `exclude_if`: clients leave these fields out of what they send when they aren't set, so we do too."""
+    """For `exclude_if`: clients don't send these fields if they aren't set, so we don't either."""
     return value is None

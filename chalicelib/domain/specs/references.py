@@ -1,4 +1,4 @@
-"""How a configuration points at other things: `name`, `project/name`, an instance of a fleet, a host."""
+"""How a configuration refers to other things: `name`, `project/name`, an instance of a fleet, a host."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Requirements on a machine: `cpu`, `memory`, `gpu`, `disk`, `shm_size`.
 
-The short forms of `cpu` and `gpu` are tokens between colons, in any order; each token says by its own shape what it is.
+The short forms of `cpu` and `gpu` are tokens between colons, in any order, and the shape of a token tells what it is:
 `24GB..` has a unit and is memory, `24..` has none and is a count, `A100` starts with a letter and is a name.
 """
 
@@ -26,7 +26,7 @@ _GPU_EXAMPLE = "for example `24GB`, `A100:2`, `H100:80GB:8` or `amd:MI300X`"
 
 
 def tokens(written: str, what: str, classify: Callable[[str], tuple[str, Any]]) -> dict[str, Any]:
-    """`a:b:c` as fields. Each kind of token may stand once."""
+    """`a:b:c` as fields. Each kind of token may appear once."""
     found: dict[str, Any] = {}
     for token in (part.strip() for part in written.split(":")):
         if not token:
@@ -141,13 +141,13 @@ class GPUSpec(Spec):
 
     vendor: Annotated[Vendor | None, Reads(_vendor, (_TEXT,))] = Field(default=None, description="Who makes it.")
     name: Annotated[tuple[str, ...] | None, Reads(_names, (_TEXT,))] = Field(
-        default=None, description="One name or several, any will do."
+        default=None, description="One or several names; any of them will do."
     )
-    count: Count = Field(default=Range[int](min=1), description="How many a machine.")
+    count: Count = Field(default=Range[int](min=1), description="How many per machine.")
     memory: MemoryRange | None = Field(default=None, description="Memory of one GPU.")
     total_memory: MemoryRange | None = Field(default=None, description="Memory of all GPUs together.")
     compute_capability: Annotated[tuple[int, int] | None, Reads(_capability, (_TEXT, {"type": "number"}))] = Field(
-        default=None, description="The least CUDA compute capability."
+        default=None, description="The lowest CUDA compute capability."
     )
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (
@@ -182,9 +182,7 @@ class ResourcesSpec(Spec):
     cpu: CPUSpec = Field(default=CPUSpec(), description="CPUs.")
     memory: MemoryRange = Field(default=Range[float](min=8.0), description="Main memory.")
     shm_size: Memory | None = Field(default=None, description="Size of shared memory (`/dev/shm`).")
-    gpu: GPUSpec | None = Field(
-        default=GPUSpec(count=Range[int](min=0)), description="GPUs; none are needed unless asked for."
-    )
+    gpu: GPUSpec | None = Field(default=GPUSpec(count=Range[int](min=0)), description="GPUs; none by default.")
     disk: DiskSpec | None = Field(
-        default=DiskSpec(size=Range[float](min=100.0)), description="Disk; null asks for nothing."
+        default=DiskSpec(size=Range[float](min=100.0)), description="Disk; null for no requirement."
     )

@@ -1,4 +1,4 @@
-"""Dev environments and tasks, and the run spec that carries any run's configuration. Services have their own file."""
+"""Dev environments, tasks, and the run spec with any run's configuration. Services have their own file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class DevEnvironmentConfiguration(RunConfiguration):
     version: str | None = Field(default=None, description="The version of the IDE; yours unless set.")
     init: tuple[str, ...] = Field(default=(), description="Commands that run at the start.")
     inactivity_duration: InactivityDuration = Field(
-        default=None, description="Stop after so long without anybody connected."
+        default=None, description="Stop once nobody has been connected for this long."
     )
     ports: tuple[PortMapping, ...] = Field(default=(), description="Ports to forward while attached.")
 
@@ -46,9 +46,9 @@ class DevEnvironmentConfiguration(RunConfiguration):
 
 
 class NodeGroup(Spec):
-    """Nodes of a task that are alike."""
+    """Identical nodes of a task."""
 
-    name: GroupName | None = Field(default=None, description="Its name; its place in the list unless set.")
+    name: GroupName | None = Field(default=None, description="Its name; its position in the list unless set.")
     nodes: Whole = Field(default=1, description="How many nodes.", ge=1, le=100_000)
     resources: ResourcesSpec = Field(
         default=ResourcesSpec(), description="What each machine must have; nothing is inherited."
@@ -58,7 +58,7 @@ class NodeGroup(Spec):
 
 
 class TaskConfiguration(RunConfiguration):
-    """Commands that run and end, on one machine or several."""
+    """Commands that run to completion, on one machine or several."""
 
     type: Literal["task"] = Field(default="task", description="`task`.")
     nodes: Whole | None = Field(
@@ -102,9 +102,7 @@ class RemoteRunRepoData(Spec):
     repo_name: str
     repo_branch: str | None = None
     repo_hash: str | None = None
-    repo_diff: str | None = Field(
-        default=None, exclude_if=unset
-    )  # sent apart, as an upload; kept where a client sends it here
+    repo_diff: str | None = Field(default=None, exclude_if=unset)  # uploaded separately; kept if a client sends it here
     repo_config_name: str | None = None
     repo_config_email: str | None = None
 

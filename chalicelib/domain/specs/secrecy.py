@@ -1,6 +1,6 @@
-"""Which parts of a spec are secret: marked at the field, and found by walking the types, never by a name.
+"""Which parts of a spec are secret: marked at the field, and found by walking the types, never by name.
 
-A marked text is stored sealed and shown to nobody; the store does that with the tree of places that `secrets_of` finds.
+A marked text is stored sealed and shown to nobody; the store does that with the tree that `secrets_of` finds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic_core import CoreSchema
 
 from chalicelib.domain.specs.reading import JsonSchema, Spec
 
-HIDDEN = "(hidden)"  # what is shown of a secret that can't be left out
+HIDDEN = "(hidden)"  # shown for a secret that can't be left out
 EACH = "*"  # in a tree: every entry of a list
 
 
@@ -30,7 +30,7 @@ Secret = Annotated[str, Field(min_length=1), SECRET]
 
 
 class Confidential(Spec):
-    """A spec that holds secrets, and shows none of its fields when it is printed."""
+    """A spec with secrets, which shows none of its fields when printed."""
 
     def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
         return ()
@@ -43,7 +43,7 @@ class Leaf:
     shown: str | None
 
 
-Tree = Mapping[str, Any]  # field → its Tree or, where the field is secret, a Leaf
+Tree = Mapping[str, Any]  # field → its Tree or, if the field is secret, a Leaf
 
 
 @cache
@@ -72,7 +72,7 @@ def _within(annotation: Any, metadata: Iterable[Any] = ()) -> Tree | Leaf | None
 
 
 def _merged(trees: list[Tree]) -> Tree:
-    """The places of all the arms of a union: which arm a value is doesn't change which of its fields are secret."""
+    """The trees of all arms of a union as one: a field that is secret in any arm counts as secret."""
     whole: dict[str, Any] = {}
     for tree in trees:
         for name, place in tree.items():
@@ -82,7 +82,7 @@ def _merged(trees: list[Tree]) -> Tree:
 
 
 def replaced(place: Tree | Leaf, raw: Any, change: Callable[[str, Leaf], str | None]) -> Any:
-    """Plain data with every secret in it changed. What isn't as the models say is left as it is."""
+    """Plain data with every secret in it changed. Data that doesn't match the models stays as it is."""
     if isinstance(place, Leaf):
         return change(str(raw), place) if isinstance(raw, str | int | float) and not isinstance(raw, bool) else raw
     if isinstance(raw, dict):

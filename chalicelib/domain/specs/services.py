@@ -1,4 +1,4 @@
-"""Services: a port that answers, replicas, and what stands between them and the world."""
+"""Services: a port, replicas, and what lies between them and their clients."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def _window(value: int) -> int:
 
 
 class ScalingSpec(Spec):
-    """When to have more replicas, and when fewer."""
+    """When to add and remove replicas."""
 
-    metric: Literal["rps", "queue"] = Field(description="`rps`: requests a second; `queue`: requests that wait.")
-    target: Number = Field(description="How much of it one replica should get.", gt=0)
+    metric: Literal["rps", "queue"] = Field(description="`rps`: requests per second; `queue`: waiting requests.")
+    target: Number = Field(description="The target per replica.", gt=0)
     window: Annotated[Duration, AfterValidator(_window)] | None = Field(
-        default=None, description="Over which it is averaged: 30s, 1m or 5m; a minute unless set."
+        default=None, description="The averaging window: 30s, 1m or 5m; a minute unless set."
     )
     scale_up_delay: Duration = Field(
         default=300, description="How long to wait after a change before adding a replica."
@@ -63,7 +63,7 @@ def _probe_url(url: str) -> str:
 
 
 class ProbeConfig(Spec):
-    """A request that a healthy replica answers with success."""
+    """A request that succeeds if a replica is healthy."""
 
     type: Literal["http"] = Field(description="`http`.")
     url: Annotated[str, AfterValidator(_probe_url), Looks("^/")] | None = Field(
@@ -74,10 +74,10 @@ class ProbeConfig(Spec):
     )
     headers: tuple[HTTPHeaderSpec, ...] = Field(default=(), description="Headers to send.", max_length=16)
     body: str | None = Field(default=None, description="The body to send.", min_length=1, max_length=2048)
-    timeout: Patience | None = Field(default=None, description="How long to wait for an answer; 10s unless set.")
-    interval: Patience | None = Field(default=None, description="How long between probes; 15s unless set.")
+    timeout: Patience | None = Field(default=None, description="How long to wait for a response; 10s unless set.")
+    interval: Patience | None = Field(default=None, description="The time between probes; 15s unless set.")
     ready_after: Whole | None = Field(
-        default=None, description="How many successes in a row mean ready; 1 unless set.", ge=1, le=10_000
+        default=None, description="How many successes in a row make it ready; 1 unless set.", ge=1, le=10_000
     )
     until_ready: bool | None = Field(default=None, description="Stop probing once ready.")
 
@@ -129,14 +129,14 @@ def _prefix(prefix: str) -> str:
 
 
 class RateLimit(Spec):
-    """How many requests a second one client may send."""
+    """How many requests per second one client may send."""
 
     prefix: Annotated[str, AfterValidator(_prefix), Looks("^/")] = Field(
-        default="/", description="Paths it is for; the longest wins.", max_length=4094
+        default="/", description="The paths it applies to; the longest prefix wins.", max_length=4094
     )
     key: PartitioningKey = Field(default=IPAddressPartitioningKey(), description="What tells clients apart.")
-    rps: Number = Field(description="Requests a second, at least one a minute.", ge=1 / 60, le=2**63 / 60)
-    burst: Whole = Field(default=0, description="How many more at once.", ge=0, le=2**63 - 1)
+    rps: Number = Field(description="Requests per second, at least one a minute.", ge=1 / 60, le=2**63 / 60)
+    burst: Whole = Field(default=0, description="How many extra requests may come at once.", ge=0, le=2**63 - 1)
 
 
 def _limits(limits: tuple[RateLimit, ...]) -> tuple[RateLimit, ...]:
@@ -166,10 +166,8 @@ class TGIChatModel(Spec):
     type: Literal["chat"] = "chat"
     name: str = Field(description="The name clients ask for.")
     format: Literal["tgi"] = Field(description="`tgi`.")
-    chat_template: str | None = Field(
-        default=None, description="The template of a conversation; the model's own unless set."
-    )
-    eos_token: str | None = Field(default=None, description="What ends an answer; the model's own unless set.")
+    chat_template: str | None = Field(default=None, description="The chat template; the model's own unless set.")
+    eos_token: str | None = Field(default=None, description="The end-of-response token; the model's own unless set.")
 
 
 def _read_model(written: Any) -> Any:
@@ -215,7 +213,7 @@ def _scaling_faults(replicas: Range[int] | None, scaling: ScalingSpec | None, at
 
 
 def _router_type(written: Any) -> Any:
-    """`smg` was called `sglang`, and clients of this line still put the old word on the wire."""
+    """`smg` was called `sglang`, and clients of this line still send the old name."""
     return "sglang" if written == "smg" else written
 
 
@@ -228,11 +226,11 @@ class ReplicaGroupRouterConfig(Spec):
 
 
 class ReplicaGroup(Spec):
-    """Replicas of a service that are alike."""
+    """Identical replicas of a service."""
 
-    name: GroupName | None = Field(default=None, description="Its name; its place in the list unless set.")
+    name: GroupName | None = Field(default=None, description="Its name; its position in the list unless set.")
     replicas: Replicas = Field(description="How many, a number or a range.")
-    scaling: ScalingSpec | None = Field(default=None, description="When to have more; needed with a range.")
+    scaling: ScalingSpec | None = Field(default=None, description="When to scale; needed with a range.")
     resources: ResourcesSpec = Field(
         default=ResourcesSpec(), description="What each machine must have; nothing is inherited."
     )
@@ -283,7 +281,7 @@ _EITHER_LEVEL = ("image", "docker", "privileged", "python", "nvcc", "spot_policy
 
 
 class ServiceConfiguration(RunConfiguration):
-    """Commands that listen on a port, as one replica or many."""
+    """A command that listens on a port, with one replica or many."""
 
     type: Literal["service"] = Field(default="service", description="`service`.")
     port: ServicePort = Field(description="The port it listens on.")
@@ -297,13 +295,13 @@ class ServiceConfiguration(RunConfiguration):
     https: Annotated[bool | Literal["auto"] | None, Reads(lambda v: v)] = Field(
         default=None, description="true, false, or `auto` to follow the gateway."
     )
-    auth: bool = Field(default=True, description="Ask for a token of the project.")
-    scaling: ScalingSpec | None = Field(default=None, description="When to have more replicas; needed with a range.")
+    auth: bool = Field(default=True, description="Require a token with access to the project.")
+    scaling: ScalingSpec | None = Field(default=None, description="When to scale; needed with a range.")
     rate_limits: Annotated[tuple[RateLimit, ...], AfterValidator(_limits)] = Field(
         default=(), description="Limits per client."
     )
     probes: Annotated[tuple[ProbeConfig, ...], AfterValidator(_probes)] | None = Field(
-        default=None, description="How to tell that a replica is well; `[]` for none."
+        default=None, description="How to check that a replica is healthy; `[]` for no checks."
     )
     replicas: Annotated[Replicas, Reads(lambda written: written, (_GROUPS,))] | None = Field(
         default=None, description="How many, a number or a range; 1 unless set."
@@ -317,7 +315,7 @@ class ServiceConfiguration(RunConfiguration):
 
     @classmethod
     def read(cls, written: Any) -> Any:
-        """A list under `replicas` is the older way to write `groups`."""
+        """A list under `replicas` is the older form of `groups`."""
         written = super().read(written)
         if isinstance(written, dict) and isinstance(written.get("replicas"), list) and written.get("groups") is None:
             return {k: v for k, v in written.items() if k != "replicas"} | {"groups": written["replicas"]}

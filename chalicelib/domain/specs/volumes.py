@@ -1,4 +1,4 @@
-"""Volumes: disks of a cloud that outlive runs. What may be said about one depends on its backend."""
+"""Volumes: cloud disks that outlive runs. Their fields depend on the backend."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from chalicelib.domain.specs.quantities import IdleDuration, Memory
 from chalicelib.domain.specs.reading import TAG, Spec, faults
 
 _NAME = "The name of the volume; a random one unless set."
-_CLEANUP = "Delete it after so long without a run that uses it; kept unless set."
-_EXISTING = "The cloud's id of a volume that is there already; instead of `size`."
+_CLEANUP = "Delete it once no run has used it for this long; kept unless set."
+_EXISTING = "The cloud's id of an existing volume; instead of `size`."
 
 
 class VolumeConfiguration(Spec):
@@ -21,11 +21,11 @@ class VolumeConfiguration(Spec):
     type: Literal["volume"] = Field(default="volume", description="`volume`.")
     name: str | None = Field(default=None, description=_NAME)
     auto_cleanup_duration: IdleDuration = Field(default=None, description=_CLEANUP)
-    tags: Tags | None = Field(default=None, description="Tags put on it in the cloud.")
+    tags: Tags | None = Field(default=None, description="Tags for it in the cloud.")
 
     @classmethod
     def read(cls, written: Any) -> Any:
-        """`resources: {disk: 100GB}` is an older way to write `size: 100GB`."""
+        """`resources: {disk: 100GB}` is the older form of `size: 100GB`."""
         if isinstance(written, dict) and isinstance(written.get("resources"), dict) and "size" in cls.model_fields:
             asked = written["resources"]
             if asked.keys() == {"disk"} and written.get("size") is None:
@@ -34,7 +34,7 @@ class VolumeConfiguration(Spec):
 
     @property
     def external_id(self) -> str | None:
-        """The id of what is there already, in the words of its backend."""
+        """The backend's id of an existing volume."""
         return getattr(self, "volume_id", None) or getattr(self, "claim_name", None)
 
     @model_validator(mode="after")
@@ -76,7 +76,7 @@ class RunpodVolumeConfiguration(VolumeConfiguration):
     volume_id: str | None = Field(default=None, description=_EXISTING)
     region: str = Field(description="The region it is in.")
     availability_zone: str | None = Field(
-        default=None, description="Runpod has none: accepted and left out.", exclude=True
+        default=None, description="Runpod has none: accepted and dropped.", exclude=True
     )
 
 
@@ -84,7 +84,7 @@ class KubernetesVolumeConfiguration(VolumeConfiguration):
     backend: Literal["kubernetes"] = Field(default="kubernetes", description="`kubernetes`.")
     size: Memory | None = Field(default=None, description="Its size.")
     region: str = Field(default="", description="The cluster it is in.")
-    claim_name: str | None = Field(default=None, description="A claim that is there already; instead of `size`.")
+    claim_name: str | None = Field(default=None, description="An existing claim; instead of `size`.")
     storage_class_name: str | None = Field(
         default=None, description="The storage class; the cluster's default unless set."
     )

@@ -1,4 +1,4 @@
-"""What every run has - dev environments, tasks and services - and what their groups share."""
+"""What all runs (dev environments, tasks and services) have, and what their groups share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Fault = tuple[str, str, str, str]
 
 
 def _python(written: Any) -> Any:
-    """YAML takes `3.10` for the number 3.1, and there is no Python 3.1 to confuse it with."""
+    """YAML reads `3.10` as the number 3.1, and there is no Python 3.1 to confuse it with."""
     if isinstance(written, float):
         return "3.10" if written == 3.1 else str(written)
     return written
@@ -40,7 +40,7 @@ def _user(user: str) -> str:
 
 
 def _working_dir(path: str, info: ValidationInfo) -> str:
-    """Older clients send relative ones, which are under the old place of repos; nobody writes them any more."""
+    """Older clients send relative paths, below the old directory of repos; nobody writes them any more."""
     if info.context == FROM_FILE and not path.startswith(("/", "~")):
         raise fault(
             "invalid-path", f"`{path[:80]}` isn't an absolute path", f"for example `/{path[:60]}` or `~/{path[:60]}`"
@@ -64,12 +64,12 @@ Python = Annotated[PythonVersion, Reads(_python, ({"type": "number"},))]
 class RegistryAuth(Confidential):
     """Credentials for the registry of a private image."""
 
-    username: str = Field(description="May hold `${{ env.NAME }}` and `${{ secrets.NAME }}`.")
-    password: Annotated[str, SECRET] = Field(description="May hold `${{ env.NAME }}` and `${{ secrets.NAME }}`.")
+    username: str = Field(description="Can use `${{ env.NAME }}` and `${{ secrets.NAME }}`.")
+    password: Annotated[str, SECRET] = Field(description="Can use `${{ env.NAME }}` and `${{ secrets.NAME }}`.")
 
 
 class RunConfiguration(ProfileParams):
-    """What every run has."""
+    """What all runs have."""
 
     name: str | None = Field(default=None, description="The name of the run; a random one unless set.")
     image: str | None = Field(default=None, description="The image to run; one with Python unless set.")
@@ -103,19 +103,19 @@ class RunConfiguration(ProfileParams):
     repos: Annotated[tuple[RepoSpec, ...], AfterValidator(_repos)] = Field(
         default=(), description="A git repository to check out."
     )
-    files: tuple[FilePathMapping, ...] = Field(default=(), description="Local files and folders to bring along.")
+    files: tuple[FilePathMapping, ...] = Field(default=(), description="Local files and folders to upload.")
     dstack: bool = Field(default=False, description="Let the job reach this control plane.")
     setup: tuple[str, ...] = Field(default=(), description="Commands of dev environments that run before `init`.")
 
     @classmethod
     def read(cls, written: Any) -> Any:
-        """`repo: x` is another way to write `repos: [x]`."""
+        """`repo: x` is short for `repos: [x]`."""
         if isinstance(written, dict) and isinstance(written.get("repo"), str | dict) and not written.get("repos"):
             return {k: v for k, v in written.items() if k not in ("repo", "repos")} | {"repos": [written["repo"]]}
         return written
 
     def _image_faults(self) -> list[Fault]:
-        """The image, or what builds on the default one; not both."""
+        """An image, or fields that build on the default one; not both."""
         found: list[Fault] = []
         if self.image and self.python:
             found.append(
@@ -130,7 +130,7 @@ class RunConfiguration(ProfileParams):
         return found
 
     def _faults(self) -> list[Fault]:
-        """What is wrong between fields. Types add their own."""
+        """Problems between fields. Types add their own."""
         return self._image_faults()
 
     @model_validator(mode="after")
@@ -150,7 +150,7 @@ def group_name(name: str) -> str:
 
 
 def number_groups(written: Any) -> Any:
-    """A group without a name is called by its place."""
+    """Groups without a name are named after their position."""
     if not isinstance(written, list | tuple):
         return written
     return [
