@@ -19,7 +19,7 @@ from chalicelib.api.route import Answer, Call, Route
 from chalicelib.errors import Conflict, Invalid, Refused
 from chalicelib.usecases.context import Plane
 
-LOOKS = 8  # at the store, before a handler that always loses its race gives up
+LOOKS = 8  # attempts, before a handler that keeps losing its race gives up
 SERVED = (0, 22)  # the line of clients whose wire this is
 _VERSION = re.compile(r"(\d{1,6})\.(\d{1,6})(\.\S{1,40})?")
 _JSON = {"Content-Type": "application/json"}
@@ -70,12 +70,12 @@ def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Reques
         if isinstance(value, Answer):
             return Reply(value.status, {"Content-Type": value.content_type, **value.headers}, value.body)
         return Reply(200, _JSON, encode(value, plane.limits.answer))
-    except Exception as error:  # noqa: BLE001 - the edge of the program: a failure becomes an answer, and is logged
+    except Exception as error:  # noqa: BLE001 - the edge of the program: a failure becomes a response, and is logged
         return _plain(problems.reply_to(error, f"{route.method} {route.path}"))
 
 
 def _handle(route: Route, call: Call) -> Any:
-    """Calls the handler, again if it lost a race, so that two callers doing the same at once both succeed."""
+    """Call the handler, again if it lost a race, so that two callers doing the same at once both succeed."""
     for _ in range(LOOKS - 1):
         try:
             return route.handler(call)
@@ -85,7 +85,7 @@ def _handle(route: Route, call: Call) -> Any:
 
 
 def match(path: str) -> Match | None:
-    """Which row of the table a path belongs to."""
+    """The row of the table that a path belongs to."""
     exact, patterns = _table()
     if path in exact:
         return Match(path, {}, exact[path])

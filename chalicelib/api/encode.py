@@ -37,7 +37,7 @@ def encode(value: Any, limit: int) -> bytes:
 
 
 def _specs(row: Any) -> list[dict[str, Any]]:
-    """The specs within a run: its own, and one a job."""
+    """The specs within a run: its own, and one per job."""
     if not isinstance(row, dict):
         return []
     found = [row.get("run_spec"), row.get("effective_run_spec")]

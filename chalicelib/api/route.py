@@ -24,11 +24,11 @@ class Access(StrEnum):
     public = "public"  # no token
     user = "user"  # any active user
     admin = "admin"  # global admin
-    visitor = "visitor"  # any role in {project_name}; any active user where it is public
+    visitor = "visitor"  # any role in {project_name}; any active user if it is public
     member = "member"  # any role in {project_name}
     manager = "manager"  # manager or admin of {project_name}
     project_admin = "project_admin"
-    keeper = "keeper"  # project_admin; manager too where the installation lets managers keep secrets
+    keeper = "keeper"  # project_admin; also manager if the installation lets managers manage secrets
     agent = "agent"  # an instance's credential; the handler checks it
 
 
@@ -42,8 +42,8 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)  # names in lower case
     body: bytes = b""
     user: User | None = None  # None for public and agent routes
-    project: Project | None = None  # set where the path has {project_name}
-    role: ProjectRole | None = None  # the user's role there; None for a global admin who is no member
+    project: Project | None = None  # set if the path has {project_name}
+    role: ProjectRole | None = None  # the user's role there; None for a global admin who isn't a member
 
     @property
     def actor(self) -> User:

@@ -4,8 +4,8 @@ Only a refresh asks the accounts and writes; everything else reads. Accounts are
 doesn't respond keeps its last offers, with their age and the error, because a catalogue that empties itself whenever a
 provider has a bad minute would fail waiting runs; the offers of other accounts are unaffected.
 
-Readers parse and rank an account's offers once a refresh, however many projects it serves: its head names the blob that
-they are in, and a shelf is kept as long as that name stays.
+Readers parse and rank an account's offers once per refresh, however many projects it serves: its head names the blob
+with the offers, and a shelf is kept until that name changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FOLDER = "catalog"
-LOOK_AGAIN: Micros = 30 * SECOND  # how old a reader's copy may be before it asks whether there is a newer one
+LOOK_AGAIN: Micros = 30 * SECOND  # how old a reader's copy may get before it looks for a newer one
 
 
 class Blobs(Protocol):
@@ -48,9 +48,9 @@ class Blobs(Protocol):
 
 @dataclass(frozen=True)
 class Head:
-    """What the last refresh of an account came to."""
+    """The result of an account's last refresh."""
 
-    blob: str = ""  # where its offers are; empty while it has never answered
+    blob: str = ""  # where its offers are; empty if it has never answered
     taken_at: Micros | None = None
     error: str = ""  # why that refresh brought nothing newer
 
@@ -61,7 +61,7 @@ class _Kept:
 
     head: Head = Head()
     looked_at: Micros | None = None
-    read: Head = Head()  # what the shelf was made of
+    read: Head = Head()  # what the shelf was made from
     shelf: Shelf | None = None
 
 
@@ -75,7 +75,7 @@ class StoredCatalog:
     # --- written -----------------------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Ask every account what it sells. What isn't configured any more leaves the catalogue."""
+        """Fetch every account's offers. Those of accounts that aren't configured any more are removed."""
         accounts = self._backends.accounts()
         for account in accounts:
             self.refresh_account(account)
@@ -85,13 +85,13 @@ class StoredCatalog:
                 self._blobs.delete(name)
 
     def refresh_account(self, account: Account) -> None:
-        """Ask one account. Harmless to the others, whenever and wherever they are asked."""
+        """Fetch one account's offers. Independent of the others, whenever and wherever those are refreshed."""
         before = self._read_head(account.key)
         head = self._ask(account, before)
         self._blobs.put(_head_of(account.key), orjson.dumps(asdict(head)))
         with self._lock:
             self._kept.setdefault(account.key, _Kept()).looked_at = None
-        # What was just replaced is kept until the next refresh: somebody may have read the head before it changed.
+        # The replaced blob stays until the next refresh: somebody may have read the head before it changed.
         kept = {_head_of(account.key), head.blob, before.blob}
         for name in self._blobs.list(f"{FOLDER}/{account.key}/"):
             if name not in kept:
@@ -104,7 +104,7 @@ class StoredCatalog:
         except BackendError as error:
             log.warning("keeping the previous offers of %s: %s", account.key, error)
             return Head(before.blob, before.taken_at, str(error))
-        except Exception as error:  # a bug of its backend; the other accounts are asked all the same
+        except Exception as error:  # a bug in its backend; the other accounts are still refreshed
             log.exception("the offers of %s stay as they are", account.key)
             return Head(before.blob, before.taken_at, f"the backend failed unexpectedly ({type(error).__name__})")
         blob = f"{FOLDER}/{account.key}/{now}.json"
@@ -126,7 +126,7 @@ class StoredCatalog:
         return {name: Age(head.taken_at, head.error) for name, head in heads.items()}
 
     def unanswered(self) -> list[Account]:
-        """The accounts whose offers were never got."""
+        """The accounts whose offers have never been fetched."""
         return [account for account in self._backends.accounts() if not self._read_head(account.key).blob]
 
     def _shelf(self, key: str) -> _Kept:

@@ -1,9 +1,9 @@
 """From plan to store, step by step: what is committed, what that triggers, and what a conflict drops.
 
-Rule 1: an effect is handed on only after the commit that intends it. Rule 2: steps of a plan build on each other, so a
+Rule 1: an effect is submitted only after the commit that intends it. Rule 2: steps of a plan build on each other, so a
 later step is committed against the versions that the earlier ones wrote; when a step loses a conflict, every later step
-that touches the same records is dropped with it, and the rest stands. Rule 3: after a conflict, decide again from a
-fresh read.
+that touches the same records is dropped with it, and the rest stay. Rule 3: after a conflict, decide again from a fresh
+read.
 
 `Door` is for changes that no pass decided: user requests and agent reports. They are plans like any other, checked
 against the same rules and committed by the same committer.
@@ -30,7 +30,7 @@ class Committed:
 
     steps: int = 0
     lost: list[Key] = field(default_factory=list)  # records that somebody else wrote first
-    wake: list[str] = field(default_factory=list)  # units that the committed steps ask for
+    wake: list[str] = field(default_factory=list)  # units that the committed steps wake
 
 
 class Committer:
@@ -38,8 +38,8 @@ class Committer:
         self.store, self.kinds, self.effects, self.news = store, kinds, effects, news
 
     def commit(self, plan: Plan, beside: Sequence[Change] = (), hears: str = "") -> Committed:
-        """`beside`: what else stands or falls with the plan's first step. `hears`: the instance whose agent is told
-        anyway, because it is the one that asks."""
+        """`beside`: changes committed together with the plan's first step. `hears`: the instance whose agent needs no
+        notice, because this commit answers its call."""
         done = Committed()
         written: dict[Key, int] = {}
         lost: set[Key] = set()
@@ -79,8 +79,8 @@ class Door:
         self._committer = Committer(store, kinds, _NoEffects(), news)
 
     def take(self, snapshot: Snapshot, plan: Plan, beside: Sequence[Change] = (), *, hears: str = "") -> None:
-        """Commit the plan, and wake what it wakes. Raises Conflict where somebody else wrote first: nothing of the
-        step that lost is written, and the caller looks again."""
+        """Commit the plan, and wake what it wakes. Raises Conflict if somebody else wrote first: nothing of the step
+        that lost is written, and the caller reads and decides again."""
         done = self._committer.commit(self.kinds.checked(snapshot, plan), beside, hears)
         if done.lost:
             raise Conflict(str(done.lost[0]))

@@ -51,7 +51,7 @@ class Executor:
         self._work_off(todo, Committer(self.here.store, self.kinds, todo, self._news))
 
     def conclude(self, outcome: Outcome) -> None:
-        """The same for what was found out without an effect: a sweep's listing shows nothing of a machine."""
+        """The same for an outcome without an effect: a sweep found a machine missing."""
         todo = _Todo([])
         committer = Committer(self.here.store, self.kinds, todo, self._news)
         self._conclude(outcome, committer)
@@ -92,7 +92,7 @@ class Executor:
 
 
 class _Todo:
-    """Effects of an outcome are executed by whoever concluded it: it is their committer."""
+    """Effects of an outcome are executed by the executor that concluded it: it is their committer."""
 
     def __init__(self, effects: Iterable[Effect]) -> None:
         self.effects = deque(effects)
@@ -102,4 +102,4 @@ class _Todo:
 
 
 def _nobody_waits(instance_ids: Iterable[str]) -> None:
-    """Where the executor runs apart from the long polls, an agent hears of a change at its next sync."""
+    """If the executor runs apart from the long polls, an agent learns of a change at its next sync."""

@@ -44,9 +44,9 @@ class Unit:
 
     decide: Callable[[Any], Plan]
     woken_by: frozenset[str]  # the kinds of units whose plans may wake it
-    load: Callable[[Loader, str, Micros], Snapshot | None] | None = None  # None: it is read page by page
-    conclude: Callable[[Any, Outcome], Plan] | None = None  # what follows from what an effect on it came to
-    index: bool = False  # its records are found in the index of its name, not in the partition of its name
+    load: Callable[[Loader, str, Micros], Snapshot | None] | None = None  # None: read page by page
+    conclude: Callable[[Any, Outcome], Plan] | None = None  # what follows from an effect's outcome
+    index: bool = False  # its records are in the index of its name, not in the partition
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Kind:
 
 
 class Kinds:
-    """The table, as everything that needs it is given it."""
+    """The table, passed to everything that needs it."""
 
     def __init__(self, rows: Iterable[Kind]) -> None:
         self._rows = {row.name: row for row in rows}

@@ -31,7 +31,7 @@ from chalicelib.store.listing import all_of
 
 log = logging.getLogger(__name__)
 
-PAGE = 500  # waiting jobs a query; one page holds most queues
+PAGE = 500  # waiting jobs per query; one page holds most queues
 
 
 class Loader:
@@ -70,7 +70,7 @@ class Loader:
             keys.job(claim.run_id, claim.replica_num, claim.job_num, claim.submission_num) for claim in instance.claims
         ]
         jobs = [job for job in self.read.find_many(Job, wanted) if job]
-        # Only a machine that is bought can be one too many; a host of somebody else's is judged by itself.
+        # Only a bought machine can be surplus; for a user's own host the others don't matter.
         view = self.read.fleet_view(instance.fleet_id, [instance], alone=not instance.bought)
         if view is None:
             raise Bug(f"instance {instance.id} belongs to fleet {instance.fleet_id}, which isn't there")
@@ -99,7 +99,7 @@ class Loader:
         return self._waiting(record.key for record in page.records), page.cursor
 
     def queued_of(self, run_ids: Iterable[str], project_id: str) -> list[Job]:
-        """The waiting jobs of these runs, whatever the queue index knows of them."""
+        """The waiting jobs of these runs, whether or not the queue's index shows them."""
         jobs = [
             self.read.parse(Job, record)
             for run in run_ids
@@ -125,7 +125,7 @@ class Loader:
         return QueuedJob(job, run, self.read.job_spec(job), self.read.run_spec(job.run_id, job.deployment_num))
 
     def still_waiting(self, jobs: Iterable[Job]) -> list[Job]:
-        """These jobs as they are now, without those that found a place or an end meanwhile."""
+        """These jobs as they are now, without those that were placed or have ended meanwhile."""
         return self._waiting(nouns.key_of(job) for job in jobs)
 
     def _waiting(self, found: Iterable[Key]) -> list[Job]:
@@ -133,7 +133,7 @@ class Loader:
 
 
 def order(job: Job) -> str:
-    """Where a job stands in its queue."""
+    """A job's sort key in its queue."""
     return keys.queue_sort(job.priority, job.submitted_at, job.id)
 
 

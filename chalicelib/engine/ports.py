@@ -33,17 +33,17 @@ class Effects(Protocol):
 
 class News(Protocol):
     def __call__(self, instance_ids: Iterable[str]) -> None:
-        """Something these instances' agents wait for has changed: ends their long polls. A hint."""
+        """Something that these instances' agents wait for has changed: end their long polls. A hint."""
 
 
 class Backends(Protocol):
     """Which backends each project has, with credentials and settings of its own."""
 
     def of(self, project_id: str, type: str) -> Backend:
-        """The project's backend of that type. One that isn't configured (any more) says so at every call."""
+        """The project's backend of that type. If it isn't configured (any more), each of its calls says so."""
 
     def facts(self, project_id: str) -> Mapping[str, BackendFacts]:
-        """What each of the project's backends is able to do, by type. Needs no SDK and no credentials."""
+        """What each of the project's backends can do, by type. Needs no SDK and no credentials."""
 
     def accounts(self, project_id: str | None = None) -> Sequence[Account]:
         """Every account, or those that serve one project."""
@@ -59,7 +59,7 @@ class Age:
 
 class Catalog(Protocol):
     def book(self, project_id: str) -> OfferBook:
-        """What could be bought for this project, as of the last refresh. Never asks a cloud."""
+        """What could be bought for this project, as of the last refresh. Never calls a cloud."""
 
     def ages(self, project_id: str) -> Mapping[str, Age]:
         """How old the offers of each of the project's backends are, by type."""

@@ -24,7 +24,7 @@ UNTOLD = MINUTE  # when a plan with nothing to do doesn't say when to look again
 
 
 def put_off(store: Store, row: Unit, unit: str, now: Micros, until: Micros | None) -> None:
-    """Nothing was to be done about `unit`: don't look again before `until`."""
+    """There was nothing to do for `unit`: don't look again before `until`."""
     _write(store, _moved(store, row, unit, now, until if until is not None and until > now else now + UNTOLD))
 
 
@@ -73,7 +73,7 @@ def _write(store: Store, changes: Sequence[Change]) -> None:
     try:
         store.commit(changes)
     except Conflict:
-        return  # somebody changed the unit meanwhile, so it isn't as it was when there was nothing to do: it stays due
+        return  # the unit has changed since there was nothing to do: it stays due
 
 
 def _event(unit: str, records: Sequence[Record], now: Micros, error: Exception, times: int) -> Event | None:

@@ -2,7 +2,7 @@
 
 The queue is the one unit that is too long to read whole: a pass pages from its head while capacity may be left. When
 there is none it reads nothing, unless some job is due. Newly submitted jobs are always looked at, so that a job that
-can't be placed is told why.
+can't be placed shows why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from chalicelib.engine.load import PAGE, Loader, order, room
 from chalicelib.engine.ports import Clock
 
 ATTEMPTS = 5  # fresh looks after a conflict, before a unit is left to the next pass
-SMALLEST_PAGE = 16  # waiting jobs to look at when only a place or two are free
+SMALLEST_PAGE = 16  # waiting jobs to look at even if only a place or two are free
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class QueueLook:
                 break
             limit = PAGE if due or places is None else min(PAGE, max(SMALLEST_PAGE, 2 * places))
             jobs, cursor = self._load.queue_page(self._project_id, cursor, limit)
-            if cursor is None:  # read after the fleets, or it could wait for a place that these show it to hold
+            if cursor is None:  # read after the fleets, or a job could wait although they show its claim
                 asked = self._load.queued_of(self._hints.runs, self._project_id)
                 jobs = sorted({job.id: job for job in (*jobs, *asked)}.values(), key=order)
             if places == 0:
@@ -73,7 +73,7 @@ class QueueLook:
             self._place(self._load.still_waiting(job for job in asked if job.id not in self._seen))
 
     def _place(self, jobs: list[Job]) -> None:
-        """Decide about those of `jobs` that this look hasn't met yet; after a conflict, about what is left of them."""
+        """Decide about those of `jobs` that are new to this look; after a conflict, about the rest of them."""
         jobs = [job for job in jobs if job.id not in self._seen]
         self._seen.update(job.id for job in jobs)
         for _ in range(ATTEMPTS):
@@ -95,5 +95,5 @@ class QueueLook:
 
 
 def joined(before: Committed, after: Committed) -> Committed:
-    """Both looks together; only what the last one lost is still lost."""
+    """Both results together; only what the last one lost is still lost."""
     return Committed(before.steps + after.steps, after.lost, [*before.wake, *after.wake])

@@ -71,7 +71,7 @@ class Reader:
         self._finished: Lru[RunRow] = Lru(1000)
         self._fleet_specs: Lru[FleetSpec] = Lru(128)
         self._parsed: Lru[tuple[int, bytes, Noun]] = Lru(4096)
-        self._gone: Lru[bool] = Lru(4096)  # terminated instances: they never come back, so they aren't asked for again
+        self._gone: Lru[bool] = Lru(4096)  # terminated instances: they never come back, so they aren't read again
 
     # --- nouns -------------------------------------------------------------------------------------------------------
 
@@ -188,8 +188,8 @@ class Reader:
     def fleet_view(
         self, fleet_id: str, known: Sequence[Instance] = (), *, alone: bool = False, fresh: bool = False
     ) -> FleetView | None:
-        """A fleet with its live instances. `known` were read by key just now and win over the index; `alone` asks for
-        no others; `fresh` reads them all by key."""
+        """A fleet with its live instances. `known` were just read by key and win over the index; `alone`: no others;
+        `fresh`: read them all by key."""
         fleet = self.find(Fleet, keys.fleet(fleet_id))
         return None if fleet is None else self._view(fleet, known, alone=alone, fresh=fresh)
 
@@ -208,8 +208,8 @@ class Reader:
         return FleetView(fleet, self.fleet_spec(fleet.id, fleet.spec_num), tuple(ordered))
 
     def _listed(self, fleet: Fleet, fresh: bool) -> dict[str, Instance]:
-        """The fleet's instances: those the index shows, read again where a decision may change them, and the youngest,
-        which it may not show yet, by the ids that follow from their numbers."""
+        """The fleet's instances: those in the index, read again if a decision may change them, and the newest, which it
+        may not show yet, by the ids that follow from their numbers."""
         listed = self.instances(fleet.id)
         shown = {i.id for i in listed}
         young = range(max(0, fleet.next_instance_num - YOUNG), fleet.next_instance_num)

@@ -38,15 +38,15 @@ N = TypeVar("N", bound=Noun)
 
 @dataclass
 class Swept:
-    """What a sweep did something about."""
+    """What a sweep acted on."""
 
     given_back: list[Owned] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)  # instances that have no machine any more
+    lost: list[str] = field(default_factory=list)  # instances whose machine is gone
 
 
 class Sweeper:
     def __init__(self, executor: Executor) -> None:
-        """`executor` takes it from where an instance is found to have no machine."""
+        """`executor` concludes that an instance has lost its machine."""
         self._executor, self._here = executor, executor.here
         self._store, self._clock = self._here.store, self._here.clock
 
@@ -60,18 +60,18 @@ class Sweeper:
                         self._act(account, finding, done)
         return done
 
-    # --- what there is -----------------------------------------------------------------------------------------------
+    # --- listing -----------------------------------------------------------------------------------------------------
 
     def _look(self, account: Account) -> Look[Owned]:
         install_id, began = self._here.install_id, self._clock.now()
         with translated(account.key):
-            listed = list(account.backend.list_owned())  # before the owners are read, or a new one would be nobody's
+            listed = list(account.backend.list_owned())  # before the owners are read, or new resources would have none
         now = self._clock.now()
         named = sorted({one.instance_id for one in listed if one.install == install_id})
         owners = {instance.id: instance for instance in self._found(Instance, map(keys.instance, named))}
         lag = account.facts.visibility_lag
         strays = orphans.strays(listed, owners, install_id=install_id, now=now, lag=lag)
-        # An index may show an instance as it was: what it shows is a reason to read it, no more.
+        # An index may show an old instance: it is only a reason to read the instance by key.
         suspects = [keys.instance(each.id) for each in orphans.unlisted(listed, self._instances(account))]
         absent = orphans.unlisted(listed, self._found(Instance, suspects))
         heard = {each.instance_id: each for each in self._found(Presence, (keys.presence(i.id) for i in absent))}
@@ -88,7 +88,7 @@ class Sweeper:
         )
 
     def _instances(self, account: Account) -> Iterator[Instance]:
-        """The instances that this account's machines should be of."""
+        """The instances whose machines should be in this account."""
         if account.project_id is not None:
             projects = [account.project_id]
         else:
@@ -100,7 +100,7 @@ class Sweeper:
                     if instance.offer.backend == account.facts.name:
                         yield instance
 
-    # --- what is done about it ---------------------------------------------------------------------------------------
+    # --- acting ------------------------------------------------------------------------------------------------------
 
     def _act(self, account: Account, finding: Finding[Owned], done: Swept) -> None:
         try:
@@ -137,7 +137,7 @@ class Sweeper:
 
 @contextmanager
 def _apart(what: str) -> Iterator[None]:
-    """A failure is logged, and left to the next sweep; it holds up nothing else."""
+    """A failure is logged and left to the next sweep; it holds up nothing else."""
     try:
         yield
     except BackendError as error:

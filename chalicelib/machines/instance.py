@@ -8,8 +8,8 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros, every, spoken
 from chalicelib.machines.table import StateMachine
 
-RUN_IDLE: Micros = 5 * MINUTE  # how long one made for a run stays idle where nobody says otherwise
-FLEET_IDLE: Micros = 3 * DAY  # and one made by a fleet itself
+RUN_IDLE: Micros = 5 * MINUTE  # default `idle_duration` of an instance created for a run
+FLEET_IDLE: Micros = 3 * DAY  # and of one created for its fleet
 UNREACHABLE_LIMIT: Micros = 20 * MINUTE
 TERMINATE_EVERY: Micros = 5 * SECOND  # doubled with every attempt up to
 TERMINATE_SELDOM: Micros = 5 * MINUTE

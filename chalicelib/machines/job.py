@@ -8,13 +8,13 @@ from __future__ import annotations
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, every, spoken
 from chalicelib.machines.table import StateMachine
 
-LOOK_HEAD: Micros = MINUTE  # the first that waits is looked at again this soon even if nothing happens,
+LOOK_HEAD: Micros = MINUTE  # the first waiting job is looked at again this soon even if nothing happens,
 LOOK_REST: Micros = 10 * MINUTE  # the others this soon: looking at one looks at all
-TO_START: Micros = 10 * MINUTE  # from a place on a running machine to the task's first sign of life
+TO_START: Micros = 10 * MINUTE  # from a place on a running machine to the task's first report
 PULL_TIMEOUT: Micros = 20 * MINUTE
-OVERTIME: Micros = MINUTE  # the agent ends a job at max_duration; this much later the plane does
-SHORTEST_PROMISE: Micros = 60 * SECOND  # a host is never called lost sooner than this after it was missed
-GRACE: Micros = 10 * SECOND  # between the polite signal and the kill, where the user names no `stop_duration`
+OVERTIME: Micros = MINUTE  # the agent ends a job at max_duration; this much later the control plane does
+SHORTEST_PROMISE: Micros = 60 * SECOND  # a host counts as lost no sooner than this after its missed report
+GRACE: Micros = 10 * SECOND  # between the polite signal and the kill, if the user sets no `stop_duration`
 
 JOB = StateMachine(
     noun="job",

@@ -35,7 +35,7 @@ def allows(machine: StateMachine, state: str, event: str) -> bool:
 
 
 def apply(machine: StateMachine, state: str, event: str) -> str:
-    """The state after `event`. Raises Bug where the table has no such edge."""
+    """The state after `event`. Raises Bug if the table has no such edge."""
     try:
         return machine.table[state][event]
     except KeyError:

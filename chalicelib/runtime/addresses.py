@@ -16,7 +16,7 @@ from urllib.parse import SplitResult, urlsplit
 from chalicelib.errors import Refused
 
 _NAME = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?")
-_ELSEWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}  # kept for documentation: nobody's
+_ELSEWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}  # reserved for documentation, nobody's
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -41,7 +41,7 @@ def listen(host: str, port: int) -> socket.socket:
 class Addresses:
     local: str  # for this machine's own agent and its user
     remote: str  # for machines elsewhere
-    note: str = ""  # what the start says about `remote`
+    note: str = ""  # printed at start, about `remote`
 
 
 def addresses_of(listener: socket.socket, public_url: str | None) -> Addresses:
@@ -68,7 +68,7 @@ def _outward(listener: socket.socket) -> str | None:
     """The address that this machine sends from. Connecting a datagram socket only asks the routing table."""
     families = [listener.family]
     if listener.family == socket.AF_INET6 and not listener.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY):
-        families.insert(0, socket.AF_INET)  # it takes both, and the older one leads further
+        families.insert(0, socket.AF_INET)  # it takes both, and IPv4 reaches more machines
     for family in families:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             try:
@@ -82,7 +82,7 @@ def _outward(listener: socket.socket) -> str | None:
 
 
 def checked_url(text: str) -> str:
-    """A server's address as it is handed on: scheme, host and port. Raises ValueError, which says what is wrong."""
+    """A server's address as passed on: scheme, host and port. Raises ValueError, which says what is wrong."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname or "", parts.port

@@ -15,9 +15,9 @@ NAME = "main"
 
 
 def first_words(path: Path, url: str, token: str | None, admin_hash: str, enter: bool | None = None) -> list[str]:
-    """The lines to print. `token` only where it is new; `admin_hash` tells whether an entry is this server's.
+    """The lines to print. `token`: only if it is new; `admin_hash` tells whether an entry is this server's.
 
-    `enter` says whether to write the entry: even over another server's, not at all, or (None) only where none is lost.
+    `enter`: write the entry even over another server's, not at all, or (None) only if that loses none.
     """
     entries = load_projects(path)
     mine = next((entry for entry in entries if entry.name == NAME), None)

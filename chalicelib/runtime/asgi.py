@@ -23,7 +23,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 SYNC_PATH = "/agent/sync"
 LONGEST_POLL = 60.0  # seconds
-_PATIENCE = 8  # times the limit that is read of a body, so that its sender hears why it isn't taken
+_PATIENCE = 8  # times the limit that we read of a body, so that its sender gets the refusal
 
 
 class TooLarge(Exception):
@@ -34,7 +34,7 @@ class TooLarge(Exception):
 
 
 class Left(Exception):
-    """The client left before its request was here."""
+    """The client left before its request was complete."""
 
 
 def gateway_event(
@@ -46,7 +46,7 @@ def gateway_event(
     headers: Mapping[str, str],
     body: bytes,
 ) -> dict[str, Any]:
-    """A REST API proxy event (payload format 1.0). Bodies that aren't text travel as base64, as there."""
+    """A REST API proxy event (payload format 1.0). Bodies that aren't text are base64, as in API Gateway."""
     try:
         text, encoded = body.decode("utf-8"), False
     except UnicodeDecodeError:
@@ -77,7 +77,7 @@ class Polls:
         self.closed = False
 
     def close(self) -> None:
-        """End every wait, and let none begin: the server is going down."""
+        """End every wait and allow no new ones: the server is shutting down."""
         self.closed = True
         self.ring(tuple(self._events))
 
@@ -161,7 +161,7 @@ class AsgiBridge:
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else reply.body})
 
     async def _body(self, receive: Receive) -> bytes:
-        """The whole body. One over the limit is read to its end but not kept, so that the client hears the answer."""
+        """The whole body. One over the limit is read to its end but not kept, so that the client gets the response."""
         chunks: list[bytes] = []
         size = 0
         while True:
@@ -223,7 +223,7 @@ def _wait_of(body: bytes) -> tuple[str, float]:
         message = orjson.loads(body)
         return str(message["instance"]), min(LONGEST_POLL, float(message.get("wait") or 0))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return "", 0.0  # nonsense: the route itself says what is wrong with it
+        return "", 0.0  # malformed: the route itself reports what is wrong with it
 
 
 def _single(answer: Mapping[str, Any]) -> dict[str, str]:

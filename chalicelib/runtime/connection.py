@@ -17,7 +17,7 @@ HEAD_BYTES = 64 * 1024
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker skips uvicorn
     head_seconds = 30.0
-    body_seconds = 180.0  # the whole body; the largest that is taken needs a third of this at 1 Mbit/s
+    body_seconds = 180.0  # for the whole body; the largest allowed takes a third of this at 1 Mbit/s
 
     _deadline: asyncio.TimerHandle | None = None
     _in_head = False

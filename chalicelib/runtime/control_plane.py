@@ -1,5 +1,5 @@
-"""The Chalice object of this program, with every row of the route table mounted: Chalice, but safe for many threads,
-clear where API Gateway is terse, and of one plane."""
+"""The Chalice app with every row of the route table mounted: Chalice, but thread-safe, and with clear errors where API
+Gateway is terse."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _context: ContextVar[Any] = ContextVar("lambda_context", default=None)
 
 
 class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
-    """Chalice keeps the request on the app itself; here each thread has its own, as the embedded server has many.
+    """Chalice keeps the request on the app itself; here each thread has its own, because the embedded server has many.
 
-    `plane` is asked for at each request: in AWS it is made with the first one.
+    `plane` is called for each request: in AWS the first one creates it.
     """
 
     def __init__(self, plane: Callable[[], Plane]) -> None:
         super().__init__(app_name="dstack", configure_logs=False)
-        self.api.binary_types[:] = [*_BINARY, "multipart/form-data"]  # Chalice looks through them at each answer
+        self.api.binary_types[:] = [*_BINARY, "multipart/form-data"]  # Chalice searches them for each response
         for number, route in enumerate(ROUTES):
             mount = self.route(route.path, methods=[route.method], content_types=[], name=f"route{number}")
             mount(self._view(plane, route))

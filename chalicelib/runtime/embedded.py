@@ -1,7 +1,7 @@
-"""The control plane on one machine: SQLite, files, one reconciler thread. What AWS does in `lambda_.py` is done here by
-threads of one process, so that starting it is all there is to installing it.
+"""The control plane on one machine: SQLite, files, one reconciler thread. Threads of one process do here what AWS does
+for `lambda_.py`, so there is nothing to install or set up.
 
-Everything durable is in the data folder, so a server that was killed goes on where it stood.
+Everything durable is in the data folder, so a killed server continues where it was.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.pace import EMBEDDED
 
 PROGRAM_FILE = "agent.pyz"
-SWEEP_EVERY = 300.0  # seconds between two looks for what belongs to nobody
-REFRESH_EVERY = 600.0  # seconds between two questions for offers: prices move by the hour, and each costs a call
-FIRST_OFFERS = 2.0  # seconds that a start waits for offers of a backend that never gave any; a slow one's come later
+SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
+REFRESH_EVERY = 600.0  # seconds between refreshes of the offers: prices change by the hour, and each costs a call
+FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; a slow one's come later
 
 
 class EmbeddedRoot(Root):
-    """Made from its settings. Nothing runs before `start`; whoever doesn't start it may do the work of its threads."""
+    """Created from its settings. Nothing runs before `start`; without it, the caller can do the threads' work."""
 
     def __init__(
         self, settings: ServerSettings, config: ServerConfig, server_url: str, *, clock: Clock | None = None
@@ -75,7 +75,7 @@ class EmbeddedRoot(Root):
     def start(self) -> None:
         self._refreshes.start()
         if self.catalog.unanswered():
-            self._refreshes.wait_first(FIRST_OFFERS)  # or what waits would be told that nothing is for sale
+            self._refreshes.wait_first(FIRST_OFFERS)  # or waiting jobs would find no offers
         self.effects.start(self.executor.execute)
         self.loop.start(self.reconciler)
         if self.ports.backends.accounts():
@@ -90,7 +90,7 @@ class EmbeddedRoot(Root):
 
 
 def agent_program(folder: Path) -> Path:
-    """The agent as one file in the data folder, built from the package when this server starts."""
+    """The agent as one file in the data folder, built from the package at start."""
     from chalicelib.agent.build import write
 
     program = folder / PROGRAM_FILE

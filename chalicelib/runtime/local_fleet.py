@@ -33,14 +33,14 @@ FLEET = "local"
 
 @dataclass(frozen=True)
 class Place:
-    """This machine's instance. `first` is the one of the first start."""
+    """This machine's instance. `first`: it is that of the first start."""
 
     instance_id: str
     first: bool
 
 
 def ensure_fleet(plane: Plane, project: Project, blocks: str) -> Place:
-    """The instance that this machine is, made where there is none; the machine is cut into so many blocks."""
+    """This machine's instance, created if missing; the machine is split into `blocks`."""
     wanted: Blocks = "auto" if blocks == "auto" else int(blocks)
     for count in itertools.count():
         fleet_id = derive(plane.install_id, "fleet", FLEET, *([count] if count else []))
@@ -88,7 +88,7 @@ def _make(plane: Plane, project: Project, fleet_id: str, blocks: Blocks) -> None
 
 
 def _rejoin(plane: Plane, fleet: Fleet) -> str:
-    """Its user deleted the instance and kept the fleet."""
+    """The user deleted the instance but kept the fleet."""
     host = _host(plane, fleet, fleet.next_instance_num)
     plane.store.commit([nouns.put(fleet.with_(next_instance_num=host.num + 1)), nouns.put(host)])
     return host.id
@@ -113,7 +113,7 @@ def _host(plane: Plane, fleet: Fleet, num: int) -> Instance:
 
 
 def _cut(plane: Plane, fleet: Fleet, instance: Instance, blocks: Blocks) -> None:
-    """Splits the machine into the blocks of this start. While jobs hold blocks, the old split stays."""
+    """Split the machine into the blocks set at this start. While jobs hold blocks, the old split stays."""
     body = nouns.find(plane.store, FleetBody, keys.fleet_body(fleet.id, fleet.spec_num))
     if body is None:
         raise Bug(f"fleet {fleet.id} has no spec number {fleet.spec_num}")
@@ -131,7 +131,7 @@ def _cut(plane: Plane, fleet: Fleet, instance: Instance, blocks: Blocks) -> None
     changed["configuration"]["blocks"] = blocks
     anew = FleetSpec.model_validate(changed)
     has, offer = instance.offer.instance.resources, instance.offer
-    total = total_blocks(blocks, has) if has.cpus else 1  # one that never joined is cut when it does
+    total = total_blocks(blocks, has) if has.cpus else 1  # a machine that hasn't joined yet is split when it does
     if total is None:
         log.warning("this machine's CPUs and GPUs can't be split into %s equal blocks, so it stays whole", blocks)
         total = 1

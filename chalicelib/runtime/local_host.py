@@ -30,13 +30,13 @@ from chalicelib.usecases.context import Plane
 
 log = logging.getLogger(__name__)
 
-LOCK = "lock"  # the agent holds it as long as it lives, and writes its pid there
-CREDENTIAL = "credential"  # the agent's own, which it got for the bootstrap token
-ADDRESS = "server"  # where the agent looks for the server, again and again
+LOCK = "lock"  # held by the agent while it runs, with its pid inside
+CREDENTIAL = "credential"  # the agent's, received for the bootstrap token
+ADDRESS = "server"  # the server's address, which the agent rereads
 
 
 class LocalAgent:
-    """Keeps one agent running for this machine."""
+    """Keeps this machine's agent running."""
 
     def __init__(
         self, plane: Plane, folder: Path, instance_id: str, url: str, program: Path, options: Sequence[str] = ()
@@ -56,7 +56,7 @@ class LocalAgent:
         threading.Thread(target=self._keep, name="local-agent", daemon=True).start()
 
     def _keep(self) -> None:
-        """Start an agent whenever the lock is free; the wait for the lock costs nothing."""
+        """Start an agent whenever the lock is free; waiting for the lock costs nothing."""
         delay = 0.0
         while not self._stopping.wait(delay):
             with (self._folder / LOCK).open("a") as lock:
@@ -121,7 +121,7 @@ class LocalAgent:
                 log.info("the local agent had already exited")
 
     def pid(self) -> int | None:
-        """The process that holds the lock, as it wrote there; None when nobody does."""
+        """The process that holds the lock, as written there; None if nobody does."""
         path = self._folder / LOCK
         if not path.exists():
             return None

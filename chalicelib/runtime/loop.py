@@ -45,7 +45,7 @@ class Loop:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends after the pass under way; what is due stays due in the store."""
+        """End after the current pass; what is due stays due in the store."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -87,7 +87,7 @@ class Ticker:
         threading.Thread(target=self._tick, name="ticker", daemon=True).start()
 
     def wait_first(self, patience: float) -> bool:
-        """Wait that long for the first turn to end. Has it?"""
+        """Wait this many seconds for the first turn to end; returns whether it has."""
         return self._worked.wait(patience)
 
     def stop(self) -> None:
@@ -105,7 +105,7 @@ class Ticker:
 
 
 class EffectPool:
-    """Executes committed effects on a few threads, one at a time for each unit: its order is that of commits."""
+    """Executes committed effects on a few threads, those of a unit one at a time and in the order of their commits."""
 
     def __init__(self, threads: int = 8) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="effect")
@@ -114,7 +114,7 @@ class EffectPool:
         self._execute: Callable[[Effect], object] | None = None
 
     def start(self, execute: Callable[[Effect], object]) -> None:
-        """Execute what waits, and from now on whatever comes."""
+        """Execute what is waiting, and from now on whatever is submitted."""
         with self._lock:
             self._execute = execute
             for unit in self._waiting:

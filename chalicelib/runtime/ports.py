@@ -1,6 +1,6 @@
-"""What the two composition roots differ in, side by side. Filling in this list makes a control plane.
+"""The differences between the two composition roots, side by side.
 
-`embedded.py` and `lambda_.py` fill it in; `root.py` assembles use cases, engine and sweeper from it, the same for both.
+`embedded.py` and `lambda_.py` fill in this list; `root.py` assembles a control plane from it, the same way for both.
 """
 
 from __future__ import annotations

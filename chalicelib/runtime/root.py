@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Root:
-    """Parts are made when they are first asked for: a function that serves the API never loads the engine."""
+    """Parts are created on first use: a function that serves the API never loads the engine."""
 
     def __init__(self, ports: Ports) -> None:
         self.ports = ports
@@ -91,7 +91,7 @@ class Root:
         return Sweeper(self.executor)
 
     def refresh_catalog(self) -> None:
-        """Ask every account for its offers; plans read what is kept of the answers."""
+        """Fetch every account's offers; plans read the stored copy."""
         self.catalog.refresh()
 
     def close(self) -> None:

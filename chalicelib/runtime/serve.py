@@ -31,7 +31,7 @@ STOP_PATIENCE = 60.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
 
 
 def serve(settings: ServerSettings) -> int:
-    """Runs until SIGTERM or SIGINT. Returns the exit status; an error a person can fix is one line on stderr."""
+    """Run until SIGTERM or SIGINT. Returns the exit status; an error that the user can fix is one line on stderr."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
         config = declared(settings)
@@ -68,10 +68,10 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)  # uvicorn raises the signal again once it has drained
         load_handlers()
-        gc.freeze()  # what the start made is here to stay: no collection needs to look through it again,
-        gc.set_threshold(10_000)  # and what requests make is nearly all freed without one
+        gc.freeze()  # what the start created stays, so no collection needs to check it again,
+        gc.set_threshold(10_000)  # and nearly everything that requests create is freed without one
         WebServer(root, ready=ready, drain=drain).run(sockets=[listener])
-        if agent is not None and not agent.busy():  # a busy one goes on: jobs need no server
+        if agent is not None and not agent.busy():  # a busy one keeps running: jobs need no server
             agent.stop()
     finally:
         root.close()

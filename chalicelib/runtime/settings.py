@@ -28,7 +28,7 @@ class ServerSettings:
     port: int = DEFAULT_PORT
     public_url: str | None = None  # where remote machines reach this server
     data_dir: Path = Path("~/.dstack/server")
-    config_path: Path = Path("~/.dstack/config.yml")  # the client's, where the new project is entered
+    config_path: Path = Path("~/.dstack/config.yml")  # the client's, to which the new project is added
     server_config: Path | None = None  # the server's own; config.yml in the data folder unless set
     server_config_disabled: bool = False
     log_level: str = "info"
@@ -38,7 +38,7 @@ class ServerSettings:
     fake_cloud: bool = False
     stop_jobs: bool = False  # on SIGTERM, end the jobs of this machine too
     enter_project: bool | None = None  # in the client's file: even over another's entry, never, or only if it is free
-    agent_runtime: str = "auto"  # docker, process, or auto: docker where an engine answers
+    agent_runtime: str = "auto"  # docker, process, or auto: docker if an engine answers
     docker_socket: Path = Path("/var/run/docker.sock")
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)
@@ -55,13 +55,13 @@ class ServerSettings:
 def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -> ServerSettings:
     """Settings from `DSTACK_*` variables, overridden by the flags that were given (None: not given).
 
-    Raises Invalid, naming the variable or the flag, for a value that makes no sense. The admin token is taken out of
-    the process's environment: an agent started from here, and its jobs after it, would inherit it.
+    Raises Invalid, naming the variable or the flag, for an invalid value. The admin token is removed from the process's
+    environment, or an agent started from here and its jobs would inherit it.
     """
     if environ is None:
         environ = dict(os.environ)
         os.environ.pop("DSTACK_SERVER_ADMIN_TOKEN", None)
-    env = {name: value for name, value in environ.items() if value}  # an empty variable is one that isn't set
+    env = {name: value for name, value in environ.items() if value}  # an empty variable counts as unset
     values: dict[str, object] = {
         "host": env.get("DSTACK_SERVER_HOST", ServerSettings.host),
         "port": _number(env, "DSTACK_SERVER_PORT", DEFAULT_PORT, most=65_535),
@@ -99,7 +99,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
 
 @dataclass(frozen=True)
 class LambdaSettings:
-    """What the stack tells its functions."""
+    """The settings that the stack passes to its functions."""
 
     table: str
     bucket: str
@@ -114,7 +114,7 @@ class LambdaSettings:
 
     @staticmethod
     def from_env(environ: Mapping[str, str] | None = None) -> LambdaSettings:
-        """Raises Invalid, naming every variable that lacks."""
+        """Raises Invalid, naming every missing variable."""
         env = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
         names = {
             "table": "DSTACK_TABLE",
@@ -142,7 +142,7 @@ def _url(text: str, name: str, sign: str) -> str:
     try:
         return checked_url(text)
     except ValueError as wrong:
-        shown = re.sub("//.*@", "//...@", text[:200])  # a password isn't repeated
+        shown = re.sub("//.*@", "//...@", text[:200])  # don't repeat a password
         raise Invalid(
             f"{name} is {shown!r}: {wrong}.", hint=f"Set it as in {name}{sign}https://dstack.example.com:3000."
         ) from wrong
@@ -157,7 +157,7 @@ def _images(env: Mapping[str, str]) -> Images:
 
 
 def _docker_socket(env: Mapping[str, str]) -> Path:
-    """`DOCKER_HOST` as Docker's own client reads it, as far as it names a socket of this machine."""
+    """`DOCKER_HOST` as Docker's own client reads it, if it names a socket of this machine."""
     scheme, _, path = env.get("DOCKER_HOST", "").partition("://")
     return Path(path) if scheme == "unix" and path else ServerSettings.docker_socket
 

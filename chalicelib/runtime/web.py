@@ -20,8 +20,8 @@ API_THREADS = 4
 
 
 class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips uvicorn
-    """Uvicorn, but draining before it stops listening, and asleep while nothing happens: its own loop wakes ten times a
-    second to look at a flag and the date."""
+    """Uvicorn, but it drains before it stops listening, and sleeps while nothing happens: uvicorn's own loop wakes ten
+    times a second to check a flag and the date."""
 
     def __init__(self, root: EmbeddedRoot, *, ready: Callable[[], None], drain: Callable[[], None]) -> None:
         threads = ThreadPoolExecutor(API_THREADS, thread_name_prefix="api")

@@ -78,7 +78,7 @@ class _Exchange:
     message: Message
     now: Micros = 0
     jobs: dict[str, Job] = field(default_factory=dict)
-    ends: dict[str, int] = field(default_factory=dict)  # bytes of log held, by job
+    ends: dict[str, int] = field(default_factory=dict)  # stored bytes of log, by job
     specs: dict[str, dict[str, Any]] = field(default_factory=dict)  # of tasks the agent hasn't listed
     unfinished: bool = False  # more reports than one commit takes
 
@@ -201,7 +201,7 @@ class _Exchange:
             return None if report is None else {"id": job.id, "want": "remove"}
         if job.status is JobStatus.terminating:
             if report is None:
-                return {"id": job.id, "want": "abort"}  # it may be on its way to the agent, in another answer
+                return {"id": job.id, "want": "abort"}  # it may be on its way to the agent in another response
             return None if report.state == "exited" else {"id": job.id, **stop_word(job, self.now)}
         if job.status is JobStatus.submitted:
             return None if report is None else {"id": job.id, "want": "remove"}
@@ -221,12 +221,12 @@ class _Exchange:
 
 def _joining(instance: Instance) -> bool:
     """Are this machine's facts still unprocessed? Jobs are sent only afterwards: their environment contains addresses,
-    and their events should be in the right order."""
+    and their events should come in order."""
     return instance.status in (InstanceStatus.pending, InstanceStatus.provisioning)
 
 
 def _said(known: Presence, message: Message) -> Presence:
-    """What a message says of its agent. A repeated one says nothing: what it found may have changed since."""
+    """The presence with what a message says about its agent. A repeated one changes nothing: it may be out of date."""
     past = known.past_boots
     if message.boot != known.boot and known.boot:
         past = (known.boot, *past)[:PAST_BOOTS]

@@ -55,7 +55,7 @@ def admit(plane: Plane, instance: Instance | None, presence: Presence | None, cr
 
 
 def holds(presence: Presence, credential: str) -> bool:
-    """Is it one of the credentials that this agent was given?"""
+    """Is it one of the agent's credentials?"""
     given = hash_token(credential)
     kept = (presence.credential_hash, *presence.earlier_hashes)
     return any(hmac.compare_digest(given, one) for one in kept if one)

@@ -19,8 +19,8 @@ from chalicelib.usecases.context import Plane
 def take_logs(
     plane: Plane, message: Message, jobs: Mapping[str, Job], draft: Draft
 ) -> tuple[dict[str, Job], dict[str, int]]:
-    """The jobs, one that is over its quota ended, and how many bytes are held of each log that came. May raise
-    StorageFull: nothing is answered then, and the agent keeps its bytes."""
+    """The jobs, with any that is over its quota ended, and the stored bytes of each log that came. Can raise
+    StorageFull: then nothing is acknowledged, and the agent keeps its bytes."""
     after, ends = dict(jobs), {}
     for chunk in message.logs:
         job = after.get(chunk.task)

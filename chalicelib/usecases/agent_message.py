@@ -14,7 +14,7 @@ from chalicelib.domain.reports import NonNegative, Said, ShortText, TaskReport
 from chalicelib.errors import Invalid, Problem
 
 PROTOCOL = 1
-MAX_MESSAGE = 2 * 1024 * 1024  # bytes of JSON; a full load of log, metrics and task states is a quarter of it
+MAX_MESSAGE = 2 * 1024 * 1024  # bytes of JSON, four times a full load of log, metrics and task states
 MAX_TASKS = 300
 
 
@@ -59,7 +59,7 @@ class Message(Said):
     @field_validator("facts", mode="before")
     @classmethod
     def _known_facts(cls, facts: Any) -> Any:
-        """Facts of a newer agent, without those that this version doesn't know."""
+        """A newer agent's facts, without those that this version doesn't know."""
         if not isinstance(facts, dict):
             return facts
         known = {name: value for name, value in facts.items() if name in HostFacts.model_fields}
@@ -75,7 +75,7 @@ def _known_gpu(gpu: Any) -> Any:
 
 
 def read_message(body: bytes | dict[str, Any]) -> Message:
-    """The message, or Invalid with everything that is wrong with it."""
+    """The message. Raises Invalid with every problem."""
     if isinstance(body, bytes) and len(body) > MAX_MESSAGE:
         raise Invalid(
             f"The message has {len(body)} bytes; the limit is {MAX_MESSAGE}.", hint="Send less log at a time."

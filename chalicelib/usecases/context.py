@@ -32,7 +32,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Images:
-    """The default images of jobs that name none. `{python}` is filled in."""
+    """The images of jobs that set none. `{python}` is filled in."""
 
     base: str = "python:{python}"
     devel: str = "nvidia/cuda:12.8.1-devel-ubuntu24.04"
@@ -62,7 +62,7 @@ class Plane:
     @cached_property
     def door(self) -> Door:
         """The way in for user requests and agent reports: plans, checked and committed like any other."""
-        from chalicelib.engine.commit import Door  # with all that decides: only who changes something needs it
+        from chalicelib.engine.commit import Door  # it imports all the decisions, which only changes need
 
         return Door(self.store, wake=self.wake, news=self.news)
 

@@ -1,7 +1,7 @@
 """Uploaded archives: content under its own hash, checked before it is stored.
 
-An archive is unpacked on a host beside other people's work, so a member that would land outside its folder is refused
-here, while the user is there to read why. The agent checks again.
+An archive is unpacked on a host next to other users' work, so a member that would land outside its folder is refused
+here, where the user sees why. The agent checks again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def save_archive(plane: Plane, user: User, name: str, content: bytes) -> Archive
 
 
 def keep(plane: Plane, owner_id: str, folder: str, hash_: str, content: bytes) -> Archive:
-    """The stored content, of which the hash was checked. The bytes come first: a record never lacks them."""
+    """Store content whose hash was checked. The bytes come first, so no record lacks them."""
     blob = f"{folder}/{owner_id}/{hash_}"
     archive = Archive(id=archive_id(owner_id, hash_), owner_id=owner_id, hash=hash_, blob=blob, size=len(content))
     known = nouns.find(plane.store, Archive, keys.archive(archive.id))
@@ -91,7 +91,7 @@ def check_upload(plane: Plane, name: str, content: bytes) -> None:
 
 
 def check_tar(content: bytes) -> None:
-    """Refuse an archive that isn't a plain tar, or holds anything that would land outside its own folder."""
+    """Refuse an archive that isn't a plain tar, or has a member that would land outside its folder."""
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
             for number, member in enumerate(archive):
@@ -103,8 +103,8 @@ def check_tar(content: bytes) -> None:
 
 
 def as_content(content: bytes) -> bytes:
-    """A checked tar with names that begin with `./`, which an agent takes for what is in a folder, not for one entry of
-    that name; empty where there is nothing in it."""
+    """A checked tar with names that begin with `./`, which tells an agent that it is the content of a folder, not one
+    entry; empty if the tar is."""
     check_tar(content)
     out = io.BytesIO()
     with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
@@ -136,7 +136,7 @@ def _check_member(member: tarfile.TarInfo) -> None:
 
 
 def _leaves(path: str) -> bool:
-    """Does this path, from the archive's folder, ever leave it?"""
+    """Does this path ever leave the archive's folder?"""
     if path.startswith("/") or "\0" in path or "\\" in path:
         return True
     depth = 0

@@ -30,7 +30,7 @@ from chalicelib.usecases.projects import undeleted
 
 @dataclass(frozen=True)
 class FleetPlan:
-    spec: str  # as it was sent; its secrets are sealed for who sent it, who gives the plan back to apply it
+    spec: str  # as sent; its secrets are sealed for the sender, who returns the plan to apply it
     offers: tuple[Offer, ...]
     total_offers: int
     max_price: float | None
@@ -155,7 +155,7 @@ def _create(
     configuration: FleetConfiguration,
     raw: dict[str, Any],
 ) -> FleetRow:
-    """A new fleet. `claim`: its name, and the version of the pointer at which that name was free."""
+    """A new fleet. `claim`: its name, and the pointer's version at which that name was free."""
     (name, version), now = claim, plane.clock.now()
     fleet = Fleet(
         id=plane.random_id(),

@@ -22,13 +22,13 @@ from chalicelib.store.port import Store
 from chalicelib.usecases import plans
 from chalicelib.usecases.context import Plane
 
-TRIES = 5  # commits under contention before the caller hears of it
+TRIES = 5  # commits under contention before the caller gets an error
 _GONE = (FleetStatus.terminated, FleetStatus.failed)
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which fleets to list. `prev_*` is the last row of the page before."""
+    """Which fleets to list. `prev_*` is the last row of the previous page."""
 
     limit: int = 100
     ascending: bool = False

@@ -41,11 +41,11 @@ class GpuGroup:
 
 @dataclass(frozen=True)
 class Look:
-    """How the groups are made and shown."""
+    """How to group and show GPUs."""
 
     by: frozenset[str] = frozenset()  # besides the model: backend, region, count
     reverse: bool = False  # the dearest first
-    whole: bool = False  # machines that are there count with all they have, not with the share that is asked for
+    whole: bool = False  # existing machines count whole, not with the requested share
 
 
 def list_gpus(plane: Plane, user: User, project: Project, raw: dict[str, Any], look: Look) -> list[GpuGroup]:

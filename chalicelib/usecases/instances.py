@@ -16,7 +16,7 @@ from chalicelib.usecases.context import Plane
 
 @dataclass(frozen=True)
 class Filter:
-    """Which instances to list. `prev_*` is the last row of the page before. Those that are gone aren't listed."""
+    """Which live instances to list. `prev_*` is the last row of the previous page."""
 
     fleet_ids: frozenset[str] | None = None
     limit: int = 1000
@@ -45,7 +45,7 @@ def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list
 
 
 def _after(instance: Instance, wanted: Filter) -> bool:
-    """Whether the row belongs after the last one of the page before."""
+    """Whether the row comes after the last one of the previous page."""
     if wanted.prev_created_at is None:
         return True
     if wanted.prev_id is None:

@@ -13,15 +13,15 @@ from chalicelib.store import nouns
 from chalicelib.store.logs import LogAsk, Piece
 from chalicelib.usecases.context import Plane
 
-MAX_BYTES = 1_500_000  # of log in one answer; as base64 in JSON a third more, well below what may be answered
+MAX_BYTES = 1_500_000  # of log in one response; as base64 a third more, well below the limit of responses
 
 
 def read_log(
     plane: Plane, project: Project, run_name: str, job_id: str, ask: LogAsk
 ) -> tuple[Sequence[Piece], str | None]:
-    """A page of the log and the token of the next page; None at the end of what there is.
+    """A page of the log and the token of the next page; None at the end.
 
-    Streams lie under their project, so a job of another project reads as one without a log.
+    Streams are stored by project, so a job of another project looks like one without a log.
     """
     _known_run(plane, project, run_name)
     page = plane.logs.read(project.id, job_id, replace(ask, max_bytes=MAX_BYTES))

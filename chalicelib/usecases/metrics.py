@@ -25,7 +25,7 @@ from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.context import Plane
 
 HOUR_SECONDS, WEEK_SECONDS = 3_600, 7 * 86_400
-_SLOT, _KEPT = 5 * MINUTE, 10 * SECOND  # of every five minutes, the points of the first ten seconds are kept for long
+_SLOT, _KEPT = 5 * MINUTE, 10 * SECOND  # the points in the first ten seconds of every five minutes are kept longer
 MAX_POINTS = 1_000
 
 
@@ -35,7 +35,7 @@ def metric_puts(points: Sequence[MetricPoint], jobs: Mapping[str, Job], now: Mic
     for point in points:
         if point.task not in jobs:
             continue
-        at = min(point.at, now + MINUTE)  # a clock that is ahead must not put points where nobody looks
+        at = min(point.at, now + MINUTE)  # a clock that is ahead must not put points out of sight
         lifetime = WEEK_SECONDS if at % _SLOT < _KEPT else HOUR_SECONDS
         body = orjson.dumps({**point.model_dump(exclude={"task", "at"}), "at": at})
         key = keys.metric(point.task, at)
@@ -45,7 +45,7 @@ def metric_puts(points: Sequence[MetricPoint], jobs: Mapping[str, Job], now: Mic
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which points of which job of a run."""
+    """Which points of which job."""
 
     run_name: str
     run_id: str | None = None
@@ -61,7 +61,7 @@ class Usage:
     """What one job used at one moment."""
 
     at: Micros
-    cpu_percent: int  # of one core, since the point before
+    cpu_percent: int  # of one core, since the previous point
     memory_bytes: int
     working_set_bytes: int
     gpus: tuple[tuple[int, float], ...]  # bytes of memory, percent busy
@@ -69,7 +69,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class JobUsage:
-    """Points, newest first, beside what the job's machine has."""
+    """Points, newest first, with the resources of the job's machine."""
 
     points: tuple[Usage, ...]
     has: Resources | None
@@ -80,7 +80,7 @@ def job_usage(plane: Plane, project: Project, wanted: Wanted) -> JobUsage:
     low = "" if wanted.after is None else sortable(wanted.after)
     high = "" if wanted.before is None else sortable(wanted.before)
     partition = keys.metric(job.id, 0).pk
-    count = min(wanted.limit, MAX_POINTS) + 1  # one more, which the oldest shown is measured against
+    count = min(wanted.limit, MAX_POINTS) + 1  # one more, to compare the oldest shown with
     page = plane.store.query("main", partition, low=low, high=high, limit=count, reverse=True)
     found = [orjson.loads(record.body) for record in page.records]
     points = tuple(_usage(new, old) for new, old in pairwise(found))

@@ -2,7 +2,7 @@
 
 In AWS each call of an agent is a billed request and each write a billed unit, so a quiet agent calls once a minute and
 its presence is written every five. On your own machine both are free: the server holds an agent's call until there is
-news for it, and the next one follows at once. Nothing else may depend on which of the two it is.
+news for it, and the next one follows at once. Nothing else may depend on where the control plane runs.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from dataclasses import dataclass, replace
 
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 
-STEADY_AFTER: Micros = 5 * MINUTE  # that long after the last change, an agent is at peace
+STEADY_AFTER: Micros = 5 * MINUTE  # this long after the last change, an agent is quiet
 _STEADY = 5  # times the fast pause
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Pauses in seconds, as agents are told them."""
+    """Pauses in seconds."""
 
     fast: float  # between an agent's calls while something changes
     slow: float  # between them once nothing does. 0: the server holds each call, and the next follows at once
-    silence: float  # the longest that an agent at peace may say nothing: its pause, or how long it lets a call be held
+    silence: float  # the longest silence of a quiet agent: its pause, or how long the server holds its call
     presence: float  # how old a presence gets before a call that changes nothing renews it
     log: float  # how long an agent collects a job's output before it sends it
 
     @property
     def long_poll(self) -> bool:
-        """Does the server hold calls? It must, where agents don't pause between them."""
+        """Does the server hold calls? It must if agents don't pause between them."""
         return self.slow == 0
 
     def at(self, fast: float) -> Pace:
-        """The same, but as quick as this while something changes."""
+        """The same, but with this pause while something changes."""
         return replace(self, fast=fast, log=fast)
 
     def pause(self, *, changing: bool, since: Micros) -> float:
@@ -41,11 +41,11 @@ class Pace:
         return min(_STEADY * self.fast, self.slow) if since < STEADY_AFTER else self.slow
 
     def stale(self, age: Micros) -> bool:
-        """Is a presence of this age to be written anew?"""
+        """Must a presence of this age be renewed?"""
         return age >= self.presence * SECOND
 
     def promise(self, wait: float = 0.0) -> Micros:
-        """Within this time after its presence was written an agent reports again; `wait` is how long it lets the server
+        """An agent reports again within this time after its presence was written; `wait` is how long it lets the server
         hold a call."""
         return round((self.presence + max(wait, self.silence)) * SECOND)
 
@@ -60,5 +60,5 @@ class Pace:
 
 EMBEDDED = Pace(fast=0.0, slow=0.0, silence=30.0, presence=30.0, log=0.0)
 
-# At a call a minute, each fifth call renews the presence: due after 4.5 min, it isn't missed by a second at 5.
+# With a call a minute, every fifth call renews the presence: due after 4.5 min, not missed by a second at 5.
 PER_CALL = Pace(fast=2.0, slow=60.0, silence=60.0, presence=270.0, log=2.0)

@@ -13,7 +13,7 @@ from chalicelib.domain.offers import Offer
 N = TypeVar("N", bound=Noun)
 
 DEFAULT_OFFERS = 50
-MANY_OFFERS = 200_000  # all of them, for answers that need the dearest first or every group
+MANY_OFFERS = 200_000  # all of them, to show the most expensive first or every group
 
 
 def highest_price(offers: Sequence[Offer]) -> float | None:
@@ -24,7 +24,7 @@ def highest_price(offers: Sequence[Offer]) -> float | None:
 
 
 def bounds(at: Micros | None, tie: str | None, *, ascending: bool) -> tuple[str, str]:
-    """The sort range after the last row of the page before: `(low, high)` for a query."""
+    """The sort range after the last row of the previous page: `(low, high)` for a query."""
     if at is None:
         return "", ""
     if tie is None:

@@ -26,7 +26,7 @@ from chalicelib.usecases.users import memberships, named_user
 log = logging.getLogger(__name__)
 
 TRIES = 5  # commits under contention before the caller hears of it
-MAX_OWNED = 10  # projects a user who is no admin may own
+MAX_OWNED = 10  # projects that a user who isn't an admin may own
 MAX_MEMBERS = MAX_CHANGES // 2 - 1  # that one request may change: each is a record and an event
 
 
@@ -219,7 +219,7 @@ def remove_members(plane: Plane, actor: User, project: Project, role: ProjectRol
 
 
 def set_members(plane: Plane, actor: User, project: Project, wanted: Roles) -> None:
-    """Exactly these members from now on."""
+    """Make these the project's only members."""
     users = [named_user(plane.store, name) for name in wanted]
     known = {member.user_id: member for member in _members(plane.store, project.id)}
     after = {}
@@ -241,7 +241,7 @@ def _save(
     if len(changes) > MAX_MEMBERS:
         raise Invalid(f"This changes {len(changes)} members; one request can change {MAX_MEMBERS}.")
     if changes:
-        # The project is written along, so that of two who remove the last two admins one has to look again.
+        # The project is written too, so that if two callers remove the last two admins, one gets a conflict.
         plane.store.commit([*changes, nouns.put(project), _told(plane, EventType.members_changed, project, actor)])
 
 

@@ -29,7 +29,7 @@ MAX_INFO, MAX_CREDS = 4_000, 10_000  # bytes of JSON
 @dataclass(frozen=True)
 class RepoView:
     repo: Repo
-    creds: dict[str, Any] | None = None  # the asking user's own
+    creds: dict[str, Any] | None = None  # the caller's
 
 
 def save_repo(
@@ -70,7 +70,7 @@ def get_repo(plane: Plane, user: User, project: Project, repo_id: str, *, with_c
 
 
 def list_repos(plane: Plane, project: Project, *, after: str = "", limit: int | None = None) -> list[Repo]:
-    """The project's repos by id, from behind the id `after` on."""
+    """The project's repos in order of ids, after the id `after`."""
     found = page_after(plane.store, f"project/{project.id}", "repo/", after=after, limit=limit)
     return [nouns.read(Repo, record) for record in found]
 

@@ -60,20 +60,20 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class Look:
-    """How a plan's offers are to be shown."""
+    """How to show a plan's offers."""
 
     limit: int = plans.DEFAULT_OFFERS
     reverse: bool = False
     beyond_fleets: bool = False  # everything the backends have, whether or not a fleet allows it
-    whole: bool = False  # machines that are there as they are, not the share of them that is asked for
+    whole: bool = False  # existing machines whole, not the requested share of them
 
 
 @dataclass(frozen=True)
 class _Draft:
-    """A prepared submission, before anything is looked up for it."""
+    """A prepared submission, before anything is read for it."""
 
     raw: dict[str, Any]  # the spec as sent, with its name
-    effective: dict[str, Any]  # with all that the control plane fills in
+    effective: dict[str, Any]  # with everything the control plane fills in
     spec: RunSpec  # the effective one
     job_specs: tuple[JobSpec, ...]
 
@@ -182,7 +182,7 @@ class Seen:
 def apply_plan(
     plane: Plane, user: User, project: Project, raw: dict[str, Any], seen: Seen | None, *, force: bool
 ) -> RunRow:
-    """Submits the run, or changes a live run in place if possible."""
+    """Submit the run, or change a live run in place if possible."""
     draft = _draft(plane, user, project, raw)
     for _ in range(TRIES):
         try:
@@ -220,7 +220,7 @@ def _check_seen(current: Run | None, seen: Seen, name: str) -> None:
 
 
 def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished: Run | None, version: int) -> RunRow:
-    """A new run that takes over the name from `finished`, if any; its pointer is at `version`."""
+    """A new run that takes over the name from `finished`, if any. `version` is the name's pointer's."""
     now, run_id = plane.clock.now(), plane.random_id()
     texts = tuple(
         sealed_specs.sealed_text(plane.seal, JobSpec, spec.model_dump_json(), sealed_specs.of_run(run_id))
@@ -272,7 +272,7 @@ def _job(run: Run, spec: JobSpec) -> Job:
 
 
 def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunRow) -> RunRow:
-    """Write the next deployment of a live run: its spec, and the priority of what still waits."""
+    """Write the next deployment of a live run: its spec, and the priority of its waiting jobs."""
     changed = specs.changed_fields(_clear(plane, row), draft.spec)
     if not changed:
         return row

@@ -23,12 +23,12 @@ from chalicelib.store.port import Delete, Store
 from chalicelib.usecases import plans
 from chalicelib.usecases.context import Plane
 
-TRIES = 5  # commits under contention before the caller hears of it
+TRIES = 5  # commits under contention before the caller gets an error
 
 
 @dataclass(frozen=True)
 class Filter:
-    """Which runs to list. `prev_*` is the last row of the page before."""
+    """Which runs to list. `prev_*` is the last row of the previous page."""
 
     only_active: bool = False
     limit: int = 100

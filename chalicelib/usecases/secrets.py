@@ -19,7 +19,7 @@ from chalicelib.usecases.trail import secret_target, told
 
 
 def list_secrets(plane: Plane, project: Project, *, after: str = "", limit: int | None = None) -> list[Secret]:
-    """The project's secrets by name, from behind the name `after` on."""
+    """The project's secrets in order of names, after the name `after`."""
     found = page_after(plane.store, f"project/{project.id}", "secret/", after=after, limit=limit)
     return [nouns.read(Secret, record) for record in found]
 

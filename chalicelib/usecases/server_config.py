@@ -36,7 +36,7 @@ def _refusals(file: ServerFile, backends: Collection[str]) -> Iterator[Problem]:
 
 
 def sealing_keys(config: ServerConfig, own: bytes) -> tuple[bytes, ...]:
-    """The keys of the installation: the first seals, all of them open. Its own is always among them."""
+    """The installation's keys: the first seals, all of them open. Its own is always among them."""
     declared = config.encryption.keys if config.encryption else ()
     found = [key.raw if isinstance(key, AESKey) else own for key in declared]
     return tuple(dict.fromkeys([*found, own]))

@@ -62,7 +62,7 @@ def _read(model: type[S], raw: Raw) -> S:
 
 
 def refuse(spec: RunSpec | FleetSpec, problems: Iterable[Problem]) -> None:
-    """Raises Invalid if the spec's name or anything found in it won't do; all of it at once."""
+    """Raises Invalid with all problems, including an invalid name."""
     name, noun = (spec.run_name, "run") if isinstance(spec, RunSpec) else (spec.configuration.name, "fleet")
     wrong = names.problem(name, noun) if name is not None else None
     found = [Problem(wrong[0], path="configuration.name", hint=wrong[1], code="invalid-name")] if wrong else []
@@ -72,7 +72,7 @@ def refuse(spec: RunSpec | FleetSpec, problems: Iterable[Problem]) -> None:
 
 
 def as_written(problems: Iterable[Problem], model: type[RunSpec | FleetSpec]) -> list[Problem]:
-    """Problems with paths that their author knows: those of the file for the configuration, so that a client can find
+    """Problems with paths that their author knows: for the configuration those of the file, so that a client can find
     the line; `profile.…` for the profile; from the top of the request for everything else."""
     whole = "run_spec" if model is RunSpec else "spec"
     return [replace(problem, path=_path_as_written(problem.path, whole)) for problem in problems]
@@ -145,7 +145,7 @@ def needs_new_run(old: RunSpec, new: RunSpec) -> list[str]:
 
 
 def _arch_dropped(old: RunSpec, new: RunSpec) -> bool:
-    """Whether all that changed in the resources is that a specific CPU architecture isn't asked for any more."""
+    """Whether the resources differ only in that the new ones no longer require a CPU architecture."""
     before, after = old.configuration.resources, new.configuration.resources
     return after.cpu.arch is None and before.with_(cpu=before.cpu.with_(arch=None)) == after
 

@@ -49,7 +49,7 @@ def make_user(
     active: bool = True,
     actor: User | None = None,
 ) -> tuple[User, list[Change]]:
-    """A new user and the changes that make it: the name and the token are claimed in the same commit."""
+    """A new user and the changes that create it: the name and the token are claimed in the same commit."""
     public, private = ssh_key_pair()
     user = User(
         id=user_id,
@@ -95,7 +95,7 @@ def list_users(plane: Plane, actor: User) -> list[User]:
 
 
 def memberships(store: Store, user: User) -> list[Member]:
-    """Where the user belongs. The index only names them: what was taken away a moment ago is read by key as gone."""
+    """The user's memberships. The index only names them; they are read by key, so one just removed doesn't show."""
     found = nouns.find_many(store, Member, [record.key for record in all_of(store, "gsi1", keys.member_of(user.id))])
     return [member for member in found if member is not None]
 

@@ -11,7 +11,7 @@ from chalicelib.domain.tenants import Project
 
 
 def event_json(event: Event, projects: Mapping[str, Project], gone: Set[str]) -> dict[str, Any]:
-    """`gone`: the ids of actors that are deleted by now."""
+    """`gone`: the ids of actors that have been deleted."""
     project = projects.get(event.project_id)
     within = {
         "project_id": None if project is None else project.id,

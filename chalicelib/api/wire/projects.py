@@ -12,7 +12,7 @@ from chalicelib.usecases.projects import ProjectView
 
 
 def project_json(seen: ProjectView, backends: Iterable[str], permissions: Permissions) -> dict[str, Any]:
-    """`backends`: the wire's names of what is configured."""
+    """`backends`: the wire's names of the configured ones."""
     project = seen.project
     return {
         "project_id": project.id,

@@ -28,7 +28,7 @@ _WAITING = (RunStatus.submitted, RunStatus.pending)
 def run_json(
     row: RunRow, project_name: str, now: Micros, *, jobs: bool = True, submissions: int | None = None
 ) -> dict[str, Any]:
-    """`jobs` off leaves them out, `submissions` keeps the latest so many of each job."""
+    """Without `jobs` they are left out; `submissions` limits each job to that many of its latest."""
     run, histories = row.run, row.histories()
     latest = [history[-1] for history in histories]
     texts = {job.id: orjson.Fragment(orjson.dumps(submission_json(job))) for job in latest}
@@ -75,7 +75,7 @@ def _run_error(run: Run) -> str | None:
 def _job_json(
     spec: str, history: list[Job], latest: dict[str, orjson.Fragment], submissions: int | None
 ) -> dict[str, Any]:
-    """A job has a submission at least: clients can't show one without."""
+    """A job has at least one submission: clients can't show one without."""
     kept = history if submissions is None else history[-submissions:]
     return {
         "job_spec": orjson.Fragment(shown(JobSpec, spec)),

@@ -1,1 +1,1 @@
-"""What is done to the outside world after its intent is committed: one file a family of effects."""
+"""What is done to the outside world after its intent is committed: one file per family of effects."""

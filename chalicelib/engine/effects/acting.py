@@ -1,4 +1,4 @@
-"""What a family of effects may reach while it acts."""
+"""What a family of effects can use while it acts."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ class Purchases:
         )
 
     def checkpoint(self, instance: Instance, handles: Iterable[Handle], backend: Backend) -> Instance | None:
-        """Write these handles into the instance. None when it ended meanwhile: then they are given back at once."""
+        """Record these handles in the instance. None if it has ended meanwhile: then they are released at once."""
         store = self.here.store
         while True:
             current = nouns.find(store, Instance, keys.instance(instance.id))
@@ -110,7 +110,7 @@ class Purchases:
             try:
                 store.commit([nouns.put(saved)])
             except Conflict:
-                continue  # somebody was quicker; each loss is somebody else's progress, so this ends
+                continue  # lost a race; each loss is somebody else's progress, so this loop ends
             return saved.with_(version=current.version + 1)
 
     # --- look --------------------------------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class Purchases:
             effect.unit, instance.epoch, machine.state, machine.hostname, machine.internal_ip, machine.interrupted
         )
 
-    # --- give back ---------------------------------------------------------------------------------------------------
+    # --- release -----------------------------------------------------------------------------------------------------
 
     def terminate(self, effect: Terminate) -> Outcome | None:
         instance = self._find(effect)
@@ -148,7 +148,7 @@ class Purchases:
         if found is None:
             return None
         failed, going = None, ""
-        for handle in reversed(found.handles):  # what was made last may depend on what was made first
+        for handle in reversed(found.handles):  # what was created last may depend on what was created first
             try:
                 with translated(instance.name):
                     backend.terminate(handle)

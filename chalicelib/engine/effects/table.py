@@ -28,7 +28,7 @@ _KINDS: Mapping[str, type[Effect]] = {kind.__name__: kind for family in FAMILIES
 
 
 def to_message(effect: Effect) -> dict[str, Any]:
-    """An effect as JSON for a queue; `backend` is what a queue may route it by."""
+    """An effect as JSON for a queue, which can route it by `backend`."""
     return {"effect": type(effect).__name__, **asdict(effect)}
 
 
