@@ -1,8 +1,8 @@
 """The error vocabulary. Everything raises from here.
 
-An error a person may see carries a sentence that says what is wrong and, in `hint`, the smallest change that would
-help. `code` is the wire code (a closed list that clients know), `status` the HTTP status. Clients show only the text of
-a 400, so anything a person should read is sent as 400, never as 409 or 503.
+An error for people has a sentence that says what is wrong and, in `hint`, the smallest change that would help. `code`
+is the wire code (a closed list that clients know), `status` the HTTP status. Clients show only the text of a 400, so
+anything people should read is sent as 400, never as 409 or 503.
 """
 
 from __future__ import annotations

@@ -28,14 +28,14 @@ class Account:
     """
 
     def __init__(self, facts: BackendFacts, make: Callable[[], Backend], project_id: str | None = None) -> None:
-        self.facts, self.project_id = facts, project_id  # None: it serves every project
+        self.facts, self.project_id = facts, project_id  # None: serves every project
         self.key = f"{facts.name}-{project_id or 'all'}"  # stable, and fit for a blob's name
         self._make, self._lock = make, threading.Lock()
         self._made: Backend | None = None
 
     @classmethod
     def made(cls, backend: Backend, project_id: str | None = None) -> Account:
-        """The account of a backend that is there already."""
+        """The account of an existing backend."""
         return cls(backend.facts, lambda: backend, project_id)
 
     @property
@@ -54,7 +54,7 @@ class Account:
 
 
 class Accounts:
-    """Every account that is configured. A project has one of a type at most."""
+    """Every configured account. A project has at most one of each type."""
 
     def __init__(self, accounts: Iterable[Account] = ()) -> None:
         self._all = tuple(sorted(accounts, key=lambda account: account.key))
@@ -67,7 +67,7 @@ class Accounts:
             _told_apart(project_id, found)
 
     def of(self, project_id: str, type: str) -> Backend:
-        """The project's backend of that type. One that isn't configured (any more) says so at every call."""
+        """The project's backend of that type. If it isn't configured (any more), each of its calls says so."""
         for account in self.accounts(project_id):
             if account.facts.name == type:
                 return account.backend
@@ -88,8 +88,8 @@ class Accounts:
 
 
 class Unusable:
-    """Stands in for a backend that can't be asked while instances of it live: every call says why, and is repeated
-    until that is mended."""
+    """Stands in for an unusable backend that still has instances: every call raises the reason, and is repeated until
+    that is fixed."""
 
     def __init__(self, facts: BackendFacts, why: str, hint: str = "") -> None:
         self.facts, self._why, self._hint = facts, why, hint
@@ -116,7 +116,7 @@ class Unusable:
         raise self._refuse()
 
     def close(self) -> None:
-        """Nothing was made."""
+        """There is nothing to close."""
 
 
 def _told_apart(project_id: str, accounts: Sequence[Account]) -> None:

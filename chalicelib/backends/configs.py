@@ -1,6 +1,6 @@
-"""What configuration models of several providers share, and the one of those that need nothing but a key.
+"""What the configuration models of several providers share, and the model of those that need only a key.
 
-A provider's own model stands in its package, `<provider>/config.py`; the registry says which model reads which `type`.
+A provider's own model is in its package, `<provider>/config.py`; the registry says which model reads which `type`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chalicelib.domain.specs.reading import Spec, fault
 
 CREDS = "How to log in."
 PUBLIC_IPS = "Whether machines get public addresses."
-TAGS = "Tags put on what is made there."
+TAGS = "Tags for the resources created there."
 EXPERIMENTAL = "Instance types to offer that aren't offered by default."
 
 
@@ -33,13 +33,13 @@ def shaped(pattern: str, what: str, example: str) -> Callable[[str], str]:
 
 
 class RegionalBackend(Spec):
-    """What every backend with regions has."""
+    """A backend with regions."""
 
     regions: Words | None = Field(default=None, description="Regions to use; all unless set.")
 
 
 class KeyBackendConfig(RegionalBackend):
-    """Clouds that need nothing but a key: CloudRift, Daytona, JarvisLabs, Lambda, Lium, Vultr."""
+    """Clouds that need only a key: CloudRift, Daytona, JarvisLabs, Lambda, Lium, Vultr."""
 
     type: Literal["cloudrift", "daytona", "jarvislabs", "lambda", "lium", "vultr"] = Field(description="Which.")
     creds: ApiKeyCreds = Field(description=CREDS)

@@ -1,4 +1,4 @@
-"""Which backends there are: a row for each `type` of `server/config.yml` and of the wire.
+"""The table of backends: a row for each `type` of `server/config.yml` and of the wire.
 
 A row names its parts by dotted path, so that nothing of a provider is imported before it is needed. The configuration
 model and the facts load without the provider's SDK, and planning, listing and parsing need nothing else. The class may
@@ -21,7 +21,7 @@ from chalicelib.errors import NotSupported, Refused
 
 @dataclass(frozen=True)
 class Row:
-    """What a type is made of, each as `module:name`. The class and its facts come together."""
+    """The parts of a type, each as `module:name`. A class and its facts come together."""
 
     config: str
     facts: str = ""
@@ -78,13 +78,13 @@ def built(table: Mapping[str, Row] = BACKENDS) -> frozenset[str]:
 
 
 def facts_of(name: str, table: Mapping[str, Row] = BACKENDS) -> BackendFacts:
-    """What the backend is able to do. Needs no SDK and no credentials; an alias shares them under its own name."""
+    """What the backend can do. Needs no SDK and no credentials; an alias has the same facts under its own name."""
     found: BackendFacts = _loaded(_built_row(name, table).facts)
     return found.with_(name=name)
 
 
 def backend_class(name: str, table: Mapping[str, Row] = BACKENDS) -> type[Backend]:
-    """The backend's class. Raises NotSupported for a type that has none, Refused where its SDK isn't installed."""
+    """The backend's class. Raises NotSupported for a type without one, Refused if its SDK isn't installed."""
     row = _built_row(name, table)
     try:
         found: type[Backend] = _loaded(row.backend)

@@ -3,9 +3,8 @@
 The contract, which `tests/backends/conformance.py` checks for every one:
 
 * `create` yields a handle after every external resource it creates, before it creates the next: what is yielded is
-never
-  lost. Called again with the same request it adopts what exists and yields the same handles. No single step takes
-  longer than half of `facts.create_timeout`.
+  never lost. Called again with the same request it adopts what exists and yields the same handles. No single step
+  takes longer than half of `facts.create_timeout`.
 * `terminate` accepts any handle ever yielded, in any state, any number of times. It returns once termination has been
   requested, and raises Gone when nothing is left. Only Gone is proof.
 * `describe` raises Gone too. A resource may be missing from it for `facts.visibility_lag` after `create`.
@@ -27,14 +26,14 @@ from chalicelib.domain.offers import Offer
 
 @dataclass(frozen=True)
 class CreateRequest:
-    """All a backend needs to make one machine; two equal requests make one machine."""
+    """All that a backend needs to create one machine; two equal requests create one machine."""
 
     token: str  # idempotency token: install/project/instance/epoch, hashed
-    name: str  # what a person sees in the provider's console
+    name: str  # shown in the provider's console
     tags: tuple[tuple[str, str], ...]  # owner tags: install, project, instance, epoch
     offer: Offer
     instance_id: str
-    user_data: str  # starts the agent with its single-use bootstrap token; byte-identical when repeated
+    user_data: str  # starts the agent with its single-use bootstrap token; byte-identical if repeated
     disk_mib: int
     zones: tuple[str, ...] | None = None
     reservation: str | None = None
@@ -42,17 +41,17 @@ class CreateRequest:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the provider says of a created machine."""
+    """A created machine as the provider describes it."""
 
     state: Literal["pending", "running"]
     hostname: str = ""
     internal_ip: str = ""
-    interrupted: bool = False  # the provider announced it takes a spot machine back
+    interrupted: bool = False  # the provider has announced that it will reclaim the spot machine
 
 
 @dataclass(frozen=True)
 class Owned:
-    """A resource at the provider that bears our owner tag; how orphans are found."""
+    """A resource at the provider with our owner tag; this is how orphans are found."""
 
     handle: Handle
     install: str
@@ -68,7 +67,7 @@ class Backend(Protocol):
         """Do the credentials work? Raises InvalidCredentials or MissingPermission."""
 
     def offers(self) -> Sequence[Offer]:
-        """Everything that could be bought, priced. Asked by the catalog refresh only, never by a plan."""
+        """Everything that could be bought, with prices. Called only by the catalogue's refresh, never by a plan."""
 
     def create(self, request: CreateRequest) -> Iterator[Handle]: ...
 
@@ -77,6 +76,6 @@ class Backend(Protocol):
     def terminate(self, handle: Handle) -> None: ...
 
     def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
-        """What bears our owner tag; with `instance_id`, that instance's only (a provider that can filter, filters)."""
+        """Everything with our owner tag, or only what belongs to `instance_id` (filtered by the provider if it can)."""
 
     def close(self) -> None: ...

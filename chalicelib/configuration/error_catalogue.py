@@ -13,7 +13,7 @@ class ErrorEntry:
     meaning: str
     wrong: str
     right: str
-    found_by_server: str = ""  # what is said of the wrong file, where only a server can know
+    found_by_server: str = ""  # the message for the wrong file, if only a server can know
 
 
 def _task(lines: str) -> str:
@@ -35,7 +35,7 @@ ENTRIES: dict[str, ErrorEntry] = {
         _task('ports: ["8000:22"]'),
     ),
     "duplicate": ErrorEntry(
-        "Something that may be there once is there twice: a variable, a name, a path, a port.",
+        "Something that may appear only once appears twice: a variable, a name, a path, a port.",
         _task("env:\n  - BATCH=32\n  - BATCH=64"),
         _task("env:\n  - BATCH=32"),
     ),
@@ -80,7 +80,7 @@ ENTRIES: dict[str, ErrorEntry] = {
         _task('resources:\n  gpu: "A100:2"'),
     ),
     "invalid-interpolation": ErrorEntry(
-        "A `${{ ... }}` that is never closed, isn't `namespace.name`, or names nothing that is known there. "
+        "A `${{ ... }}` that is never closed, isn't `namespace.name`, or names something unknown there. "
         "Found when a configuration is applied.",
         "type: task\ncommands: ['python train.py ${{ args }}']",
         "type: task\ncommands: ['python train.py ${{ run.args }}']",
@@ -121,17 +121,17 @@ ENTRIES: dict[str, ErrorEntry] = {
         _task("fleets: [team/gpu-fleet]"),
     ),
     "invalid-tag": ErrorEntry(
-        "A tag with characters that clouds don't take.",
+        "A tag with characters that clouds don't allow.",
         _task("tags: {cost center: research}"),
         _task("tags: {cost-center: research}"),
     ),
     "invalid-value": ErrorEntry(
-        "A value that is possible for its type, but not here.",
+        "A value that its type allows, but that isn't allowed here.",
         _task("shell: zsh"),
         _task("shell: /bin/zsh"),
     ),
     "missing": ErrorEntry(
-        "A key that is needed isn't there.",
+        "A required key is missing.",
         "type: service\ncommands: [python -m http.server]",
         "type: service\nport: 8000\ncommands: [python -m http.server]",
     ),

@@ -1,6 +1,6 @@
-"""One right value for every field that a list of words or a short form doesn't explain already, for editors to show.
+"""One valid value, for editors to show, for every field that its schema doesn't explain by itself.
 
-By the field's name; where a name means different things, by `Model.field`.
+By the field's name, or by `Model.field` if a name has several meanings.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ EXAMPLES: dict[str, Any] = {
     "TGIChatModel.name": "meta-llama/Llama-3.1-8B-Instruct",
 }
 
-# Needed keys that an editor needs no example of: their schema has words or a short form.
+# Required keys that need no example in editors: their schema has words or a short form.
 NEEDED: dict[str, Any] = {
     "DiskSpec.size": "100GB",
     "SSHParams.hosts": ["192.168.1.10"],

@@ -1,8 +1,8 @@
 """`${{ namespace.name }}` in text.
 
-The grammar: two dollars escape (`$${{ x }}` is the text `${{ x }}`), spaces inside the braces don't count, and what is
-on either side of the first dot begins with a letter or `_`. Who fills in what differs: `run.args` and `env` the client,
-`secrets` the server just before a job starts. So a caller names the namespaces it fills in; all else stays as it is.
+The grammar: two dollars escape (`$${{ x }}` is the text `${{ x }}`), spaces inside the braces don't count, and the
+parts before and after the first dot begin with a letter or `_`. The client fills in `run.args` and `env`, the server
+`secrets` just before a job starts. So a caller names the namespaces it fills in; everything else stays as it is.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\.([A-Za-z_][A-Za-z0-9_.]*)")
 _SECRET = re.compile(r"secrets\.([A-Za-z0-9_-]{1,200})")  # any name that a secret may have
 _ADDRESS = re.compile(r"groups(\[[0-9]{1,6}\]\.(?:nodes|replicas)\[[0-9]{1,6}\]\.IP_ADDRESS)")  # of a node
 
-MOST_TOLD = 20  # of one text; nobody mends more at once
+MOST_TOLD = 20  # of one text; nobody fixes more at once
 
 
 class Unreadable(ValueError):
-    """References that can't be read or filled in; `args` say of each which and why."""
+    """References that can't be read or filled in; `args` has a message for each."""
 
     def __str__(self) -> str:
         return "; ".join(self.args)
@@ -39,7 +39,7 @@ class Reference:
 
 @dataclass(frozen=True)
 class Unread:
-    """What looks like a reference and is none."""
+    """What looks like a reference but isn't one."""
 
     written: str
     why: str
@@ -53,10 +53,10 @@ def fill(
     unescape: bool = True,
     strict: bool = True,
 ) -> str:
-    """The text with the references to these namespaces replaced. Those to others stay, and so do escapes before them.
+    """The text with the references to these namespaces replaced. Those to others stay, with any escapes before them.
 
-    `later`: the namespaces that others fill in; None for any. `unescape` is for whoever comes last: an escape must
-    survive until then. Raises Unreadable with all that is wrong; unless `strict`, that is text like any other.
+    `later`: the namespaces that others fill in; None for any. `unescape`: this is the last step, so escapes aren't
+    needed any more. Raises Unreadable with all problems if `strict`; otherwise invalid references count as text.
     """
     if "${{" not in text:
         return text
@@ -91,7 +91,7 @@ def _why_not(
 
 
 def secrets_in(text: str) -> list[str]:
-    """The names of the secrets a text refers to; what can't be read is text."""
+    """The names of the secrets that a text refers to; invalid references count as text."""
     found = _parts(text) if "${{" in text else ()
     return [part.name for part in found if isinstance(part, Reference) and part.namespace == "secrets"]
 
@@ -99,7 +99,7 @@ def secrets_in(text: str) -> list[str]:
 def _parts(text: str) -> Iterator[str | Reference | Unread]:
     """Plain text, escapes (beginning with `$${{`) and references, as they come."""
     at = 0
-    # Not one expression for all of it: that would look for the end anew at every beginning.
+    # Not one regular expression: that would search for the end again from every start.
     while (start := text.find("${{", at)) >= 0 and (end := text.find("}}", start + 3)) >= 0:
         escaped = start > at and text[start - 1] == "$"
         yield _plain(text[at : start - escaped])

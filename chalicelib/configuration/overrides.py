@@ -30,7 +30,7 @@ _FLAGS = {
 
 @dataclass(frozen=True)
 class Overrides:
-    """What flags said; what they didn't is None or empty."""
+    """The flags; those not given are None or empty."""
 
     name: str | None = None
     env: tuple[str, ...] = ()  # NAME=value or NAME
@@ -52,7 +52,7 @@ class Overrides:
     creation_policy: str | None = None
 
     def flag_of(self, path: str) -> str | None:
-        """The flag that says what is at a path of the configuration."""
+        """The flag that sets a path of the configuration."""
         first, _, below = path.partition(".")
         said = _said(self).get(first)
         if first == "env":
@@ -65,7 +65,7 @@ class Overrides:
 
 
 def overridden(configuration: C, flags: Overrides) -> C:
-    """Raises WrongFlag where a flag says something wrong, or something that this type hasn't."""
+    """Raises WrongFlag if a flag is invalid, or sets something that this type doesn't have."""
     said = _said(flags)
     if not said:
         return configuration
@@ -119,7 +119,7 @@ def _together(name: str, before: Any, said: Any) -> Any:
 
 def _variables(said: list[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for item in said:  # the last one of a name counts, as on any command line
+    for item in said:  # the last of a name wins, as on any command line
         try:
             found |= read_env([item])
         except ValueError as error:
@@ -130,7 +130,7 @@ def _variables(said: list[str]) -> dict[str, Any]:
 
 
 def _ports(before: list[dict[str, Any]], said: list[str]) -> list[Any]:
-    """One mapping a container port; two can't have the same local one."""
+    """One mapping per container port; two can't have the same local one."""
     from chalicelib.domain.specs.mounts import PortMapping
 
     try:

@@ -1,6 +1,6 @@
 """A file to a configuration, or all of its problems together.
 
-Pure: text in, model out. Whatever the input, it is `errors.Invalid` that is raised and nothing else.
+Pure: text in, model out. Whatever the input, nothing but `errors.Invalid` is raised.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def parse_bytes(raw: bytes, *, filename: str = "") -> Configuration:
 
 
 def located(problem: Problem, path: Path, raw: bytes, *, filename: str = "") -> Problem:
-    """A problem that was found after a file was parsed, with its place there; as it is if the file has no such key."""
+    """A problem found after a file was parsed, with its position there; unchanged if the file has no such key."""
     document = _document(decode(raw, filename), filename)
     where = tuple(int(part) if isinstance(part, str) and part.isdecimal() else part for part in path)
     if not document.has(where[0]):
@@ -86,7 +86,7 @@ def located(problem: Problem, path: Path, raw: bytes, *, filename: str = "") -> 
 
 
 def parse_rest(raw: bytes, problems: Iterable[Problem]) -> Configuration | None:
-    """A file without the keys that have `problems`, so that more can be found; nothing if that is no configuration."""
+    """A file without the keys that have `problems`, to find more; None if that isn't a configuration."""
     spoilt = {problem.path.partition(".")[0] for problem in problems}
     if "env" in spoilt:
         spoilt |= {"registry_auth", "probes"}  # they may refer to it
@@ -111,13 +111,13 @@ def parse_as(model: type[M], text: str, *, filename: str = "") -> M:
 
 
 def parse_placed(model: type[M], text: str, *, filename: str = "") -> tuple[M, Marks]:
-    """And where each of its keys stands, for problems that are found later."""
+    """The same, with the positions of its keys for problems found later."""
     document = _document(text, filename)
     return _validated(document, model, filename), document.mark
 
 
 def decode(raw: bytes, filename: str) -> str:
-    """Of a file that is too long it is enough to have read one byte more than `MAX_BYTES`."""
+    """To refuse a file that is too long, one byte more than `MAX_BYTES` is enough."""
     _bounded(raw, filename)
     try:
         return raw.decode("utf-8-sig")
@@ -130,7 +130,7 @@ def decode(raw: bytes, filename: str) -> str:
 
 # --- text to values --------------------------------------------------------------------------------------------------
 
-# What the parser says when it gives up, by a part of its words, in ours.
+# Part of the parser's message → our message and hint.
 _SYNTAX = (
     ("found a tab", "a tab can't indent", "indent with spaces"),
     ("mapping values are not allowed", "a colon where none can be", 'put text that holds ": " in quotes'),
@@ -195,13 +195,13 @@ def _syntax(error: Any, text: str, filename: str) -> Problem:
             break
     if mark:
         line, column = mark.line + 1, mark.column + 1
-    else:  # of a character that no text holds there is only its place among the bytes
+    else:  # an invalid character has only a byte position
         line, column = _place(text.encode()[: getattr(error, "position", 0)].decode(errors="ignore"))
     return Problem(message, file=filename, line=line, column=column, hint=hint, code="yaml-syntax")
 
 
 def _place(before: str) -> tuple[int, int]:
-    """Line and column of what comes after a text."""
+    """The line and column after a text."""
     return before.count("\n") + 1, len(before) - before.rfind("\n")
 
 
@@ -218,7 +218,7 @@ def _refused(code: str, message: str, hint: str, filename: str, line: int = 0, c
 
 
 def _model_for(document: Document, filename: str) -> type[Any]:
-    """By `type`, and a volume by its `backend`. Without them nothing else can be said, so only that is told."""
+    """By `type`, and a volume by its `backend`. If that is missing, it is the only problem reported."""
     value = document.value
     if not isinstance(value, dict):
         what = "empty" if value is None else "a list" if isinstance(value, list) else "only text"
@@ -264,7 +264,7 @@ def _validated(document: Document, model: type[M], filename: str) -> M:
 
 
 def _rounded(document: Document, dumped: Any) -> list[Problem]:
-    """Numbers that ended up as text, and not as the text that was written: `VERSION: 1.10` would become `1.1`."""
+    """Numbers that became text other than what was written: `VERSION: 1.10` would become `1.1`."""
     found = []
     for path, text in document.rounded:
         value = dumped
@@ -283,7 +283,7 @@ def _rounded(document: Document, dumped: Any) -> list[Problem]:
 
 
 def _under(path: str, spoilt: set[str]) -> bool:
-    """Whether something here or above was misread already: then what follows from it isn't told."""
+    """Whether something here or above was already misread: then consequences aren't reported."""
     return path in spoilt or any(path[:place] in spoilt for place, letter in enumerate(path) if letter == ".")
 
 

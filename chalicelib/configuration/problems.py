@@ -1,9 +1,9 @@
 """Pydantic's findings, in words for people who write configurations.
 
-One problem per field. Our own validators provide a code, a sentence and a hint; what pydantic checks by itself - a
-missing key, a wrong type, a bound - is put into words here, from the table `SAYINGS`. An unknown key gets the nearest
-known one as a suggestion, from the fields of the model that refused it; that model is found by walking the error's path
-down the types. The value of a secret is never repeated.
+One problem per field. Our own validators provide a code, a sentence and a hint; what pydantic checks by itself (a
+missing key, a wrong type, a bound) is worded here, from the table `SAYINGS`. An unknown key gets the nearest known one
+as a suggestion, from the fields of the model that refused it; that model is found by walking the error's path down the
+types. The value of a secret is never repeated.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from chalicelib.domain.specs.reading import TAG
 from chalicelib.domain.specs.secrecy import Confidential, Leaf, secrets_of
 from chalicelib.errors import Problem
 
-MOST_TOLD = 200  # nobody mends more at once, and a file can have ten thousand
-MOST_SAID = 600  # characters of one sentence: what it repeats of a file may be a megabyte
+MOST_TOLD = 200  # nobody fixes more at once, and a file can have ten thousand
+MOST_SAID = 600  # characters per sentence: what it quotes from a file could be a megabyte
 Path = tuple[str | int, ...]
 _UNSAID = object()  # in place of a secret
-_UNKNOWN = "unknown-"  # begins the kind of error of a discriminator that names no type; its field follows
+_UNKNOWN = "unknown-"  # starts the error type of a discriminator with an unknown value; its field follows
 Marks = Callable[[Path], tuple[int, int]]  # line and column of the key at a path
 
-# Keys people write where they aren't, or used to be; the place is said only where the model there has no such field.
+# Keys that people write in the wrong place; the hint is given only if the model there has no such field.
 ELSEWHERE = {
     "command": "the key is `commands`, a list",
     "commands": "tasks and services have `commands`; a dev environment has `init`",
@@ -58,9 +58,9 @@ ELSEWHERE = {
 def problems_of(
     error: ValidationError, *, model: type[BaseModel] | None = None, marks: Marks | None = None
 ) -> tuple[Problem, ...]:
-    """Every problem of a failed validation, in the order of the file where `marks` knows it.
+    """Every problem of a failed validation, in the file's order if `marks` gives it.
 
-    `model` is what was validated; it is looked up by the error's own title when it isn't given.
+    `model` is what was validated; by default it is looked up by the error's title.
     """
     root = model or _model_called(error.title)
     found: dict[tuple[str, str], Problem] = {}
@@ -77,7 +77,7 @@ def _entry_problems(entry: dict[str, Any], root: type[BaseModel] | None, marks: 
     if not isinstance(entry["input"], dict | list) and _is_secret(entry["loc"], root):
         entry["input"] = _UNSAID
     if kind == "too_short" and entry["input"]:
-        return  # pydantic counts the good entries of a list only; the bad ones have problems of their own
+        return  # pydantic counts only a list's valid entries; the invalid ones have their own problems
     if "faults" in context:
         for code, message, hint, at in context["faults"]:
             below = tuple(int(part) if part.isdigit() else part for part in at.split(".")) if at else ()
@@ -111,7 +111,7 @@ def _is_tag(part: str | int) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A value as it stands in a file, cut short."""
+    """A value as in a file, cut short."""
     if value is _UNSAID:
         return "this"
     if value is None:
@@ -123,7 +123,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, list | tuple):
         return "a list"
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-    text = str(int(value) if whole else value)  # JSON of some clients has `0.0` where `0` was written
+    text = str(int(value) if whole else value)  # some clients' JSON has `0.0` for a written `0`
     return f"`{text}`" if len(text) <= 40 else f"`{text[:37]}...`"
 
 
@@ -271,7 +271,7 @@ def _stranger(loc: Path, root: type[BaseModel] | None) -> tuple[str, str, str]:
 
 
 def nearest(name: str, known: list[str]) -> str | None:
-    """The known word that a misspelt one most likely meant."""
+    """The known word that a misspelt one most likely means."""
     lowered = {word.lower(): word for word in known}
     tried = name.lower().replace("-", "_")[:80]
     for form in (name.lower(), tried, tried + "s", tried.removesuffix("s")):
@@ -282,7 +282,7 @@ def nearest(name: str, known: list[str]) -> str | None:
 
 
 def _models_at(loc: Path, root: type[BaseModel] | None) -> list[type[BaseModel]]:
-    """The models whose fields may stand at a path. The tag of a union's arm in the path says which arm it was."""
+    """The models whose fields can be at a path. The tag of a union's arm in the path says which arm it was."""
     models = [root] if root else []
     for part in loc:
         if isinstance(part, int):
@@ -307,13 +307,13 @@ def _is_secret(loc: Path, root: type[BaseModel] | None) -> bool:
 
 
 def _short_forms(loc: Path, root: type[BaseModel] | None) -> list[str]:
-    """Examples of the short forms of what may stand at a path."""
+    """Examples of the short forms allowed at a path."""
     forms = [form for model in _models_at(loc, root) for form in getattr(model, "SHORT_FORMS", ())]
     return [str(example) for form in forms for example in form.get("examples", ())]
 
 
 def _example(loc: Path, root: type[BaseModel] | None) -> str:
-    """What a key that is needed could say."""
+    """An example value for a required key."""
     field = str(loc[-1])
     for model in _models_at(loc[:-1], root):
         if (info := model.model_fields.get(field)) is None:

@@ -16,7 +16,7 @@ from chalicelib.errors import Invalid, Problem
 P = TypeVar("P", bound=ProfileParams)
 
 FILES = (".dstack/profiles.yml", ".dstack/profiles.yaml")  # in the working folder, then in the home folder
-NO_NAME = "default"  # what a profile is called that nobody wrote
+NO_NAME = "default"  # the name of the profile if nobody wrote one
 NONE_WANTED = Profile(name="no-profile")
 
 _SWITCHES = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False, "": False}
@@ -38,7 +38,7 @@ def wanted(profile: str | None, no_profile: bool, environment: Mapping[str, str]
 
 
 def chosen(name: str | None, files: tuple[ProfilesConfig | None, ...]) -> Profile:
-    """The profile of that name, or the default one; of the first file that has it. Files in order of preference."""
+    """The profile of that name, or the default one, from the first file that has it. Files in order of preference."""
     profiles = [profile for file in files if file for profile in file.profiles]
     if name is None:
         return next((profile for profile in profiles if profile.default), Profile(name=NO_NAME))
@@ -54,7 +54,7 @@ def chosen(name: str | None, files: tuple[ProfilesConfig | None, ...]) -> Profil
 
 
 def merged(configuration: P, profile: ProfileParams | None) -> P:
-    """The configuration with what it leaves open taken from the profile."""
+    """The configuration, with its unset fields taken from the profile."""
     if profile is None:
         return configuration
     shared = ProfileParams.model_fields.keys() & type(configuration).model_fields.keys()

@@ -16,7 +16,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 def read(model: type[M], raw: Any, prefix: str = "") -> M:
-    """`raw` as `model`. Raises Invalid with every problem, each by its field, which begins with `prefix`."""
+    """`raw` as `model`. Raises Invalid with every problem; the path of each begins with `prefix`."""
     try:
         return model.model_validate(raw)
     except ValidationError as error:

@@ -1,8 +1,7 @@
 """The pages of the docs generated from the code: `python -m chalicelib.configuration.reference docs/reference`.
 
 Fields, types, defaults and descriptions come from the models through the JSON Schema; the messages in the error
-catalogue are the reader's own output for the wrong file. Text outside the marks in a page is written by hand and left
-alone.
+catalogue are the reader's own output for the wrong file. Text outside the marks in a page is handwritten and stays.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def fields() -> str:
 
 
 def server_fields() -> str:
-    """`server/config.yml`: the file, its backends by type, and what these are made of."""
+    """`server/config.yml`: the file, its backends by type, and their parts."""
     definitions = definitions_of([ServerConfig])
     titles = {"ServerConfig": "`server/config.yml`"}
     titles |= {model.__name__: ", ".join(f"`type: {kind}`" for kind in types_of(model)) for model in BACKEND_CONFIGS}
@@ -132,7 +131,7 @@ def _entry(code: str, entry: ErrorEntry) -> Iterator[str]:
 
 
 def said(text: str) -> list[str]:
-    """What is said to a file that is applied where no variable is set."""
+    """The messages for a file applied without any variables set."""
     try:
         configuration = parse(text, filename=".dstack.yml")
         try:
@@ -149,7 +148,7 @@ def said(text: str) -> list[str]:
 
 
 def renewed(page: str, made: str) -> str:
-    """The page with what is between the marks made again."""
+    """The page with the part between the marks regenerated."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"

@@ -21,7 +21,7 @@ _LATER = {"secrets", "groups"}  # filled in by the server
 
 
 def resolved(configuration: C, *, environment: Mapping[str, str], arguments: Sequence[str] = ()) -> C:
-    """Raises Invalid with every variable that isn't set and every reference that leads nowhere."""
+    """Raises Invalid with every unset variable and every dangling reference."""
     problems: list[Problem] = []
     changes: dict[str, Any] = {}
     env = _env(getattr(configuration, "env", {}), environment, problems)

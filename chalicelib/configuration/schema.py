@@ -1,8 +1,8 @@
 """The language as JSON Schema 2020-12, for editors:
 `python -m chalicelib.configuration.schema [profiles|server]`.
 
-Made from the very models that read the files, short forms included. The type is chosen with `if` and `then` rather than
-`oneOf`, because an editor then completes and complains for the type at hand and not for all seven at once.
+Generated from the models that read the files, short forms included. The type is chosen with `if` and `then` rather than
+`oneOf`, so that an editor completes and complains for the type at hand and not for all seven at once.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def _with_examples(definitions: Schema) -> Schema:
 
 
 def whole(definition: Schema) -> Schema:
-    """The long form of a definition: the one with fields."""
+    """A definition's long form, the one with fields."""
     return next((arm for arm in definition.get("anyOf", []) if "properties" in arm), definition)
 
 
 def explains_itself(described: Schema) -> bool:
-    """Whether a field's own schema shows what a right value looks like."""
+    """Whether a field's own schema shows what a valid value looks like."""
     kind = described.get("type")
     if {"examples", "enum", "const", "$ref"} & described.keys() or "boolean" in (
         kind if isinstance(kind, list) else [kind]
@@ -86,7 +86,7 @@ def server_schema() -> Schema:
 
 
 def _chosen(schema: Any, definitions: Schema) -> Any:
-    """With `if` and `then` for every `oneOf` whose arms are told apart by `type`."""
+    """With `if` and `then` instead of every `oneOf` whose arms differ by `type`."""
     if isinstance(schema, list):
         return [_chosen(item, definitions) for item in schema]
     if not isinstance(schema, dict):
@@ -109,14 +109,14 @@ def _types(definition: Schema) -> list[str]:
 
 
 def definitions_of(models: list[type[BaseModel]]) -> Schema:
-    """Every model there is in these, by its name."""
+    """Every model used in these, by name."""
     _, schema = models_json_schema([(model, "validation") for model in models], ref_template="#/$defs/{model}")
     return {name: _readable(definition) for name, definition in sorted(schema["$defs"].items())}
 
 
 def _readable(schema: Any) -> Any:
-    """Without the titles that only repeat names, bounds as the standard has them, and every type as it may be written:
-    text as a number, and numbers and switches in quotes."""
+    """Without titles that only repeat names, with standard bounds, and with every way to write a type: text as a
+    number, and numbers and switches in quotes."""
     if isinstance(schema, list):
         return [_readable(item) for item in schema]
     if not isinstance(schema, dict):

@@ -14,7 +14,7 @@ from chalicelib.configuration.problems import ELSEWHERE, Marks, Path
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.errors import Invalid, Problem
 
-_SECRET = {"creds", "kubeconfig", "private_key", "keys"}  # what stands in or below these is never repeated
+_SECRET = {"creds", "kubeconfig", "private_key", "keys"}  # values in or below these are never repeated
 _NO_VALUE = {"unknown-key", "duplicate-key", "duplicate", "missing", "exclusive"}  # these name keys only
 _MISREAD = {
     "ambiguous-number": ("this would be misread: YAML takes it for a number", "put it in quotes: then it is text"),
@@ -33,7 +33,7 @@ _BELONGS = {
 
 @dataclass(frozen=True)
 class ServerFile:
-    """A file, read, and where each of its keys stands."""
+    """A parsed file, and the positions of its keys."""
 
     config: ServerConfig
     filename: str
@@ -52,7 +52,7 @@ def parse_server(text: str, *, filename: str = "") -> ServerFile:
         told = [_retold(problem) for problem in error.problems]
     else:
         return ServerFile(config, filename, marks)
-    raise Invalid(told)  # outside of the handler: the other error, with all it quotes, isn't carried along
+    raise Invalid(told)  # outside the handler, so that the original error with its quotes isn't attached
 
 
 def parse_server_bytes(raw: bytes, *, filename: str = "") -> ServerFile:
@@ -70,7 +70,7 @@ def _retold(problem: Problem) -> Problem:
     expected, got, _ = problem.message.partition(", got `")
     if got and (expected in ("expected a mapping", "expected a list") or _in_secret(problem)):
         return replace(problem, message=expected)
-    if _in_secret(problem):  # a word that is nearly a known one may be a password all the same
+    if _in_secret(problem):  # a word similar to a known one may still be a password
         return replace(problem, message=re.sub(r"`.*`", "this", problem.message, flags=re.DOTALL))
     return problem
 
@@ -80,7 +80,7 @@ def _in_secret(problem: Problem) -> bool:
 
 
 def _place_of(problem: Problem) -> str:
-    """Where a key that isn't known belongs, in this kind of file."""
+    """Where an unknown key belongs in this kind of file."""
     if problem.hint.startswith("did you mean"):
         return problem.hint
     key = problem.path.rpartition(".")[2]

@@ -1,4 +1,4 @@
-"""`server/config.yml`: what a control plane has from its start on - projects, their backends, keys, permissions."""
+"""`server/config.yml`: what a control plane has from its start: projects, their backends, keys, permissions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BACKEND_CONFIGS = config_models()
 if TYPE_CHECKING:
 
     class AnyBackendConfig(Spec):
-        """The configuration of some backend: what all of them have."""
+        """A backend's configuration: what all of them have."""
 
         type: str
 
@@ -37,10 +37,10 @@ def _project_name(name: str) -> str:
 
 
 class ProjectConfig(Spec):
-    """A project. It is made if it isn't there."""
+    """A project, created if missing."""
 
     name: Annotated[str, AfterValidator(_project_name)] = Field(description="Its name.")
-    backends: tuple[AnyBackendConfig, ...] | None = Field(default=None, description="Where it may buy machines.")
+    backends: tuple[AnyBackendConfig, ...] | None = Field(default=None, description="The backends it can use.")
 
     @model_validator(mode="after")
     def _one_of_a_kind(self) -> ProjectConfig:
@@ -56,7 +56,7 @@ class ProjectConfig(Spec):
 
 
 class IdentityKey(Spec):
-    """The server's own key, which it keeps in its data folder."""
+    """The server's own key, kept in its data folder."""
 
     type: Literal["identity"] = Field(description="`identity`.")
 
@@ -72,10 +72,10 @@ def _aes_key(text: str) -> str:
 
 
 class AESKey(Confidential):
-    """A key of your own, for AES-256-GCM."""
+    """Your own key, for AES-256-GCM."""
 
     type: Literal["aes"] = Field(description="`aes`.")
-    name: Word = Field(description="A name for it.", pattern="^[A-Za-z0-9]+$")
+    name: Word = Field(description="Its name.", pattern="^[A-Za-z0-9]+$")
     secret: Annotated[Secret, AfterValidator(_aes_key)] = Field(description="32 random bytes, in base64.")
 
     @property
@@ -90,7 +90,7 @@ AnyKey = Annotated[
 
 
 class EncryptionConfig(Spec):
-    """Keys for what is secret. The first seals; all of them open."""
+    """Keys for secrets. The first seals; all of them open."""
 
     keys: tuple[AnyKey, ...] = Field(description="The keys.")
 
@@ -108,15 +108,15 @@ class EncryptionConfig(Spec):
 
 
 class DefaultPermissions(Spec):
-    """What those may do who are no admins."""
+    """What users who aren't admins may do."""
 
     allow_non_admins_create_projects: bool = Field(
         default=Permissions.allow_non_admins_create_projects,
-        description="Whether users who are no global admins may create projects.",
+        description="Whether users who aren't global admins may create projects.",
     )
     allow_non_admins_manage_ssh_fleets: bool = Field(
         default=Permissions.allow_non_admins_manage_ssh_fleets,
-        description="Whether members who are no admins of the project may create, change and delete SSH fleets.",
+        description="Whether members who aren't project admins may create, change and delete SSH fleets.",
     )
     allow_managers_manage_secrets: bool = Field(
         default=Permissions.allow_managers_manage_secrets,
@@ -131,10 +131,10 @@ class DefaultPermissions(Spec):
 class ServerConfig(Spec):
     """The whole file."""
 
-    projects: tuple[ProjectConfig, ...] = Field(description="Projects to have. Others are left alone.")
-    encryption: EncryptionConfig | None = Field(default=None, description="Keys for what is secret.")
+    projects: tuple[ProjectConfig, ...] = Field(description="Projects that must exist. Others are left alone.")
+    encryption: EncryptionConfig | None = Field(default=None, description="Keys for secrets.")
     default_permissions: DefaultPermissions | None = Field(
-        default=None, description="What those may do who are no admins."
+        default=None, description="What users who aren't admins may do."
     )
     plugins: tuple[Word, ...] | None = Field(default=None, description="Plugins to load.")
 

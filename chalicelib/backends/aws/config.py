@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of an AWS account."""
+"""The part of `server/config.yml` for an AWS account."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OWNER = shaped(r"self|[0-9]{12}", "the owner of an image", "self` or `123456789
 
 
 class AWSOSImage(Spec):
-    """An image of an operating system."""
+    """An operating system image."""
 
     name: Word = Field(description="The image's name.")
     owner: Annotated[str, AfterValidator(_OWNER)] = Field(
@@ -44,7 +44,7 @@ class AWSBackendConfig(RegionalBackend):
     creds: AWSCreds = Field(description=CREDS)
     vpc_name: Word | None = Field(default=None, description="The VPC's name, the same in all regions.")
     vpc_ids: dict[str, Word] | None = Field(default=None, description="The VPC's id by region.")
-    default_vpcs: bool = Field(default=True, description="Use the default VPC where no other is named.")
+    default_vpcs: bool = Field(default=True, description="Use the default VPC if no other is set.")
     public_ips: bool = Field(default=True, description=PUBLIC_IPS)
     iam_instance_profile: Word | None = Field(default=None, description="The instance profile of the machines.")
     tags: Tags | None = Field(default=None, description=TAGS)

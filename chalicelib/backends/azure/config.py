@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of an Azure subscription."""
+"""The part of `server/config.yml` for an Azure subscription."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AzureClientCreds(Confidential):
     type: Literal["client"] = Field(description="`client`.")
     client_id: Secret = Field(description="The application's id.")
     client_secret: Secret = Field(description="Its secret.")
-    tenant_id: Secret | None = Field(default=None, description="Its tenant, where it is another than the backend's.")
+    tenant_id: Secret | None = Field(default=None, description="Its tenant, if it isn't the backend's.")
 
 
 AzureCreds = Annotated[
@@ -39,7 +39,7 @@ class AzureBackendConfig(RegionalBackend):
     tenant_id: Word = Field(description="The tenant's id.")
     subscription_id: Word = Field(description="The subscription's id.")
     creds: AzureCreds = Field(description=CREDS)
-    resource_group: Word | None = Field(default=None, description="The resource group; one is made unless set.")
+    resource_group: Word | None = Field(default=None, description="The resource group; one is created unless set.")
     vpc_ids: dict[str, Annotated[str, AfterValidator(_NETWORK)]] | None = Field(
         default=None, description="The network by location, as `group/network`."
     )

@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of Crusoe."""
+"""The part of `server/config.yml` for Crusoe."""
 
 from __future__ import annotations
 

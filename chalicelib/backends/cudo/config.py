@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of CUDO Compute."""
+"""The part of `server/config.yml` for CUDO Compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of DigitalOcean and AMD Developer Cloud."""
+"""The part of `server/config.yml` for DigitalOcean and AMD Developer Cloud."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of a Google Cloud project."""
+"""The part of `server/config.yml` for a Google Cloud project."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class GCPBackendConfig(RegionalBackend):
     vpc_name: Word | None = Field(default=None, description="The VPC's name; the default one unless set.")
     subnetworks: dict[str, Word] | None = Field(default=None, description="Subnetworks by region, in `vpc_name`.")
     extra_vpcs: Words | None = Field(default=None, description="More VPCs for clusters with several interfaces.")
-    roce_vpcs: Words | None = Field(default=None, description="The VPC for RoCE; one at most.", max_length=1)
+    roce_vpcs: Words | None = Field(default=None, description="The VPC for RoCE; at most one.", max_length=1)
     vpc_project_id: Word | None = Field(default=None, description="The project that shares its VPC.")
     public_ips: bool = Field(default=True, description=PUBLIC_IPS)
-    nat_check: bool = Field(default=True, description="Make sure machines without a public address have a NAT.")
+    nat_check: bool = Field(default=True, description="Check that machines without a public address have a NAT.")
     vm_service_account: Word | None = Field(default=None, description="The machines' service account.")
     tpu: bool = Field(default=False, description="Offer TPUs.")
     tags: Tags | None = Field(default=None, description=TAGS)
     preview_features: tuple[Literal["g4"], ...] | None = Field(
-        default=None, description="Has no effect any more; `g4` is the only value."
+        default=None, description="No longer has an effect; `g4` is the only value."
     )
 
     @model_validator(mode="after")

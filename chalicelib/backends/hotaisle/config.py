@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of Hot Aisle."""
+"""The part of `server/config.yml` for Hot Aisle."""
 
 from __future__ import annotations
 

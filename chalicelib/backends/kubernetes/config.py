@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of Kubernetes clusters."""
+"""The part of `server/config.yml` for Kubernetes clusters."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Kubeconfig(Confidential):
 
 
 class KubernetesProxyJump(Spec):
-    """How the cluster's nodes are reached from outside."""
+    """How to reach the cluster's nodes from outside."""
 
-    hostname: Word | None = Field(default=None, description="The address of a node; found out unless set.")
-    port: Whole | None = Field(default=None, description="A port of it; found out unless set.", ge=1, le=65535)
+    hostname: Word | None = Field(default=None, description="The address of a node; detected unless set.")
+    port: Whole | None = Field(default=None, description="Its port; detected unless set.", ge=1, le=65535)
 
 
 class KubernetesContext(Spec):
     """A cluster: a context of the kubeconfig. Its name is the region."""
 
     name: Word = Field(description="The context's name.")
-    proxy_jump: KubernetesProxyJump | None = Field(default=None, description="How its nodes are reached.")
+    proxy_jump: KubernetesProxyJump | None = Field(default=None, description="How to reach its nodes.")
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = ({"type": "string", "examples": ["my-cluster"]},)
 
@@ -48,7 +48,7 @@ class KubernetesBackendConfig(Spec):
     type: Literal["kubernetes"] = Field(description="`kubernetes`.")
     kubeconfig: Kubeconfig = Field(description="The kubeconfig.")
     contexts: tuple[KubernetesContext, ...] | None = Field(
-        default=None, description="Contexts to use, each a cluster; the current one unless set.", min_length=1
+        default=None, description="Contexts to use, one per cluster; the current one unless set.", min_length=1
     )
     proxy_jump: KubernetesProxyJump | None = Field(
         default=None, description="The older form for one cluster; with `contexts`, each has its own."

@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of the hosted marketplace."""
+"""The part of `server/config.yml` for the hosted marketplace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of Nebius."""
+"""The part of `server/config.yml` for Nebius."""
 
 from __future__ import annotations
 

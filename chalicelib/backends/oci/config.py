@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of an OCI tenancy."""
+"""The part of `server/config.yml` for an OCI tenancy."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ class OCIBackendConfig(RegionalBackend):
 
     type: Literal["oci"] = Field(description="`oci`.")
     creds: OCICreds = Field(description=CREDS)
-    compartment_id: Word | None = Field(default=None, description="The compartment; one is made unless set.")
+    compartment_id: Word | None = Field(default=None, description="The compartment; one is created unless set.")
     experimental_instance_types: Words | None = Field(default=None, description=EXPERIMENTAL)

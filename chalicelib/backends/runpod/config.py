@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of Runpod."""
+"""The part of `server/config.yml` for Runpod."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of Seeweb."""
+"""The part of `server/config.yml` for Seeweb."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
 """The simulated cloud: what it sells, how it misbehaves, where its state is, what starts a machine.
 
-It has no row in the registry and no settings in `server/config.yml`: a composition root adds it where it is asked to.
+It has no row in the registry and no settings in `server/config.yml`: a composition root adds it on request.
 """

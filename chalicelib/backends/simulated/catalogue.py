@@ -1,4 +1,4 @@
-"""What the simulated cloud sells: a dozen types in three regions, on demand and spot, at prices that never move."""
+"""What the simulated cloud sells: a dozen types in three regions, on demand and spot, at fixed prices."""
 
 from __future__ import annotations
 

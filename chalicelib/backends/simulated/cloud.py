@@ -1,11 +1,11 @@
-"""A scripted cloud. It sells machines that don't exist, keeps its own truth about them, and misbehaves when told to.
+"""A scripted cloud. It sells machines that don't exist, keeps its own state of them, and misbehaves on request.
 
-The same class serves three ends: tests (state in memory, time from the test), the simulation (faults drawn at random)
-and `dstack server --fake-cloud`, where the machines are processes that run the real agent and the state is a folder.
+The same class has three uses: tests (state in memory, time from the test), the simulation (faults drawn at random) and
+`dstack server --fake-cloud`, where the machines are processes that run the real agent and the state is a folder.
 
-A purchase is two resources, a disk and then a machine on it, so that there is something to lose between them. With
-`idempotent_create` the token finds what an earlier call made, at once; without, only the name in the listing does,
-which lags as real listings lag: then patience is all that keeps a repeated create from buying twice.
+A purchase is two resources, a disk and then a machine on it, so that something can be lost between them. With
+`idempotent_create` the token finds at once what an earlier call created; without, only the name in the listing does,
+which lags like real listings: then only waiting keeps a repeated create from buying twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer, Resources
 from chalicelib.errors import Gone, InsufficientCapacity, QuotaExceeded
 
-NOTICE = 2 * MINUTE  # between the word that a spot machine is taken back and its end
+NOTICE = 2 * MINUTE  # between the notice that a spot machine is reclaimed and its end
 
 FACTS = BackendFacts(
     name=catalogue.WIRE_NAME,
@@ -41,7 +41,7 @@ Body = dict[str, Any]
 
 @dataclass(frozen=True)
 class Boot:
-    """What a launcher must know to bring a machine up."""
+    """What a launcher needs to start a machine."""
 
     machine_id: str
     user_data: str
@@ -52,14 +52,14 @@ class Boot:
 
 class Launcher(Protocol):
     def launch(self, boot: Boot) -> None:
-        """Bring the machine up `boot.delay` from now. Harmless where it is up already."""
+        """Start the machine after `boot.delay`. Harmless if it is already running."""
 
     def kill(self, machine_id: str) -> None:
-        """End it with all that runs on it. Harmless where there is nothing."""
+        """End it and everything that runs on it. Harmless if there is nothing."""
 
 
 class NoLauncher:
-    """Machines that exist for the cloud alone."""
+    """Machines that exist only in the cloud's state."""
 
     def launch(self, boot: Boot) -> None:
         return None
@@ -154,32 +154,32 @@ class FakeCloud:
                 )
 
     def close(self) -> None:
-        """Nothing to give back: machines outlive the server, as anywhere."""
+        """Nothing to release: machines outlive the server, as in any cloud."""
 
-    # --- what a script or a test does to it --------------------------------------------------------------------------
+    # --- for scripts and tests ---------------------------------------------------------------------------------------
 
     def interrupt(self, instance_id: str, at: Micros | None = None) -> None:
-        """Announce that this instance's machine is taken back."""
+        """Announce that this instance's machine will be reclaimed."""
         with self._lock:
             for body in self._all():
                 if body["kind"] == "vm" and dict(body["tags"])["dstack-instance"] == instance_id:
                     self._shelf.put(body["id"], {**body, "interrupted_at": self._now() if at is None else at})
 
     def resume(self) -> None:
-        """Bring up again what was up when the computer that plays the cloud went down."""
+        """Restart the machines that were running when the host of this cloud went down."""
         with self._lock:
             for body in self._all():
                 if body["kind"] == "vm" and body["started"] and body["ends_at"] is None:
                     self._launch(body)
 
     def lose(self, machine_id: str) -> None:
-        """The machine is gone without a word."""
+        """The machine disappears without notice."""
         with self._lock:
             self._launcher.kill(machine_id)
             self._shelf.drop(machine_id)
 
     def machines(self) -> list[Body]:
-        """Every machine that exists, whatever a listing shows: the truth that tests compare with."""
+        """Every machine that exists, whatever a listing shows, for tests to compare with."""
         with self._lock:
             return [body for body in self._all() if body["kind"] == "vm"]
 
@@ -202,7 +202,7 @@ class FakeCloud:
         return None if body is None else self._aged(body)
 
     def _aged(self, body: Body) -> Body | None:
-        """The resource as time has made it: None, and gone from the shelf, once its end has come."""
+        """The resource as it is by now; None, and removed from the shelf, once it has ended."""
         ends = body["ends_at"]
         if body["interrupted_at"] is not None:
             taken = body["interrupted_at"] + NOTICE
@@ -261,7 +261,7 @@ class FakeCloud:
         return body
 
     def _start(self, machine: Body) -> None:
-        """Started after it is written down, so that a crash between the two is mended by the repeated create."""
+        """Started after it is saved, so that a repeated create repairs a crash in between."""
         if machine["started"] or not machine["comes_up"]:
             return
         self._launch(machine)

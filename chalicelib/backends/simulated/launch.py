@@ -1,9 +1,9 @@
-"""Machines of the simulated cloud as processes of this one: each runs the real agent, in a folder of its own.
+"""The simulated cloud's machines as local processes: each runs the real agent, in its own folder.
 
 A machine is a keeper process. It is the subreaper of all that runs below it, so whatever daemonises or loses its parent
-still hangs there and ending the machine ends everything on it. It starts the agent again when it fails, as a real
-machine's init would, and it has a session of its own, so that the server's end isn't the machine's. Where the machine's
-folder is deleted under it (the data folder of a server that was only tried), it ends everything by itself.
+stays there, and ending the machine ends everything on it. It restarts a failed agent, as a real machine's init would,
+and has its own session, so that it outlives the server. If the machine's folder is deleted (the data folder of a server
+that was only a trial), it ends everything by itself.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import SECOND
 
-KILLING = 5.0  # seconds that a killed process may take to leave the process table
+KILLING = 5.0  # seconds that a killed process can take to leave the process table
 
-# argv: the machine's folder (that is how the keeper is known again), the delay, and the agent's command line.
+# argv: the machine's folder (which identifies the keeper), the delay, and the agent's command line.
 _KEEPER = """
 import ctypes, os, signal, subprocess, sys, time
 
@@ -88,7 +88,7 @@ class LocalLauncher:
         _write(home / "keeper.pid", str(keeper.pid).encode())
 
     def moved(self) -> None:
-        """Tell every machine where the server is now: it may have started again on another port."""
+        """Give every machine the server's address, which may have changed with a restart."""
         for data in self._folder.glob("*/data"):
             _write(data / "server", self._server_url.encode())
 
@@ -96,7 +96,7 @@ class LocalLauncher:
         home = self._folder / machine_id
         keeper = self._keeper(home)
         if keeper is not None:
-            _send(keeper, signal.SIGSTOP)  # or it would start the agent again
+            _send(keeper, signal.SIGSTOP)  # or it would restart the agent
             deadline = time.monotonic() + KILLING
             while (below := _below(keeper)) and time.monotonic() < deadline:
                 for pid in below:
@@ -106,7 +106,7 @@ class LocalLauncher:
         shutil.rmtree(home, ignore_errors=True)
 
     def _keeper(self, home: Path) -> int | None:
-        """The machine's keeper, if it lives; a process id alone proves nothing, it may be somebody else's by now."""
+        """The machine's keeper, if it lives; a process id alone proves nothing, because it may have been reused."""
         try:
             pid = int((home / "keeper.pid").read_text())
             words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -116,7 +116,7 @@ class LocalLauncher:
 
 
 def _facts(boot: Boot) -> dict[str, Any]:
-    """What the agent must report instead of what this computer has."""
+    """The facts that the agent must report instead of this computer's."""
     has = boot.resources
     return {
         "cpus": has.cpus,

@@ -13,7 +13,7 @@ from chalicelib.domain.instants import SECOND, Micros
 
 
 def local_cloud(folder: Path, server_url: str, program: Path) -> FakeCloud:
-    """What was up in it when this machine went down is up again."""
+    """Restarts the machines that were running when this computer went down."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     script = ScriptFile(folder / "script.json", Script(boot=SECOND // 2, end=SECOND // 2))
     launcher = LocalLauncher(folder / "machines", server_url, program)

@@ -1,7 +1,7 @@
-"""How the simulated cloud behaves: its delays, what it has left, and what goes wrong in it.
+"""How the simulated cloud behaves: its delays, its capacity and its faults.
 
-A script is data, so it can lie in a file beside a running server and be changed while that runs. A simulation that
-draws its faults overrides `fault`.
+A script is data, so it can be a file next to a running server and change while that runs. A simulation that draws its
+faults overrides `fault`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FAULTS = (
 
 @dataclass
 class Fault:
-    """The next `times` calls that fit fail with `error`."""
+    """The next `times` matching calls fail with `error`."""
 
     call: Call
     error: str
@@ -61,15 +61,15 @@ class Fault:
 class Script:
     capacity: dict[str, int] = field(default_factory=dict)  # "region/type" → machines at once; absent: no limit
     quota: dict[str, int] = field(default_factory=dict)  # type → machines at once in the account
-    boot: Micros = 2 * SECOND  # from create to the first word of the agent
+    boot: Micros = 2 * SECOND  # from create to the agent's first message
     end: Micros = 1 * SECOND  # from terminate to gone
     lag: Micros = 0  # how long a new resource stays out of listings and descriptions
-    lies: int = 0  # terminations answered as done and forgotten
-    absent: int = 0  # machines whose agent never comes
+    lies: int = 0  # terminations reported as done but not carried out
+    absent: int = 0  # machines whose agent never reports
     faults: list[Fault] = field(default_factory=list)
 
     def fault(self, call: Call, when: When, *, region: str = "", type: str = "") -> Exception | None:
-        """The error to fail with here, used up by this call."""
+        """The error to fail with here; this call uses it up."""
         for fault in self.faults:
             fits = fault.call == call and fault.when == when and fault.times > 0
             if fits and fault.region in ("", region) and fault.type in ("", type):
@@ -84,7 +84,7 @@ class Script:
 
 
 class ScriptFile:
-    """A script in a JSON file: read again whenever the file is written, the defaults where there is none."""
+    """A script in a JSON file, reread whenever the file changes; the defaults if there is none."""
 
     def __init__(self, path: Path, default: Script) -> None:
         self._path, self._default, self._script, self._stamp = path, default, default, -1
@@ -100,7 +100,7 @@ class ScriptFile:
 
 
 def read_script(text: bytes, default: Script) -> Script:
-    """Durations are seconds in the file, as a person writes them."""
+    """Durations in the file are seconds."""
     body: dict[str, Any] = orjson.loads(text)
     known = set(Script.__dataclass_fields__)
     if unknown := body.keys() - known:

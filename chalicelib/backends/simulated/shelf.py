@@ -1,4 +1,4 @@
-"""Where the simulated cloud keeps what exists in it: in memory, or a folder of files that outlives the server."""
+"""The simulated cloud's state: in memory, or in a folder of files that outlives the server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Shelf(Protocol):
     def get(self, name: str) -> Body | None: ...
 
     def put(self, name: str, body: Body) -> None:
-        """There, whole, once this returns."""
+        """Stored whole once this returns."""
 
     def drop(self, name: str) -> None: ...
 
@@ -41,7 +41,7 @@ class MemoryShelf:
 
 
 class FolderShelf:
-    """A JSON file a resource."""
+    """One JSON file per resource."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

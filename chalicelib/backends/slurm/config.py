@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of Slurm clusters."""
+"""The part of `server/config.yml` for Slurm clusters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SlurmGPUPartitions(Spec):
     """Partitions whose nodes have this GPU."""
 
     gpu: Annotated[str, AfterValidator(_GPU)] = Field(
-        description="The GPU: a name, with the vendor before and the memory behind where that is needed."
+        description="The GPU's name, with the vendor before it and the memory after it if needed."
     )
     partitions: Words = Field(description="The partitions.", min_length=1)
 
@@ -38,13 +38,13 @@ class SlurmGPUPartitions(Spec):
 class SlurmCluster(Spec):
     """A cluster, reached through its login node. Its name is the region."""
 
-    name: Word = Field(description="A name for it.")
+    name: Word = Field(description="Its name.")
     hostname: Word = Field(description="The login node's address.")
     port: Whole | None = Field(default=None, description="The port of its SSH server; 22 unless set.", ge=1, le=65535)
     user: Word = Field(description="The user to log in as.")
     private_key: SlurmPrivateKey = Field(description="The key to log in with.")
     gpu_partitions: tuple[SlurmGPUPartitions, ...] | None = Field(
-        default=None, description="Which partitions have which GPU; without, no job gets one."
+        default=None, description="Which partitions have which GPU; unset, no job gets one."
     )
     cpu_partitions: Words | None = Field(default=None, description="Partitions for jobs without a GPU.")
 

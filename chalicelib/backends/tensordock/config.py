@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of TensorDock."""
+"""The part of `server/config.yml` for TensorDock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of Vast.ai."""
+"""The part of `server/config.yml` for Vast.ai."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `server/config.yml` says of Verda."""
+"""The part of `server/config.yml` for Verda."""
 
 from __future__ import annotations
 
