@@ -21,7 +21,7 @@ from cli.remotes import Remote
 from cli.ssh_keys import read_key
 from cli.terminal import Terminal
 
-# As a machine that knows nothing of this user would ask.
+# As a machine that knows nothing about this user would ask.
 PLAIN = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "GIT_DIR": "/dev/null"}
 SSH = (
     "ssh -F none -i {key} -o IdentitiesOnly=yes -o IdentityAgent=none -o BatchMode=yes -o ConnectTimeout=20 "
@@ -76,7 +76,7 @@ def stored_way(credentials: dict[str, str | None] | None) -> Way | None:
 
 
 def find_way(remote: Remote, ways: list[Way], terminal: Terminal, *, branch: str | None) -> Way:
-    """The first of `ways` that reads the repository, in which `branch` has to be."""
+    """The first of `ways` that can read the repository, which must have `branch`."""
     tried = []
     for way in ways:
         listed, why = _ask(remote, way, terminal, branch)
@@ -100,7 +100,7 @@ def _advice(last: Way) -> str:
 
 
 def own_ways(remote: Remote, terminal: Terminal) -> list[Way]:
-    """What this machine has for the repository's host, the likeliest first."""
+    """This machine's credentials for the repository's host, the likeliest first."""
     found = []
     if remote.ssh_key:
         found += _key_way(remote.ssh_key, "of ~/.ssh/config", terminal)

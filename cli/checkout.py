@@ -33,13 +33,13 @@ FITTING = (
 
 @dataclass(frozen=True)
 class Checkout:
-    remote: str  # the address, as it was cloned
-    branch: str  # as the remote calls it
+    remote: str  # the address it was cloned from
+    branch: str  # its name on the remote
     commit: str
     user_name: str | None
     user_email: str | None
     patch: bytes
-    left_out: tuple[str, ...] = ()  # folders that are repositories of their own
+    left_out: tuple[str, ...] = ()  # folders that are separate repositories
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _check_root(asking: Asking) -> None:
 
 @dataclass(frozen=True)
 class Upstream:
-    reference: str  # where this machine keeps what it saw of it
+    reference: str  # the local ref that tracks it
     branch: str
 
 
@@ -139,7 +139,7 @@ def _settings(asking: Asking) -> dict[str, str]:
     found = {}
     for entry in said.out.decode(errors="surrogateescape").split("\0"):
         name, _, value = entry.partition("\n")
-        if name.startswith("user.") or name not in found:  # the nearest name counts, and the first address
+        if name.startswith("user.") or name not in found:  # the most specific name wins, and the first address
             found[name] = value
     return found
 
@@ -151,7 +151,7 @@ def _patch(asking: Asking, commit: str) -> tuple[bytes, tuple[str, ...]]:
     nested = tuple(name.decode(errors="replace") for name in listed if name.endswith(b"/"))
     if not fresh:
         return known, nested
-    with tempfile.TemporaryDirectory(prefix="dstack-") as scratch:  # an index of its own: the user's stays as it is
+    with tempfile.TemporaryDirectory(prefix="dstack-") as scratch:  # a separate index, so the user's stays unchanged
         index = Path(scratch) / "index"
         names = b"\0".join(fresh)
         asking.must("add", "--intent-to-add", "--pathspec-from-file=-", "--pathspec-file-nul", given=names, index=index)

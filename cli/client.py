@@ -26,7 +26,7 @@ Dial = Callable[[SplitResult], http.client.HTTPConnection]
 
 
 def dial(parts: SplitResult) -> http.client.HTTPConnection:
-    """A connection to the server at an address. Raises OSError where none can be made."""
+    """A connection to the server at an address. Raises OSError if that fails."""
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(parts.hostname or "", parts.port, timeout=CONNECT_TIMEOUT)
     try:
@@ -40,7 +40,7 @@ def dial(parts: SplitResult) -> http.client.HTTPConnection:
 
 
 class Client:
-    """Requests to one server with one token. `via` dials where it isn't HTTP that carries them."""
+    """Requests to one server with one token. `via` connects if it isn't over HTTP."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Client:
             self._connection = None
 
     def post(self, path: str, body: Any = None) -> Any:
-        """The answer to a POST; `body` None sends none, as the contract wants for calls without parameters."""
+        """The response to a POST; `body` None sends none, as the contract requires for calls without parameters."""
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         return self._request("POST", path, data, "application/json" if data is not None else "")
 
@@ -85,7 +85,7 @@ class Client:
 
     def upload(self, path: str, name: str, data: bytes) -> Any:
         """One file as a multipart form, its part called `file` and its file name `name`."""
-        boundary = f"dstack-{name[:32]}"  # a hash of the data: can't be part of it
+        boundary = f"dstack-{name[:32]}"  # a hash of the data, so it can't occur in it
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n\r\n'
         body = head.encode() + data + f"\r\n--{boundary}--\r\n".encode()
         return self._request("POST", path, body, f"multipart/form-data; boundary={boundary}")
@@ -127,7 +127,7 @@ class Client:
         except (OSError, http.client.HTTPException) as error:
             self.close()
             raise self._broken(error) from error
-        except KeyboardInterrupt:  # its response would be taken for that of the next request
+        except KeyboardInterrupt:  # its response would be taken for the next request's
             self.close()
             raise
         if response.will_close:
@@ -160,7 +160,7 @@ def _address(url: str) -> SplitResult:
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:  # half a bracket, or a port that is none
+    except ValueError:  # an unmatched bracket, or an invalid port
         known = False
     if not known or not url.isprintable() or " " in url:
         raise Refused(f"{url!r} is not a server's address.", hint="It looks like http://127.0.0.1:3000.")
@@ -174,7 +174,7 @@ def _words(error: Exception) -> str:
 
 
 def failure(status: int, answer: Any, url: str, project: str, path: str) -> DstackError:
-    """The error for an answer of 400 or more."""
+    """The error for a response of 400 or more."""
     said = _message(answer)
     if status == 400:
         return _refusal(answer, said or f"The server refused the request to {path} and gave no reason.")

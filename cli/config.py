@@ -1,4 +1,4 @@
-"""`~/.dstack/config.yml`: the projects a person has added; and which server, token and project a command speaks to.
+"""`~/.dstack/config.yml`: the projects that the user has added; and which server, token and project a command uses.
 
 The file is shared with the genuine client, so keys that aren't ours are kept. It holds tokens: it is written to a
 temporary file with mode 0600 and renamed, so that a crash leaves the old file and nobody else can read the new one.
@@ -47,7 +47,7 @@ def default_of(projects: list[ProjectEntry]) -> ProjectEntry | None:
 
 
 def save_projects(path: Path, projects: list[ProjectEntry]) -> None:
-    """Writes the projects, keeping the file's other keys and whatever else an entry holds."""
+    """Writes the projects, keeping the file's other keys and those of the entries."""
     import yaml
 
     document = _document(path)
@@ -90,7 +90,7 @@ def set_default_project(path: Path, name: str, url: str, token: str) -> None:
 def resolve_endpoint(terminal: Terminal, project: str | None) -> Endpoint:
     """Server, token and project: URL and token of the environment together, else the file's entry.
 
-    A token in the environment replaces the entry's; a URL there without a token counts only where no entry is found.
+    A token in the environment replaces the entry's; a URL there without a token counts only if no entry is found.
     """
     env = terminal.env
     url, token = env.get("DSTACK_SERVER_URL", "").rstrip("/"), env.get("DSTACK_TOKEN", "")

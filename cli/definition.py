@@ -69,7 +69,7 @@ def load_definition(
 
 
 def _later_problems(rest: Any, flags: Overrides | None, terminal: Terminal, folder: Path) -> list[Problem]:
-    """Later problems of a file that is refused anyway: reported with the rest, not one round later."""
+    """Further problems of a file that is refused anyway, so that all are reported together."""
     from chalicelib.configuration.overrides import overridden
     from chalicelib.configuration.resolution import resolved
     from chalicelib.domain import names
@@ -90,7 +90,7 @@ def _later_problems(rest: Any, flags: Overrides | None, terminal: Terminal, fold
 
 
 def described(terminal: Terminal, file: str | None) -> Definition:
-    """What a file names, without what it needs to run: for deleting it."""
+    """What a file names, without what is only needed to run it: for deletion."""
     from chalicelib.configuration.parse import parse_bytes
 
     path, shown, raw = _read(terminal, file)
@@ -124,7 +124,7 @@ def fleet_definition(
 def synthetic_task(
     terminal: Terminal, flags: Overrides, *, profile: str | None, no_profile: bool
 ) -> tuple[dict[str, Any], Places]:
-    """The run spec that asks for offers: a task that asks for nothing but what the flags say."""
+    """The run spec to ask for offers with: a task that requires only what the flags say."""
     from chalicelib.configuration.overrides import overridden
     from chalicelib.domain.specs.runs import TaskConfiguration
 
@@ -150,7 +150,7 @@ def synthetic_task(
 
 
 def _on_the_wire(configuration: Any, flags: Overrides | None) -> dict[str, Any]:
-    """As the API takes it. Fleets named by flags stay strings, as every client sends them."""
+    """In the API's form. Fleets named by flags stay strings, as every client sends them."""
     document: dict[str, Any] = configuration.model_dump(mode="json")
     if flags and flags.fleets:
         document["fleets"] = list(flags.fleets)
@@ -158,8 +158,8 @@ def _on_the_wire(configuration: Any, flags: Overrides | None) -> dict[str, Any]:
 
 
 def load_profile(terminal: Terminal, name: str | None, none: bool) -> tuple[dict[str, Any], Written | None]:
-    """The profile to send: the named one, else the default one, of this folder's file, then of the home's; and where
-    it is written."""
+    """The profile to send (the named or the default one, from this folder's file, then the home's), and where it is
+    written."""
     from chalicelib.configuration.parse import decode, parse_profiles
     from chalicelib.configuration.profiles import FILES, NONE_WANTED, chosen, wanted
 
@@ -217,14 +217,14 @@ def _read(terminal: Terminal, file: str | None) -> tuple[Path | None, str, bytes
 
 
 def _enough_of(opened: BinaryIO) -> bytes:
-    """The whole file, or of a file that is too long just enough to know that it is."""
+    """The whole file, or just enough of one that is too long to know that it is."""
     from chalicelib.configuration.text import MAX_BYTES
 
     return opened.read(MAX_BYTES + 1)
 
 
 def _others(path: Path) -> str:
-    """Configurations beside a file that isn't there."""
+    """Configurations next to a missing file."""
     beside = sorted(found.name for found in path.parent.glob("*.dstack.y*ml"))[:5] if path.parent.is_dir() else []
     return f"There is {', '.join(beside)}." if beside else "Check the path; it is relative to this folder."
 

@@ -159,7 +159,7 @@ def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
 
 
 def _is_coming(fleet: dict[str, Any], looks: int) -> bool:
-    """Is a machine on its way, or about to be ordered? A fleet with a message has met an obstacle."""
+    """Is a machine being created or about to be? A fleet with a message is stuck."""
     if any(one["status"] in ON_THE_WAY for one in fleet["instances"]):
         return True
     return looks < LOOKS_TO_ORDER and _ready(fleet) < _wanted(fleet) and not fleet.get("status_message")

@@ -20,7 +20,7 @@ from cli.tables.cells import age, moment, money, place
 from cli.tables.runs import FINISHED, newest, run_status
 
 PAGE = 1000
-SOON_SECONDS = 0.2  # between two looks at a run that has just changed,
+SOON_SECONDS = 0.2  # between polls of a run that has just changed,
 SOON_LOOKS = 50  # this many times; then
 POLL_SECONDS = 1.0
 
@@ -37,8 +37,8 @@ class LogReader:
     submission_id: str
     start_time: str | None = None
     diagnose: bool = False
-    token: str | None = None  # of the page that is being read
-    written: int = 0  # bytes of that page already out
+    token: str | None = None  # of the current page
+    written: int = 0  # bytes of that page already written
 
     def drain(self) -> bool:
         """Writes everything available now; returns whether there was anything."""
@@ -68,7 +68,7 @@ class LogReader:
 
 
 def job_of(run: dict[str, Any], replica: int | None, job: int) -> dict[str, Any] | None:
-    """The requested job, None if the run has none yet; without a replica the lowest running one, else the lowest."""
+    """The requested job; None if the run has none yet. Default replica: the lowest running one, else the lowest."""
     jobs: list[dict[str, Any]] = [
         found for found in run.get("jobs") or () if found["job_spec"].get("job_num", 0) == job
     ]
@@ -85,7 +85,7 @@ def job_of(run: dict[str, Any], replica: int | None, job: int) -> dict[str, Any]
 
 
 class Pace:
-    """How long to wait before the next look."""
+    """How long to wait before the next poll."""
 
     def __init__(self) -> None:
         self._seen: object = None
@@ -99,7 +99,7 @@ class Pace:
 
 
 class Stages:
-    """Shows the progress of a run or a fleet on standard error: a spinner for a person, else a line per change."""
+    """Shows the progress of a run or a fleet on standard error: a spinner on a terminal, else a line per change."""
 
     def __init__(self, session: Session) -> None:
         self.terminal = session.terminal

@@ -46,7 +46,7 @@ class Said:
 def git(
     *words: str, env: Mapping[str, str], folder: Path | None = None, given: bytes = b"", also: Mapping[str, str] = {}
 ) -> Said:
-    """What git answers; `also` are variables of this call."""
+    """git's output; `also` are variables for this call."""
     kept = {name: value for name, value in env.items() if name not in OF_ANOTHER_REPOSITORY}
     try:
         done = subprocess.run(

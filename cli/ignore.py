@@ -1,7 +1,7 @@
-"""Which files `.gitignore` and `.dstackignore` leave out: the rules of git, read from the text of such files.
+"""Which files `.gitignore` and `.dstackignore` exclude, by git's rules.
 
-The last pattern that matches decides; `!` brings back; a slash inside anchors a pattern to its folder; a slash at the
-end means folders only; what lies under an ignored folder can't be brought back.
+The last matching pattern decides; `!` includes again; a slash inside anchors a pattern to its folder; a slash at the
+end means folders only; nothing below an ignored folder can be included again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Pattern:
 
 
 def parse_patterns(lines: Iterable[str], folder: str = "") -> list[Pattern]:
-    """The patterns of one ignore file that lies in `folder` (relative to the root, empty for the root itself)."""
+    """The patterns of the ignore file in `folder` (relative to the root, empty for the root itself)."""
     found = []
     for raw in lines:
         line = _strip(raw)
@@ -41,7 +41,7 @@ def parse_patterns(lines: Iterable[str], folder: str = "") -> list[Pattern]:
 
 
 def ignored(path: str, is_folder: bool, patterns: list[Pattern]) -> bool:
-    """Whether the patterns, in the order of their reading, leave out this path relative to the root."""
+    """Whether the patterns, in the order they were read, exclude this path relative to the root."""
     verdict = False
     for pattern in patterns:
         if (is_folder or not pattern.folders_only) and pattern.regex.fullmatch(path):
@@ -50,7 +50,7 @@ def ignored(path: str, is_folder: bool, patterns: list[Pattern]) -> bool:
 
 
 def _strip(raw: str) -> str:
-    """Without the line's end and the spaces there, unless a backslash keeps them."""
+    """Without the line's end and trailing spaces, unless a backslash keeps them."""
     line = raw.rstrip("\r\n")
     while line.endswith(" ") and not line.endswith("\\ "):
         line = line[:-1]

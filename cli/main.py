@@ -50,7 +50,7 @@ HIDDEN = {"pool": "pool", "destroy": "delete"}  # older spellings; they work, an
 
 @cache
 def _built(module: str, name: str) -> Any:
-    """Typer reads every signature anew each time it is asked, and one command line asks three times."""
+    """Typer reads every signature again each time, and one command line needs it three times."""
     loaded = importlib.import_module(f"cli.commands.{module}")
     return typer.main.get_command(loaded.apps[name] if module == "unbuilt" else loaded.app)
 

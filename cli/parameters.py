@@ -83,7 +83,7 @@ class _Plain:
             kind = param.type_descriptor
             info = kind.parameter_info
             param._runtime_param = PlainValue(kind.annotation, kind.choices, info.min, info.max)
-            if param.metavar:  # shown where typer would name a type; an argument shows its metavar already
+            if param.metavar:  # shown instead of a type; an argument already shows its metavar
                 param.display_type_rich = partial(_shown_as, param.metavar if param.param_type_name == "option" else "")
         return params
 
@@ -93,7 +93,7 @@ class Command(_Plain, TyperCommand):
 
 
 class Group(_Plain, TyperGroup):
-    """A group of such commands. A flag that stands before the command's name is that command's."""
+    """A group of such commands. A flag before the command's name belongs to that command."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, found, rest = super().resolve_command(ctx, args)
@@ -136,9 +136,9 @@ def given(ctx: Any, name: str) -> str:
 
 
 def new_group(help: str, cls: type[Group] = Group, *, passing_on: bool = False, **settings: Any) -> typer.Typer:
-    """An empty group; what it prints is plain text, so that help can be piped and searched.
+    """An empty group; it prints plain text, so that help can be piped and searched.
 
-    `passing_on` leaves flags that the group doesn't know to what follows.
+    `passing_on`: unknown flags are left to the command.
     """
     return typer.Typer(
         help=help,

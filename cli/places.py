@@ -1,7 +1,7 @@
 """Where a problem is: a line of the file, a line of the profile, or a flag.
 
 A problem names its field, whether the language found it or a server that knows no files. Only the reader of the file
-knows the line, so the place is added here, and the words stay the same.
+knows the line, so the place is added here without changing the message.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Problems as a person reads them: place, sentence, line and caret; whether found here or by a server."""
+"""Problems as shown to users: place, sentence, line and caret; whether found here or by a server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chalicelib.errors import Invalid, Problem
 
 TAB = "    "
 SHOWN = 120  # characters of a line
-BEFORE = 40  # of them before the place, in a line that is longer
+BEFORE = 40  # of them before the place, in a longer line
 
 
 def problems_in(entry: Mapping[str, Any]) -> tuple[Problem, ...]:
@@ -24,7 +24,7 @@ def problems_in(entry: Mapping[str, Any]) -> tuple[Problem, ...]:
 
 
 def render_problems(error: Invalid, folder: Path) -> str:
-    """Every problem, with its line where the file can be read again."""
+    """Every problem, with its line if the file can be read again."""
     blocks = [_block(problem, folder) for problem in error.problems]
     text = "\n".join(blocks)
     count = len(error.problems)

@@ -27,7 +27,7 @@ EXAMPLE = "it looks like https://github.com/me/app.git or git@github.com:me/app.
 class Remote:
     host: str
     path: str  # as in a URL, without the slash before it
-    https_port: int | None = None  # where it isn't the usual one
+    https_port: int | None = None  # if it isn't the usual one
     ssh_port: int | None = None
     ssh_user: str = "git"
     ssh_key: str | None = None  # the one that ~/.ssh/config has for the host
@@ -94,7 +94,7 @@ def parse_remote(text: str, home: Path, *, said_by: str) -> Remote:
         raise fault(said_by, f"{text} has no host", EXAMPLE)
     port = None if port == PORTS[parts.scheme] else port
     remote = Remote(host, _quoted(unquote(parts.path.removeprefix("/"))))
-    if parts.scheme == "https":  # a name and password in it are not for the server
+    if parts.scheme == "https":  # its name and password aren't for the server
         return _configured(replace(remote, https_port=port), home, user_is_said=False)
     remote = replace(remote, ssh_port=port, ssh_user=parts.username or "git")
     return _configured(remote, home, user_is_said=parts.username is not None)
@@ -109,7 +109,7 @@ def _configured(remote: Remote, home: Path, *, user_is_said: bool) -> Remote:
     config = home / ".ssh" / "config"
     if not config.is_file():
         return remote
-    unset = "Host *\nUser git\nIdentityFile none\n"  # what comes first counts, so these stand for "nothing said"
+    unset = "Host *\nUser git\nIdentityFile none\n"  # the first value wins, so these mean "not set"
     try:
         done = subprocess.run(
             ["ssh", "-G", "-F", "/dev/stdin", "--", remote.host],
@@ -121,7 +121,7 @@ def _configured(remote: Remote, home: Path, *, user_is_said: bool) -> Remote:
             check=False,
         )
     except (FileNotFoundError, subprocess.TimeoutExpired):
-        return remote  # then no key of it could be used either
+        return remote  # then none of its keys can be used either
     if done.returncode:
         first = (done.stderr.strip().splitlines() or ["no reason given"])[0]
         raise Refused(

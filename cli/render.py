@@ -76,7 +76,7 @@ def _row_lines(row: list[Cell], layout: Layout, right: frozenset[int], colour: b
 
 
 def facts(pairs: Sequence[tuple[str, str]], width: int | None = None, colour: bool = False) -> str:
-    """Names and values, one a line, the values in one column."""
+    """Names and values, one per line, the values in one column."""
     side = max((len(name) for name, _ in pairs), default=0) + 2
     room = max((width or 10**6) - side, NARROWEST)
     lines = []
@@ -97,7 +97,7 @@ def paint(text: str, style: str, colour: bool) -> str:
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """`text` in lines of at most `width` columns, broken at spaces, in a word only where it is longer than a line."""
+    """`text` in lines of at most `width` columns, broken at spaces; a word only if it is longer than a line."""
     lines = []
     for paragraph in text.split("\n"):
         indent = len(paragraph) - len(paragraph.lstrip(" ")) if paragraph.strip() else 0
@@ -116,7 +116,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _break(word: str, width: int) -> list[str]:
-    """A word in lines, broken after its punctuation, anywhere only where a piece is longer than a line."""
+    """A word in lines, broken after punctuation, or anywhere if a piece is longer than a line."""
     lines = [""]
     for found in BREAKS.findall(word):
         piece = found
@@ -135,7 +135,7 @@ def _break(word: str, width: int) -> list[str]:
 
 
 def cell_width(text: str) -> int:
-    """Columns on a screen: wide characters take two, combining ones none."""
+    """Screen columns: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
@@ -174,7 +174,7 @@ def _layout(table: Table, rows: list[list[str]], limit: int | None) -> Layout:
 
 
 def _shrink(widths: dict[int, int], floors: dict[int, int], room: int) -> None:
-    """Takes from the widest columns, but none below its floor, until all fit into the room."""
+    """Narrow the widest columns, none below its floor, until all fit."""
     excess = sum(widths.values()) - room
     while excess > 0:
         spare = [index for index, width in widths.items() if width > floors[index]]

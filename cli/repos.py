@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cli.remotes import Remote
     from cli.session import Session
 
-OF_FILE = "repos.0"  # at most one is written
+OF_FILE = "repos.0"  # a file has at most one
 NONE: dict[str, Any] = {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": None}
 
 
@@ -36,7 +36,7 @@ class RepoFlags:
     identity: str | None = None
 
     def given(self) -> list[str]:
-        """Those that make sense only with a repository."""
+        """The flags that need a repository."""
         said = {
             "--repo-branch": self.branch,
             "--repo-hash": self.commit,
@@ -68,7 +68,7 @@ class Brought:
 
 @dataclass(frozen=True)
 class NamedRepo:
-    """A repository as it was named, by which flag or field, and where relative paths start."""
+    """A repository as named, by which flag or field, and where relative paths start."""
 
     said_by: str
     place: str

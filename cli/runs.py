@@ -22,9 +22,9 @@ class Definition:
 
     configuration: dict[str, Any]
     profile: dict[str, Any]
-    path: str  # as the server is told
-    folder: Path  # that relative paths in it start from
-    places: Places = field(default_factory=Places)  # of what is in it
+    path: str  # as sent to the server
+    folder: Path  # its relative paths start here
+    places: Places = field(default_factory=Places)  # the lines of its fields
 
     @property
     def kind(self) -> str:
@@ -103,7 +103,7 @@ class Submission:
         }
 
     def _public_key(self) -> str | None:
-        """That of --ssh-identity; without it the server takes the user's own."""
+        """The key of --ssh-identity; without it the server uses the user's own."""
         if self.options.ssh_identity is None:
             return None
         from cli.ssh_keys import read_key
@@ -247,7 +247,7 @@ def refusals(notes: list[dict[str, str]]) -> str:
 
 
 def no_offers_hint(session: Session) -> str:
-    """A guess where the server gives no reason: no fleet at all, or none that fits."""
+    """A guess if the server gives no reason: no fleet at all, or none that fits."""
     try:
         fleets = session.client.in_project("fleets/list", {"include_imported": True})
     except (Refused, NotFound) as error:

@@ -1,4 +1,4 @@
-"""One command's conversation with its server, and the names it learned for shell completion."""
+"""One command's requests to its server, and the names it learned for shell completion."""
 
 from __future__ import annotations
 

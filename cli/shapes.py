@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 class Shape(NamedTuple):
     version: int
     about: str
-    parts: Mapping[str, str] = MappingProxyType({})  # where other shapes stand in it
+    parts: Mapping[str, str] = MappingProxyType({})  # other shapes inside it
     ours: bool = False
 
 

@@ -1,7 +1,7 @@
 """What a command takes from the process that runs it: screen, folder, environment and clock.
 
-Commands get it as `ctx.obj`, so a test can pass another. Colour, width and progress are for a person at a terminal;
-piped output has none of them and is never truncated.
+Commands get it as `ctx.obj`, so a test can pass another. Colour, width and progress are only for terminals; piped
+output has none of them and is never truncated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import typer
 
 from chalicelib.errors import Refused
 
-STANDARD_INPUT = "-"  # said where a file or a value is to come from there
+STANDARD_INPUT = "-"  # given instead of a file or a value to read it from there
 
 
 def _is_watched() -> bool:
@@ -33,13 +33,13 @@ class Terminal:
     cwd: Path = field(default_factory=Path.cwd)
     now: Callable[[], float] = time.time
     sleep: Callable[[float], None] = time.sleep
-    watched: bool = field(default_factory=_is_watched)  # a person sees standard output
-    columns: int | None = None  # the width of the screen; None asks the process
-    via: Callable[[Any], Any] | None = None  # makes the connections to servers (`client.dial`); None is over HTTP
+    watched: bool = field(default_factory=_is_watched)  # standard output is a terminal
+    columns: int | None = None  # the width of the screen; None: ask the process
+    via: Callable[[Any], Any] | None = None  # connects to servers, like `client.dial`; None: over HTTP
 
     @property
     def width(self) -> int | None:
-        """Columns to fit into, or None for as wide as it takes."""
+        """The columns to fit into; None: unlimited."""
         if self.columns is not None:
             return self.columns
         return shutil.get_terminal_size((80, 24)).columns if self.watched else None
@@ -52,7 +52,7 @@ class Terminal:
         typer.echo(text, color=self.colour)
 
     def warn(self, text: str) -> None:
-        """For a person, beside the output proper."""
+        """To standard error, for people."""
         typer.echo(text, err=True, color=self.colour)
 
     def write(self, data: bytes) -> None:
@@ -60,7 +60,7 @@ class Terminal:
         typer.echo(data, nl=False)
 
     def secret(self, word: str, flag: str) -> str:
-        """The value of a flag, or for `-` the first line of standard input, which no process list shows."""
+        """The value of a flag; for `-`, the first line of standard input, which no process list shows."""
         if word != STANDARD_INPUT:
             return word
         line = sys.stdin.readline().strip()

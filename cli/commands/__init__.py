@@ -1,1 +1,1 @@
-"""One file a command group; each holds `app`, imported only when the group is called for."""
+"""One file per command group; each has `app`, imported only when the group is used."""

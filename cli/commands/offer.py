@@ -123,7 +123,7 @@ def _show_groups(
         "reservation": said.get("reservation"),
     }
     if json_wanted:
-        gpus = [{**dict.fromkeys(PLACES), **group} for group in found]  # every key always, as scripts know them
+        gpus = [{**dict.fromkeys(PLACES), **group} for group in found]  # always every key, as scripts expect
         document = {"project": session.project, "requirements": asked, "group_by": groups, "gpus": gpus}
         session.terminal.say(as_json({**document, "offers_as_of": answer.get("offers_as_of") or []}))
         return

@@ -119,7 +119,7 @@ def add_ssh(
 
 
 def _jump(ctx: typer.Context, text: str, user: str) -> dict[str, Any]:
-    """`ubuntu@login1:2222` as ssh's -J takes it; the user is the same where none is named."""
+    """`ubuntu@login1:2222` as ssh's -J takes it; the user is the same by default."""
     named, _, place = text.rpartition("@")
     host, _, port = place.partition(":")
     if not host or (port and not port.isdigit()):

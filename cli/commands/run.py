@@ -32,7 +32,7 @@ class RunGroup(Group):
 
 
 def apply_words(args: list[str]) -> list[str]:
-    """The words of `dstack run` as those of `dstack apply`: a pool is a fleet, the working folder is this one."""
+    """The arguments of `dstack run` as those of `dstack apply`: a pool is a fleet, the working folder is this one."""
     words = args[1:] if args[0] in (".", "./") else args
     end = words.index("--") if "--" in words else len(words)
     renamed = ["--fleet" if word == "--pool" else word.replace("--pool=", "--fleet=", 1) for word in words[:end]]

@@ -101,7 +101,7 @@ def server(
 
 
 def _admin_token(here: Terminal, token: str | None) -> str | None:
-    """The token of a flag. A server runs for long, and everyone on the machine can read its command line."""
+    """A flag's token. A server runs for long, and everyone on the machine can read its command line."""
     if token not in (None, "", STANDARD_INPUT):
         here.warn(
             "Everyone on this machine can read the token of --token in the process list. Use "

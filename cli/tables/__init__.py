@@ -1,1 +1,1 @@
-"""One file a noun: JSON of the API in, a table out. Pure: the clock is an argument."""
+"""One file per noun: the API's JSON in, a table out. Pure: the clock is an argument."""

@@ -132,7 +132,7 @@ def machine(resources: Json | None) -> str:
 
 
 def requirements(resources: Json | None) -> str:
-    """What a configuration asks for: cpu=2.. mem=8GB.. disk=100GB.. gpu=A100:40GB..:1."""
+    """What a configuration requires: cpu=2.. mem=8GB.. disk=100GB.. gpu=A100:40GB..:1."""
     if not resources:
         return "-"
     cpu = resources.get("cpu")
@@ -169,7 +169,7 @@ def gpu_requirement(gpu: Any) -> str:
 
 
 def place(backend: str | None, region: str | None) -> str:
-    """`aws (us-east-1)`; hosts of one's own are shown as ssh, the way clients name them."""
+    """`aws (us-east-1)`; a user's own hosts are shown as ssh, as clients call them."""
     if not backend:
         return ""
     name = "ssh" if backend == "remote" else backend

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cli.render import paint, wrap
 from cli.tables.cells import Json, local_time
 
-INDENT = "  "  # of a line that goes on
+INDENT = "  "  # of continued lines
 
 
 def event_line(event: Json, width: int | None = None, colour: bool = False) -> str:

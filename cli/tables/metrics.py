@@ -1,4 +1,4 @@
-"""The table of `dstack metrics`: a row for the CPU and one per GPU, with the latest value and its course."""
+"""The table of `dstack metrics`: a row for the CPU and one per GPU, with the latest value and its history."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ AVAILABILITY = {  # nothing to say about `available` and `unknown`
     "busy": "busy",
 }
 USABLE = ("available", "unknown", "idle", None)
-QUIET = ("configuration_path", "ssh_key_pub", "run_name", "autocreated")  # of a run spec: no change that a person made
+QUIET = ("configuration_path", "ssh_key_pub", "run_name", "autocreated")  # of a run spec: the user didn't change these
 
 
 def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
@@ -118,7 +118,7 @@ def cost_line(plan: Json) -> str:
         hourly += usable[0]["price"]
         ceilings.append(job["job_spec"].get("max_duration"))
     if not hourly:
-        return ""  # machines of one's own
+        return ""  # the user's own machines
     text = f"Cost: {money(hourly)} an hour on the first offer"
     if ceilings and all(isinstance(limit, int) for limit in ceilings):
         text += f", at most {money(hourly * max(ceilings) / 3600)} in {duration(max(ceilings))}"

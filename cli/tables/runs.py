@@ -104,7 +104,7 @@ def _job_cells(submission: Json) -> dict[str, Any]:
 
 
 def _probes(job: Json) -> str:
-    """One sign a probe: ✓ ready, ~ on its way, × failing; in fives."""
+    """One sign per probe: ✓ ready, ~ not yet, × failing; in fives."""
     specs = (job.get("job_spec") or {}).get("probes") or ()
     signs = []
     for index, probe in enumerate(newest(job).get("probes") or ()):
