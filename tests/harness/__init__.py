@@ -1,1 +1,1 @@
-"""What tests of the edges share: a real server process, folders of their own, and waiting for something real."""
+"""What tests of the edges share: a real server process, separate folders, and waiting for something real."""

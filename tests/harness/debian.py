@@ -13,7 +13,7 @@ LOCK = Path(tempfile.gettempdir()) / "dstack-test-apt.lock"
 
 
 class NotHere(Exception):
-    """Something isn't on this machine and can't be brought, for the reason given."""
+    """Something isn't on this machine and can't be installed, for the reason given."""
 
 
 def run(*argv: str, timeout: float = 240.0, env: dict[str, str] | None = None) -> None:

@@ -1,8 +1,7 @@
-"""A Docker engine of the tests' own: Debian's package, its own network namespace, images made here, no registry.
+"""The tests' own Docker engine: Debian's package, its own network namespace, images built here, no registry.
 
-The engine's packages are installed when they are missing and we are root. Everything lives in one folder under the
-system's temporary folder and is ended when the session ends. Where an engine can't be had, `start` raises NotHere
-with the reason.
+The engine's packages are installed if they are missing and we are root. Everything lives in one folder under the
+system's temporary folder and ends with the session. If no engine is available, `start` raises NotHere with the reason.
 """
 
 from __future__ import annotations
@@ -61,10 +60,10 @@ class DockerEngine:
     daemon: subprocess.Popen[bytes]
 
     def kill_and_restart(self) -> None:
-        """As if the engine had crashed; its containers go on, because it is configured so."""
+        """As if the engine had crashed; its containers keep running, because it is configured so."""
         self.daemon.kill()
         self.daemon.wait()
-        # The new one would take the dead containerd for a living one where nobody reaps orphans (a container's PID 1).
+        # If nobody reaps orphans (a container's PID 1), the new one would take the dead containerd for a living one.
         (self.folder / "exec/containerd/containerd.pid").unlink(missing_ok=True)
         self.daemon = daemon(self.program, self.folder)
         ready(self)
@@ -75,7 +74,7 @@ class DockerEngine:
 
 
 def dockerd() -> str:
-    """The daemon's program, installed if need be; one process at a time."""
+    """The daemon's program, installed if needed; one process at a time."""
     if os.getuid() != 0:
         raise NotHere("an engine needs root")
     found = shutil.which("dockerd") or shutil.which("dockerd", path="/usr/sbin:/sbin")
@@ -113,7 +112,7 @@ os.execv("{runc}", ["runc", *argv])
 
 @contextlib.contextmanager
 def start() -> Iterator[DockerEngine]:
-    """An engine with both images; NotHere when this machine can't run one."""
+    """An engine with both images; NotHere if this machine can't run one."""
     program = dockerd()
     folder = Path(tempfile.mkdtemp(prefix="dk-"))
     namespace = folder.name
@@ -143,7 +142,7 @@ def _configure(folder: Path) -> None:
 
 
 def daemon(program: str, folder: Path) -> subprocess.Popen[bytes]:
-    # Not `ip netns exec`: it mounts /sys anew, and the cgroups are gone.
+    # Not `ip netns exec`: it remounts /sys, without the cgroups.
     argv = ["nsenter", f"--net=/run/netns/{folder.name}", program, "--data-root", f"{folder}/data"]
     argv += ["--exec-root", f"{folder}/exec", "-H", f"unix://{folder}/d.sock", "-p", f"{folder}/d.pid"]
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
@@ -190,7 +189,7 @@ def _end(folder: Path, daemon: subprocess.Popen[bytes] | None) -> None:
 
 
 def _mentioning(text: str) -> list[int]:
-    """Processes whose program or arguments lie in the engine's own folder, so surely ours."""
+    """Processes whose program or arguments are in the engine's own folder, so certainly ours."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -227,7 +226,7 @@ def _tar(root: Path, archive: Path) -> Path:
 
 
 def _python() -> Path:
-    """Python and bash out of this machine's own files: a program, its libraries, the standard library. Made once."""
+    """Python and bash from this machine's own files: a program, its libraries, the standard library. Built once."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     archive = CACHE / f"python-{version}.{sys.version_info.micro}-1.tar"
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -285,7 +284,7 @@ def _libraries(programs: list[Path]) -> set[Path]:
 
 @contextlib.contextmanager
 def or_skipped() -> Iterator[DockerEngine]:
-    """An engine for tests: where there can be none they skip with the reason."""
+    """An engine for tests, which skip with the reason if there is none."""
     with contextlib.ExitStack() as stack:
         try:
             engine = stack.enter_context(start())

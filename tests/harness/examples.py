@@ -1,4 +1,4 @@
-"""How many examples a property is tried on: as many as it says, or a taste of them where time is short."""
+"""How many examples a property is tried on: as many as it says, or fewer if time is short."""
 
 from __future__ import annotations
 

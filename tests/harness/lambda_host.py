@@ -1,7 +1,7 @@
 """What AWS does around functions: sandboxes that start when an event comes, queues that feed them, schedules that wake
 them, and HTTP turned into the events of API Gateway and of a Function URL.
 
-Each sandbox is a process of its own (`lambda_worker`), so that nothing is shared but what the emulated services keep.
+Each sandbox is a separate process (`lambda_worker`), so they share only what the emulated services store.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from urllib.parse import parse_qs, unquote
 from chalicelib.api.dispatch import match
 
 ROOT = Path(__file__).resolve().parents[2]
-LARGEST = 6 * 1024 * 1024  # bytes of an event, and of an answer
+LARGEST = 6 * 1024 * 1024  # bytes of an event, and of a response
 
 Event = dict[str, Any]
 
 
 class FunctionFailed(Exception):
-    """The function raised, or its sandbox died; AWS would tell its caller so and write the traceback to its log."""
+    """The function raised, or its sandbox died; AWS would report that to the caller and log the traceback."""
 
 
 class Function:
@@ -99,7 +99,7 @@ def proxy_event(
     params: Mapping[str, str],
     binary: tuple[str, ...],
 ) -> Event:
-    """What API Gateway sends for a REST API: a body of a binary media type travels as base64, others as text."""
+    """What API Gateway sends for a REST API: a body of a binary media type as base64, others as text."""
     media = next((value for name, value in headers.items() if name.lower() == "content-type"), "").split(";")[0].strip()
     encoded = media in binary
     fields = parse_qs(query, keep_blank_values=True)
@@ -134,7 +134,7 @@ def proxy_event(
 def api_event(
     method: str, path: str, query: str, headers: Mapping[str, str], body: bytes, *, binary: tuple[str, ...]
 ) -> Event:
-    """What API Gateway makes of a request, by the route that it fits."""
+    """What API Gateway makes of a request, by the route that it matches."""
     found = match(path)
     resource = path if found is None else found.template
     params = {} if found is None else found.params
@@ -212,7 +212,7 @@ def sqs_event(arn: str, messages: list[dict[str, Any]]) -> Event:
 
 
 def feed(sqs: Any, url: str, arn: str, function: Function) -> None:
-    """An event source mapping with ReportBatchItemFailures, for ever: what failed becomes visible again by itself."""
+    """An event source mapping with ReportBatchItemFailures, for ever: failed messages become visible again."""
     while True:
         found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=5, AttributeNames=["All"])
         messages = found.get("Messages", [])
@@ -220,7 +220,7 @@ def feed(sqs: Any, url: str, arn: str, function: Function) -> None:
             continue
         try:
             answer = function(sqs_event(arn, messages)) or {}
-        except FunctionFailed as failure:  # the whole batch comes again
+        except FunctionFailed as failure:  # the whole batch is redelivered
             print(failure, file=sys.stderr, flush=True)
             continue
         failed = {item["itemIdentifier"] for item in answer.get("batchItemFailures", ())}
@@ -230,7 +230,7 @@ def feed(sqs: Any, url: str, arn: str, function: Function) -> None:
 
 
 def keep_time(rule: str, every: float, function: Function) -> None:
-    """A schedule, for ever; a run that fails is the log's, the next one comes all the same."""
+    """A schedule, for ever; a failed run is logged, and the next one comes anyway."""
     while True:
         time.sleep(every)
         try:
@@ -244,6 +244,6 @@ def in_background(target: Any, *args: Any) -> None:
 
 
 def own_environment() -> dict[str, str]:
-    """What every function gets beside its settings."""
+    """What every function gets in addition to its settings."""
     kept = ("PATH", "LANG", "HOME", "no_proxy", "http_proxy", "https_proxy")
     return {name: os.environ[name] for name in kept if name in os.environ}

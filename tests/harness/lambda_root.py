@@ -1,9 +1,9 @@
 """The AWS root on one machine: real event shapes, the real functions, an emulator for the services.
 
-`python -m tests.harness.lambda_root --endpoint URL --home DIR` makes the table, bucket, queues and keys, and then is
-what AWS is in production: an API Gateway that turns HTTP into REST proxy events for `app.app`, a Function URL for the
-agents, SQS event source mappings, and schedules (a minute is shortened to two seconds). It prints the line that
-`dstack server` prints. The pace of agents is a stack's setting; here it is a quick one.
+`python -m tests.harness.lambda_root --endpoint URL --home DIR` creates the table, bucket, queues and keys, and then
+plays AWS: an API Gateway that turns HTTP into REST proxy events for `app.app`, a Function URL for the agents, SQS event
+source mappings, and schedules (a minute is shortened to two seconds). It prints the line that `dstack server` prints.
+The agents' pace is a setting of the stack; here it is quick.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PACE = 0.3  # seconds between an agent's calls while something changes
 
 @dataclass(frozen=True)
 class Stack:
-    """What CloudFormation would make."""
+    """What CloudFormation would create."""
 
     name: str
     environment: dict[str, str]  # of every function
@@ -91,7 +91,7 @@ def main() -> int:
 
 
 def make_stack(endpoint: str, home: Path, url: str) -> Stack:
-    """The resources, and what the functions are told of them."""
+    """The resources, and the functions' settings for them."""
     credentials = {
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
@@ -142,7 +142,7 @@ def first_start(environment: dict[str, str]) -> None:
 
 
 class Gateway(ThreadingHTTPServer):
-    """API Gateway for the app, a Function URL for what agents ask."""
+    """API Gateway for the app, a Function URL for the agents."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -198,7 +198,7 @@ class Front(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = answer
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Quiet: what went wrong is in the answer."""
+        """Quiet: errors are in the response."""
 
 
 if __name__ == "__main__":

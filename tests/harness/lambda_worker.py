@@ -1,7 +1,7 @@
-"""One warm Lambda sandbox: a process that holds one function and answers its events, one at a time.
+"""One warm Lambda sandbox: a process with one function that handles events, one at a time.
 
-Events come as JSON lines on standard input and answers leave the same way, so what AWS couldn't carry as JSON can't get
-through here either. What the function prints goes to standard error, as it would to CloudWatch.
+Events arrive as JSON lines on standard input and responses leave the same way, so what AWS couldn't carry as JSON can't
+get through here either. What the function prints goes to standard error, as it would to CloudWatch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(handler: str) -> int:
 def _answer(function: Any, event: dict[str, Any]) -> dict[str, Any]:
     try:
         return {"answer": function(event, None)}
-    except Exception as error:  # what Lambda tells an invoker of a function that raised
+    except Exception as error:  # what Lambda returns if a function raised
         sys.excepthook(type(error), error, error.__traceback__)
         return {"errorType": type(error).__name__, "errorMessage": str(error)}
 

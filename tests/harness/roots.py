@@ -1,4 +1,4 @@
-"""Both composition roots as something a test can start, ask and end alike."""
+"""Both composition roots, which a test can start, call and stop in the same way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real `dstack server` in a process of its own, with a home and a data folder of its own."""
+"""A real `dstack server` process with its own home and data folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = 120.0  # seconds to wait for anything real: two busy cores are slow
 
 
 def until(what: str, check: Callable[[], Any], *, seconds: float = PATIENCE, every: float = 0.05) -> Any:
-    """The first truthy answer of `check`; fails the test when it doesn't come in time."""
+    """The first truthy result of `check`; fails the test if there is none in time."""
     end = time.monotonic() + seconds
     while True:
         answer = check()
@@ -49,13 +49,13 @@ class Server:
         return self.home / "server"
 
     def environment(self) -> dict[str, str]:
-        """The environment of a user of this server: nothing of ours leaks in, nothing of theirs leaks out."""
+        """The environment of a user of this server, isolated from ours in both directions."""
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "TERM") if name in os.environ}
         return {
             **kept,
             "HOME": str(self.home),
             "DSTACK_SERVER_ADMIN_TOKEN": self.token,
-            "https_proxy": "http://127.0.0.1:9",  # whatever looks outside meets a closed door at once
+            "https_proxy": "http://127.0.0.1:9",  # any outside connection fails at once
             "http_proxy": "http://127.0.0.1:9",
             "no_proxy": "127.0.0.1,localhost",
             **self.env,
@@ -113,7 +113,7 @@ class Server:
                 continue
 
     def call(self, path: str, body: Any = None, *, token: str | None = None, method: str = "POST") -> Any:
-        """The JSON answer; raises HttpError for anything but 200."""
+        """The JSON response; raises HttpError for anything but 200."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {token or self.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)

@@ -1,8 +1,8 @@
-"""Which tests go to the same worker, and what is begun first, when `make test` spreads the suite over the cores.
+"""Which tests go to the same worker, and which start first, when `make test` spreads the suite over the cores.
 
-Tests of one file stay together, because they share their fixtures. Files that share one expensive thing (an engine, an
-emulator) stay together too, so that it is started once and nobody waits for another's. Long tests that share nothing
-go one by one. What takes longest begins first: at the end no core should wait for the other.
+Tests of one file stay together, because they share their fixtures. Files that share something expensive (an engine, an
+emulator) stay together too, so that it is started only once. Long tests that share nothing go one by one. The longest
+start first, so that no core waits for the others at the end.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ LONGEST = (
 
 
 def group(nodeid: str) -> str:
-    """What goes to one worker with this test."""
+    """The group of tests that go to one worker with this one."""
     file = nodeid.partition("::")[0]
     return nodeid if file.startswith(APART) else TOGETHER.get(file, file)
 
 
 def turn(nodeid: str) -> int:
-    """When its group is begun: the longest first, then whatever drives something real, then the rest."""
+    """When its group starts: the longest first, then whatever drives something real, then the rest."""
     mine = group(nodeid)
     files = [nodeid, *(file for file, name in TOGETHER.items() if name == mine)]
     real = any("_real.py" in file for file in files)

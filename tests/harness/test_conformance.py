@@ -1,4 +1,4 @@
-"""Nobody opts out of a suite: what isn't asked of an implementation is what its facts deny, by name."""
+"""Nobody opts out of a suite: an implementation only skips what its facts deny, by name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def marks(thing: Any) -> Iterator[pytest.Mark]:
 
 
 def opted_out(kind: type, suite: type) -> list[str]:
-    """What a class does to be asked for less than the suite asks."""
+    """What a class does to run less than the whole suite."""
     replaced = [name for name, case in cases(suite).items() if getattr(kind, name) is not case]
     excused = [mark.name for base in kind.__mro__ for mark in marks(base) if mark.name in EXCUSES]
     return [*replaced, *excused]

@@ -1,4 +1,4 @@
-"""A skip is a failure where everything real is required, however the test asks for it."""
+"""A skip is a failure if everything real is required, however the test asks for it."""
 
 from __future__ import annotations
 

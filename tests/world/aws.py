@@ -20,7 +20,7 @@ from tests.harness.lambda_host import api_event, scheduled_event, sqs_event, url
 from tests.world.site import ADMIN, HOP, Answer, Site
 from tests.world.time import Time
 
-AGAIN = 30.0  # seconds until a message that failed comes again
+AGAIN = 30.0  # seconds until a failed message is redelivered
 
 
 class Queue:
@@ -42,8 +42,8 @@ class Queue:
 
 
 class AwsSite(Site):
-    """The functions, each with a root of its own, over DynamoDB, S3 and SSM as the emulator gives them. Queues and
-    schedules are the world's time."""
+    """The functions, each with its own root, over the emulator's DynamoDB, S3 and SSM. The world's time replaces queues
+    and schedules."""
 
     long_poll = False
 
@@ -82,7 +82,7 @@ class AwsSite(Site):
         return self._here(LambdaRoot(self._settings, clock=self.time, clients=self._client))
 
     def _deployed(self, handler: Callable[..., Any]) -> Callable[[dict[str, Any]], Any]:
-        """What goes in and out is JSON, as it is in AWS."""
+        """Input and output are JSON, as in AWS."""
         root = self._function()
         return lambda event: json.loads(json.dumps(handler(json.loads(json.dumps(event)), None, root)))
 

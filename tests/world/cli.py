@@ -1,4 +1,4 @@
-"""The command line in this process, with a home, a folder, a clock and answers of its own."""
+"""The command line in this process, with its own home, folder, clock and answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Dstack:
         return Ended(code, _text(out), _text(err))
 
     def together(self, *args: str) -> tuple[str, int]:
-        """What a person sees of both streams, in its order, and the status. Nobody answers questions."""
+        """Both streams in order, as shown on a screen, and the status. Nobody answers questions."""
         screen = _stream()
         code = _invoke(args, self.terminal, "", screen, screen)
         return _text(screen), code

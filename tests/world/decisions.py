@@ -1,5 +1,5 @@
-"""A world small enough to try everything in: the decisions under test, and around them a store, a cloud and agents that
-can be told to misbehave. It decides nothing itself: every status comes out of a plan, or out of an agent's report.
+"""A world small enough to try everything: the decisions under test, and around them a store, a cloud and agents that
+misbehave on request. It decides nothing itself: every status comes from a plan or from an agent's report.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class SmallWorld:
     now: Micros = b.NOW
     runs: dict[str, Run] = field(default_factory=dict)
     specs: dict[str, RunSpec] = field(default_factory=dict)
-    shapes: dict[str, tuple[int, int]] = field(default_factory=dict)  # replicas, and nodes of each, by run
+    shapes: dict[str, tuple[int, int]] = field(default_factory=dict)  # replicas and nodes per replica, by run
     jobs: dict[str, Job] = field(default_factory=dict)
     instances: dict[str, Instance] = field(default_factory=dict)
     presences: dict[str, Presence] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class SmallWorld:
             self.commit(Plan((draft.step(),)))
 
     def delete_fleet(self, name: str) -> None:
-        """What the use case does, though it refuses a fleet that is in use: here it may be used all the same."""
+        """What the use case does, except that it refuses a fleet in use; here it may be in use."""
         fleet = self.fleets.get(b.fleet(name).id, (None, None))[0]
         if fleet is not None and fleet.status == FleetStatus.active:
             draft = Draft(self.now)
@@ -171,7 +171,7 @@ class SmallWorld:
     # --- the cloud ----------------------------------------------------------------------------------------------------
 
     def execute(self, fault: int = 0) -> None:
-        """Execute the oldest committed effect. `fault` picks what goes wrong; 0 is nothing."""
+        """Execute the oldest committed effect. `fault` picks what goes wrong; 0: nothing."""
         if not self.effects:
             return
         effect = self.effects.pop(0)
@@ -188,12 +188,12 @@ class SmallWorld:
 
     def _buy(self, effect: Create, instance: Instance, fault: int) -> None:
         purchase = (instance.epoch, effect.act_until)
-        if fault not in (1, 4):  # 3: made, and the plane crashed before it could write that down
+        if fault not in (1, 4):  # 3: created, but the plane crashed before it could record that
             self.machines.add(instance.id)
         match fault:
             case 1:
                 self.conclude(NotBought(effect.unit, "InsufficientCapacity", "none left", None, *purchase))
-            case 2:  # made, and the answer lost
+            case 2:  # created, but the reply was lost
                 self.conclude(NotBought(effect.unit, "Transient", "reset", 5, *purchase))
             case 4:
                 self.conclude(NotBought(effect.unit, "Throttled", "slow down", 5, *purchase))
@@ -226,7 +226,7 @@ class SmallWorld:
         ]
 
     def sync(self, instance_id: str, exits: int | None = None) -> None:
-        """One call of an agent: its promise, and each task one step on. `exits`: running tasks end with this status."""
+        """One call of an agent: its promise, and a step for each task. `exits`: running tasks end with this status."""
         instance = self.instances[instance_id]
         presence = b.heard(instance, last=self.now, promise=MINUTE, facts=FACTS)
         self.presences[instance_id] = presence
@@ -281,7 +281,7 @@ class SmallWorld:
             self.pass_fleet(unit)
 
     def settle(self, rounds: int = 400) -> None:
-        """Faults have stopped. Every wake-up is lost: only deadlines bring a pass. Ends when nothing is under way."""
+        """Faults have stopped. Every wake-up is lost: only deadlines start a pass. Ends when nothing is in progress."""
         self.silent.clear()
         for _ in range(rounds):
             if self.over():

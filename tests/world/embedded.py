@@ -23,7 +23,7 @@ from tests.world.site import ADMIN, HOP, Answer, Site
 
 
 class Inline(Executor):
-    """A pool of no thread: the work is done when it is handed in."""
+    """A pool without threads: work is done when submitted."""
 
     def submit(self, work: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
         done: Future[Any] = Future()
@@ -35,8 +35,8 @@ class Inline(Executor):
 
 
 class EmbeddedSite(Site):
-    """`dstack server`: its root, not started, and its ASGI app. The reconciler's thread and the pool of effects are
-    the world's time."""
+    """`dstack server`: its root, not started, and its ASGI app. The world's time replaces the reconciler's thread and
+    the pool of effects."""
 
     long_poll = True
 
@@ -66,7 +66,7 @@ class EmbeddedSite(Site):
         self._pass_at(self.time.at + HOP * SECOND)
 
     def _pass_at(self, at: float) -> None:
-        """One pass is planned at most; an earlier one replaces the later."""
+        """At most one pass is scheduled; an earlier one replaces a later one."""
         if at >= self._next_pass:
             return
         self._next_pass = at
@@ -86,7 +86,7 @@ class EmbeddedSite(Site):
         self.time.after(HOP, lambda: self.root.executor.execute(effect))
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
-        # Agents' calls are held by the world's network, on its time: the app itself is told not to wait.
+        # The world's network holds agents' calls, on its time, so the app itself mustn't wait.
         if path == "/agent/sync":
             body = json.dumps({**json.loads(body), "wait": 0}).encode()
         return self._asyncio.run_until_complete(self._ask(method, path, headers, body))

@@ -1,4 +1,4 @@
-"""A plane with passes over it, and the fleets, hosts and runs that they find, written as the use cases write them."""
+"""A plane with passes over it, and fleets, hosts and runs for them, written as the use cases write them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from tests.world.time import Clock
 
 @dataclass
 class Engine(World):
-    """Also the port of effects: they are kept in a list."""
+    """Also the port of effects, which are kept in a list."""
 
     effects: list[Effect] = field(default_factory=list)
 
     @classmethod
     def in_memory(cls, *, lag: Micros = 0, **ports: Any) -> Self:
-        """Its store counts what is read, and shows in its indexes what is as old as `lag`."""
+        """Its store counts reads, and its indexes lag by `lag`."""
         clock, blobs = Clock(), Blobs()
         kept = {"store": CountingStore(clock.now, lag), "blobs": blobs, "logs": BlobLogs(blobs), "catalog": Books()}
         return cls._over(clock, **{**kept, **ports})
@@ -59,7 +59,7 @@ class Engine(World):
         return fleet
 
     def hosts(self, count: int, name: str = "hosts", status: InstanceStatus = InstanceStatus.idle) -> list[Instance]:
-        """A fleet of hosts whose agents have been heard."""
+        """A fleet of hosts whose agents have reported."""
         fleet = self.fleet(name, ssh_config={"hosts": [f"h{n}" for n in range(count)]})
         made = [self.host(fleet, number, status) for number in range(count)]
         self.save(self.again(fleet).with_(next_instance_num=count))

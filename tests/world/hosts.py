@@ -1,5 +1,5 @@
 """Machines with their agents: the agent's own session, tasks that only pass the time, and the network between them and
-the plane. Nothing here decides: what is sent, repeated or begun is the session's word.
+the plane. Nothing here decides: the session says what to send, repeat or start.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from chalicelib.errors import DstackError, Forbidden
 from chalicelib.usecases.agent import has_news
 from tests.world.time import Time
 
-TRIP = 0.01  # seconds that a message takes to get there
+TRIP = 0.01  # seconds that a message takes to arrive
 STARTING = 0.1  # seconds from the order to a task's first step
 GRACE = 5.0
 
-Sync = Callable[[str, str, bytes], dict[str, Any]]  # instance, credential, message → answer; raises DstackError
+Sync = Callable[[str, str, bytes], dict[str, Any]]  # instance, credential, message → response; raises DstackError
 
 
 @dataclass
@@ -46,14 +46,14 @@ class Work(Protocol):
     """What tasks do."""
 
     def begin(self, host: Host, task: Task) -> None:
-        """Plan what will happen to it, by `host.later`."""
+        """Schedule what will happen to it, with `host.later`."""
 
     def asked_to_end(self, host: Host, task: Task, grace: float, reason: str) -> None:
-        """It ends within `grace` seconds; at once where that is 0."""
+        """It ends within `grace` seconds; at once if that is 0."""
 
 
 class Network:
-    """The way to the plane on a good day. One that loses and repeats overrides `send`."""
+    """A reliable network to the plane. One that loses and repeats messages overrides `send`."""
 
     def __init__(self, time: Time, sync: Sync, *, long_poll: bool) -> None:
         self.time, self._sync, self._long_poll = time, sync, long_poll
@@ -64,7 +64,7 @@ class Network:
         self.time.after(TRIP, lambda: self.deliver(host, session, message, body))
 
     def deliver(self, host: Host, session: Session, message: Message, body: bytes) -> None:
-        """The plane's answer, now or as soon as it has news; where it holds no calls, now."""
+        """The plane's response, now or, if it holds calls, as soon as it has news."""
         end = self.time.at + round(message.wait * SECOND)
         answered = False
 
@@ -90,18 +90,18 @@ class Network:
             self.time.after(message.wait, ask)
 
     def ring(self, instance_ids: Iterable[str]) -> None:
-        """There is news for these: what is held of them is asked again."""
+        """There is news for these: their held calls are tried again."""
         for instance_id in instance_ids:
             for ask in self._held.pop(instance_id, []):
                 self.time.after(0.0, ask)
 
 
 class Hosts:
-    """Every host there is, and the truth about every task that ever began on one. Launches what the cloud sells."""
+    """Every host, and the truth about every task that ever started on one. Launches what the cloud sells."""
 
     def __init__(self, time: Time, network: Network, work: Work) -> None:
         self.time, self.network, self.work = time, network, work
-        self.hosts: dict[str, Host] = {}  # by machine, or by instance where there is none
+        self.hosts: dict[str, Host] = {}  # by machine, or by instance without one
         self.tasks: dict[str, Task] = {}
         self._killed: set[str] = set()
 
@@ -144,7 +144,7 @@ class Hosts:
 
 
 class Host:
-    """One machine with its agent. It may be restarted (its disk stays), or die."""
+    """One machine with its agent. It can be restarted (its disk stays), or die."""
 
     def __init__(self, hosts: Hosts, name: str, instance_id: str, token: str, facts: dict[str, Any]) -> None:
         self.hosts, self.time, self.name, self.instance_id = hosts, hosts.time, name, instance_id
@@ -169,7 +169,7 @@ class Host:
         self.pump()
 
     def pump(self) -> None:
-        """Send what is to be sent, and come back when the session wants to."""
+        """Send what is due, and come back when the session says."""
         session = self.session
         while not self.dead and session is self.session:
             due = session.next(self.time.seconds())
@@ -241,7 +241,7 @@ class Host:
             self.pump()
 
     def exit(self, task: Task, status: int, reason: str = "") -> None:
-        """Ended; by itself unless a reason is given. One that never ran has no status."""
+        """Ended; by itself unless a reason is given. A task that never ran has no status."""
         if task.state == "exited" or task.id not in self.tasks:
             return
         task.exit_status = status if task.state == "running" else None

@@ -1,4 +1,4 @@
-"""Nouns as the decisions see them, short to write. Every builder takes what the test is about and fills in the rest."""
+"""Nouns as the decisions see them, short to write. Every builder takes what a test is about and fills in the rest."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def fleet_spec(**config: Any) -> FleetSpec:
 
 
 def host_facts(cpus: int = 8, gb: float = 32, **rest: Any) -> HostFacts:
-    """What an agent tells of its machine."""
+    """What an agent reports about its machine."""
     known = {"disk_mib": 200_000, "arch": "x86", "hostname": "host", "runtimes": ("process",)}
     return HostFacts(cpus=cpus, memory_mib=int(gb * 1024), **{**known, **rest})
 

@@ -1,4 +1,4 @@
-"""A plane by itself: its clock is set by hand, its ids count up, and what it would tell others is kept in lists."""
+"""A plane by itself: its clock is set by hand, its ids count up, and its wake-ups and notices are kept in lists."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NoOffers:
 
 @dataclass
 class World:
-    """Also a clock to whoever needs one."""
+    """Also serves as a clock."""
 
     plane: Plane
     clock: Clock

@@ -1,5 +1,5 @@
-"""Small working versions of the ports: a store that counts, blobs in memory, a book of given offers, backends by their
-facts alone."""
+"""Small working versions of the ports: a store that counts reads, blobs in memory, a book of given offers, backends
+that have only facts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.world.time import NOW
 
 
 class CountingStore(MemoryStore):
-    """Counts what is read."""
+    """Counts reads."""
 
     def __init__(self, now: Callable[[], Micros], max_lag: Micros = 0) -> None:
         super().__init__(clock=now, rng=random.Random(1), max_lag=max_lag)
@@ -83,7 +83,7 @@ class Books:
 
 
 def accounts(*known: BackendFacts) -> Accounts:
-    """Backends that every project has and nobody asks."""
+    """Backends that every project has and nobody calls."""
 
     def make() -> Backend:
         raise AssertionError("nothing here asks a backend")

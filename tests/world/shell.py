@@ -1,7 +1,7 @@
 """What tasks of the simulated machines do: a shell of a few words, run on the world's time.
 
-It knows `&&` and `||`, variables, `>&2` (both streams are one) and the words below. A scenario that needs more of a
-shell than that is about real processes, and is played with them.
+It knows `&&` and `||`, variables, `>&2` (both streams are one) and the commands below. A scenario that needs more of a
+shell is about real processes, and runs with them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class UnknownWord(AssertionError):
 
 
 class Shell:
-    """Runs every task's commands. A host's disk outlives its tasks: what one made there, the next one finds."""
+    """Runs every task's commands. A host's disk outlives its tasks: the next one finds what a task created there."""
 
     def __init__(self) -> None:
         self._disks: dict[str, set[str]] = {}
@@ -30,7 +30,7 @@ class Shell:
         host.later(STARTING, lambda: self._run(host, task))
 
     def asked_to_end(self, host: Host, task: Task, grace: float, reason: str) -> None:
-        """As a shell that has no trap: the first signal ends it."""
+        """Like a shell without a trap: the first signal ends it."""
         host.later(STARTING if grace else 0.0, lambda: host.exit(task, 143, reason))
 
     def _run(self, host: Host, task: Task) -> None:
@@ -46,7 +46,7 @@ class Shell:
         go()
 
     def _steps(self, host: Host, task: Task) -> Iterator[Sleep]:
-        """Writes and ends the task as it goes; what it yields is how long it sleeps."""
+        """Writes the task's output and ends it; yields how long to sleep."""
         status = 0
         for operator, words in commands(task.spec["commands"][-1], task.spec["env"]):
             if (operator == "&&") is not (status == 0) and operator:

@@ -1,7 +1,7 @@
 """A whole control plane in this process, on the world's time: a root, a simulated cloud, machines with agents.
 
-Nothing runs by itself here. What threads, queues and schedules would do, the world's time does, one thing after the
-other, so that a minute costs nothing and every run of a story is the same. `embedded.py` and `aws.py` are the two.
+Nothing runs by itself here. The world's time does what threads, queues and schedules would do, one thing at a time, so
+that a minute costs nothing and every run of a story is the same. `embedded.py` and `aws.py` are the two sites.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from tests.world.shell import Shell
 from tests.world.time import Time
 
 ADMIN = "admin-token"
-HOP = 0.01  # seconds from a wake-up, or an effect, to what comes of it
+HOP = 0.01  # seconds from a wake-up or an effect to its consequence
 QUICK = Script(boot=SECOND // 2, end=SECOND // 2)
 
 Answer = tuple[int, bytes]
 
 
 class Site:
-    """What both have. `request` is what arrives over HTTP."""
+    """What both sites have. `request` stands for HTTP."""
 
     url = "http://127.0.0.1:30000"
     long_poll: bool
 
     def __init__(self, name: str) -> None:
-        self.name = name  # ids come from it: two sites with one name would mistake each other's for their own
+        self.name = name  # ids come from it: two sites with one name would confuse theirs
         self.time = Time()
         self.script = QUICK
         self._ids = 0
@@ -46,7 +46,7 @@ class Site:
         self.cloud = FakeCloud(self.time.now, launcher=self.hosts, script=lambda: self.script)
 
     def behave(self, script: str) -> None:
-        """How the cloud behaves from here on."""
+        """How the cloud behaves from now on."""
         self.script = read_script(script.encode(), QUICK)
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
@@ -58,7 +58,7 @@ class Site:
         return wires.to(self.url, self.request)
 
     def call(self, path: str, body: Any = None) -> Any:
-        """What the admin is told."""
+        """What the admin sees at start."""
         headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
         status, answer = self.request("POST", path, headers, b"" if body is None else json.dumps(body).encode())
         assert status == 200, (path, status, answer)
@@ -75,7 +75,7 @@ class Site:
         return found
 
     def _here(self, root: Root, **ports: Any) -> Root:
-        """The same root, buying at this site's cloud, with ids that are the same in every run."""
+        """The same root with this site's cloud, and with ids that are the same in every run."""
         ids = {"random_id": self._id, "random_token": self._id}
         return Root(replace(root.ports, backends=Accounts([Account.made(self.cloud)]), **ids, **ports))
 

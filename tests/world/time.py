@@ -1,4 +1,4 @@
-"""Time that passes only when told to: a clock, and one with what is to happen in it."""
+"""Time that passes only on request: a clock, and a clock with scheduled events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Clock:
 
 
 class Time(Clock):
-    """A clock, and the heap of what is to happen. On one thread: what happens may make more happen, even now."""
+    """A clock and a heap of scheduled calls. Single-threaded: a call can schedule more, even for now."""
 
     def __init__(self, at: Micros = NOW) -> None:
         super().__init__(at)
@@ -35,17 +35,17 @@ class Time(Clock):
         self._count = 0
 
     def now(self) -> Micros:
-        """No two looks see the same moment, so what was done later is always dated later."""
+        """No two reads return the same time, so what happens later always has a later date."""
         self.at += 1
         return self.at
 
     def after(self, delay: float, do: Callable[[], None]) -> None:
-        """`do` in so many seconds; what is to happen at one moment happens in the order it was asked for."""
+        """Call `do` in so many seconds; calls for the same moment happen in the order they were scheduled."""
         self._count += 1
         heapq.heappush(self._todo, (self.at + round(delay * SECOND), self._count, do))
 
     def every(self, pause: float, do: Callable[[], object]) -> None:
-        """`do` again and again, first after one pause."""
+        """Call `do` repeatedly, first after one pause."""
 
         def turn() -> None:
             do()
@@ -54,7 +54,7 @@ class Time(Clock):
         self.after(pause, turn)
 
     def run(self, until: Micros, done: Callable[[], bool] = lambda: False) -> bool:
-        """Let things happen up to `until`, or until `done` says so after one of them."""
+        """Make the scheduled calls up to `until`, or until `done()` is true after one of them."""
         while self._todo and self._todo[0][0] <= until:
             at, _, do = heapq.heappop(self._todo)
             self.at = max(self.at, at)
@@ -65,7 +65,7 @@ class Time(Clock):
         return done()
 
     def next_at(self, latest: Micros) -> Micros:
-        """When something happens next."""
+        """The time of the next call."""
         return min(self._todo[0][0], latest) if self._todo else latest
 
     def pass_(self, seconds: float) -> None:

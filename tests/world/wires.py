@@ -1,4 +1,4 @@
-"""Wires without sockets: what a client would send over HTTP is answered by a function in this process."""
+"""Connections without sockets: a function in this process answers what a client would send over HTTP."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Wire:
 
 
 def to(url: str, answer: Answer) -> Callable[[SplitResult], Wire]:
-    """Dials the address that `answer` speaks for; nobody is at any other."""
+    """Connects to the address that `answer` serves; there is nothing at any other."""
     place = urlsplit(url).netloc
 
     def dial(parts: SplitResult) -> Wire:
