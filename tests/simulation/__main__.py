@@ -1,7 +1,7 @@
 """`python -m tests.simulation --seeds N [--seconds S] [--seed K] [--planted] [--coverage]`: play histories.
 
-Prints one line a failing seed, `repro: python -m tests.simulation --seed K`, and ends with status 1. With one seed it
-tells the whole history, as the events of the plane's own log have it.
+Prints one line per failing seed, `repro: python -m tests.simulation --seed K`, and exits with status 1. With one seed
+it prints the whole history from the plane's own events.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENOUGH = 90.0  # percent of those lines
 
 @contextlib.contextmanager
 def covered(wanted: bool) -> Iterator[list[bool]]:
-    """Counts lines from here on, so it must begin before the product is imported."""
+    """Counts lines from now on, so it must start before the product is imported."""
     verdict = [True]
     if not wanted:
         yield verdict
@@ -43,7 +43,7 @@ def covered(wanted: bool) -> Iterator[list[bool]]:
 
 
 def play_all(seeds: Iterable[int], seconds: float | None) -> tuple[list[int], dict[int, set[str]]]:
-    """The seeds that go wrong, each told as it is found, and what happened in the others."""
+    """The failing seeds, each printed when found, and what happened in the others."""
     from tests.simulation.history import play
     from tests.simulation.world import Violation
 
@@ -84,7 +84,7 @@ def shortest(met: dict[int, set[str]], times: int) -> list[int]:
 
 
 def tell(seed: int) -> bool:
-    """One history with its log of events; False where it goes wrong."""
+    """One history with its log of events; False if it goes wrong."""
     from chalicelib.domain.events import Event
     from chalicelib.store import nouns
     from tests.simulation.history import History
@@ -106,7 +106,7 @@ def tell(seed: int) -> bool:
 
 
 def find_planted() -> list[str]:
-    """The planted bugs that no seed finds. Prints who was found by which invariant, and at which seed."""
+    """The planted bugs that no seed finds. Prints which invariant found each, and at which seed."""
     from tests.simulation.planted import PLANTED, hunt
 
     missed = []
@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--coverage", action="store_true", help="lines of the product that the histories reach")
     given = parser.parse_args(arguments)
     if given.seed is None:
-        logging.disable(logging.CRITICAL)  # every fault is logged as it should be; thousands of them tell nothing
+        logging.disable(logging.CRITICAL)  # every fault is logged, as it should be, but thousands of them say nothing
     with covered(given.coverage) as enough:
         if given.seed is not None:
             fine = tell(given.seed)

@@ -20,7 +20,7 @@ from tests.simulation.world import World
 
 
 class Away(Exception):
-    """The store doesn't answer, in words that are its client's own."""
+    """The store doesn't answer; an error of its client's own."""
 
 
 class Blobs:
@@ -46,7 +46,7 @@ class Trouble(Protocol):
 
 
 class ShakyStore:
-    """A commit that fails has written nothing, as the port promises: an adapter knows how its own ended."""
+    """A commit that fails has written nothing, as the port promises: an adapter knows how its commits ended."""
 
     def __init__(self, store: MemoryStore, world: World, trouble: Trouble) -> None:
         self._store, self._world, self._trouble = store, world, trouble
@@ -103,7 +103,7 @@ class ShakyStore:
 
 
 class ShakyScript(Script):
-    """A cloud that fails as its script and then the seed have it."""
+    """A cloud that fails by its script, then by the seed."""
 
     world: World
 
@@ -130,11 +130,11 @@ class ShakyScript(Script):
 
 
 def nobody(*_: object) -> None:
-    """Sees a call and says nothing."""
+    """Ignores the call."""
 
 
 class ShakyBackend:
-    """`creating`, `made` and `ending` see what is about to be bought, was bought, and is about to be given back."""
+    """`creating`, `made` and `ending` see what is about to be bought, was bought, and is about to be released."""
 
     def __init__(self, cloud: FakeCloud, world: World) -> None:
         self.facts: BackendFacts = cloud.facts

@@ -1,4 +1,4 @@
-"""One history: every story's part in a day under faults, then calm, and then everything must come to its end."""
+"""One history: every story's part in a day with faults, then calm, and then everything must end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.stories import STORIES, Scene, Story
 from tests.simulation.watch import Commit, Watch
 from tests.simulation.world import Invariant, Violation, World
 
-PATIENCE = 8 * HOUR  # for the last end to come once it is calm
+PATIENCE = 8 * HOUR  # for everything to end once it is calm
 END_PATIENCE = 2 * HOUR  # and once everything is deleted
 IDLE = 30 * MINUTE
 
@@ -38,7 +38,7 @@ class History:
         self.stories += [story for kind in stories if (story := kind(self.scene)).takes_part]
 
     def play(self) -> Result:
-        """Raises Violation where the history goes wrong."""
+        """Raises Violation if the history goes wrong."""
         world = self.world
         self.scene.first_start()
         for story in self.stories:
@@ -50,7 +50,7 @@ class History:
         for story in self.stories:
             story.calm()
         self._wait(PATIENCE, lambda story: story.unfinished())
-        world.run(world.time + 30 * SECOND)  # a hint of the last end may still be under way
+        world.run(world.time + 30 * SECOND)  # a hint of the last end may still be in flight
         for story in self.stories:
             story.wind_up()
         self._wait(END_PATIENCE, lambda story: story.left())
@@ -76,7 +76,7 @@ class History:
             raise violation
 
     def _rest(self) -> None:
-        """The first half settles what is left of deadlines; nothing may be written in the second."""
+        """The first half settles the remaining deadlines; nothing may be written in the second."""
         self.world.run(self.world.time + IDLE)
         before = self.scene.written()
         self.world.run(self.world.time + IDLE)

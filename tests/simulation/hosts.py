@@ -37,24 +37,24 @@ class Task:
 
 @dataclass(frozen=True)
 class Work:
-    """What a run's task does when it is left alone. It fails `failures` times and then succeeds."""
+    """What a run's task does if left alone. It fails `failures` times and then succeeds."""
 
     seconds: float = 5.0
     failures: int = 0
     log: int = 100
     pulls: bool = False
-    starts: float = 1.0  # how long it takes to start, in so many of the usual times
+    starts: float = 1.0  # how long it takes to start, as a multiple of the usual time
 
 
 class Hosts:
-    """Every host there is, and the truth about every task that ever started on one."""
+    """Every host, and the truth about every task that ever started on one."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.site: Site
         self.tasks: dict[str, Task] = {}
         self.work: dict[tuple[str, str], Work] = {}  # by project and run
-        self.hosts: dict[str, Host] = {}  # by machine, or by instance where there is none
+        self.hosts: dict[str, Host] = {}  # by machine, or by instance without one
         self._killed: set[str] = set()
         self._failed: dict[tuple[str, str], int] = {}
 
@@ -92,7 +92,7 @@ class Hosts:
 
 
 class Host:
-    """One agent. It may be restarted (its disk stays), cut off for a while, or die with its machine."""
+    """One agent. It can be restarted (its disk stays), cut off for a while, or die with its machine."""
 
     def __init__(self, hosts: Hosts, name: str, instance_id: str, token: str, facts: dict[str, Any]) -> None:
         self.hosts, self.world, self.name, self.instance_id = hosts, hosts.world, name, instance_id
@@ -120,7 +120,7 @@ class Host:
         self.tasks, self.credential = {}, ""
 
     def pump(self) -> None:
-        """Send what is to be sent, and come back when the session wants to."""
+        """Send what is due, and come back when the session says."""
         session = self.session
 
         def go() -> None:
@@ -185,7 +185,7 @@ class Host:
             world.after(0.01, lambda: self._answered(session, message, answer))
 
     def _hold(self, session: Session, message: Message, body: bytes) -> None:
-        """A long poll: asked again when something rings, or when its time is over; once."""
+        """A long poll: tried again, once, when there is news or its time is up."""
         over = False
 
         def again() -> None:
@@ -248,7 +248,7 @@ class Host:
             delay += self.world.some(0.1, 5.0)
         delay *= work.starts
         self._later(delay, lambda: self._move(task, "running"))
-        for part in range(1, 4):  # the last of it with its last breath
+        for part in range(1, 4):  # the last part just before it ends
             self._later(delay + work.seconds * part / 3, lambda: self._write(task, work.log // 3))
         reason = "container_exited_with_error" if status else "done_by_runner"
         self._later(delay + work.seconds, lambda: self._exit(task, status, reason))

@@ -32,8 +32,8 @@ from tests.simulation.edges import Away, Blobs, ShakyBackend, ShakyScript, Shaky
 from tests.simulation.world import Crash, Invariant, World
 
 INSTALL = "simulation"
-SWEEP = 300.0  # seconds between two looks for what belongs to nobody
-MOST_UNITS = 400  # in one pass: more is a pass that feeds itself
+SWEEP = 300.0  # seconds between sweeps for orphans
+MOST_UNITS = 400  # in one pass: more means that a pass feeds itself
 
 PASSES_SUCCEED = Invariant("passes succeed", "a pass fails only where the store does")
 PASSES_END = Invariant("passes end", f"one pass looks at {MOST_UNITS} units at most")
@@ -52,10 +52,10 @@ class Parts:
 
 @dataclass(frozen=True)
 class Terms:
-    """What a history's surroundings are like."""
+    """A history's environment."""
 
     store_lag: Micros = 0  # of the store's indexes, at most
-    cloud_lag: Micros = 0  # until a listing shows what was made
+    cloud_lag: Micros = 0  # until a listing shows what was created
     boot: Micros = 2 * SECOND
     end: Micros = 0
     idempotent: bool = False
@@ -142,9 +142,9 @@ class Process:
 
         def run() -> None:
             if generation != self.generation:
-                return  # it was in the memory of a process that died
+                return  # lost with the memory of a process that died
             if self._busy:
-                self.world.after(0.2, run)  # it stands still in the middle of something
+                self.world.after(0.2, run)  # it stalls in the middle of something
                 return
             self._busy = True
             try:
@@ -158,7 +158,7 @@ class Process:
 
 
 class Weather:
-    """How the store fares: the share of calls that fail, and how many have."""
+    """The store's health: the share of calls that fail, and how many have failed."""
 
     def __init__(self) -> None:
         self.share = 0.0
@@ -209,11 +209,11 @@ class Site:
 
     @property
     def backends(self) -> Accounts:
-        """What a process that starts now finds in its configuration."""
+        """The configuration for a process that starts now."""
         return Accounts([Account.made(self.backend)] if self.configured else [])
 
     def deploy(self) -> None:
-        """Another version of the plane, or another configuration of it: every process starts anew."""
+        """Another version of the plane, or another configuration: every process restarts."""
         for process in self.processes:
             process.boot()
 

@@ -1,6 +1,6 @@
 """Bugs planted on purpose, each a plausible slip in one part. A simulation that can't find them proves nothing.
 
-Each names the invariant that it breaks, and counts as found only when that one says so.
+Each names the invariant that it breaks, and counts as found only if that one reports it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from tests.simulation.world import Invariant, Violation
 
 
 def _deciding(unit: str, decide: Callable[[Any], Plan]) -> Kinds:
-    """The table with another decision, and without rules: they would find some of these before they do harm, and here
-    the history itself must show them."""
+    """The table with another decision, and without rules, which would catch some of these early: the history itself
+    must show them."""
     kinds = KINDS.deciding(unit, decide=decide)
     kinds.rules = Rules(machines={}, wakers=kinds.rules.wakers)
     return kinds
@@ -66,7 +66,7 @@ class _Impatient(Purchases):
         return instance.status is InstanceStatus.pending
 
 
-# 2. --- gives a place back when the job is asked to end, not when it has ended --------------------------------------
+# 2. --- releases a place when the job is told to end, not when it has ended -----------------------------------------
 
 
 def _hasty(snapshot: RunSnapshot) -> Plan:
@@ -100,7 +100,7 @@ class _Forgetful(Purchases):
         return saved.with_(version=current.version + 1)
 
 
-# 4. --- takes what an index doesn't show for what isn't there -------------------------------------------------------
+# 4. --- concludes from an index that something doesn't exist --------------------------------------------------------
 
 
 class _Trusting(Reader):
@@ -108,7 +108,7 @@ class _Trusting(Reader):
         return {i.id: i for i in self.instances(fleet.id)}
 
 
-# 5. --- applies a message that was applied already; believes that its log has come ----------------------------------
+# 5. --- applies a message that was already applied; assumes that its log has arrived --------------------------------
 
 _FOR_EVER = itertools.count(1_000_000)
 
@@ -134,7 +134,7 @@ def _sleepy(snapshot: RunSnapshot) -> Plan:
 
 
 def _careless(snapshot: InstanceSnapshot) -> Plan:
-    """The deadline of a machine that is being made is dropped."""
+    """Drops the deadline of a machine that is being created."""
 
     def dropped(noun: Any) -> Any:
         waiting = isinstance(noun, Instance) and noun.status is InstanceStatus.provisioning
@@ -176,7 +176,7 @@ class _Neighbourly(Reader):
         return (*found, *(view for views in others for view in views))
 
 
-# 10. --- never asks a host again what it is; takes any install's resources for its own ------------------------------
+# 10. --- never updates a host's facts; takes any install's resources for its own ------------------------------------
 
 
 def _incurious(snapshot: InstanceSnapshot) -> Plan:
@@ -208,7 +208,7 @@ class _Blind(Sweeper):
 class Planted:
     parts: Parts
     breaks: Invariant
-    seeds: int = 60  # within so many it must be found
+    seeds: int = 60  # it must be found within this many
 
 
 PLANTED: dict[str, Planted] = {
@@ -233,8 +233,8 @@ PLANTED: dict[str, Planted] = {
 
 @dataclass
 class Found:
-    seed: int | None = None  # the first at which its invariant said so
-    others: set[str] = field(default_factory=set)  # invariants that spoke up before
+    seed: int | None = None  # the first at which its invariant was broken
+    others: set[str] = field(default_factory=set)  # invariants that were broken before
 
 
 def hunt(bug: Planted) -> Found:

@@ -1,8 +1,7 @@
-"""A small plane in which nothing goes wrong but what a test has go wrong: no chance, no fault, one process.
+"""A small plane in which only what a test chooses goes wrong: no chance, no faults, one process.
 
-Every wake-up is lost, always, so nothing but what stands in the due index moves it; its one process looks there every
-second. What else is lost a test says: the first effect of a kind, or whatever a process held in memory when it died
-right after a commit.
+Every wake-up is lost, so only the due index moves it; its one process looks there every second. A test says what else
+is lost: the first effect of a kind, or whatever a process had in memory when it died right after a commit.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Quiet:
     # --- what is there -----------------------------------------------------------------------------------------------
 
     def host(self, after: float = 0.0) -> None:
-        """This machine as a fleet of its own; its agent starts so many seconds from now."""
+        """This machine as its own fleet; its agent starts so many seconds from now."""
         place = ensure_fleet(self.plane, self.project, "1")
         token = bootstrap_token(self.plane.install_key, place.instance_id, 0)
         self.world.after(after, lambda: self.hosts.add("local", place.instance_id, token, dict(SIZE)))
@@ -58,7 +57,7 @@ class Quiet:
         fleet_plans.apply_plan(self.plane, self.user, self.project, raw, None, force=True)
 
     def task(self, work: Work | None = None, name: str = "run", **more: Any) -> None:
-        """Submit a run. It works for five seconds where nothing else is said."""
+        """Submit a run. By default it works for five seconds."""
         self.hosts.work[self.project.name, name] = work or Work()
         resources = {"cpu": "1..", "memory": "1GB..", "disk": None}
         configuration = {"type": "task", "commands": ["work"], "resources": resources, "spot_policy": "auto", **more}
@@ -77,11 +76,11 @@ class Quiet:
         self.site.loses_effect = lost
 
     def die_after(self, happens: Callable[[Any, Any], bool]) -> None:
-        """Whoever next commits a change of a noun (old, new) for which this holds dies before it does anything else."""
+        """The process that next commits a change (old, new) for which this holds dies right afterwards."""
         self._dies = happens
 
     def die(self, why: str) -> None:
-        """The process that is at work dies here, the first time."""
+        """The running process dies here, the first time."""
         self.site.backend.made = nobody
         raise Crash(why)
 
@@ -93,7 +92,7 @@ class Quiet:
     # --- what comes of it --------------------------------------------------------------------------------------------
 
     def until(self, holds: Callable[[], bool], within: float) -> float:
-        """Let time pass until it holds, which it must within so many seconds; how many it took."""
+        """Let time pass until it holds, which it must within so many seconds; returns how many it took."""
         began = self.world.seconds()
         assert holds() or self.world.run(self.world.time + round(within * SECOND), holds), self.told()
         return self.world.seconds() - began
@@ -141,6 +140,6 @@ class Quiet:
         return found
 
     def told(self) -> str:
-        """What everything has come to, for who reads why a test failed."""
+        """The state of everything, for the report of a failed test."""
         known = (noun for kind in self.scene.watch.known.values() for noun in kind.values())
         return "; ".join(f"{noun.kind} {noun.name} {noun.status} {noun.message!r}" for noun in known)

@@ -1,7 +1,7 @@
-"""Backstops: what brings a thing on when the signal that should have done it is lost. One history each.
+"""Backstops: what moves things on if the signal that should have done it is lost. One history each.
 
-In all of them no wake-up ever arrives (`quiet.py`), so each is brought on by the one deadline it is about, within the
-time that this deadline promises; without it nothing happens, or only much later.
+No wake-up ever arrives in any of them (`quiet.py`), so only the deadline under test moves things on, within the time
+that it promises; without it nothing happens, or only much later.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.simulation.quiet import SIZE, Quiet
 from tests.simulation.world import Violation
 
 LOOK = 2.0  # seconds: a pass looks every second
-GONE = 10.0  # from the request to end a machine until the second one hears that it is gone
+GONE = 10.0  # from the first request to end a machine until the second finds it gone
 
 
 def became(kind: type, status: str) -> Any:
@@ -36,7 +36,7 @@ def became(kind: type, status: str) -> Any:
 
 
 def running(**terms: Any) -> Quiet:
-    """A plane whose one run is under way on a machine of the cloud."""
+    """A plane with one run on a machine of the cloud."""
     plane = Quiet(**terms)
     plane.fleet(idle_duration=300)
     plane.task(Work(seconds=10_000))
@@ -45,7 +45,7 @@ def running(**terms: Any) -> Quiet:
 
 
 def idle(**terms: Any) -> Quiet:
-    """A plane with one machine of the cloud that nobody uses."""
+    """A plane with one unused machine of the cloud."""
     plane = Quiet(**terms)
     plane.fleet("1..1")
     plane.until(plane.is_("idle"), 30)
@@ -166,7 +166,7 @@ def test_a_job_whose_host_falls_silent_ends(pace: Pace, promise: int) -> None:
     plane = running(pace=pace)
     plane.agent.dead = True
     plane.until(lambda: plane.job.disconnected_at is not None, promise + LOOK)
-    took = plane.until(plane.placed("failed"), promise + LOOK)  # once missed, a promise is waited for again
+    took = plane.until(plane.placed("failed"), promise + LOOK)  # after a missed report, the same period again
     assert took > promise - LOOK
     assert plane.job.reason is JobReason.instance_unreachable
 

@@ -16,7 +16,7 @@ BATCH = 10
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Every fault is logged, as it should be; thousands of them would only fill the report."""
+    """Every fault is logged, as it should be, but thousands of them would only fill the report."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -24,7 +24,7 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.parametrize("start", range(0, SEEDS, BATCH))
 def test_histories_end_well(start: int) -> None:
-    """Any Violation names what went wrong; `python -m tests.simulation --seed K` tells that history."""
+    """Any Violation names what went wrong; `python -m tests.simulation --seed K` prints that history."""
     for seed in range(start, start + BATCH):
         print(f"repro: python -m tests.simulation --seed {seed}")
         play(seed)

@@ -1,4 +1,4 @@
-"""A noun that the simulation was not written for takes part in whole histories by its row, its family and its story."""
+"""A noun unknown to the simulation takes part in whole histories through its row, its family and its story."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_its_histories_end_well(seed: int) -> None:
 
 
 def test_a_bug_of_its_own_is_found_by_its_own_invariant() -> None:
-    """An effect whose outcome says nothing: the lease is given back again and again, and never closed."""
+    """An effect whose outcome says nothing: the lease is returned again and again, and never closed."""
     deaf = leases.WITH_LEASES.deciding("lease", conclude=lambda snapshot, outcome: leases.Plan())
     with pytest.raises(Violation) as violation:
         play(Parts(kinds=deaf, families=(*FAMILIES, Leases)), 0)

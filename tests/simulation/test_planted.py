@@ -12,7 +12,7 @@ from tests.simulation.planted import PLANTED, hunt
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Every fault is logged, as it should be; thousands of them would only fill the report."""
+    """Every fault is logged, as it should be, but thousands of them would only fill the report."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)

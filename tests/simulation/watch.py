@@ -22,7 +22,7 @@ from chalicelib.store.port import Change, Put
 
 @dataclass(frozen=True)
 class Commit:
-    """What one commit wrote: every noun as it was and as it is, and the events beside them."""
+    """What one commit wrote: every noun before and after, and the events with them."""
 
     nouns: list[tuple[Any, Any]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
@@ -32,7 +32,7 @@ class Commit:
 
 
 class Watch:
-    """`known[kind][id]` is the noun as it was last written, for every kind that the table of nouns has."""
+    """`known[kind][id]` is the noun as last written, for every kind in the table of nouns."""
 
     def __init__(self, store: MemoryStore, kinds: Kinds, told: Callable[[Commit], None]) -> None:
         self._kinds: Mapping[str, type[Noun]] = {row.name: row.noun for row in kinds.rows if row.noun is not None}
@@ -45,7 +45,7 @@ class Watch:
         store.after = self._committed
 
     def _kind_of(self, key: Key) -> type[Noun] | None:
-        """What a record is; None for those that no history asks about."""
+        """The noun of a record; None for those that no history checks."""
         head, part = key.pk.partition("/")[0], key.sk.partition("/")[0]
         return Event if head == "events" else self._kinds.get(head if part == keys.STATUS else part)
 

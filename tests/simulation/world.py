@@ -1,5 +1,4 @@
-"""Virtual time, a seeded choice of everything, what must hold, and the two ways in which a moment can go wrong: a crash
-and a stall."""
+"""Virtual time, seeded choices, invariants, and the two ways in which any moment can go wrong: a crash and a stall."""
 
 from __future__ import annotations
 
@@ -16,12 +15,12 @@ DEEPEST = 2  # stalls within stalls
 
 
 class Crash(BaseException):
-    """The process that was running is gone; nothing in it may catch this."""
+    """The running process is gone; nothing in it may catch this."""
 
 
 @dataclass(frozen=True)
 class Invariant:
-    """What must hold in every history, under a name of its own: who breaks it is told by that name."""
+    """What must hold in every history; violations are reported by its name."""
 
     name: str
     promise: str
@@ -31,7 +30,7 @@ class Invariant:
 
 
 class Violation(BaseException):
-    """An invariant was broken. A BaseException too, because the engine survives all others."""
+    """An invariant was broken. Also a BaseException, because the engine survives all others."""
 
     def __init__(self, invariant: Invariant, how: str) -> None:
         super().__init__(f"{invariant.name}: {how}")
@@ -39,7 +38,7 @@ class Violation(BaseException):
 
 
 class World:
-    """The heap of what is to happen. Faults happen until `calm_at`; afterwards nothing goes wrong any more."""
+    """The heap of scheduled calls. Faults happen until `calm_at`; nothing goes wrong afterwards."""
 
     def __init__(self, seed: int) -> None:
         self.seed, self.rng = seed, random.Random(seed)
@@ -65,7 +64,7 @@ class World:
 
     def chance(self, probability: float) -> bool:
         """Does a fault of this probability happen now? Never once it is calm."""
-        drawn = self.rng.random()  # drawn in any case, so that a history without faults stays the same history
+        drawn = self.rng.random()  # always drawn, so that a history stays the same without faults
         return self.time < self.calm_at and drawn < probability
 
     def some(self, low: float, high: float) -> float:
@@ -75,7 +74,7 @@ class World:
         self.happened[what] = self.happened.get(what, 0) + 1
 
     def run(self, until: Micros, done: Callable[[], bool] = lambda: False) -> bool:
-        """Let things happen up to `until`, or until `done` says so after one of them."""
+        """Make the scheduled calls up to `until`, or until `done()` is true after one of them."""
         while self._todo and self._todo[0][0] <= until:
             at, _, do = heapq.heappop(self._todo)
             self.time = max(self.time, at)
@@ -88,7 +87,7 @@ class World:
     # --- faults ------------------------------------------------------------------------------------------------------
 
     def moment(self, where: str) -> None:
-        """A point between two effects: the process may die here, or stand still while others go on."""
+        """A point between two effects: the process may die here, or stall while others go on."""
         if self.chance(0.01):
             self.note(f"crash {where}")
             raise Crash(where)

@@ -1,7 +1,7 @@
-"""Stories: one module a feature, with what it does to the plane and what must hold of it in every history.
+"""Stories: one module per feature, with what it does to the plane and what must hold in every history.
 
-A new one is a new file here with a subclass of `Story`; nothing else names it. Each draws from a generator of its own,
-so another story in the list leaves its choices as they were.
+A new one is a new file here with a subclass of `Story`; nothing else names it. Each draws from its own generator, so
+adding a story doesn't change the choices of the others.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from tests.simulation.world import Crash, Violation, World
 
 @dataclass(frozen=True)
 class Submitted:
-    """A run as its user had it."""
+    """A run as its user submitted it."""
 
     name: str
     project: Project
-    retried: bool  # it asks for retry
+    retried: bool  # it has `retry`
 
 
 @dataclass
 class Scene:
-    """What all stories share: the world, the product in it, and what users have asked for so far."""
+    """What all stories share: the world, the product in it, and the users' requests so far."""
 
     world: World
     site: Site
@@ -48,7 +48,7 @@ class Scene:
     user: User = field(init=False)
 
     def first_start(self) -> None:
-        """The admin and the first project, as any first start makes them; often another project beside it."""
+        """The admin and the first project, as any first start creates them; often a second project too."""
         plane = self.site.plane
         _, project = first_start(plane)
         found = nouns.find(self.site.store, User, keys.user(project.owner_id))
@@ -59,7 +59,7 @@ class Scene:
             self.projects.append(create_project(plane, self.user, "beside"))
 
     def ask(self, do: Callable[[], object]) -> bool:
-        """A user asks for something; who is refused, or whose API dies, asks no second time."""
+        """A user's request; it isn't repeated if it is refused or the API dies."""
         try:
             do()
         except (Crash, Away):
@@ -71,12 +71,12 @@ class Scene:
         return True
 
     def written(self) -> int:
-        """How many commits the plane's own processes have made. Agents write too, to say that they are there."""
+        """How many commits the plane's own processes have made. Agents write too, to report their presence."""
         return sum(process.store.commits for process in self.site.processes)
 
 
 class Story:
-    """One feature's part in a history. What it doesn't care about it leaves as it is here."""
+    """One feature's part in a history. A story overrides only what it needs."""
 
     likely: ClassVar[float] = 1.0  # the share of histories it takes part in
 
@@ -89,10 +89,10 @@ class Story:
         """Before anything goes wrong."""
 
     def plan(self) -> None:
-        """Say what is to happen, and when."""
+        """Schedule what will happen."""
 
     def calm(self) -> None:
-        """Nothing goes wrong from here on: what this story held back goes on."""
+        """Nothing goes wrong from now on: release what this story held back."""
 
     def wind_up(self) -> None:
         """All has ended: delete what is left."""
@@ -103,15 +103,15 @@ class Story:
         """Always. Raises Violation."""
 
     def unfinished(self) -> Iterator[Violation]:
-        """What must still come to its end before all is deleted."""
+        """What must still end before everything is deleted."""
         return iter(())
 
     def left(self) -> Iterator[Violation]:
-        """What must still go when all was deleted."""
+        """What must still disappear after everything was deleted."""
         return iter(())
 
     def look_back(self) -> None:
-        """In the end. Raises Violation."""
+        """At the end. Raises Violation."""
 
     # --- for short ---------------------------------------------------------------------------------------------------
 

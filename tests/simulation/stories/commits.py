@@ -1,4 +1,4 @@
-"""Every commit, of any noun: a status follows its table, and whatever changes one tells of it."""
+"""Every commit, of any noun: a status follows its table, and every change of one has an event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fleets of a cloud's machines: made, changed in place, emptied of single instances, and deleted in the end."""
+"""Fleets of a cloud's machines: created, changed in place, emptied instance by instance, and deleted at the end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FLEETS_END = Invariant("fleets end", "a deleted fleet and all of its instances c
 class Fleets(Story):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
-        self._most: dict[str, int | None] = {}  # by fleet; while one is changed it may have more
+        self._most: dict[str, int | None] = {}  # by fleet; a fleet may have more while it is changed
         self._specs: dict[str, dict[str, Any]] = {}  # configuration, by project
 
     def prepare(self) -> None:
@@ -56,10 +56,10 @@ class Fleets(Story):
             self.sometime(self.rng.choice((self._change, self._drop_one)), 5, FAULTY_FOR)
 
     def _change(self) -> None:
-        """In place; what is too much of it has to go."""
+        """In place; surplus instances must go."""
         project = self.rng.choice(self.scene.projects)
         raw = {"configuration": {**self._specs[project.id], "nodes": self.rng.choice(("0..1", "1..2", "0..4"))}}
-        self._most = {fleet: None for fleet in self._most}  # whether or not the answer comes
+        self._most = {fleet: None for fleet in self._most}  # whether or not the response arrives
         asked = self.scene.ask(
             lambda: fleet_plans.apply_plan(self.site.plane, self.scene.user, project, raw, None, force=True)
         )

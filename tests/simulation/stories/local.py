@@ -1,4 +1,4 @@
-"""The fleet `local`: this machine as a host, whose server and agent restart, which is cut off, changed and deleted."""
+"""The fleet `local`: this machine as a host that is restarted, cut off, changed and deleted."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Local(Story):
     # --- what happens ------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        """The server of this machine starts, perhaps with another word about its blocks, and starts its agent."""
+        """The server of this machine starts, perhaps with other blocks, and starts its agent."""
         blocks = self.rng.choice(("1", "1", "2", "auto"))
 
         def go() -> None:
@@ -75,7 +75,7 @@ class Local(Story):
             self._host.cut_off_until = self.world.seconds() + self.rng.uniform(30, 400)
 
     def _change(self) -> None:
-        """Taken apart and put together otherwise; what ran there goes on, as nobody can ask it to end first."""
+        """The machine's hardware changes; what runs there keeps running."""
         if self._host is not None:
             self.world.note("host changed")
             self._host.facts = {**self._host.facts, **self.rng.choice(_SIZES)}
@@ -90,7 +90,7 @@ class Local(Story):
             self._host.boot()
 
     def _drop(self) -> None:
-        """Its user deletes the instance and keeps the fleet; the next start makes it anew."""
+        """The user deletes the instance but keeps the fleet; the next start creates it again."""
         instance = self._instance()
         if instance is None:
             return

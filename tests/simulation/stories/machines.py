@@ -1,4 +1,4 @@
-"""Machines of a cloud: bought once, given back whole, taken away by the cloud at any time."""
+"""A cloud's machines: bought once, released whole, reclaimed by the cloud at any time."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ class Machines(Story):
                 seen[body["name"]] = body["id"]
 
     def _giving_back(self, handle: Handle) -> None:
-        """Whose is it? Asked of the table as it is, not of what the caller believes."""
+        """Whose is it? According to the table as it is, not to what the caller believes."""
         tags = next((dict(body["tags"]) for body in self.site.cloud.resources() if body["id"] == handle.id), None)
         if tags is None or tags["dstack-install"] != INSTALL:
-            return  # gone already, or not ours: the orphans' story looks at that
+            return  # already gone, or not ours: the orphans' story checks that
         instance = nouns.find(self.site.store, Instance, keys.instance(tags["dstack-instance"]))
         if instance is not None and instance.status not in _ENDING:
             raise WANTED_STAYS.broken(f"{handle.id} is given back, and {instance.name} is {instance.status}")

@@ -1,4 +1,4 @@
-"""What lies at a cloud and belongs to nobody here: ours is given back, a stranger's is left alone."""
+"""Resources at a cloud that belong to no instance: ours are released, a stranger's are left alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Orphans(Story):
         self.sometime(lambda: self._leave("somebody else", 0, self._strangers), 0, FAULTY_FOR)
 
     def _leave(self, install: str, number: int, where: set[str]) -> None:
-        """A machine whose instance this plane has never heard of: a table restored from an old copy, say."""
+        """A machine whose instance this plane doesn't know: a table restored from an old copy, say."""
         owner = derive(install, "unheard of", self.world.seed, number)
         tags = {"install": install, "project": self.scene.projects[0].id, "instance": owner, "epoch": "0"}
         offer = self.rng.choice(self.site.cloud.offers())

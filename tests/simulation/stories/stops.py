@@ -1,4 +1,4 @@
-"""Stops and aborts, asked at any moment."""
+"""Stops and aborts, at any moment."""
 
 from __future__ import annotations
 

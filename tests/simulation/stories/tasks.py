@@ -23,7 +23,7 @@ RUNS_KEPT = Invariant("runs kept", "a run that was accepted is there, and ends a
 RETRIED_AS_ASKED = Invariant("retried as asked", "a job is submitted again only where its run asks for that")
 
 
-_LOGS = (0, 60, 60, 3000, 3000, 3000, 3000, 900_000)  # bytes; of the last, no message takes all that is new
+_LOGS = (0, 60, 60, 3000, 3000, 3000, 3000, 900_000)  # bytes; the last is more than one message takes
 
 
 class Tasks(Story):

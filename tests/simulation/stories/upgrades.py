@@ -1,4 +1,4 @@
-"""Deployments: every process of the plane starts anew, at times with the cloud taken out of its configuration."""
+"""Deployments: every process of the plane restarts, sometimes with the cloud removed from its configuration."""
 
 from __future__ import annotations
 
