@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,11 +102,3 @@ class TestDockerRuntime(RuntimeConformance):
         workshop.running(task)
         workshop.roster.stop(task, NEVER)
         assert workshop.exited(task)["reason"] == "terminated_by_user"
-
-
-def test_credentials_go_to_the_registry_and_nowhere_else() -> None:
-    from chalicelib.agent.docker_client import registry_header
-
-    header = registry_header({"username": "puller", "password": "pä/ss"})["X-Registry-Auth"]
-    assert base64.urlsafe_b64decode(header).decode() == '{"username": "puller", "password": "p\\u00e4/ss"}'
-    assert registry_header(None) == {}

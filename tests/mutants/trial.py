@@ -41,7 +41,12 @@ def about(root: Path, file: str) -> list[str]:
     found = [path.relative_to(root).as_posix() for folder in folders for path in sorted(folder.glob("test_*.py"))]
     mirrors = {f"tests/{package}/test_{stem}{kind}.py" for kind in ("", "_real")}
     wanted = (path for path in found if path in mirrors or not APART.search(path))
-    return sorted(wanted, key=lambda path: (path not in mirrors, stem.rstrip("s") not in Path(path).stem))
+
+    def distance(path: str) -> tuple[bool, bool, bool]:
+        near = path in mirrors or stem.rstrip("s") in Path(path).stem
+        return not near, bool(APART.search(path)), path not in mirrors
+
+    return sorted(wanted, key=distance)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,208 @@
+"""A Docker engine of a few lines, on a unix socket in this process: it keeps what it was asked and answers as told.
+
+It runs nothing. A test says what a container prints and how it ends; the HTTP is real, so the client under test is the
+one that is shipped. Whether a real engine agrees is for `test_docker_real`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+PATIENCE = 20.0  # seconds until a container that says nothing more is given up
+
+
+@dataclass
+class Container:
+    """`output` is all it printed so far."""
+
+    name: str
+    body: dict[str, Any] = field(default_factory=dict)
+    status: str = "created"
+    pid: int = 0
+    exit_status: int = 0
+    out_of_memory: bool = False
+    output: bytes = b""
+    cut: bool = False  # whoever listens is cut off: the engine went away
+    ends_when_waited_for: int | None = None
+    news: threading.Condition = field(default_factory=threading.Condition)
+
+    def change(self, **fields: Any) -> None:
+        with self.news:
+            for name, value in fields.items():
+                setattr(self, name, value)
+            self.news.notify_all()
+
+    def says(self, data: bytes) -> None:
+        self.change(output=self.output + data)
+
+    def exits(self, status: int, **more: Any) -> None:
+        self.change(status="exited", exit_status=status, **more)
+
+    def inspection(self) -> dict[str, Any]:
+        state = {"Status": self.status, "Running": self.status == "running", "Pid": self.pid}
+        return {"Name": self.name, "State": {**state, "ExitCode": self.exit_status, "OOMKilled": self.out_of_memory}}
+
+
+@dataclass
+class Request:
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: dict[str, str]
+    body: bytes
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+@dataclass
+class Engine:
+    socket: str
+    containers: dict[str, Container] = field(default_factory=dict)
+    images: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pulls: list[dict[str, Any]] = field(default_factory=list)  # the lines that a pull prints
+    faults: dict[str, tuple[int, str]] = field(default_factory=dict)  # "METHOD /path" → status and text; 0 hangs up
+    cut_short: str = ""  # "METHOD /path" of a request whose answer breaks off
+    requests: list[Request] = field(default_factory=list)
+    usage: dict[str, Any] = field(default_factory=dict)
+
+    def asked(self, start: str = "") -> list[str]:
+        return [str(request) for request in self.requests if str(request).startswith(start)]
+
+    def request(self, start: str) -> Request:
+        """The last one that begins so."""
+        return next(request for request in reversed(self.requests) if str(request).startswith(start))
+
+    def container(self, name: str, **fields: Any) -> Container:
+        self.containers[name] = Container(name, **fields)
+        return self.containers[name]
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    engine: Engine
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    wbufsize = -1  # head and body in one piece
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: a test looks at `requests`."""
+
+    def do_GET(self) -> None:
+        engine, at = self.server.engine, urlsplit(self.path)
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        request = Request(self.command, unquote(at.path), dict(parse_qsl(at.query)), dict(self.headers), body)
+        engine.requests.append(request)
+        if (fault := engine.faults.get(str(request))) is not None:
+            self._fail(*fault)
+            return
+        if engine.cut_short == str(request):
+            self.send_response(200)
+            self.send_header("Content-Length", "1000")
+            self.end_headers()
+            return
+        match [self.command, *request.path.strip("/").split("/")]:
+            case ["GET", "_ping"]:
+                self._say(200, b"OK", "text/plain")
+            case ["GET", "images", *name, "json"]:
+                self._found(engine.images.get("/".join(name)), f"No such image: {'/'.join(name)}")
+            case ["POST", "images", "create"]:
+                self._say(200, b"".join(json.dumps(line).encode() + b"\r\n" for line in engine.pulls))
+            case ["GET", "containers", "json"]:
+                label = json.loads(request.query["filters"])["label"][0].split("=")
+                labels = ((each, each.body.get("Labels") or {}) for each in engine.containers.values())
+                self._json([{"Id": c.name, "Labels": own} for c, own in labels if own.get(label[0]) == label[1]])
+            case ["POST", "containers", "create"]:
+                engine.container(request.query["name"], body=json.loads(body))
+                self._json({"Id": "created"}, 201)
+            case [_, "containers", name, *_] if name not in engine.containers:
+                self._found(None, f"No such container: {name}")
+            case [_, "containers", name, *what]:
+                self._container(engine.containers[name], request, what)
+
+    do_POST = do_PUT = do_DELETE = do_GET
+
+    def _container(self, container: Container, request: Request, what: list[str]) -> None:
+        engine = self.server.engine
+        match [request.method, *what]:
+            case ["DELETE"]:
+                del engine.containers[container.name]
+                self._say(204)
+            case ["GET", "json"]:
+                self._json(container.inspection())
+            case ["GET", "stats"]:
+                self._json(engine.usage)
+            case ["POST", "start"]:
+                container.change(status="running", pid=container.pid)
+                self._say(204)
+            case ["POST", "attach"]:
+                self._stream(container, 101, len(container.output))
+            case ["GET", "logs"]:
+                self._stream(container, 200, 0)
+            case ["POST", "wait"]:
+                if container.ends_when_waited_for is not None:
+                    container.exits(container.ends_when_waited_for)
+                with container.news:
+                    container.news.wait_for(lambda: container.status == "exited", PATIENCE)
+                self._json({"StatusCode": container.exit_status})
+            case _:
+                self._say(204)
+
+    def _stream(self, container: Container, status: int, sent: int) -> None:
+        with container.news:
+            container.cut = False
+            self._pass_on(f"HTTP/1.1 {status} OK\r\n\r\n".encode() + container.output[sent:])
+            sent = len(container.output)
+            while not container.cut and container.status != "exited":
+                if not container.news.wait(PATIENCE):
+                    return
+                self._pass_on(container.output[sent:])
+                sent = len(container.output)
+
+    def _pass_on(self, data: bytes) -> None:
+        self.wfile.write(data)
+        self.wfile.flush()
+
+    def _found(self, value: dict[str, Any] | None, otherwise: str) -> None:
+        self._json({"message": otherwise}, 404) if value is None else self._json(value)
+
+    def _fail(self, status: int, words: str) -> None:
+        if status:
+            self._say(status, words.encode(), "application/json" if words.startswith("{") else "text/plain")
+
+    def _json(self, value: Any, status: int = 200) -> None:
+        self._say(status, json.dumps(value).encode())
+
+    def _say(self, status: int, body: bytes = b"", kind: str = "application/json") -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Engine]:
+    engine = Engine(str(folder / "d.sock"))
+    with _Server(engine.socket, _Handler) as server:
+        server.engine = engine
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        try:
+            yield engine
+        finally:
+            for container in engine.containers.values():
+                container.change(cut=True, status="exited")
+            server.shutdown()
+            thread.join()
