@@ -72,7 +72,8 @@ def changes(root: Path, file: str) -> list[Change]:
         was, becomes = source[first:last], source[first:start] + text.encode() + source[end:last]
         line = source.count(b"\n", 0, start) + 1
         texts = was.decode().strip(), becomes.decode().strip()
-        found.add(Change(file, line, kind, ".".join(within), *texts, start, end, text))
+        if was != becomes:  # a `return None` can't become one
+            found.add(Change(file, line, kind, ".".join(within), *texts, start, end, text))
     return sorted(found)
 
 

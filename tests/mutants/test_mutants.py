@@ -66,6 +66,7 @@ def test_what_a_function_returns_is_changed(tmp_path: Path) -> None:
         "x = f(hint='words of a message')",
         "x = f'{a + 1}'",
         "@dataclass(frozen=True)\nclass C: ...",
+        "def f():\n    return None",
     ],
 )
 def test_what_is_not(tmp_path: Path, text: str) -> None:

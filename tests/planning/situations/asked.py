@@ -1,0 +1,102 @@
+"""What an agent reports and what a user asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from chalicelib.domain.fleets import FleetStatus
+from chalicelib.domain.instances import InstanceStatus
+from chalicelib.domain.jobs import JobStatus
+from chalicelib.domain.reasons import JobReason, RunReason
+from chalicelib.domain.reports import TaskReport
+from chalicelib.domain.runs import RunStatus
+from chalicelib.planning.plan import Plan
+from chalicelib.planning.reports import Fold
+from chalicelib.planning.requests import delete_fleet, delete_run, end_instance, stop_run
+from chalicelib.planning.snapshots import Given
+from chalicelib.planning.transitions import Draft
+from tests.planning.situations.kit import BEFORE, NOW, Decided, placed, situation
+from tests.planning.situations.runs import LEAVING
+from tests.world import nouns as b
+
+
+def report(status: str, said: dict[str, Any] | None, stored: int = 0, **fields: Any) -> Decided:
+    at = b.machine(0)
+    one = placed(at, b.job(b.run())).with_(status=JobStatus(status), **fields)
+    at = b.holding(at, one)
+    fold = Fold(Draft(NOW), at)
+    fold.report(one, None if said is None else TaskReport.model_validate({"id": one.id, **said}), stored)
+    return Given(NOW, (one, at)), fold.draft.plan()
+
+
+EXIT = {"state": "exited", "exit_status": 3, "reason": "container_exited_with_error", "log_end": 9}
+PULL = {"downloaded_bytes": 5}
+situation("a task that isn't known yet", report, "provisioning", None)
+situation("a task that is lost", report, "running", None, 5)
+situation("a task that is lost while it pulls", report, "pulling", None)
+situation("a task that is lost after its job's end", report, "terminated", None)
+situation("a task that pulls", report, "provisioning", {"state": "pulling", "pull": PULL})
+situation("a task that pulls on", report, "pulling", {"state": "pulling", "pull": PULL})
+situation("a task that pulls after it ran", report, "running", {"state": "pulling", "pull": PULL})
+situation(
+    "a task that runs",
+    report,
+    "pulling",
+    {"state": "running", "username": "root", "working_dir": "/w", "message": "m" * 1200, "pull": PULL},
+)
+situation(
+    "a task that runs on", report, "running", {"state": "running", "message": ""}, message="old", disconnected_at=BEFORE
+)
+situation(
+    "a task that runs on though its job ends",
+    report,
+    "terminating",
+    {"state": "running", "message": "new"},
+    message="old",
+    **LEAVING,
+)
+situation("a task that ran and ended between two reports", report, "provisioning", {**EXIT, "message": "m" * 1200}, 9)
+situation(
+    "a task that ended before it ran",
+    report,
+    "provisioning",
+    {**EXIT, "exit_status": None, "reason": "executor_error"},
+    9,
+)
+situation("a task that ended and whose log isn't here yet", report, "running", EXIT, 8)
+situation("a task that ended as its job was asked to", report, "terminating", EXIT, 9, **LEAVING)
+situation(
+    "a task that ended over its quota",
+    report,
+    "terminating",
+    EXIT,
+    2,
+    exit_status=3,
+    reason=JobReason.log_quota_exceeded,
+)
+
+
+def request(ask: Callable[..., Plan], *args: Any) -> Decided:
+    return Given(NOW, args[:1]), ask(*args, Draft(NOW, ("u", "ann")))
+
+
+def a_run(status: str = "running", **fields: Any) -> Any:
+    return b.run(status=RunStatus(status), submitted_at=BEFORE, last_processed_at=BEFORE, **fields)
+
+
+STOP, ABORT = RunReason.stopped_by_user, RunReason.aborted_by_user
+situation("a user stops a run", request, stop_run, a_run(), STOP)
+situation("a user stops a run twice", request, stop_run, a_run("terminating", reason=STOP), STOP)
+situation("a user aborts a run that stops", request, stop_run, a_run("terminating", reason=STOP), ABORT)
+situation(
+    "a user aborts a run that has failed", request, stop_run, a_run("terminating", reason=RunReason.job_failed), ABORT
+)
+situation("a user stops a run that is over", request, stop_run, a_run("done"), STOP)
+situation("a user deletes a run", request, delete_run, a_run("done", due_at=NOW))
+situation("a user deletes a run that isn't over", request, delete_run, a_run())
+situation("a user deletes a run twice", request, delete_run, a_run("done", deleted=True))
+situation("a user deletes a fleet", request, delete_fleet, b.fleet(to_create=2))
+situation("a user deletes a fleet twice", request, delete_fleet, b.fleet(status=FleetStatus.terminating))
+situation("a user ends an instance", request, end_instance, b.machine(0, stop_attempts=3))
+situation("a user ends an instance twice", request, end_instance, b.machine(0, status=InstanceStatus.terminating))

@@ -1,0 +1,52 @@
+"""A look at one fleet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.domain.fleets import FleetStatus
+from chalicelib.domain.instances import InstanceStatus
+from chalicelib.planning.fleet import MOST_PAUSES, decide_fleet
+from chalicelib.planning.offers import OfferBook
+from chalicelib.planning.snapshots import FleetSnapshot, FleetView
+from tests.planning.situations.kit import BEFORE, NOW, Decided, situation
+from tests.world import nouns as b
+
+
+def fleet(*machines: str, nodes: Any = "0..2", offers: Any = None, **fields: Any) -> Decided:
+    of = b.fleet("cloud", **{"created_at": BEFORE, "last_processed_at": BEFORE, **fields})
+    there = [b.machine(num, of, status=InstanceStatus(status)) for num, status in enumerate(machines)]
+    book = OfferBook((b.offer(),) if offers is None else offers)
+    snapshot = FleetSnapshot(NOW, FleetView(of, b.fleet_spec(nodes=nodes), tuple(there)), book, b.FACTS)
+    return snapshot, decide_fleet(snapshot)
+
+
+situation("a fleet that has what it needs", fleet, "idle", due_at=NOW)
+situation("a fleet that is asked for machines", fleet, to_create=2, message="old", due_at=NOW)
+situation("a fleet of machines for one job", fleet, nodes="1", offers=(b.offer(backend="runpod"),))
+situation("a fleet with less than its minimum", fleet, "terminating", "idle", nodes="2..4", next_instance_num=2)
+situation("a fleet that has no room yet", fleet, "terminating", "idle", nodes="2")
+situation("a fleet with more than its maximum", fleet, "idle", "busy", "idle", "terminating", nodes="0..2")
+situation("a fleet of hosts that is asked for machines", fleet, nodes=None, to_create=1, due_at=NOW)
+situation("a fleet without offers", fleet, nodes="1", offers=())
+situation("a fleet whose offers have failed", fleet, nodes="1", tried=(b.offer().key,), due_at=NOW)
+situation("a fleet that pauses", fleet, nodes="1", consolidation_attempt=1, due_at=NOW + 1)
+situation("a fleet whose pause is over", fleet, nodes="1", consolidation_attempt=1, due_at=NOW)
+situation(
+    "a fleet that pauses once more",
+    fleet,
+    nodes="1",
+    offers=(),
+    consolidation_attempt=3,
+    message="no offer matches this fleet; will retry",
+    due_at=NOW,
+)
+situation(
+    "a fleet that gives up", fleet, nodes="1", to_create=1, offers=(), consolidation_attempt=MOST_PAUSES, due_at=NOW
+)
+situation("a fleet that gave up", fleet, nodes="1", offers=(), consolidation_attempt=MOST_PAUSES + 1, due_at=NOW)
+situation("a fleet that gave up and isn't due", fleet, nodes="1", offers=(), consolidation_attempt=MOST_PAUSES + 1)
+situation("a fleet that ends", fleet, "idle", "terminating", status=FleetStatus.terminating, due_at=NOW)
+situation("a fleet that ends and isn't due", fleet, "idle", status=FleetStatus.terminating, due_at=NOW + 1)
+situation("a fleet that is empty at its end", fleet, status=FleetStatus.terminating, due_at=NOW)
+situation("a fleet that is over", fleet, status=FleetStatus.terminated)

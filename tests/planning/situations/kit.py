@@ -1,0 +1,38 @@
+"""What situations are made of, and the list of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from chalicelib.domain.instances import Handle, Instance
+from chalicelib.domain.instants import HOUR, SECOND
+from chalicelib.domain.jobs import Assignment, Job
+from chalicelib.planning.plan import Plan
+from chalicelib.planning.snapshots import Snapshot
+from tests.world import nouns as b
+
+Decided = tuple[Snapshot, Plan]
+ALL: dict[str, Callable[[], Decided]] = {}
+
+NOW = b.NOW + 1000 * SECOND
+BEFORE = NOW - HOUR
+OPEN = b.FACTS["aws"].create_timeout + b.FACTS["aws"].visibility_lag  # how long a purchase is under way
+HAND = (Handle(kind="vm", id="vm-1"),)
+
+
+def situation(name: str, decide: Callable[..., Decided], *args: Any, **fields: Any) -> None:
+    assert name not in ALL
+    ALL[name] = lambda: decide(*args, **fields)
+
+
+def placed(at: Instance, job: Job) -> Job:
+    where = Assignment(
+        instance_id=at.id,
+        instance_name=at.name,
+        fleet_id=at.fleet_id,
+        fleet_name=at.fleet_name,
+        offer=at.offer,
+        assigned_at=BEFORE,
+    )
+    return job.with_(assignment=where, provisioned_at=BEFORE, due_at=None)

@@ -1,0 +1,90 @@
+"""A plan in words: what it writes, tells, orders and wakes, with names for ids and times counted from now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel
+
+from chalicelib.domain.events import Event
+from chalicelib.domain.instants import DAY, SECOND
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.noun import Noun
+from chalicelib.planning.plan import Effect, Plan, Step
+from tests.world.nouns import PROJECT
+from tests.world.time import NOW
+
+LONG = 200  # a text this long is shown by its beginning
+
+
+def told(plan: Plan, before: Iterable[Noun], now: int = NOW) -> str:
+    """All of it, a line each. `before`: the nouns as they were read; of those only what changes is shown."""
+    teller = _Teller({(type(noun), getattr(noun, "id", "")): noun for noun in before}, now)
+    lines = [line for step in plan.steps for line in ("step", *teller.step(step))]
+    lines += [f"note {note.subject}: {note.text} ({note.hint})" for note in plan.notes]
+    if plan.next_wake is not None:
+        lines.append(f"next {teller.value(plan.next_wake)}")
+    return teller.named("\n".join(lines) or "nothing")
+
+
+class _Teller:
+    def __init__(self, before: dict[tuple[type, str], Noun], now: int) -> None:
+        self._before, self._now = before, now
+        self._names = {PROJECT: "project"} | {key: _name(noun) for (_, key), noun in before.items() if key}
+        self._names |= {noun.run_id: noun.run_name for noun in before.values() if isinstance(noun, Job)}
+
+    def named(self, text: str) -> str:
+        for key, name in self._names.items():
+            text = text.replace(key, name)
+        return text
+
+    def step(self, step: Step) -> list[str]:
+        lines = [f"  save {self._saved(noun)}" for noun in step.saves]
+        lines += [f"  tell {self._event(event)}" for event in step.events]
+        lines += [f"  act {self._effect(effect)}" for effect in step.effects]
+        return lines + [f"  wake {unit}" for unit in step.wake]
+
+    def _saved(self, noun: Noun) -> str:
+        key = getattr(noun, "id", "")
+        old = self._before.get((type(noun), key))
+        if key:
+            self._names[key] = _name(noun)
+        known = {} if old is None else _fields(old)
+        default = type(noun).model_fields
+        changed = [
+            f"{field}={self.value(value)}"
+            for field, value in _fields(noun).items()
+            if (value != known[field] if old is not None else value != default[field].default)
+            and field not in ("id", "version")
+        ]
+        return " ".join([type(noun).__name__, _name(noun), *([] if old else ["(new)"]), *changed])
+
+    def _event(self, event: Event) -> str:
+        whose = "run" * bool(event.run_id) + " fleet" * bool(event.fleet_id)
+        names = ",".join(target.name for target in event.targets)
+        kept = ("before", "after", "reason", "detail", "fields", "number", "trade", "actor_name")
+        told = [f"{name}={self.value(getattr(event, name))}" for name in kept if getattr(event, name)]
+        return " ".join([str(event.type), names, f"[{whose.strip()}]", *told])
+
+    def _effect(self, effect: Effect) -> str:
+        return f"{type(effect).__name__} {effect.unit} at {effect.backend} until {self.value(effect.act_until)}"
+
+    def value(self, value: Any) -> str:
+        if isinstance(value, int) and abs(value - NOW) < 30 * DAY:
+            return f"{(value - self._now) / SECOND:+.6f}".rstrip("0").rstrip(".") + "s"
+        if isinstance(value, BaseModel):
+            inner = (f"{name}={self.value(each)}" for name, each in _fields(value).items() if each)
+            return f"({', '.join(inner)})"
+        if isinstance(value, tuple):
+            return f"[{', '.join(map(self.value, value))}]"
+        text = str(value) if value != "" else "''"
+        return text if len(text) <= LONG else f"{text[:20]}… ({len(text)} characters)"
+
+
+def _name(noun: Noun) -> str:
+    return str(getattr(noun, "name", "") or getattr(noun, "id", ""))
+
+
+def _fields(value: BaseModel) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in type(value).model_fields}
