@@ -15,7 +15,7 @@ from chalicelib.planning.plan import Effect, Plan, Step
 from tests.world.nouns import PROJECT
 from tests.world.time import NOW
 
-LONG = 200  # a text this long is shown by its beginning
+LONG = 300  # a text this long is shown by its beginning
 
 
 def told(plan: Plan, before: Iterable[Noun], now: int = NOW) -> str:
