@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
+import shutil
+import socket
 from pathlib import Path
 
 import pytest
 
 from chalicelib.agent import gpus
-from chalicelib.agent.inventory import Inventory
+from chalicelib.agent.inventory import Inventory, addresses, default_address, run_tool
 
 
 class Tools:
@@ -17,7 +21,10 @@ class Tools:
     def __init__(self, **answers: tuple[int, str]) -> None:
         self.answers = {name.replace("_", "-"): answer for name, answer in answers.items()}
 
+        self.asked: list[list[str]] = []
+
     def __call__(self, argv: list[str]) -> tuple[int, str]:
+        self.asked.append(argv)
         return self.answers.get(argv[0], (127, ""))
 
 
@@ -63,6 +70,11 @@ def test_a_machine_without_limits(tmp_path: Path) -> None:
             1024,
         ),
         ("0::/x\n", {"x/memory.max": "nonsense", "x/cpu.max": ""}, 8, 16000),
+        ("0::/x\n", {"x/cpu.max": "100000 0", "x/memory.max": str(1 << 60)}, 8, 16000),
+        ("0::/x\n", {"x/cpu.max": "1600000 100000", "x/memory.max": str(32 << 30)}, 8, 16000),
+        ("0::/../x\n", {"x/cpu.max": "250000 100000"}, 2, 16000),
+        ("3:cpu:/x\n", {"cpu.max": "100000 100000"}, 8, 16000),
+        ("nonsense\n2:freezer:/x\n0::/x\n", {"x/cpu.max": "100000 100000"}, 1, 16000),
     ],
 )
 def test_cgroup_limits(tmp_path: Path, cgroup: str, files: dict[str, str], cpus: int, memory: int) -> None:
@@ -75,6 +87,72 @@ def test_cgroup_limits(tmp_path: Path, cgroup: str, files: dict[str, str], cpus:
 def test_memory_that_cant_be_found_is_absent(tmp_path: Path) -> None:
     found = machine(tmp_path, **{"proc/meminfo": "nothing\n"})
     assert "memory_mib" not in found.facts(["process"])
+
+
+def test_a_machine_that_says_nothing_of_its_processors_has_one(tmp_path: Path) -> None:
+    assert machine(tmp_path, **{"proc/cpuinfo": "Features: fp asimd\n"}).cpus() == 1
+
+
+def test_processors_and_memory_are_counted_by_their_own_lines(tmp_path: Path) -> None:
+    found = machine(
+        tmp_path,
+        **{
+            "proc/cpuinfo": "processor : 0\nmodel name: a processor : 7\nprocessor\t: 1\n",
+            "proc/meminfo": "MemFree: 1 kB\nMemTotal: 2097153 kB\n",
+        },
+    )
+    assert (found.cpus(), found.memory_mib()) == (2, 2048)
+
+
+def test_the_facts_of_a_machine_in_full(tmp_path: Path) -> None:
+    tools = Tools(nvidia_smi=(0, NVIDIA[0][0]), hl_smi=(0, "HL-225, 98304, 1.16, 0000:19:00.0\n"))
+    facts = machine(tmp_path, tools).facts(["process", "docker"])
+    assert set(facts) == set(
+        ["cpus", "memory_mib", "disk_mib", "arch", "hostname", "addresses", "gpus", "runtimes", "user"]
+    )
+    assert (facts["cpus"], facts["memory_mib"], facts["runtimes"]) == (8, 16000, ["process", "docker"])
+    assert facts["disk_mib"] == pytest.approx(shutil.disk_usage(tmp_path).free / 2**20, abs=4096)
+    assert facts["hostname"] == socket.gethostname()
+    assert facts["user"] == pwd.getpwuid(os.getuid()).pw_name
+    assert [(gpu["vendor"], gpu["id"]) for gpu in facts["gpus"]] == [("nvidia", "GPU-aa"), ("intel", "0000:19:00.0")]
+
+
+def test_each_vendors_tool_is_asked_once_and_in_its_own_way(tmp_path: Path) -> None:
+    tools = Tools()
+    machine(tmp_path, tools).gpus()
+    assert [" ".join(argv) for argv in tools.asked] == [
+        "nvidia-smi --query-gpu=uuid,name,memory.total,driver_version --format=csv,noheader,nounits",
+        "amd-smi static --asic --vram --driver --bus --json",
+        "hl-smi -Q name,memory.total,driver_version,bus_id -f csv,noheader,nounits",
+        "tt-smi -s",
+    ]
+
+
+def test_use_is_asked_of_nvidia_and_nothing_where_that_fails(tmp_path: Path) -> None:
+    tools = Tools(nvidia_smi=(0, "GPU-aa, 1, 2\n"))
+    assert machine(tmp_path, tools).gpu_use() == {"GPU-aa": {"memory_usage_bytes": 1 << 20, "util_percent": 2}}
+    assert tools.asked[-1][1] == "--query-gpu=uuid,memory.used,utilization.gpu"
+    assert machine(tmp_path, Tools(nvidia_smi=(1, "GPU-aa, 1, 2\n"))).gpu_use() == {}
+
+
+def test_a_tool_is_run_and_its_output_read() -> None:
+    assert run_tool(["sh", "-c", "printf 'a\\377'; echo lost >&2; exit 3"]) == (3, "a\ufffd")
+    assert run_tool(["cat"]) == (0, ""), "it gets no input to wait for"
+    assert run_tool(["no-such-tool-anywhere"]) == (127, "")
+    assert run_tool(["/"]) == (126, "")
+
+
+def test_told_gpus_get_ids_of_their_own_unless_they_are_told(tmp_path: Path) -> None:
+    (tmp_path / "told.json").write_text(json.dumps({"gpus": [{"name": "A100"}, {"name": "T4", "id": "mine"}]}))
+    found = Inventory(str(tmp_path), Tools(), told=str(tmp_path / "told.json")).facts([])
+    assert found["gpus"] == [{"id": "0", "name": "A100"}, {"id": "mine", "name": "T4"}]
+
+
+def test_this_machines_addresses_end_with_loopback() -> None:
+    found = addresses()
+    assert found[-1] == "127.0.0.1" and len(set(found)) == len(found)
+    first = default_address()
+    assert not first or found[0] == first
 
 
 def test_told_facts_replace_what_is_found(tmp_path: Path) -> None:
@@ -153,6 +231,82 @@ def amd_card(**more: object) -> dict[str, object]:
 )
 def test_amd(text: str, want: list[tuple[str, int]]) -> None:
     assert [(gpu["name"], gpu["memory_mib"]) for gpu in gpus.amd(text)] == want
+
+
+def test_amd_cards_in_full() -> None:
+    other = amd_card(gpu="gpu-7", asic={"market_name": "Radeon PRO W7900"}, driver="N/A")
+    nameless = {name: value for name, value in amd_card(vram={"size": {"value": "64", "unit": "GB"}}).items()}
+    del nameless["gpu"], nameless["driver"]
+    assert gpus.amd(json.dumps([amd_card(), other, nameless])) == [
+        {"name": "MI300X", "memory_mib": 196592, "vendor": "amd", "driver": "6.8.5", "id": "0"},
+        {"name": "PRO W7900", "memory_mib": 196592, "vendor": "amd", "driver": "", "id": "gpu-7"},
+        {"name": "MI300X", "memory_mib": 65536, "vendor": "amd", "driver": "", "id": "2"},
+    ]
+    assert gpus.amd(json.dumps([amd_card(vram={"size": {"value": 512}})]))[0]["memory_mib"] == 512
+    assert gpus.amd("3") == gpus.amd('"text"') == []
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("81559", 81559),
+        (" 81559 MiB ", 81559),
+        ("2048 KB", 2),
+        ("80 GB", 81920),
+        ("80gib", 81920),
+        ("1.5 GB", 1536),
+        ("2 TB", 2 << 20),
+        (512, 512),
+        ("512 B", 512),
+        ("N/A", None),
+        ("1 2", None),
+        ("", None),
+        (None, None),
+    ],
+)
+def test_sizes(text: object, want: int | None) -> None:
+    assert gpus.mib(text) == want
+
+
+@pytest.mark.parametrize("text", ["N/A", "[N/A]", "unknown", "[Not Supported]", "", "  ", None])
+def test_what_a_tool_doesnt_know(text: str | None) -> None:
+    assert gpus.known(text) == ""
+    assert gpus.known(" 550.1 ") == "550.1"
+
+
+@pytest.mark.parametrize("board", gpus.TENSTORRENT_MIB)
+def test_each_board_of_tenstorrent_has_its_memory(board: str) -> None:
+    chip = {"device_info": [{"board_info": {"board_type": f"{board.upper()} R"}}], "host_info": None}
+    assert gpus.tenstorrent(json.dumps(chip)) == [
+        {"name": board, "memory_mib": MEMORY[board], "vendor": "tenstorrent", "driver": "", "id": "0"}
+    ]
+
+
+MEMORY = {"n150": 12288, "n300": 12288, "p100": 28672, "p150": 32768, "p300": 32768, "e75": 8192, "e150": 8192}
+
+
+def test_a_board_that_is_new_has_no_known_memory() -> None:
+    text = json.dumps({"device_info": [{}, {"board_info": {"board_type": "z900"}}]})
+    assert [(gpu["memory_mib"], gpu["id"]) for gpu in gpus.tenstorrent(text)] == [(0, "1")]
+
+
+def test_each_gaudi_has_its_name() -> None:
+    text = "".join(f"{code}, 1, 1, N/A\n" for code in ("HL-205", "hl-225H", "HL-325L", "HL-328", "HL-999"))
+    found = gpus.intel(text)
+    assert [(gpu["name"], gpu["id"]) for gpu in found] == [
+        ("Gaudi", "0"),
+        ("Gaudi2", "1"),
+        ("Gaudi3", "2"),
+        ("Gaudi3", "3"),
+        ("HL-999", "4"),
+    ]
+
+
+def test_json_after_a_notice() -> None:
+    assert gpus.load("note: [1]") == [1]
+    assert gpus.load('x {"a": [1]}') == {"a": [1]}
+    assert gpus.load("[1, {}]") == [1, {}]
+    assert gpus.load("none") is None
 
 
 def test_intel() -> None:

@@ -1,0 +1,195 @@
+"""One request after the other on a kept connection, and what is made of answers that are none."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from chalicelib.agent.link import Link, LinkError
+
+
+@dataclass
+class Answer:
+    status: int = 200
+    body: bytes = b"{}"
+    headers: dict[str, str] = field(default_factory=dict)
+    length: int | None = None  # what the head says, where that isn't true
+    hangs_up: bool = False  # after the answer, without a word
+
+
+class Plane:
+    """A server that gives the answers it was told, in turn, and keeps what it was asked on which connection."""
+
+    def __init__(self) -> None:
+        plane = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """Nothing."""
+
+            def do_POST(self) -> None:
+                data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                plane.asked.append((self.client_address[1], self.command, self.path, dict(self.headers), data))
+                answer = plane.answers.pop(0) if plane.answers else Answer()
+                if answer.status == 0:
+                    self.close_connection = True
+                    return
+                self.send_response(answer.status)
+                for name, value in answer.headers.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(answer.body) if answer.length is None else answer.length))
+                self.end_headers()
+                self.wfile.write(answer.body)
+                self.close_connection = answer.hangs_up or answer.length is not None
+
+            do_GET = do_POST
+
+        self.asked: list[tuple[int, str, str, dict[str, str], bytes]] = []
+        self.answers: list[Answer] = []
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+
+    @property
+    def connections(self) -> int:
+        return len({port for port, *_ in self.asked})
+
+
+@pytest.fixture
+def plane() -> Iterator[Plane]:
+    plane = Plane()
+    thread = threading.Thread(target=plane.server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield plane
+    plane.server.shutdown()
+    thread.join()
+    plane.server.server_close()
+
+
+@pytest.fixture
+def link() -> Iterator[Link]:
+    link = Link()
+    yield link
+    link.close()
+
+
+def sync(link: Link, base: str, **body: Any) -> dict[str, Any]:
+    return link.sync(base, body, "secret", 1.0)
+
+
+def test_a_message_is_json_with_the_credential(plane: Plane, link: Link) -> None:
+    plane.answers = [Answer(body=b'{"ok": [1]}')]
+    assert sync(link, plane.url + "/base/", seq=1, text="ä") == {"ok": [1]}
+    (_, method, path, headers, data), *_ = plane.asked
+    assert (method, path) == ("POST", "/base/agent/sync")
+    assert (headers["Authorization"], headers["Content-Type"]) == ("Bearer secret", "application/json")
+    assert data == b'{"seq":1,"text":"\\u00e4"}'
+
+
+def test_a_connection_is_kept_and_a_new_address_gets_its_own(plane: Plane, link: Link) -> None:
+    sync(link, plane.url)
+    sync(link, plane.url)
+    assert plane.connections == 1
+    sync(link, plane.url.replace("127.0.0.1", "localhost"))
+    assert plane.connections == 2
+    link.close()
+    link.close()
+    sync(link, plane.url)
+    assert plane.connections == 3
+
+
+def test_a_kept_connection_that_was_closed_costs_nothing(plane: Plane, link: Link) -> None:
+    plane.answers = [Answer(hangs_up=True), Answer(body=b'{"second": 1}')]
+    sync(link, plane.url)
+    assert sync(link, plane.url) == {"second": 1}
+    assert plane.connections == 2
+
+
+def test_a_fresh_connection_that_breaks_isnt_tried_again(plane: Plane, link: Link) -> None:
+    plane.answers = [Answer(status=0)]
+    with pytest.raises(LinkError, match=plane.url) as caught:
+        sync(link, plane.url)
+    assert (caught.value.problem, caught.value.retry_after, len(plane.asked)) == ("network", 0.0, 1)
+
+
+def test_a_kept_connection_that_breaks_is_tried_once_more_only(plane: Plane, link: Link) -> None:
+    plane.answers = [Answer(), Answer(status=0), Answer(status=0), Answer()]
+    sync(link, plane.url)
+    with pytest.raises(LinkError):
+        sync(link, plane.url)
+    assert len(plane.asked) == 3
+
+
+@pytest.mark.parametrize("body", [b"[]", b"3", b"no json", b""])
+def test_an_answer_that_is_no_object_is_none(plane: Plane, link: Link, body: bytes) -> None:
+    plane.answers = [Answer(body=body)]
+    with pytest.raises(LinkError, match="isn't a JSON object") as caught:
+        sync(link, plane.url)
+    assert caught.value.problem == "network"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "problem", "after"),
+    [
+        (401, {}, "refused", 0.0),
+        (403, {}, "refused", 0.0),
+        (400, {}, "network", 0.0),
+        (402, {}, "network", 0.0),
+        (201, {}, "network", 0.0),
+        (503, {"Retry-After": "17"}, "network", 17.0),
+        (503, {"Retry-After": "Wed, 21 Oct"}, "network", 0.0),
+    ],
+)
+def test_an_unwelcome_answer(
+    plane: Plane, link: Link, status: int, headers: dict[str, str], problem: str, after: float
+) -> None:
+    plane.answers = [Answer(status, b"w" * 400, headers)] * 2
+    with pytest.raises(LinkError) as caught:
+        sync(link, plane.url)
+    assert (caught.value.problem, caught.value.retry_after) == (problem, after)
+    assert str(caught.value) == f"HTTP {status} " + "w" * 300
+    with pytest.raises(LinkError, match=f"HTTP {status}"):
+        link.fetch(plane.url, "/agent/files/1", "secret", io.BytesIO())
+    assert json.loads(plane.asked[0][4]) == {}
+
+
+def test_an_archive_arrives_as_it_is(plane: Plane, link: Link) -> None:
+    plane.answers = [Answer(body=b"\x00\xff" * 100_000)]
+    out = io.BytesIO()
+    link.fetch(plane.url, "/agent/files/1", "secret", out)
+    assert out.getvalue() == b"\x00\xff" * 100_000
+    _, method, path, headers, _ = plane.asked[0]
+    assert (method, path) == ("GET", "/agent/files/1")
+    assert (headers["Authorization"], headers["Accept"]) == ("Bearer secret", "application/octet-stream")
+
+
+class Full(io.BytesIO):
+    def write(self, data: Any) -> int:
+        raise OSError(28, "No space left on device", "/full/archive")
+
+
+def test_a_full_disk_isnt_taken_for_the_network(plane: Plane, link: Link) -> None:
+    plane.answers = [Answer(body=b"x")]
+    with pytest.raises(OSError, match="No space left"):
+        link.fetch(plane.url, "/agent/files/1", "secret", Full())
+
+
+@pytest.mark.parametrize("base", ["ftp://host", "host:80", "http://", "host"])
+def test_an_address_that_is_none_is_explained(link: Link, base: str) -> None:
+    with pytest.raises(LinkError, match=f"must look like https://host:port, not '{base}'") as caught:
+        sync(link, base)
+    assert caught.value.problem == "network"
+
+
+def test_nobody_there_is_the_network(link: Link) -> None:
+    with pytest.raises(LinkError, match=r"http://127\.0\.0\.1:9: ") as caught:
+        sync(link, "http://127.0.0.1:9")
+    assert caught.value.problem == "network"

@@ -1,0 +1,192 @@
+"""What the agent writes down of its tasks and what it reports of them, without any process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent.roster import Roster
+from chalicelib.agent.task_runtime import TaskError, Usage
+from chalicelib.agent.tasks import TaskFolder
+
+CARDS = [{"id": f"GPU-{number}", "vendor": "nvidia"} for number in range(4)]
+
+
+class Runtime:
+    """Runs nothing; keeps whose leavings it was asked to delete."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.removed = name, list[str]()
+
+    def problem(self) -> str:
+        return ""
+
+    def begin(self, began: Any) -> Any:
+        raise AssertionError("a supervisor's affair")
+
+    def usage(self, folder: TaskFolder) -> Usage | None:
+        return None
+
+    def remove(self, folder: TaskFolder) -> None:
+        self.removed.append(folder.task)
+
+    def sweep(self, known: set[str]) -> None:
+        """Nothing."""
+
+
+class Desk:
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.runtimes = {name: Runtime(name) for name in ("process", "docker")}
+        self.roster = Roster(str(data), dict(self.runtimes), "docker", "program.pyz", "/d.sock")
+
+    def create(self, task: str = "t", gpus: list[dict[str, Any]] | None = None, **spec: Any) -> dict[str, Any]:
+        self.roster.create(task, spec, CARDS if gpus is None else gpus)
+        return self.roster.folder(task).launch()
+
+    def state(self, task: str = "t", **fields: Any) -> None:
+        self.roster.folder(task).write_state(fields)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_task_is_written_down_with_what_was_chosen_for_it(desk: Desk) -> None:
+    assert desk.create(commands=["a"]) == {
+        "runtime": "docker",
+        "socket": "/d.sock",
+        "gpus": [],
+        "spec": {"commands": ["a"], "gpu_vendor": "nvidia"},
+    }
+    assert desk.roster.tasks() == ["t"]
+    assert desk.roster.report("t")["state"] == "preparing"
+    assert desk.create("u", runtime="process")["runtime"] == "process"
+
+
+@pytest.mark.parametrize("task", ["", ".", "..", "a/b", "/a"])
+def test_an_id_that_would_leave_the_folder_is_refused(desk: Desk, task: str) -> None:
+    with pytest.raises(TaskError, match="id can't be") as caught:
+        desk.create(task)
+    assert caught.value.reason == "executor_error"
+
+
+def test_a_runtime_that_isnt_here_ends_the_task_in_words(desk: Desk) -> None:
+    desk.create(runtime="vm")
+    report = desk.roster.report("t")
+    assert (report["state"], report["reason"]) == ("exited", "executor_error")
+    assert report["message"] == "this machine has no vm runtime; it has: docker, process"
+    assert report["at"] > 1_700_000_000_000_000 and desk.roster.over("t")
+
+
+def test_gpus_are_given_to_one_task_each_until_it_is_over(desk: Desk) -> None:
+    assert given(desk, "a", 0) == []
+    assert given(desk, "b", 3) == ["GPU-0", "GPU-1", "GPU-2"]
+    assert given(desk, "c", 1) == ["GPU-3"]
+    assert given(desk, "d", 1) == []
+    assert desk.roster.report("d")["message"] == "1 GPUs wanted, 0 of 4 free here"
+    desk.state("b", state="exited")
+    assert given(desk, "e", 2) == ["GPU-0", "GPU-1"]
+
+
+def given(desk: Desk, task: str, wanted: int, cards: list[dict[str, Any]] | None = None, **spec: Any) -> list[str]:
+    desk.roster.create(task, {"gpus": wanted, **spec}, CARDS if cards is None else cards)
+    return list(desk.roster.folder(task).launch()["gpus"])
+
+
+def test_all_gpus_or_named_ones_are_given_whoever_has_them(desk: Desk) -> None:
+    assert given(desk, "a", 4) == ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]
+    assert given(desk, "b", -1) == ["GPU-0", "GPU-1", "GPU-2", "GPU-3"]
+    assert given(desk, "c", 1, gpu_devices=["GPU-2", 7]) == ["GPU-2", "7"]
+
+
+def test_the_vendor_is_the_machines(desk: Desk) -> None:
+    given(desk, "a", 1, cards=[{"id": "0", "vendor": "amd"}])
+    assert desk.roster.folder("a").launch()["spec"]["gpu_vendor"] == "amd"
+    given(desk, "b", 2, cards=[{"id": "0", "vendor": "amd"}])
+    assert desk.roster.folder("b").launch()["spec"]["gpu_vendor"] == "nvidia"
+
+
+def test_a_creation_that_was_cut_short_is_cleared_away(desk: Desk) -> None:
+    desk.create("whole")
+    Path(desk.roster.folder("half").path).mkdir()
+    assert desk.roster.tasks() == ["whole"]
+    assert not Path(desk.roster.folder("half").path).exists()
+
+
+def test_a_report_is_what_the_state_says_of_it(desk: Desk) -> None:
+    desk.create()
+    pull = {"downloaded_bytes": 1}
+    known = {"at": 5, "exit_status": 0, "reason": "r", "message": "m", "username": "u", "working_dir": "/w"}
+    desk.state(state="running", pull=pull, secret="no", log_end=3, **known)
+    assert desk.roster.report("t") == {"id": "t", "state": "running", "pull": pull, **known}
+    desk.state(state="pulling", message=None)
+    assert desk.roster.report("t") == {"id": "t", "state": "pulling"}
+    assert [folder.task for folder in desk.roster.running()] == []
+    desk.state(state="running")
+    assert [folder.task for folder in desk.roster.running()] == ["t"]
+
+
+def test_a_stop_is_asked_once_and_an_abort_overrides_it(desk: Desk) -> None:
+    desk.create()
+    desk.roster.stop("t", 5)
+    desk.roster.stop("t", 60)
+    assert desk.roster.folder("t").request() == {"stop": True, "grace": 5}
+    desk.roster.abort("t")
+    assert desk.roster.folder("t").request() == {"abort": True}
+
+
+def test_a_task_without_a_supervisor_is_orphaned_until_it_is_over(desk: Desk) -> None:
+    desk.create()
+    assert desk.roster.orphaned("t")
+    held = desk.roster.folder("t").take_lock()
+    assert held is not None and not desk.roster.orphaned("t")
+    os.close(held)
+    desk.state(state="exited")
+    assert not desk.roster.orphaned("t")
+
+
+def test_remove_takes_what_the_tasks_own_runtime_left(desk: Desk) -> None:
+    desk.create("a", runtime="process")
+    desk.create("b")
+    desk.create("c", runtime="vm")
+    for task in ("a", "b", "c", "never there"):
+        desk.roster.remove(task)
+    assert (desk.runtimes["process"].removed, desk.runtimes["docker"].removed) == (["a"], ["b"])
+    assert desk.roster.tasks() == []
+
+
+def test_a_launch_brings_archives_that_arent_there(desk: Desk) -> None:
+    desk.create(files=[{"url": "/one"}, {"url": "/two"}])
+    fetched: list[str] = []
+
+    def fetch(url: str, place: str) -> None:
+        fetched.append(url)
+        Path(place).write_text(url)
+
+    Path(desk.roster.folder("t").files).mkdir()
+    (Path(desk.roster.folder("t").files) / "0").write_text("here already")
+    desk.roster.launch("t", fetch)
+    assert fetched == ["/two"]
+    assert sorted(path.name for path in Path(desk.roster.folder("t").files).iterdir()) == ["0", "1"]
+
+
+def test_archives_of_a_task_that_is_to_end_arent_fetched(desk: Desk) -> None:
+    desk.create(files=[{"url": "/one"}])
+    desk.roster.abort("t")
+    desk.roster.launch("t", lambda url, place: pytest.fail("nobody needs it any more"))
+
+
+def test_what_is_over_isnt_launched(desk: Desk) -> None:
+    desk.create(files=[{"url": "/one"}])
+    desk.state(state="exited")
+    desk.roster.launch("t", lambda url, place: pytest.fail("nobody needs it any more"))
+    assert not (Path(desk.roster.folder("t").path) / "supervisor.log").exists()
+
+
+def test_a_disk_with_room_is_no_news(desk: Desk) -> None:
+    assert desk.roster.disk_full() is False
