@@ -1,0 +1,119 @@
+"""What a look reads: by which limits, and which of it is left out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.domain import keys
+from chalicelib.domain.instances import InstanceStatus
+from chalicelib.domain.instants import SECOND
+from chalicelib.domain.jobs import JobStatus
+from chalicelib.engine.load import Loader, room
+from chalicelib.engine.read import YOUNG, Reader
+from chalicelib.store.port import Delete
+from tests.world import nouns as b
+from tests.world.engine import Engine
+
+SPLIT = b.machine(0, total_blocks=4)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "there", "places"),
+    [
+        (None, [b.host(0), b.host(1)], 2),
+        (None, [b.holding(b.host(0), b.job(b.run()))], 0),
+        (None, [b.holding(SPLIT, b.job(b.run()), 0)], 3),
+        (None, [b.host(0, unreachable=True)], 0),
+        (None, [b.host(0, status=InstanceStatus.terminating)], 0),
+        ("0..5", [b.machine(0)], 5),
+        ("0..1", [b.machine(0), b.machine(1)], 2),
+        ("0..", [b.machine(0)], None),
+    ],
+)
+def test_room_is_free_blocks_and_machines_to_be_bought(nodes: Any, there: list[Any], places: int | None) -> None:
+    assert room([b.view(b.fleet(), *there, nodes=nodes)]) == places
+
+
+def test_room_is_summed_over_fleets() -> None:
+    assert room([b.view(None, b.host(0)), b.view(None, b.machine(0), nodes="0..3")]) == 4
+    assert room([]) == 0
+
+
+@pytest.fixture
+def place() -> Engine:
+    return Engine.in_memory()
+
+
+def loader(place: Engine) -> Loader:
+    plane = place.plane
+    return Loader(Reader(plane.store), plane.catalog, plane.backends)
+
+
+def test_an_instance_is_read_with_the_jobs_that_hold_it_and_its_agents_word(place: Engine) -> None:
+    (host,) = place.hosts(1)
+    job = place.run("one")
+    place.reconciler().run()
+    found = loader(place).instance(host.id, place.at)
+    assert found is not None
+    assert [each.id for each in found.jobs] == [job.id]
+    assert found.presence is not None and found.presence.instance_id == host.id
+    assert [each.id for each in found.fleet.instances] == [host.id], "a host is judged by itself"
+
+
+def test_a_run_is_read_with_the_machines_of_its_live_jobs(place: Engine) -> None:
+    (host,) = place.hosts(1)
+    job = place.again(place.run("one"))
+    place.reconciler().run()
+    found = loader(place).run(job.run_id, place.at)
+    assert found is not None
+    assert list(found.instances) == list(found.presences) == [host.id]
+    assert [each.status for each in found.jobs] == [JobStatus.provisioning]
+    assert loader(place).run("no such run", place.at) is None
+
+
+def test_a_page_of_the_queue_is_no_longer_than_asked_and_goes_on(place: Engine) -> None:
+    jobs = [place.run(f"run-{number}", priority=number) for number in range(5)]
+    read, cursor, seen = loader(place), None, []
+    for _ in range(3):
+        page, cursor = read.queue_page(b.PROJECT, cursor, 2)
+        seen.append([job.run_name for job in page])
+    assert seen == [["run-4", "run-3"], ["run-2", "run-1"], ["run-0"]]
+    assert cursor is None
+    assert [job.run_name for job in read.queued_of([jobs[1].run_id, jobs[3].run_id], b.PROJECT)] == ["run-3", "run-1"]
+    assert read.queued_of([jobs[1].run_id], "another project") == []
+
+
+def test_jobs_that_found_a_place_meanwhile_wait_no_more(place: Engine) -> None:
+    place.hosts(1)
+    first, second = place.run("first", priority=1), place.run("second")
+    place.reconciler().run()
+    assert [job.id for job in loader(place).still_waiting([first, second])] == [second.id]
+    assert [job.id for job in loader(place).queued_of([first.run_id, second.run_id], b.PROJECT)] == [second.id]
+
+
+def test_a_job_whose_run_is_gone_stays_in_the_queue_and_blocks_nobody(
+    place: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, sound = place.run("broken"), place.run("sound")
+    place.store.commit([Delete(keys.run(broken.run_id), None)])
+    found = loader(place).queue(b.PROJECT, [broken, sound], (), place.at)
+    assert [item.job.id for item in found.queue] == [sound.id]
+    assert broken.id in caplog.text and "stays in the queue" in caplog.text
+
+
+def test_a_fleets_youngest_are_found_before_any_index_shows_them() -> None:
+    place = Engine.in_memory(lag=3600 * SECOND)
+    hosts = place.hosts(YOUNG + 1)
+    fleet = hosts[0].fleet_id
+    found = loader(place).fleet(fleet, place.at)
+    assert found is not None
+    assert [each.num for each in found.view.instances] == list(range(1, YOUNG + 1))
+
+
+def test_what_was_seen_terminated_isnt_read_again(place: Engine) -> None:
+    hosts = place.hosts(2)
+    place.save(place.again(hosts[1]).with_(status=InstanceStatus.terminated))
+    found = loader(place).fleet(hosts[0].fleet_id, place.at)
+    assert found is not None and [each.num for each in found.view.instances] == [0]
