@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -19,11 +20,12 @@ from chalicelib.domain.reasons import InstanceReason
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.purchases import Purchases
+from chalicelib.engine.effects.table import from_message, to_message
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
 from chalicelib.engine.read import Reader
-from chalicelib.errors import BackendError, InsufficientCapacity
+from chalicelib.errors import BackendError, Bug, InsufficientCapacity
 from chalicelib.planning.failures import MEANINGS
 from chalicelib.planning.outcomes import decide_outcome
 from chalicelib.planning.plan import Outcome, Plan
@@ -488,3 +490,15 @@ def test_an_effect_that_waited_too_long_is_left_to_the_next_pass(bench: Bench) -
     bench.place.at += SECOND
     bench.executor.execute(late)
     assert len(bench.cloud.machines()) == 1
+
+
+# --- through a queue --------------------------------------------------------------------------------------------------
+
+
+def test_an_effect_comes_out_of_a_queue_as_it_went_in(bench: Bench) -> None:
+    for effect in (bench.effect, bench.look, bench.end):
+        message = to_message(effect)
+        assert (message["backend"], message["effect"]) == (FACTS.name, type(effect).__name__)
+        assert from_message(json.loads(json.dumps(message))) == effect
+    with pytest.raises(Bug, match="'Paint'"):
+        from_message({"effect": "Paint"})

@@ -29,6 +29,8 @@ ABOUT: dict[str, tuple[str, ...]] = {  # where a package's tests are, in this or
     "agent": ("agent",),
     "agent/session.py": ("agent", "simulation"),
 }
+TOO = {"store/blobs.py": "tests/store/test_s3_real.py"}  # about a file by another name
+SLOW = re.compile(r"^tests/agent/test_(agent|process)\.py$|^tests/simulation/")  # start processes, or play for long
 APART = re.compile(r"_real\.py$|/test_planted\.py$")  # need something of the machine, or minutes
 SLOWEST = 90  # seconds for one test
 _FIRST = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
@@ -39,12 +41,12 @@ def about(root: Path, file: str) -> list[str]:
     package, stem, inside = Path(file).parts[1], Path(file).stem.strip("_"), file.removeprefix("chalicelib/")
     folders = [root / "tests" / name for name in ABOUT.get(inside, ABOUT[package])]
     found = [path.relative_to(root).as_posix() for folder in folders for path in sorted(folder.glob("test_*.py"))]
-    mirrors = {f"tests/{package}/test_{stem}{kind}.py" for kind in ("", "_real")}
+    mirrors = {f"tests/{package}/test_{stem}{kind}.py" for kind in ("", "_real")} | {TOO.get(inside, "")}
     wanted = (path for path in found if path in mirrors or not APART.search(path))
 
-    def distance(path: str) -> tuple[bool, bool, bool]:
+    def distance(path: str) -> tuple[bool, bool, bool, bool]:
         near = path in mirrors or stem.rstrip("s") in Path(path).stem
-        return not near, bool(APART.search(path)), path not in mirrors
+        return not near, bool(APART.search(path)), bool(SLOW.search(path)), path not in mirrors
 
     return sorted(wanted, key=distance)
 
