@@ -1,0 +1,200 @@
+"""What a plain process is given: an account, an environment, folders; asked without starting one."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent.cgroups import CgroupLimits
+from chalicelib.agent.process import Account, ProcessRuntime, own_file, own_folder, reachable, task_environment
+from chalicelib.agent.task_runtime import Began, TaskError
+from chalicelib.agent.tasks import TaskFolder
+
+root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root may run a task as somebody else")
+ME = pwd.getpwuid(os.getuid())
+NOBODY = pwd.getpwnam("nobody")
+SOME_GROUP = grp.getgrgid(0)
+UNKNOWN = 54_321  # an id that no account has
+
+
+@pytest.mark.parametrize("wanted", [None, "", {}, {"username": "", "uid": None}])
+def test_nobody_in_particular_is_the_agents_own_account(wanted: Any) -> None:
+    account = Account(wanted)
+    assert (account.uid, account.gid, account.name, account.foreign) == (os.getuid(), os.getgid(), ME.pw_name, False)
+
+
+@root_only
+@pytest.mark.parametrize(
+    ("wanted", "uid", "gid", "name"),
+    [
+        ("nobody", NOBODY.pw_uid, NOBODY.pw_gid, "nobody"),
+        (str(NOBODY.pw_uid), NOBODY.pw_uid, NOBODY.pw_gid, "nobody"),
+        ({"username": "nobody"}, NOBODY.pw_uid, NOBODY.pw_gid, "nobody"),
+        ({"uid": NOBODY.pw_uid, "gid": 7}, NOBODY.pw_uid, 7, "nobody"),
+        (f"nobody:{SOME_GROUP.gr_name}", NOBODY.pw_uid, SOME_GROUP.gr_gid, "nobody"),
+        ({"username": "nobody", "groupname": SOME_GROUP.gr_name}, NOBODY.pw_uid, SOME_GROUP.gr_gid, "nobody"),
+        ("nobody:12", NOBODY.pw_uid, 12, "nobody"),
+        (str(UNKNOWN), UNKNOWN, UNKNOWN, str(os.getuid())),
+    ],
+)
+def test_an_account_by_name_or_number(wanted: Any, uid: int, gid: int, name: str) -> None:
+    account = Account(wanted)
+    assert (account.uid, account.gid, account.foreign) == (uid, gid, True)
+    assert account.name == (name if uid != UNKNOWN else account.name)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"), [("nosuchuser", "user nosuchuser"), (f"{ME.pw_name}:nosuchgroup", "group nosuchgroup")]
+)
+def test_who_isnt_here_is_named(wanted: str, words: str) -> None:
+    with pytest.raises(TaskError, match=f"{words}: there is no such") as caught:
+        Account(wanted)
+    assert caught.value.reason == "executor_error"
+
+
+def test_a_tasks_environment_in_full() -> None:
+    account = Account(None)
+    assert task_environment({"env": {"A": 1}}, account, "/h", "t", []) == {
+        "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME": "/h",
+        "USER": account.name,
+        "LOGNAME": account.name,
+        "SHELL": "/bin/sh",
+        "LANG": "C.UTF-8",
+        "TERM": "xterm-256color",
+        "A": "1",
+        "DSTACK_AGENT_TASK": "t",
+    }
+
+
+def test_a_tasks_own_variables_win_but_for_the_mark() -> None:
+    spec = {"shell": "/bin/bash", "env": {"HOME": "/mine", "CUDA_VISIBLE_DEVICES": "", "DSTACK_AGENT_TASK": "no"}}
+    found = task_environment(spec, Account(None), "/h", "t", ["GPU-a", "GPU-b"])
+    assert (found["HOME"], found["SHELL"], found["CUDA_VISIBLE_DEVICES"]) == ("/mine", "/bin/bash", "")
+    assert found["DSTACK_AGENT_TASK"] == "t"
+    assert task_environment({}, Account(None), "/h", "t", ["0", "1"])["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+@root_only
+@pytest.mark.parametrize(
+    ("mode", "owner", "group", "may"),
+    [
+        (0o701, 0, 0, True),
+        (0o700, 0, 0, False),
+        (0o710, 0, NOBODY.pw_gid, True),
+        (0o701, 0, NOBODY.pw_gid, False),
+        (0o100, NOBODY.pw_uid, 0, True),
+        (0o011, NOBODY.pw_uid, 0, False),
+    ],
+)
+def test_whom_a_folder_lets_through(tmp_path: Path, mode: int, owner: int, group: int, may: bool) -> None:
+    for parent in (tmp_path, *tmp_path.parents[:-2]):
+        if parent.stat().st_uid == 0 and "pytest" in str(parent):
+            parent.chmod(0o755)
+    folder = tmp_path / "guarded"
+    folder.mkdir()
+    os.chown(folder, owner, group)
+    folder.chmod(mode)
+    assert reachable(str(folder / "home"), Account("nobody")) is may
+    assert reachable(str(folder / "home"), Account("root")) is True
+
+
+@root_only
+def test_what_is_made_for_a_task_is_its_accounts(tmp_path: Path) -> None:
+    account = Account("nobody")
+    own_file(str(tmp_path / "deep/er/file"), "text", account)
+    for path in (tmp_path / "deep/er", tmp_path / "deep/er/file"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (NOBODY.pw_uid, NOBODY.pw_gid)
+    there = tmp_path / "there"
+    there.mkdir()
+    own_folder(str(there), account)
+    assert there.stat().st_uid == 0, "what was there before stays whose it is"
+    assert stat.S_IMODE((tmp_path / "deep").stat().st_mode) == 0o755
+
+
+def test_a_folder_or_file_that_cant_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TaskError, match=rf"^working directory {tmp_path}/file/below: "):
+        own_folder(str(tmp_path / "file" / "below"), Account(None))
+    with pytest.raises(TaskError, match=rf"^{tmp_path}: Is a directory"):
+        own_file(str(tmp_path), "text", Account(None))
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({}, "no commands"),
+        ({"commands": ["true"], "volumes": [{}]}, "need the docker runtime"),
+        ({"commands": ["true"], "shm_bytes": 1 << 50}, f"{1 << 30} MiB are asked for"),
+    ],
+)
+def test_what_plain_processes_cant_do_is_said(tmp_path: Path, spec: dict[str, Any], words: str) -> None:
+    folder = TaskFolder(str(tmp_path), "t")
+    began = Began(folder, spec, {}, 0, lambda *_, **__: None, lambda _: None)
+    with pytest.raises(TaskError, match=words) as caught:
+        ProcessRuntime().begin(began)
+    assert caught.value.reason == "executor_error"
+
+
+def test_a_task_that_ran_before_its_supervisor_died_is_over(tmp_path: Path) -> None:
+    began = Began(
+        TaskFolder(str(tmp_path), "no such task"), {}, {"state": "running"}, 0, lambda *_, **__: None, lambda _: None
+    )
+    with pytest.raises(TaskError, match="the task ended with it"):
+        ProcessRuntime().begin(began)
+
+
+def test_no_supervisor_no_usage(tmp_path: Path) -> None:
+    folder = TaskFolder(str(tmp_path), "t")
+    folder.create({})
+    assert ProcessRuntime().usage(folder) is None
+    assert (ProcessRuntime().problem(), ProcessRuntime().name) == ("", "process")
+
+
+# Limits ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_of_version_2_is_joined_asked_and_deleted(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu memory")
+    (tmp_path / "memory").mkdir()  # as it would lie there in version 1
+    limits = CgroupLimits("t", None, 1 << 30, str(tmp_path))
+    group = tmp_path / "dstack-t"
+    assert [path.name for path in group.iterdir()] == ["memory.max"]
+    assert list((tmp_path / "memory").iterdir()) == []
+    limits.join()
+    assert (group / "cgroup.procs").read_text() == "0"
+    (group / "memory.events").write_text("low 0\noom 3\noom_kill 0\n")
+    assert limits.out_of_memory() is False
+    (group / "memory.events").write_text("oom_kill 2\n")
+    assert limits.out_of_memory() is True
+    (group / "memory.events").write_text("nonsense\n")
+    assert limits.out_of_memory() is False
+    limits.delete()
+    assert group.exists(), "somebody is still in it"
+    for path in group.iterdir():
+        path.unlink()
+    limits.delete()
+    limits.delete()
+    assert not group.exists()
+
+
+def test_a_group_of_version_1_has_its_period_too(tmp_path: Path) -> None:
+    (tmp_path / "cpu").mkdir()
+    CgroupLimits("t", 2.5, 1 << 30, str(tmp_path))
+    assert (tmp_path / "cpu/dstack-t/cpu.cfs_period_us").read_text() == "100000"
+    assert (tmp_path / "cpu/dstack-t/cpu.cfs_quota_us").read_text() == "250000"
+    assert [path.name for path in tmp_path.iterdir()] == ["cpu"], "there is no memory controller to make a group in"
+
+
+def test_a_group_that_cant_be_written_is_given_up(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("memory")
+    (tmp_path / "dstack-t" / "memory.max").mkdir(parents=True)
+    limits = CgroupLimits("t", None, 1 << 30, str(tmp_path))
+    limits.join()
+    assert not (tmp_path / "dstack-t" / "cgroup.procs").exists()

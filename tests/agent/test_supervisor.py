@@ -1,0 +1,170 @@
+"""A supervisor's patience and words, with a task that is only played, in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent.tasks import TaskFolder
+
+PLAYED = """
+import json, os, sys, time
+from chalicelib.agent import supervisor
+from chalicelib.agent.task_runtime import TaskError
+from chalicelib.agent.tasks import TaskFolder
+
+told = json.loads(sys.argv[2])
+folder = TaskFolder(sys.argv[1], "t")
+calls = []
+
+class Work:
+    def __init__(self):
+        self.reader, writer = os.pipe()
+        os.set_blocking(self.reader, False)
+        os.write(writer, told.get("says", "").encode())
+        self.asked = 0
+    def fileno(self): return self.reader
+    def read(self):
+        try:
+            return os.read(self.reader, 100)
+        except BlockingIOError:
+            return b""
+    def ended(self):
+        self.asked += 1
+        if calls.count("kill") >= told.get("dies_of_kill", 1) or told.get("dies_of") in calls:
+            return told["status"]
+        return told["status"] if told.get("ends", True) and self.asked > 2 else None
+    def wake_at(self): return time.monotonic() + 0.01
+    def signal_politely(self): calls.append("politely")
+    def signal_firmly(self): calls.append("firmly")
+    def kill(self): calls.append("kill")
+    def out_of_memory(self): return told.get("out_of_memory", False)
+    def finish(self): return told.get("last", "").encode()
+
+class Runtime:
+    name = "played"
+    def begin(self, began):
+        assert (began.folder.task, began.spec, began.gpus) == ("t", folder.launch()["spec"], folder.launch()["gpus"])
+        if told.get("trouble"):
+            raise TaskError("creating_container_error", told["trouble"])
+        if told.get("bug"):
+            raise ZeroDivisionError("a bug")
+        began.pause(0)
+        began.report("running", username="u", **told.get("running", {}))
+        return Work()
+
+supervisor.run(folder, Runtime())
+print(json.dumps(calls))
+"""
+
+
+def played(
+    data: Path, told: dict[str, Any], request: dict[str, Any] | None = None, **spec: Any
+) -> tuple[dict[str, Any], list[str]]:
+    """The last state of a task, and what its supervisor did to it."""
+    folder = TaskFolder(str(data), "t")
+    folder.create({"spec": spec, "gpus": ["GPU-1"]})
+    if request:
+        folder.write_request(request)
+    words = [sys.executable, "-c", PLAYED, str(data), json.dumps(told)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return folder.state(), json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("told", "reason", "message"),
+    [
+        ({"status": 0}, "done_by_runner", ""),
+        ({"status": 3}, "container_exited_with_error", "exited with status 3"),
+        ({"status": 128}, "container_exited_with_error", "exited with status 128"),
+        ({"status": 139}, "container_exited_with_error", "killed by signal SIGSEGV"),
+        ({"status": 255}, "container_exited_with_error", "exited with status 255"),
+        ({"status": 137}, "container_exited_with_error", "killed by signal SIGKILL"),
+        (
+            {"status": 137, "out_of_memory": True},
+            "container_exited_with_error",
+            "killed: it used more memory than its limit of 64 MiB",
+        ),
+        ({"status": 1, "out_of_memory": True}, "container_exited_with_error", "exited with status 1"),
+    ],
+)
+def test_an_end_in_words(tmp_path: Path, told: dict[str, Any], reason: str, message: str) -> None:
+    state, calls = played(tmp_path, told, memory_bytes=64 << 20)
+    assert (state["state"], state["reason"], state["message"]) == ("exited", reason, message)
+    assert (state["id"], state["exit_status"], state["username"], calls) == ("t", told["status"], "u", [])
+    assert state["at"] >= state["running_at"] > 1_700_000_000_000_000
+
+
+def test_all_output_counts_the_last_of_it_too(tmp_path: Path) -> None:
+    state, _ = played(tmp_path, {"status": 0, "says": "12345", "last": "678"})
+    assert state["log_end"] == 8
+
+
+@pytest.mark.parametrize(
+    ("told", "reason", "message"),
+    [
+        ({"trouble": "no such image"}, "creating_container_error", "no such image"),
+        ({"bug": True}, "executor_error", "the agent failed to run the task: ZeroDivisionError('a bug')"),
+    ],
+)
+def test_a_task_that_cant_begin(tmp_path: Path, told: dict[str, Any], reason: str, message: str) -> None:
+    state, _ = played(tmp_path, told)
+    assert (state["state"], state["reason"], state["message"]) == ("exited", reason, message)
+    assert state["exit_status"] is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"), [({"stop": True}, "terminated_by_user"), ({"abort": True}, "aborted_by_user")]
+)
+def test_a_task_that_is_ended_before_it_began(tmp_path: Path, request_: dict[str, Any], reason: str) -> None:
+    state, calls = played(tmp_path, {"status": 0}, request_)
+    assert (state["state"], state["reason"], state["message"], calls) == ("exited", reason, "", [])
+    assert "running_at" not in state
+
+
+LONG_AGO = {"running_at": 1_000_000}
+FOREVER: dict[str, Any] = {"status": 143, "ends": False, "running": LONG_AGO}
+
+
+def test_a_task_that_took_too_long_is_asked_and_asked_again_and_killed(tmp_path: Path) -> None:
+    state, calls = played(tmp_path, FOREVER, max_duration=5, stop_duration=0.2)
+    assert calls == ["politely", "firmly", "kill"]
+    assert (state["reason"], state["message"]) == ("max_duration_exceeded", "ended after max_duration, 5 seconds")
+
+
+def test_a_task_that_goes_when_it_is_asked_is_left_to_it(tmp_path: Path) -> None:
+    state, calls = played(tmp_path, {**FOREVER, "dies_of": "politely"}, max_duration=5)
+    assert (calls, state["reason"], state["exit_status"]) == (["politely"], "max_duration_exceeded", 143)
+
+
+def test_a_task_that_goes_at_the_second_word(tmp_path: Path) -> None:
+    _, calls = played(tmp_path, {**FOREVER, "dies_of": "firmly"}, max_duration=5, stop_duration=0.4)
+    assert calls == ["politely", "firmly"]
+
+
+def test_no_patience_at_all_kills_at_once(tmp_path: Path) -> None:
+    _, calls = played(tmp_path, FOREVER, max_duration=5, stop_duration=0)
+    assert calls == ["politely", "kill"]
+
+
+def test_a_task_within_its_time_runs_on(tmp_path: Path) -> None:
+    state, calls = played(tmp_path, {"status": 0}, max_duration=1000)
+    assert (state["reason"], calls) == ("done_by_runner", [])
+
+
+def test_what_is_over_or_gone_isnt_begun_again(tmp_path: Path) -> None:
+    folder = TaskFolder(str(tmp_path), "t")
+    folder.create({"spec": {}, "gpus": []})
+    folder.write_state({"state": "exited", "reason": "mine"})
+    words = [sys.executable, "-c", PLAYED, str(tmp_path), json.dumps({"status": 0})]
+    assert subprocess.run(words, capture_output=True, text=True, timeout=60).stdout == "[]\n"
+    assert folder.state() == {"state": "exited", "reason": "mine"}
+    folder.delete()
+    assert subprocess.run(words, capture_output=True, text=True, timeout=60).stdout == "[]\n"
+    assert not Path(folder.path).exists()
