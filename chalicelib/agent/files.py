@@ -1,10 +1,9 @@
 """A run's archives: fetched with the agent's credential, unpacked without trusting their contents.
 
-An archive has one top-level entry, the file or folder that the user named, and that entry becomes `path`. An archive
-whose names begin with `./`, or that has several entries, is the content of the folder `path`. If `path` itself is a
-folder to put things into (`.`, `~`, `dir/`), a lone file goes into it. Files replace existing ones; folders are merged,
-because `path` may well be a folder with other things in it. Refused: names that leave the archive, links that point out
-of it, devices, pipes and sockets.
+An archive holds one top-level entry, the file or folder that the user named, and that entry becomes `path`. An
+archive whose names begin with `./`, or that holds several entries, is the content of the folder `path`. Where `path`
+itself is a place to put things (`.`, `~`, `dir/`), a lone file goes into it. Files replace what is there; folders are
+merged, because `path` may well be a folder that holds other things. What an archive may hold is in `archives`.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import shutil
 import tarfile
 from typing import Any, BinaryIO, Dict, List, Optional, Tuple
 
+from .archives import checked, open_archive
 from .task_runtime import TaskError
 
 Owner = Optional[Tuple[int, int]]
@@ -36,28 +36,6 @@ def resolve(path: str, working_dir: str, home: str) -> str:
     if path == "~" or path.startswith("~/"):
         return posixpath.normpath(posixpath.join(home, path[2:]))
     return posixpath.normpath(posixpath.join(working_dir, path))
-
-
-def refused(archive: str, name: str, why: str) -> TaskError:
-    return TaskError("executor_error", "%s: %r %s; nothing was unpacked" % (os.path.basename(archive), name, why))
-
-
-def checked(archive: str, tar: tarfile.TarFile) -> List[Tuple[str, tarfile.TarInfo]]:
-    """The members with cleaned names; TaskError unless all are files, folders and inner links."""
-    members = []
-    for member in tar:
-        name = posixpath.normpath(member.name)
-        if name.startswith(("/", "../")) or name == "..":
-            raise refused(archive, member.name, "would be written outside the archive's folder")
-        if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
-            raise refused(archive, member.name, "is a device, a pipe or a socket")
-        if member.issym() or member.islnk():
-            base = posixpath.dirname(name) if member.issym() else ""
-            target = posixpath.normpath(posixpath.join(base, member.linkname))
-            if member.linkname.startswith("/") or target == ".." or target.startswith("../"):
-                raise refused(archive, member.name, "is a link to a place outside the archive")
-        members.append((name, member))
-    return members
 
 
 def layout(members: List[Tuple[str, tarfile.TarInfo]], into: bool) -> List[Tuple[str, tarfile.TarInfo]]:
@@ -86,13 +64,6 @@ def unpack(archive: str, target: str, into: bool, owner: Owner = None) -> None:
             extract(tar, layout(checked(archive, tar), into), target, owner)
     except OSError as problem:
         raise TaskError("executor_error", "files: %s: %s" % (target, problem.strerror or problem)) from None
-
-
-def open_archive(archive: str) -> tarfile.TarFile:
-    try:
-        return tarfile.open(archive, "r:*")
-    except tarfile.TarError as problem:
-        raise TaskError("executor_error", "files: the archive can't be read: %s" % problem) from None
 
 
 def extract(tar: tarfile.TarFile, members: List[Tuple[str, tarfile.TarInfo]], root: str, owner: Owner) -> None:

@@ -1,16 +1,9 @@
-"""Uploaded archives: content under its own hash, checked before it is stored.
-
-An archive is unpacked on a host next to other users' work, so a member that would land outside its folder is refused
-here, where the user sees why. The agent checks again.
-"""
+"""Uploaded archives: content under its own hash, checked before it is stored (`archives`)."""
 
 from __future__ import annotations
 
 import hashlib
-import io
 import re
-import tarfile
-from pathlib import PurePosixPath
 
 from chalicelib.domain import keys
 from chalicelib.domain.ids import derive, is_id
@@ -18,10 +11,10 @@ from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Archive, User
 from chalicelib.errors import Conflict, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
+from chalicelib.usecases.archives import check_tar
 from chalicelib.usecases.context import Plane
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-MAX_ENTRIES = 20_000
 
 
 def archive_by_hash(plane: Plane, user: User, hash_: str) -> Archive:
@@ -88,60 +81,3 @@ def check_upload(plane: Plane, name: str, content: bytes) -> None:
         raise Invalid(
             "The upload's content doesn't have the hash in its file name.", hint="It was damaged; send it again."
         )
-
-
-def check_tar(content: bytes) -> None:
-    """Refuse an archive that isn't a plain tar, or has a member that would land outside its folder."""
-    try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
-            for number, member in enumerate(archive):
-                if number >= MAX_ENTRIES:
-                    raise Invalid(f"The archive has more than {MAX_ENTRIES} entries.", hint="Send fewer files.")
-                _check_member(member)
-    except (tarfile.TarError, UnicodeError, ValueError, EOFError) as error:
-        raise Invalid(f"The upload isn't a tar archive: {error}.", hint="Send an uncompressed tar.") from None
-
-
-def as_content(content: bytes) -> bytes:
-    """A checked tar with names that begin with `./`, which tells an agent that it is the content of a folder, not one
-    entry; empty if the tar is."""
-    check_tar(content)
-    out = io.BytesIO()
-    with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
-        members = archive.getmembers()
-        with tarfile.open(fileobj=out, mode="w:", format=tarfile.PAX_FORMAT) as packed:
-            for member in members:
-                data = archive.extractfile(member) if member.isfile() else None
-                member.name = f"./{member.name.removeprefix('./')}"
-                if member.islnk():
-                    member.linkname = f"./{member.linkname.removeprefix('./')}"
-                member.pax_headers = {}
-                packed.addfile(member, data)
-    return out.getvalue() if members else b""
-
-
-def _check_member(member: tarfile.TarInfo) -> None:
-    name = member.name[:200]
-    if _leaves(member.name):
-        raise Invalid(f"The archive's entry {name!r} lies outside its folder.", hint="Use names relative to it.")
-    if member.issym() or member.islnk():
-        start = PurePosixPath(member.name).parent if member.issym() else PurePosixPath()
-        if member.linkname.startswith("/") or _leaves(str(start / member.linkname)):
-            raise Invalid(
-                f"The archive's entry {name!r} is a link to {member.linkname[:200]!r}, outside its folder.",
-                hint="Send the file itself instead of the link.",
-            )
-    elif not (member.isfile() or member.isdir()):
-        raise Invalid(f"The archive's entry {name!r} is neither a file, a folder nor a link.", hint="Leave it out.")
-
-
-def _leaves(path: str) -> bool:
-    """Does this path ever leave the archive's folder?"""
-    if path.startswith("/") or "\0" in path or "\\" in path:
-        return True
-    depth = 0
-    for part in PurePosixPath(path).parts:
-        depth += -1 if part == ".." else 1
-        if depth < 0:
-            return True
-    return False

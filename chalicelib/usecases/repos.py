@@ -19,7 +19,8 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import page_after
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.files import as_content, check_upload, keep
+from chalicelib.usecases.archives import as_content
+from chalicelib.usecases.files import check_upload, keep
 
 _ID = re.compile(r"[\w.@+%-]{1,200}", re.ASCII)  # clients write other characters of a name as %20
 _TYPES = ("remote", "local", "virtual")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import tarfile
@@ -11,6 +12,7 @@ import pytest
 
 from chalicelib.agent import files
 from chalicelib.agent.task_runtime import TaskError
+from tests.agent.hostile_tars import HARMLESS, HOSTILE
 
 
 def entry(
@@ -120,6 +122,49 @@ def test_what_leaves_the_archive_is_refused_before_anything_is_written(
     assert not (tmp_path / "to").exists()
     with pytest.raises(TaskError, match=word):
         files.repack(archive, "/to", False, io.BytesIO())
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_archive_leaves_nothing_behind(tmp_path: Path, what: str) -> None:
+    """Refused by its headers, in bounded space: not a folder of it is made, and no byte of it reaches a container."""
+    content, name, word = HOSTILE[what]
+    archive, container = tmp_path / "a.tar", io.BytesIO()
+    archive.write_bytes(content)
+    for attempt in (
+        lambda: files.unpack(str(archive), str(tmp_path / "to"), into=False),
+        lambda: files.repack(str(archive), "/to", False, container),
+    ):
+        with pytest.raises(TaskError, match=word) as refused:
+            attempt()
+        assert name in refused.value.message and len(refused.value.message) < 500
+    assert not (tmp_path / "to").exists()
+    assert not any(container.getvalue())
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+def test_a_harmless_archive_is_unpacked(tmp_path: Path, what: str) -> None:
+    (tmp_path / "a.tar").write_bytes(HARMLESS[what])
+    files.unpack(str(tmp_path / "a.tar"), str(tmp_path / "to"), into=False)
+    files.repack(str(tmp_path / "a.tar"), "/to", False, io.BytesIO())
+    assert any((tmp_path / "to").iterdir())
+
+
+def test_a_compressed_archive_is_none(tmp_path: Path) -> None:
+    """The server stores plain ones; a compressed one could unpack to any size."""
+    (tmp_path / "a.tar").write_bytes(gzip.compress(HARMLESS["links"]))
+    with pytest.raises(TaskError, match="can't be read"):
+        files.unpack(str(tmp_path / "a.tar"), str(tmp_path / "to"), into=False)
+
+
+@pytest.mark.parametrize("cut", range(0, 2000, 97))
+def test_a_damaged_archive_says_so(tmp_path: Path, cut: int) -> None:
+    whole = bytearray(HARMLESS["links"])
+    whole[cut : cut + 40] = b"\xff" * 40
+    (tmp_path / "a.tar").write_bytes(whole)
+    try:
+        files.unpack(str(tmp_path / "a.tar"), str(tmp_path / "to"), into=False)
+    except TaskError as problem:
+        assert problem.reason == "executor_error" and problem.message
 
 
 def test_a_link_made_by_the_archive_leads_nowhere(tmp_path: Path) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import tarfile
+from pathlib import Path
 
 import pytest
 
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.errors import StorageFull
+from chalicelib.usecases.context import Limits
+from tests.agent.hostile_tars import HARMLESS, HOSTILE
 from tests.api.rig import Rig, task
 from tests.api.uploads import BOUNDARY, link, message, multipart, send, tar, upload
 
@@ -61,6 +64,30 @@ def test_a_run_brings_its_users_own_archives(rig: Rig) -> None:
 def test_what_would_leave_its_folder_is_refused(rig: Rig, content: bytes) -> None:
     assert "The archive's entry" in message(upload(rig, FILES, multipart(content)))
     assert not (rig.world.folder / "blobs").exists()
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_archive_is_refused_with_its_entry_and_the_reason(tmp_path: Path, what: str) -> None:
+    content, name, word = HOSTILE[what]
+    rig = Rig.at(tmp_path, limits=Limits(upload=len(content), body=2 * len(content)))
+    code = {"repo_id": "none", "repo_info": {"repo_type": "virtual"}, "repo_creds": None}
+    rig.ok("P/repos/init", code)
+    for path, query in ((FILES, {}), ("P/repos/upload_code", {"repo_id": "none"})):
+        text = message(upload(rig, path, multipart(content), query=query))
+        assert word in text and name in text and len(text) < 500
+    assert not (rig.world.folder / "blobs").exists()
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+def test_a_harmless_archive_is_taken(rig: Rig, what: str) -> None:
+    assert upload(rig, FILES, multipart(HARMLESS[what])).status == 200
+
+
+@pytest.mark.parametrize("cut", range(0, 2000, 97))
+def test_a_damaged_archive_is_the_callers_fault(rig: Rig, cut: int) -> None:
+    whole = bytearray(HARMLESS["links"])
+    whole[cut : cut + 40] = b"\xff" * 40
+    assert upload(rig, FILES, multipart(bytes(whole))).status in (200, 400)
 
 
 @pytest.mark.parametrize(
