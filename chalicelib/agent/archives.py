@@ -80,7 +80,7 @@ def leaves(path: str) -> bool:
 
 
 def take_place(archive: str, name: str, member: tarfile.TarInfo, kinds: Dict[str, str]) -> None:
-    """Note the entry's name among `kinds`, the names so far. Only files and folders may come again, as what they are."""
+    """Note the entry's name among `kinds`, those so far. Only files and folders may come again, as what they are."""
     for above in folders_of(name):
         if kinds.setdefault(above, "folder") != "folder":
             raise refused(archive, member.name, "lies below %r, which is a %s" % (above[:200], kinds[above]))

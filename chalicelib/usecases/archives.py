@@ -98,7 +98,7 @@ def _check_member(member: tarfile.TarInfo, size: int) -> None:
 
 
 def _take_place(member: tarfile.TarInfo, kinds: dict[str, str]) -> None:
-    """Note the entry's name among `kinds`, the names so far. Only files and folders may come again, as what they are."""
+    """Note the entry's name among `kinds`, those so far. Only files and folders may come again, as what they are."""
     name = posixpath.normpath(member.name)
     for above in _above(name):
         if kinds.setdefault(above, "folder") != "folder":

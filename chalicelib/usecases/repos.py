@@ -18,8 +18,8 @@ from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import page_after
 from chalicelib.store.port import MAX_CHANGES, Change, Delete
-from chalicelib.usecases.context import Plane
 from chalicelib.usecases.archives import as_content
+from chalicelib.usecases.context import Plane
 from chalicelib.usecases.files import check_upload, keep
 
 _ID = re.compile(r"[\w.@+%-]{1,200}", re.ASCII)  # clients write other characters of a name as %20
