@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from chalicelib.domain import keys
+from chalicelib.domain.bounds import Cores, Mebibytes
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun, Value
@@ -110,7 +111,7 @@ class Instance(Noun):
 
 class GpuSeen(Value):
     name: str
-    memory_mib: int
+    memory_mib: Mebibytes
     vendor: str
     driver: str = ""
 
@@ -118,9 +119,9 @@ class GpuSeen(Value):
 class HostFacts(Value):
     """What the agent found on its machine. A value it couldn't find is absent, never assumed."""
 
-    cpus: int
-    memory_mib: int
-    disk_mib: int
+    cpus: Cores
+    memory_mib: Mebibytes
+    disk_mib: Mebibytes
     arch: str  # x86, arm
     hostname: str = ""
     addresses: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from chalicelib.domain import keys
+from chalicelib.domain.bounds import Amount
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.offers import Offer
@@ -45,9 +46,9 @@ class Assignment(Value):
 
 
 class PullProgress(Value):
-    downloaded_bytes: int = 0
-    extracted_bytes: int = 0
-    total_bytes: int = 0
+    downloaded_bytes: Amount = 0
+    extracted_bytes: Amount = 0
+    total_bytes: Amount = 0
     is_total_bytes_final: bool = False
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import Field
 
+from chalicelib.domain.bounds import Blocks, Cores, Dollars, Mebibytes
 from chalicelib.domain.noun import Value
 
 
@@ -30,19 +31,19 @@ class Availability(StrEnum):
 
 class Gpu(Value):
     name: str
-    memory_mib: int
+    memory_mib: Mebibytes
     vendor: str | None = None  # nvidia, amd, google, intel, tenstorrent
 
 
 class Disk(Value):
-    size_mib: int
+    size_mib: Mebibytes
 
 
 class Resources(Value):
     """What a machine has; `gpus` has one entry per device."""
 
-    cpus: int
-    memory_mib: int
+    cpus: Cores
+    memory_mib: Mebibytes
     gpus: tuple[Gpu, ...] = ()
     spot: bool = False
     disk: Disk = Disk.model_construct(size_mib=102_400)  # unchecked, so that importing this builds no model
@@ -59,13 +60,13 @@ class Offer(Value):
     backend: str
     instance: InstanceType
     region: str
-    price: float
+    price: Dollars
     backend_data: dict[str, Any] = Field(default_factory=dict)  # a plain default would be copied deeply
     availability: Availability = Availability.unknown
     availability_zones: tuple[str, ...] | None = None
     instance_runtime: str = "shim"
-    blocks: int = 1
-    total_blocks: int = 1
+    blocks: Blocks = 1
+    total_blocks: Blocks = 1
 
     @property
     def key(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ConfigDict, GetJsonSchemaHandler, model_validator
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from chalicelib.domain.bounds import MOST_AMOUNT
 from chalicelib.domain.noun import Value
 
 T = TypeVar("T", int, float)
@@ -43,6 +44,9 @@ class Range(Value, Generic[T]):
 
     @model_validator(mode="after")
     def _ordered(self) -> Range[T]:
+        for bound in (self.min, self.max):
+            if bound is not None and not -MOST_AMOUNT <= bound <= MOST_AMOUNT:  # nor is `nan` within
+                raise _wrong(f"`{bound:g}` is no number that anything here can have")
         if self.min is None and self.max is None:
             raise _wrong("a range needs a lower or an upper bound, as in `1..4`, `2..` or `..8`")
         if self.min is not None and self.max is not None and self.min > self.max:

@@ -9,12 +9,12 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from chalicelib.domain.bounds import Amount, ExitStatus, Instant
 from chalicelib.domain.jobs import PullProgress
 from chalicelib.domain.reasons import JobReason
 
 TaskState = Literal["preparing", "pulling", "running", "exited"]
 ShortText = Annotated[str, Field(max_length=300)]
-NonNegative = Annotated[int, Field(ge=0, lt=1 << 62)]
 
 # The reasons for which a task can end by itself. Anything else an agent reports is treated as its error.
 END_REASONS = frozenset(
@@ -39,14 +39,14 @@ class Said(BaseModel):
 class TaskReport(Said):
     id: ShortText
     state: TaskState
-    at: NonNegative = 0
-    exit_status: int | None = None
+    at: Instant = 0
+    exit_status: ExitStatus | None = None
     reason: ShortText | None = None
     message: str | None = None
     pull: PullProgress | None = None
     username: ShortText | None = None
     working_dir: str | None = Field(default=None, max_length=4096)
-    log_end: NonNegative = 0
+    log_end: Amount = 0
 
     @property
     def end_reason(self) -> JobReason:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from chalicelib.domain.bounds import MOST_BLOCKS
 from chalicelib.errors import Invalid
 from chalicelib.runtime.addresses import checked_url
 from chalicelib.usecases.context import Images, Limits
@@ -17,7 +18,6 @@ DEFAULT_PORT = 3000
 LOG_LEVELS = ("debug", "info", "warning", "error")
 RUNTIMES = ("auto", "docker", "process")
 SWITCHES = {"on": True, "off": False, "1": True, "0": False, "true": True, "false": False, "yes": True, "no": False}
-MAX_BLOCKS = 1024  # jobs that may share this machine
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         values["public_url"] = _url(str(values["public_url"]), name, sign)
     blocks = str(values["local_blocks"])
     if blocks != "auto" and not (
-        blocks.isascii() and blocks.isdigit() and len(blocks) < 6 and 1 <= int(blocks) <= MAX_BLOCKS
+        blocks.isascii() and blocks.isdigit() and len(blocks) < 6 and 1 <= int(blocks) <= MOST_BLOCKS
     ):
         name, sign = ("--local-blocks", " ") if flags.get("local_blocks") else ("DSTACK_SERVER_LOCAL_BLOCKS", "=")
         raise Invalid(
-            f"{name} is {blocks!r}, neither `auto` nor a number from 1 to {MAX_BLOCKS}.",
+            f"{name} is {blocks!r}, neither `auto` nor a number from 1 to {MOST_BLOCKS}.",
             hint=f"Set it as in {name}{sign}4.",
         )
     return ServerSettings(**values).resolved()  # type: ignore[arg-type]

@@ -134,7 +134,8 @@ class _Exchange:
     def _prepare(self, fold: Fold, job: Job) -> Job:
         try:
             self.specs[job.id] = task_of(self.plane, job, fold.instance)
-        except Refused as refused:  # a secret that is missing, or that doesn't open
+        except Refused as refused:
+            log.warning("job %s can't be sent to instance %s: %s", job.id, fold.instance.id, refused)
             return fold.end(job, JobReason.terminated_by_server, str(refused), 0)
         return job
 

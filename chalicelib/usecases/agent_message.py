@@ -8,9 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 
+from chalicelib.domain.bounds import Amount, Instant, Percent
 from chalicelib.domain.instances import GpuSeen, HostFacts
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.reports import NonNegative, Said, ShortText, TaskReport
+from chalicelib.domain.reports import Said, ShortText, TaskReport
 from chalicelib.errors import Invalid, Problem
 
 PROTOCOL = 1
@@ -20,8 +21,8 @@ MAX_TASKS = 300
 
 class LogBytes(Said):
     task: ShortText
-    offset: NonNegative
-    records: list[tuple[NonNegative, str]] = Field(max_length=20_000)
+    offset: Amount
+    records: list[tuple[Instant, str]] = Field(max_length=20_000)
 
     def decoded(self) -> list[tuple[Micros, bytes]]:
         try:
@@ -31,30 +32,30 @@ class LogBytes(Said):
 
 
 class GpuLoad(Said):
-    memory_usage_bytes: NonNegative = 0
-    util_percent: Annotated[float, Field(ge=0, le=100)] = 0
+    memory_usage_bytes: Amount = 0
+    util_percent: Percent = 0
 
 
 class MetricPoint(Said):
     task: ShortText
-    at: NonNegative
-    cpu_usage_micro: NonNegative = 0
-    memory_usage_bytes: NonNegative = 0
-    memory_working_set_bytes: NonNegative = 0
+    at: Instant
+    cpu_usage_micro: Amount = 0
+    memory_usage_bytes: Amount = 0
+    memory_working_set_bytes: Amount = 0
     gpus: list[GpuLoad] = Field(default=[], max_length=64)
 
 
 class Message(Said):
-    v: int = PROTOCOL
+    v: Amount = PROTOCOL
     instance: ShortText
     boot: Annotated[str, Field(min_length=1, max_length=100)]
-    seq: NonNegative
+    seq: Amount
     agent: ShortText = ""
     facts: HostFacts | None = None
     tasks: list[TaskReport] = Field(default=[], max_length=MAX_TASKS)
     logs: list[LogBytes] = Field(default=[], max_length=MAX_TASKS)
     metrics: list[MetricPoint] = Field(default=[], max_length=MAX_TASKS)
-    wait: Annotated[float, Field(ge=0, le=600)] = 0
+    wait: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 0
 
     @field_validator("facts", mode="before")
     @classmethod

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+from pydantic import ValidationError
+
 from chalicelib.configuration.interpolation import fill, secrets_in
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance
@@ -25,7 +28,21 @@ from chalicelib.usecases.secrets import opened
 
 
 def task_of(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
-    """The task in the form of the protocol. Raises Refused for a missing secret."""
+    """The task in the form of the protocol. Raises Refused where it can't be sent: a secret is missing, its stored spec
+    can't be read, or it holds what JSON can't. Other tasks travel in the same response, so all is tried here."""
+    try:
+        task = _task(plane, job, instance)
+        orjson.dumps(task)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Refused(f"The task can't be sent to its host: {where} of its stored spec: {first['msg']}.") from None
+    except orjson.JSONEncodeError as error:
+        raise Refused(f"The task can't be sent to its host: {error}.") from None
+    return task
+
+
+def _task(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
     spec = plane.read.job_spec(job)
     project = nouns.find(plane.store, Project, keys.project(job.project_id))
     if project is None:

@@ -427,3 +427,12 @@ def test_only_finished_runs_are_deleted_and_their_name_is_free_then(rig: Rig) ->
     )
     assert rig.ok("/api/runs/list", {}) == []
     assert submit(rig, task())["id"] != made["id"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("entrypoint", "'"), ("user", "9" * 4301), ("user", f"1:{2**32 - 1}"), ("user", 10**18)]
+)
+def test_what_no_host_could_run_is_refused_by_its_field(rig: Rig, field: str, value: Any) -> None:
+    raw = task("odd", **{field: value})
+    for path, body in (("get_plan", {"run_spec": raw}), ("apply", {"plan": {"run_spec": raw}, "force": False})):
+        assert f"{field}: " in rig.refused(f"P/runs/{path}", body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,8 +77,14 @@ class Cluster:
         world.save(project, b.host(0, FLEET, status=status, **{**new, **changes}))
         return cls(world, Agent(world))
 
-    def place(self, name: str = "task", env: dict[str, str] | None = None, **changes: Any) -> Job:
-        """A run of one job, placed on the host as the engine would place it."""
+    def place(
+        self,
+        name: str = "task",
+        env: dict[str, str] | None = None,
+        spec: dict[str, Any] | None = None,
+        **changes: Any,
+    ) -> Job:
+        """A run of one job, placed on the host as the engine would place it. `spec`: fields of its stored spec."""
         instance = self.instance
         where = Assignment(
             instance_id=instance.id,
@@ -89,7 +96,7 @@ class Cluster:
         )
         run = b.run(name, status=RunStatus.provisioning)
         job = b.job(run, status=JobStatus.provisioning, assignment=where, due_at=None).with_(**changes)
-        body = RunBody(run_id=run.id, run_spec="{}", job_specs=(spec_of(name, env or {}),))
+        body = RunBody(run_id=run.id, run_spec="{}", job_specs=(spec_of(name, env or {}, spec or {}),))
         taken = {block for claim in instance.claims for block in claim.blocks}
         free = next(block for block in range(instance.total_blocks) if block not in taken)
         busy = b.holding(instance, job, free).with_(status=InstanceStatus.busy)
@@ -121,7 +128,7 @@ class Cluster:
         return [nouns.read(Event, record) for record in page.records]
 
 
-def spec_of(name: str, env: dict[str, str]) -> str:
+def spec_of(name: str, env: dict[str, str], changes: dict[str, Any]) -> str:
     spec = JobSpec.model_validate(
         {
             "job_name": f"{name}-0-0",
@@ -131,7 +138,7 @@ def spec_of(name: str, env: dict[str, str]) -> str:
             "requirements": {"resources": {"cpu": {"min": 1}}},
         }
     )
-    return spec.model_dump_json()
+    return json.dumps({**spec.model_dump(mode="json"), **changes})
 
 
 def running(job: Job, **more: Any) -> dict[str, Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import orjson
 import pytest
 
 from chalicelib.domain.ids import derive
@@ -387,6 +390,52 @@ def test_a_missing_secret_ends_the_job_and_names_it(cluster: Cluster) -> None:
     after = cluster.job(job)
     assert (after.status, after.reason) == (JobStatus.terminated, JobReason.terminated_by_server)
     assert "`nope`" in after.message and answer["tasks"] == [] and not cluster.instance.claims
+
+
+@pytest.mark.parametrize(
+    "spec", [{"user": {"uid": 10**22}}, {"max_duration": 2**70}, {"commands": 5}], ids=["uid", "duration", "unreadable"]
+)
+def test_a_task_that_cant_be_sent_ends_alone_with_the_reason(cluster: Cluster, spec: dict[str, Any]) -> None:
+    """Neither its host nor its neighbours wait for it, and the host's answer can be written."""
+    before, bad, after = cluster.place("before"), cluster.place("bad", spec=spec), cluster.place("after")
+    answer = cluster.agent.say()
+    orjson.dumps(answer)
+    assert wants(answer) == {before.id: "run", after.id: "run"}
+    ended = cluster.job(bad)
+    assert ended.finished and ended.reason is JobReason.terminated_by_server
+    assert "can't be sent to its host" in ended.message
+    assert {claim.job_id for claim in cluster.instance.claims} == {before.id, after.id}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"exit_status": 10**30},
+        {"at": 2**61},
+        {"log_end": -1},
+        {"pull": {"total_bytes": 10**30}},
+    ],
+)
+def test_a_number_that_no_reader_could_show_is_refused_at_the_border(cluster: Cluster, wrong: dict[str, Any]) -> None:
+    job = cluster.place()
+    with pytest.raises(Invalid, match=next(iter(wrong))):
+        cluster.agent.say({**exited(job), **wrong})
+    assert cluster.job(job).status is JobStatus.provisioning
+
+
+def test_a_moment_that_no_date_can_show_is_refused_in_a_log(cluster: Cluster) -> None:
+    job = cluster.place()
+    piece = {"task": job.id, "offset": 0, "records": [[2**61, "YQ=="]]}
+    with pytest.raises(Invalid, match=r"logs\.0\.records"):
+        cluster.agent.say(running(job), logs=[piece])
+    assert cluster.world.plane.logs.end(job.project_id, job.id) == 0
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"1e999", b"1" + b"0" * 5000])
+def test_numbers_that_json_has_no_room_for_are_refused(cluster: Cluster, number: bytes) -> None:
+    body = b'{"v":1,"instance":"%s","boot":"boot-1","seq":9,"wait":%s}' % (INSTANCE.encode(), number)
+    with pytest.raises(Invalid):
+        sync(cluster.world.plane, INSTANCE, cluster.agent.credential, body)
 
 
 def test_the_fleets_env_lies_below_the_jobs_own(cluster: Cluster) -> None:

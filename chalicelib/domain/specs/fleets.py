@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from chalicelib.domain.bounds import MOST_AMOUNT
 from chalicelib.domain.specs.env import Env
 from chalicelib.domain.specs.profiles import BackendName, BackendOptions, Profile, Retrying, SpotPolicy, Tags
 from chalicelib.domain.specs.quantities import IdleDuration
@@ -133,7 +134,9 @@ def _blocks(written: Any) -> Any:
     return int(text)
 
 
-Blocks = Annotated[Literal["auto"] | int, Reads(_blocks, ({"type": "integer", "minimum": 1},))]
+Blocks = Annotated[
+    Literal["auto"] | Annotated[int, Field(ge=1, le=999_999)], Reads(_blocks, ({"type": "integer", "minimum": 1},))
+]
 
 
 class SSHHostParams(Spec):
@@ -220,7 +223,7 @@ class FleetConfiguration(Spec):
     )
     retry: Retrying | None = Field(default=None, description="Whether to retry if there is no capacity.")
     max_price: Number | None = Field(
-        default=None, description="The highest price of an instance, dollars an hour.", gt=0
+        default=None, description="The highest price of an instance, dollars an hour.", gt=0, le=MOST_AMOUNT
     )
     idle_duration: IdleDuration = Field(
         default=None, description="How long an idle instance above the minimum is kept; `3d` unless set."

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
+from chalicelib.domain.bounds import MOST_AMOUNT
 from chalicelib.domain.specs import cron
 from chalicelib.domain.specs.quantities import Duration, IdleDuration, OffableDuration
 from chalicelib.domain.specs.reading import TAG, Number, Reads, Spec, Whole, fault, faults
@@ -134,7 +135,7 @@ class ProfileParams(Spec):
         default=None, description="How long a graceful stop may take; `5m` unless set."
     )
     max_price: Number | None = Field(
-        default=None, description="The highest price of an instance, dollars an hour.", gt=0
+        default=None, description="The highest price of an instance, dollars an hour.", gt=0, le=MOST_AMOUNT
     )
     creation_policy: Literal["reuse", "reuse-or-create"] | None = Field(
         default=None, description="Whether new instances may be created; `reuse-or-create` unless set."

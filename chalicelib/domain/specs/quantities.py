@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
+from chalicelib.domain.bounds import LONGEST
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.reading import Reads, fault, is_number
 
 _DURATION = re.compile(r"(\d+) *([smhdw])")
 _WHOLE = re.compile(r"-?\d+")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_LONGEST = 100 * 365 * 86_400  # a century: longer is a mistake, and much longer doesn't fit the wire
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)(mb|gb|tb)?", re.IGNORECASE)
 _POWER = re.compile(r"\d{1,6}(\.\d{1,6})?e\d", re.IGNORECASE)  # YAML takes `1e3` for text
 _GB = {"mb": 1 / 1024, "gb": 1.0, "tb": 1024.0}
@@ -52,7 +52,7 @@ _SWITCH = {"type": "boolean"}
 def seconds(written: Any) -> int:
     """Any duration, negative ones too. A fraction of a second is cut off."""
     if is_number(written):
-        if not abs(written) <= _LONGEST:  # infinity and NaN, too
+        if not abs(written) <= LONGEST:  # infinity, and what is no number, too
             raise fault(
                 "invalid-duration", f"{written} seconds is no duration under a hundred years", "use `off` for no limit"
             )
@@ -106,10 +106,12 @@ def inactivity(written: Any) -> int | None:
     return None if isinstance(written, bool) or written is None or written == "off" else positive_seconds(written)
 
 
-Duration = Annotated[int, Reads(positive_seconds, (_TEXT_DURATION, _NUMBER))]
-OffableDuration = Annotated[int | Literal["off"] | None, Reads(offable, (_TEXT_OFF, _NUMBER, _SWITCH))]
-IdleDuration = Annotated[int | None, Reads(idle, (_TEXT_OFF, _NUMBER, _SWITCH))]
-InactivityDuration = Annotated[int | None, Reads(inactivity, (_TEXT_OFF, _NUMBER, _SWITCH))]
+_Seconds = Annotated[int, Field(ge=0, le=LONGEST)]
+_SignedSeconds = Annotated[int, Field(ge=-LONGEST, le=LONGEST)]
+Duration = Annotated[_Seconds, Reads(positive_seconds, (_TEXT_DURATION, _NUMBER))]
+OffableDuration = Annotated[_Seconds | Literal["off"] | None, Reads(offable, (_TEXT_OFF, _NUMBER, _SWITCH))]
+IdleDuration = Annotated[_SignedSeconds | None, Reads(idle, (_TEXT_OFF, _NUMBER, _SWITCH))]
+InactivityDuration = Annotated[_Seconds | None, Reads(inactivity, (_TEXT_OFF, _NUMBER, _SWITCH))]
 
 
 def gigabytes(written: Any) -> float:
@@ -156,7 +158,7 @@ def _not_negative(counted: Range[int]) -> Range[int]:
 
 
 Count = Annotated[Range[int], AfterValidator(_not_negative)]
-Memory = Annotated[float, Reads(gigabytes, (_TEXT_MEMORY,))]
+Memory = Annotated[float, Field(ge=0, le=_MOST_GB, allow_inf_nan=False), Reads(gigabytes, (_TEXT_MEMORY,))]
 _BOUND = {"anyOf": [_TEXT_MEMORY, _NUMBER, {"type": "null"}]}
 _BOUNDS = {"type": "object", "properties": {"min": _BOUND, "max": _BOUND}, "additionalProperties": False}
 MEMORY_RANGE_FORMS = (_TEXT_MEMORIES, _NUMBER)

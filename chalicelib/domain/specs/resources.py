@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from chalicelib.domain.bounds import MOST_AMOUNT
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.quantities import MEMORY_RANGE_FORMS, Count, Memory, MemoryRange, memory_range
 from chalicelib.domain.specs.reading import JsonSchema, Reads, Spec, fault, is_number
@@ -98,6 +99,7 @@ def _capability(written: Any) -> Any:
 _TEXT = {"type": "string"}
 _AMOUNT = {"type": "integer", "minimum": 0}
 _NULL = {"type": ["integer", "null"]}
+_Part = Annotated[int, Field(ge=0, le=MOST_AMOUNT)]
 _CPUS = r" *([0-9]+|[0-9]+ *\.\. *[0-9]*|\.\. *[0-9]+) *"
 _ARCHES = {"$comment": "`x86`, `arm`", "type": "string", "pattern": "^([xX]86|[aA][rR][mM])$"}
 _ARCH = r" *([xX]86|[aA][rR][mM]) *"
@@ -146,8 +148,8 @@ class GPUSpec(Spec):
     count: Count = Field(default=Range[int](min=1), description="How many per machine.")
     memory: MemoryRange | None = Field(default=None, description="Memory of one GPU.")
     total_memory: MemoryRange | None = Field(default=None, description="Memory of all GPUs together.")
-    compute_capability: Annotated[tuple[int, int] | None, Reads(_capability, (_TEXT, {"type": "number"}))] = Field(
-        default=None, description="The lowest CUDA compute capability."
+    compute_capability: Annotated[tuple[_Part, _Part] | None, Reads(_capability, (_TEXT, {"type": "number"}))] = Field(
+        default=None, description="The least CUDA compute capability."
     )
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = (

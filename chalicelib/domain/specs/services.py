@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Discriminator, Field, GetJsonSchemaHandler, Tag
 from pydantic_core import CoreSchema
 
+from chalicelib.domain.bounds import MOST_AMOUNT
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.mounts import ServicePort
 from chalicelib.domain.specs.profiles import SpotPolicy
@@ -31,8 +32,8 @@ def _window(value: int) -> int:
 class ScalingSpec(Spec):
     """When to add and remove replicas."""
 
-    metric: Literal["rps", "queue"] = Field(description="`rps`: requests per second; `queue`: waiting requests.")
-    target: Number = Field(description="The target per replica.", gt=0)
+    metric: Literal["rps", "queue"] = Field(description="`rps`: requests a second; `queue`: requests that wait.")
+    target: Number = Field(description="How much of it one replica should get.", gt=0, le=MOST_AMOUNT)
     window: Annotated[Duration, AfterValidator(_window)] | None = Field(
         default=None, description="The averaging window: 30s, 1m or 5m; a minute unless set."
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
+from chalicelib.domain.bounds import LAST_UNIX_ID
 from chalicelib.domain.specs.env import Env
 from chalicelib.domain.specs.mounts import FilePathMapping, MountPoint, RepoSpec
 from chalicelib.domain.specs.profiles import ProfileParams
@@ -36,7 +38,23 @@ def _user(user: str) -> str:
     parts = user.split(":")
     if len(parts) > 2 or not all(parts) or any(part.startswith("-") for part in parts):
         raise fault("invalid-value", f"`{user[:60]}` isn't a user", "for example `ubuntu`, `1000` or `1000:1000`")
+    for part in parts:
+        if part.isdecimal() and (len(part) > len(str(LAST_UNIX_ID)) or int(part) > LAST_UNIX_ID):
+            raise fault(
+                "invalid-value", f"`{part[:60]}` is too large for a user or group id", f"at most {LAST_UNIX_ID}"
+            )
     return user
+
+
+def _entrypoint(command: str) -> str:
+    try:
+        shlex.split(command)
+    except ValueError as problem:
+        why = str(problem).lower().removeprefix("no ")
+        raise fault(
+            "invalid-value", f"`{command[:60]}` lacks a {why}", "for example `/bin/sh -c` or `python 'my app.py'`"
+        ) from None
+    return command
 
 
 def _working_dir(path: str, info: ValidationInfo) -> str:
@@ -77,7 +95,7 @@ class RunConfiguration(ProfileParams):
         default=None, description="`user[:group]`, names or ids."
     )
     privileged: bool = Field(default=False, description="Run the container privileged.")
-    entrypoint: str | None = Field(
+    entrypoint: Annotated[str, AfterValidator(_entrypoint)] | None = Field(
         default=None, description="Replaces the image's entrypoint; `commands` become its arguments."
     )
     working_dir: Annotated[str, AfterValidator(_working_dir), Looks("^[/~]")] | None = Field(
