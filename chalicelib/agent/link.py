@@ -12,10 +12,12 @@ from typing import Any, BinaryIO, Dict, Optional
 from urllib.parse import urlsplit
 
 CONNECT_SECONDS = 15.0
+PROBLEMS = {401: "refused", 403: "refused", 413: "unacceptable", 422: "unacceptable"}
 
 
 class LinkError(Exception):
-    """No usable answer. `problem` is `refused` for 401 and 403, else `network`."""
+    """No usable answer. `problem` is `refused` for 401 and 403, `unacceptable` where the same message would never be
+    taken, else `network`."""
 
     def __init__(self, message: str, problem: str = "network", retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -100,7 +102,7 @@ class Link:
 
     @staticmethod
     def _unwelcome(response: http.client.HTTPResponse, text: bytes) -> LinkError:
-        problem = "refused" if response.status in (401, 403) else "network"
+        problem = PROBLEMS.get(response.status, "network")
         after = response.headers.get("Retry-After") or ""
         said = text[:300].decode("utf-8", "replace")
         return LinkError("HTTP %d %s" % (response.status, said), problem, float(after) if after.isdigit() else 0.0)

@@ -21,8 +21,8 @@ from . import metrics
 from .inventory import Inventory
 from .link import Link, LinkError
 from .roster import Roster
-from .session import Abort, Command, End, Keep, Message, Remove, Session, Start, Stop, Trim
-from .task_runtime import TaskError, TaskRuntime
+from .session import Abort, Command, End, Keep, Message, Remove, Session, Skip, Start, Stop, Trim
+from .task_runtime import TaskError, TaskRuntime, micros
 from .tasks import make_pipe, read_text, write_atomic
 
 LOOK_EVERY = 5.0  # seconds between two looks for dead supervisors and a full disk
@@ -198,6 +198,7 @@ class Program:
                 continue
             if task not in self._launching | self._deleting and self._roster.orphaned(task):
                 self._launch(task)
+            self._cap(task)
             self._refresh(task)
         if now >= self._measure_at and not self._measuring:
             self._measure_at, self._measuring = now + MEASURE_EVERY, True
@@ -205,6 +206,20 @@ class Program:
         if now >= self._facts_at:
             self._facts_at = now + FACTS_EVERY
             self._slow.submit(self._logged, self._find_facts)
+
+    def _cap(self, task: str) -> None:
+        dropped = self._roster.cap_log(task, len(self._session.tasks()))
+        if dropped:
+            log(
+                "%s: %d bytes of output dropped: there is too much of it, and the server doesn't take it"
+                % (task, dropped)
+            )
+            self._session.log_shrank(task, self._roster.log(task).end())
+
+    def _skip(self, command: Skip) -> None:
+        spool = self._roster.log(command.task)
+        spool.skip(command.offset, command.end, micros())
+        self._session.log_shrank(command.task, spool.end())
 
     def _measure(self) -> None:
         try:
@@ -236,7 +251,13 @@ class Program:
         if isinstance(outcome, LinkError):
             log("sync %d: %s" % (message.seq, outcome))
             self._away = True
-            self._session.failed(message, outcome.problem, now, outcome.retry_after)
+            if outcome.problem == "unacceptable":
+                log(
+                    "sync %d: this message is dropped, as it would never be taken; its tasks' states remain"
+                    % message.seq
+                )
+            for command in self._session.failed(message, outcome.problem, now, outcome.retry_after):
+                self._obey(command)
             return
         try:
             commands = self._session.answered(message, outcome, now)
@@ -262,6 +283,8 @@ class Program:
                 self._remove(command.task)
             elif isinstance(command, Trim):
                 self._roster.log(command.task).trim(command.offset)
+            elif isinstance(command, Skip):
+                self._skip(command)
             elif isinstance(command, Keep):
                 write_atomic(os.path.join(self._data, "credential"), command.credential, durable=True)
             elif isinstance(command, End):

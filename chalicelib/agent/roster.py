@@ -17,6 +17,8 @@ from .tasks import FINAL, TaskFolder, list_tasks, read_text
 REPORTED = ("state", "at", "exit_status", "reason", "message", "pull", "username", "working_dir")
 LAUNCHES = 3  # failures after which we conclude that a task's supervisor can't start here
 ROOM = 1 << 20  # less than this free on the disk counts as full
+SPOOL_BYTES = 1 << 30  # of output that waits for the server, all tasks together
+SPOOL_LEAST = 1 << 25  # what a task may have of it at least
 Fetch = Callable[[str, str], None]  # url, place
 
 
@@ -161,6 +163,10 @@ class Roster:
 
     def read_log(self, task: str, offset: int, limit: int) -> Tuple[int, List[Tuple[int, bytes]]]:
         return self.log(task).read(offset, limit)
+
+    def cap_log(self, task: str, tasks: int) -> int:
+        """Keep the output of one of so many tasks within its share of the disk; answers how many bytes were dropped."""
+        return self.log(task).keep_within(max(SPOOL_LEAST, SPOOL_BYTES // max(1, tasks)), micros())
 
     def running(self) -> List[TaskFolder]:
         folders = [self.folder(task) for task in list_tasks(self._data)]

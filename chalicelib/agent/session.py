@@ -9,7 +9,9 @@ Rule 2. A message has the state of every task, so the next repairs a lost one; l
         server says it has.
 Rule 3. States only move forward, a command goes to the runtime once per boot, and a removed task stays removed, so
         late, repeated and reordered responses are harmless.
-Rule 4. No failure ends anything. Only `gone` does, and for single tasks `stop`, `abort` and `remove`.
+Rule 4. No failure ends anything. Only `gone` does, and `stop`, `abort`, `remove` for one task.
+Rule 5. A message is within the server's limits (`limits`). One that is refused all the same isn't sent again: its
+        output is skipped, its metrics, facts and texts are left out, and only the states of the tasks remain.
 """
 
 from __future__ import annotations
@@ -19,13 +21,24 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
+from .limits import (
+    GPUS_MOST,
+    LOG_BYTES,
+    METRICS_MOST,
+    RECORDS_A_READ,
+    TASKS_BYTES,
+    TASKS_MOST,
+    bare,
+    cleaned,
+    first_of,
+    fitted,
+)
+
 PROTOCOL = 1
 STATES = ("preparing", "pulling", "running", "exited")
-LOG_BUDGET = 192 * 1024  # raw bytes a message: 256 KB as base64
 COALESCE = 0.25  # seconds that output may wait for more of it
 BACKOFF_MOST = 60.0
 TOMBSTONES = 4096
-METRICS_KEPT = 240
 NEVER = float("inf")
 
 Body = Dict[str, Any]
@@ -64,6 +77,15 @@ class Trim:
 
 
 @dataclass(frozen=True)
+class Skip:
+    """The server can't take this part of the log: it is left out."""
+
+    task: str
+    offset: int
+    end: int
+
+
+@dataclass(frozen=True)
 class Keep:
     """Remember this credential; every later message uses it."""
 
@@ -75,7 +97,7 @@ class End:
     """The instance is no longer wanted: end every task, leave nothing, stop."""
 
 
-Command = Union[Start, Stop, Abort, Remove, Trim, Keep, End]
+Command = Union[Start, Stop, Abort, Remove, Trim, Skip, Keep, End]
 STRENGTH = {"": 0, "stop": 1, "abort": 2, "remove": 3}
 
 
@@ -101,6 +123,12 @@ class _Task:
     asked: str = ""  # the strongest command passed on
     stuck: int = 0  # messages in a row that moved the server's cursor nowhere
     stuck_until: float = 0.0
+    bare: bool = False  # the server refused this report's texts
+
+    def told(self, room: int) -> Body:
+        """The report as a message has it, in `room` bytes of JSON."""
+        told = dict(self.report, log_end=self.log_end)
+        return bare(told) if self.bare else fitted(told, room)
 
 
 class Session:
@@ -144,14 +172,15 @@ class Session:
             self._revision += 1
 
     def task_changed(self, report: Body) -> None:
-        """A task's newest report. One that would move its state back is dropped."""
+        """A task's newest report. One that would go back is dropped: a state never does."""
+        report = cleaned(report)
         known = self._tasks.get(report["id"])
         if known is None:
-            self._tasks[report["id"]] = _Task(dict(report))
+            self._tasks[report["id"]] = _Task(report)
         elif STATES.index(report["state"]) < STATES.index(known.report["state"]) or report == known.report:
             return
         else:
-            known.report = dict(report)
+            known.report, known.bare = report, False
         self._revision += 1
 
     def task_removed(self, task: str) -> None:
@@ -167,9 +196,18 @@ class Session:
             if known.waiting_since is None and end > known.sent:
                 known.waiting_since = now
 
+    def log_shrank(self, task: str, end: int) -> None:
+        """Some of the output was dropped here: the log, as the server will see it, is shorter."""
+        known = self._tasks.get(task)
+        if known:
+            known.log_end = end
+            if known.sent >= end:
+                known.waiting_since = None
+
     def measured(self, samples: List[Body]) -> None:
-        """Metrics go with the next message; they never cause one."""
-        self._metrics = (self._metrics + samples)[-METRICS_KEPT:]
+        """Metrics ride along with the next message; they never cause one."""
+        trimmed = [dict(sample, gpus=sample["gpus"][:GPUS_MOST]) if "gpus" in sample else sample for sample in samples]
+        self._metrics = (self._metrics + trimmed)[-METRICS_MOST:]
 
     def server_moved(self, now: float) -> None:
         """There is a new address or token to try: forget the back-off of the old one."""
@@ -208,7 +246,7 @@ class Session:
         """When to send this task's waiting output: at once if the task is over or there is a lot of it."""
         if task.waiting_since is None:
             return NEVER
-        hurry = task.report["state"] == "exited" or task.log_end - task.sent >= LOG_BUDGET
+        hurry = task.report["state"] == "exited" or task.log_end - task.sent >= LOG_BYTES
         return max(task.waiting_since + (0.0 if hurry else self._coalesce), task.stuck_until)
 
     def _build(self, now: float, wait: float) -> Message:
@@ -218,25 +256,27 @@ class Session:
         body["agent"] = self.agent
         if self._facts is not None and not self._facts_known:
             body["facts"], message.facts = self._facts, True
-        body["tasks"] = [dict(task.report, log_end=task.log_end) for task in self._tasks.values()]
+        room = TASKS_BYTES // max(1, len(self._tasks))
+        body["tasks"] = [task.told(room) for task in self._tasks.values()]
         # Polls carry no logs: the answer that moves the cursor would only come with the next news. The first message of
         # a boot carries none either: where the server stands isn't known yet.
         body["logs"] = self._pick_logs(now, message) if wait == 0 and self._greeted else []
-        body["metrics"], self._metrics = self._metrics, []
+        count = first_of(self._metrics)
+        body["metrics"], self._metrics = self._metrics[:count], self._metrics[count:]
         body["wait"] = wait
         return message
 
     def _pick_logs(self, now: float, message: Message) -> List[Body]:
         picked: List[Body] = []
-        budget = LOG_BUDGET
+        budget, records_left = LOG_BYTES, RECORDS_A_READ
         waiting = [(self._log_at(task), name) for name, task in self._tasks.items() if task.waiting_since is not None]
         for at, name in sorted(waiting):
             task = self._tasks[name]
-            if budget <= 0 or (at > now and task.stuck_until > now):
+            if budget <= 0 or records_left <= 0 or (at > now and task.stuck_until > now):
                 continue
             offset, records = self._read_log(name, task.sent, budget)
             size = sum(len(data) for _, data in records)
-            budget -= size
+            budget, records_left = budget - size, records_left - len(records)
             task.sent = message.logs[name] = offset + size
             task.waiting_since = now if task.sent < task.log_end and size else None
             if size:
@@ -266,15 +306,17 @@ class Session:
         self._plan_poll(message, float(answer.get("next_sync_in") or 0.0), bool(commands), now)
         return commands
 
-    def failed(self, message: Message, problem: str, now: float, retry_after: float = 0.0) -> None:
-        """`problem` is `refused` (401, 403: retry more slowly, with another token if there is one) or anything else."""
+    def failed(self, message: Message, problem: str, now: float, retry_after: float = 0.0) -> List[Command]:
+        """`problem` is `refused` (401, 403: slower, and with the token if there is another), `unacceptable` (the same
+        would never be taken: what can be spared of it is dropped) or anything else."""
         self._release(message)
+        commands = self._spare(message) if problem == "unacceptable" else []
         for name in message.logs:
             if name in self._tasks:
                 self._rewind(self._tasks[name], self._tasks[name].held, now)
-        self._metrics = (message.body["metrics"] + self._metrics)[-METRICS_KEPT:]
+        self._metrics = (message.body["metrics"] + self._metrics)[-METRICS_MOST:]
         if now < self._retry_at:
-            return  # its twin failed just before: one outage counts once
+            return commands  # its twin failed just before: one outage counts once
         least = 1.0
         if problem == "refused":
             least = 5.0
@@ -285,6 +327,17 @@ class Session:
         self._retry_at = now + max(retry_after, pause * self._jitter())
         self._poll_at = self._retry_at
         self._revision += 1  # ask for an answer at once when the server is back
+        return commands
+
+    def _spare(self, message: Message) -> List[Command]:
+        """Drop of a refused message all but the states of its tasks."""
+        self._facts_known = self._facts_known or (message.facts and message.body["facts"] == self._facts)
+        message.body["metrics"] = []
+        for report in message.body["tasks"]:
+            if report["id"] in self._tasks:
+                self._tasks[report["id"]].bare = True
+        begins = {chunk["task"]: chunk["offset"] for chunk in message.body["logs"]}
+        return [Skip(name, begins[name], end) for name, end in message.logs.items() if name in begins]
 
     def _release(self, message: Message) -> None:
         if self._push is message:
@@ -320,8 +373,8 @@ class Session:
             return []  # a late answer speaks of a task that is over and forgotten
         task = self._tasks.get(name)
         if want == "run":
-            if task is not None or not wanted.get("spec"):
-                return []
+            if task is not None or not wanted.get("spec") or len(self._tasks) >= TASKS_MOST:
+                return []  # a machine that is full of tasks takes this one when it comes again
             self._tasks[name] = _Task({"id": name, "state": "preparing"})
             self._revision += 1
             return [Start(name, wanted["spec"])]
@@ -335,8 +388,8 @@ class Session:
         return [Abort(name)] if want == "abort" else [Remove(name)]
 
     def _never_here(self, name: str, want: str) -> List[Command]:
-        """Told to end a task that never arrived: report it as over, or the server would wait for ever."""
-        if want in ("stop", "abort"):
+        """Asked to end what never arrived: say that it is over, or the server would wait for it for ever."""
+        if want in ("stop", "abort") and len(self._tasks) < TASKS_MOST:
             reason = "terminated_by_user" if want == "stop" else "aborted_by_user"
             self.task_changed({"id": name, "state": "exited", "reason": reason, "message": "never started here"})
         return []

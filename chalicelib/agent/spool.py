@@ -1,9 +1,11 @@
 """A task's output on disk: every byte with the time it was read, addressed by its offset in the whole log.
 
-A spool is a folder of segments named by the offset of their first byte; a segment is a sequence of frames
-(microseconds, length, bytes). One supervisor writes, one agent reads, and what the server has is deleted segment by
-segment. A frame cut short by a crash or a full disk was never announced: the writer cuts it off, a reader stops before
-it.
+A spool is a folder of segments named by the offset of their first byte; a segment is a row of frames (microseconds,
+length, bytes). One supervisor writes, one agent reads, and what the server holds is deleted segment by segment. A
+frame cut short by a crash or a full disk was never announced to anybody: the writer cuts it off, a reader stops
+before it.
+
+The writer counts what is on disk, the reader what is in the log: where output was left out (`holes`), the two differ.
 """
 
 from __future__ import annotations
@@ -12,9 +14,12 @@ import os
 import struct
 from typing import List, Optional, Tuple
 
+from .holes import AWAY, REFUSED, Holes
+from .limits import RECORDS_A_READ
+
 FRAME = struct.Struct("<QI")
 SEGMENT_BYTES = 4 * 1024 * 1024
-RECORDS_MOST = 5000  # per read: a program that writes byte by byte must not cause messages of endless tiny records
+SEGMENTS_KEPT = 2  # the oldest: of these the server may have bytes whose receipt got lost
 
 
 def segments(folder: str) -> List[int]:
@@ -31,9 +36,9 @@ def segment_path(folder: str, start: int) -> str:
 class SpoolWriter:
     """Appends; OSError (a full disk) leaves the spool as it was before the call."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, segment_bytes: int = SEGMENT_BYTES) -> None:
         os.makedirs(folder, exist_ok=True)
-        self._folder = folder
+        self._folder, self._segment_bytes = folder, segment_bytes
         starts = segments(folder)
         self._start = starts[-1] if starts else 0
         self._fd = os.open(segment_path(folder, self._start), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -51,7 +56,7 @@ class SpoolWriter:
         return position, end
 
     def append(self, at_micros: int, data: bytes) -> None:
-        if self.end - self._start >= SEGMENT_BYTES:
+        if self.end - self._start >= self._segment_bytes:
             self._rotate()
         frame = FRAME.pack(at_micros, len(data)) + data
         written = 0
@@ -77,19 +82,20 @@ class SpoolReader:
     """Reads while the writer writes. It remembers its position, so reading on needs no scan."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self._folder, self._holes = folder, Holes(folder)
         self._start: Optional[int] = None  # the segment under the cursor
         self._position = 0  # a frame begins here in the segment …
-        self._offset = 0  # … and here in the log
+        self._offset = 0  # … and here among all bytes
         self._end_start: Optional[int] = None
         self._end_position = 0
         self._end = 0
+        self._clear()
 
     def end(self) -> int:
         """The log's length so far, in bytes."""
         starts = segments(self._folder)
         if not starts:
-            return self._end
+            return self._holes.in_log(self._end)
         if self._end_start != starts[-1]:
             self._end_start, self._end_position, self._end = starts[-1], 0, starts[-1]
         with open(segment_path(self._folder, starts[-1]), "rb") as segment:
@@ -101,33 +107,39 @@ class SpoolReader:
                     break
                 self._end_position += FRAME.size + length
                 self._end += length
-        return self._end
+        return self._holes.in_log(self._end)
 
     def read(self, offset: int, limit: int) -> Tuple[int, List[Tuple[int, bytes]]]:
-        """The offset read from, which is later than `offset` if the log begins later, and at most `limit` bytes."""
-        records: List[Tuple[int, bytes]] = []
+        """At most `limit` bytes from `offset` on, or from where the log begins if later: the first value says."""
         starts = segments(self._folder)
         if not starts:
-            return offset, records
-        offset = max(offset, starts[0])
-        if self._start not in starts or offset < self._offset:
-            self._start = max(start for start in starts if start <= offset)
-            self._position, self._offset = 0, self._start
+            return offset, []
+        offset = max(offset, self._holes.in_log(starts[0]))
+        place = self._holes.place(offset)
+        if place.hole is not None:
+            return offset, [(place.hole.at, place.hole.line[place.position :][:limit])]
+        return offset, self._read_disk(starts, place.position, min(limit, place.room))
+
+    def _read_disk(self, starts: List[int], offset: int, limit: int) -> List[Tuple[int, bytes]]:
+        records: List[Tuple[int, bytes]] = []
+        segment = max(start for start in starts if start <= offset)
+        if self._start != segment or offset < self._offset:
+            self._start, self._position, self._offset = segment, 0, segment
         room = limit
         while room > 0:
             room = self._read_segment(offset, limit, records)
             later = [start for start in starts if start > (self._start or 0)]
-            if room <= 0 or len(records) >= RECORDS_MOST or not later or self._offset < later[0]:
+            if room <= 0 or len(records) >= RECORDS_A_READ or not later or self._offset < later[0]:
                 break
             self._start, self._position, self._offset = later[0], 0, later[0]
-        return offset, records
+        return records
 
     def _read_segment(self, offset: int, limit: int, records: List[Tuple[int, bytes]]) -> int:
         """Add this segment's records; returns how many bytes of `limit` are left."""
         room = limit - sum(len(data) for _, data in records)
         with open(segment_path(self._folder, self._start or 0), "rb") as segment:
             segment.seek(self._position)
-            while room > 0 and len(records) < RECORDS_MOST:
+            while room > 0 and len(records) < RECORDS_A_READ:
                 head = segment.read(FRAME.size)
                 if len(head) < FRAME.size:
                     break
@@ -147,7 +159,45 @@ class SpoolReader:
 
     def trim(self, offset: int) -> None:
         """Delete the segments that lie wholly before `offset`; the last one always stays."""
-        starts = segments(self._folder)
-        for place, start in enumerate(starts[:-1]):
-            if starts[place + 1] <= offset:
+        place = self._holes.place(offset)
+        position = place.position if place.hole is None else place.hole.start
+        for start, end in self._whole():
+            if end <= position:
                 os.unlink(segment_path(self._folder, start))
+
+    def _whole(self) -> List[Tuple[int, int]]:
+        """The segments that aren't written to any more, each with where the next one begins."""
+        starts = segments(self._folder)
+        return [(start, starts[place + 1]) for place, start in enumerate(starts[:-1])]
+
+    def keep_within(self, most: int, at: int) -> int:
+        """Leave out the oldest output that nobody can have yet, until the folder has at most `most` bytes; answers how
+        many bytes of output that were."""
+        whole = self._whole()
+        over = sum(self._size(start) for start in segments(self._folder)) - most
+        dropped = 0
+        while over > 0 and dropped < len(whole) - SEGMENTS_KEPT:
+            over -= self._size(whole[SEGMENTS_KEPT + dropped][0])
+            dropped += 1
+        if not dropped:
+            return 0
+        start, end = whole[SEGMENTS_KEPT][0], whole[SEGMENTS_KEPT + dropped - 1][1]
+        self._holes.add(start, end, at, AWAY)
+        self._clear()
+        return end - start
+
+    def skip(self, offset: int, end: int, at: int) -> None:
+        """Leave out this part of the log, which the server can't take."""
+        first, last = self._holes.place(offset), self._holes.place(end)
+        if first.hole is None and last.hole is None and first.position < last.position:
+            self._holes.add(first.position, last.position, at, REFUSED)
+            self._clear()
+
+    def _clear(self) -> None:
+        """Delete the segments that were left out; a crash may have kept some."""
+        for start, end in self._whole():
+            if self._holes.covers(start, end):
+                os.unlink(segment_path(self._folder, start))
+
+    def _size(self, start: int) -> int:
+        return os.path.getsize(segment_path(self._folder, start))

@@ -8,27 +8,37 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
 
-from chalicelib.domain.bounds import Amount, Instant, Percent
+from chalicelib.domain.bounds import MOST_BLOCKS, Amount, Instant, Percent
 from chalicelib.domain.instances import GpuSeen, HostFacts
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.reports import Said, ShortText, TaskReport
 from chalicelib.errors import Invalid, Problem
 
 PROTOCOL = 1
-MAX_MESSAGE = 2 * 1024 * 1024  # bytes of JSON, four times a full load of log, metrics and task states
-MAX_TASKS = 300
+# The agent keeps to the same limits (`agent/limits.py`; a test compares), so that what it sends is always taken.
+MAX_MESSAGE = 2 * 1024 * 1024  # bytes of JSON
+MAX_TASKS = 2 * MOST_BLOCKS  # those that ended wait to be removed while others start
+MAX_RECORDS = 20_000
+MAX_POINTS = 300
+MAX_GPUS = 64
+
+
+class Unacceptable(Invalid):
+    """The same message will never be taken. The status tells the agent, which must not send it for ever."""
+
+    status = 422
 
 
 class LogBytes(Said):
     task: ShortText
     offset: Amount
-    records: list[tuple[Instant, str]] = Field(max_length=20_000)
+    records: list[tuple[Instant, str]] = Field(max_length=MAX_RECORDS)
 
     def decoded(self) -> list[tuple[Micros, bytes]]:
         try:
             return [(at, b64decode(text, validate=True)) for at, text in self.records]
         except (binascii.Error, ValueError):
-            raise Invalid([Problem("a record is not base64", path="logs.records")]) from None
+            raise Unacceptable([Problem("a record is not base64", path="logs.records")]) from None
 
 
 class GpuLoad(Said):
@@ -42,7 +52,7 @@ class MetricPoint(Said):
     cpu_usage_micro: Amount = 0
     memory_usage_bytes: Amount = 0
     memory_working_set_bytes: Amount = 0
-    gpus: list[GpuLoad] = Field(default=[], max_length=64)
+    gpus: list[GpuLoad] = Field(default=[], max_length=MAX_GPUS)
 
 
 class Message(Said):
@@ -54,7 +64,7 @@ class Message(Said):
     facts: HostFacts | None = None
     tasks: list[TaskReport] = Field(default=[], max_length=MAX_TASKS)
     logs: list[LogBytes] = Field(default=[], max_length=MAX_TASKS)
-    metrics: list[MetricPoint] = Field(default=[], max_length=MAX_TASKS)
+    metrics: list[MetricPoint] = Field(default=[], max_length=MAX_POINTS)
     wait: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 0
 
     @field_validator("facts", mode="before")
@@ -76,16 +86,16 @@ def _known_gpu(gpu: Any) -> Any:
 
 
 def read_message(body: bytes | dict[str, Any]) -> Message:
-    """The message. Raises Invalid with every problem."""
+    """The message, or Unacceptable with everything that is wrong with it."""
     if isinstance(body, bytes) and len(body) > MAX_MESSAGE:
-        raise Invalid(
+        raise Unacceptable(
             f"The message has {len(body)} bytes; the limit is {MAX_MESSAGE}.", hint="Send less log at a time."
         )
     try:
         message = Message.model_validate_json(body) if isinstance(body, bytes) else Message.model_validate(body)
     except ValidationError as error:
         found = [Problem(e["msg"], path=".".join(map(str, e["loc"]))) for e in error.errors(include_url=False)]
-        raise Invalid(found) from None
+        raise Unacceptable(found) from None
     if message.v != PROTOCOL:
         raise Invalid(
             f"The agent speaks protocol {message.v}, this control plane {PROTOCOL}.", hint="Replace the agent."

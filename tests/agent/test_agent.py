@@ -15,6 +15,8 @@ import pytest
 
 from chalicelib.agent import build
 from chalicelib.agent.process_tree import marked
+from chalicelib.agent.roster import SPOOL_LEAST, Roster
+from chalicelib.agent.spool import SpoolWriter
 from tests.agent.runtime_conformance import archive
 from tests.agent.server import PATIENCE, Plane, Server
 
@@ -117,6 +119,28 @@ def test_a_long_log_arrives_whole_while_the_task_runs(agent: Agent) -> None:
     task = agent.run("i=0; while [ $i -lt 60000 ]; do i=$((i+1)); echo line $i; done")
     agent.plane.exited(task)
     assert agent.plane.logs[task] == b"".join(b"line %d\r\n" % i for i in range(1, 60001))
+
+
+def test_output_that_the_server_never_takes_is_left_out_with_a_line(agent: Agent) -> None:
+    agent.plane.poison = b"POISON"
+    task = agent.run("echo POISON; read line; exit 0")
+    agent.says(task, b"8 bytes of log were dropped here: the control plane can't take them")
+    agent.plane.want(task, "stop", grace=0)
+    report = agent.plane.exited(task)
+    assert report["log_end"] == len(agent.plane.logs[task]) and b"POISON" not in agent.plane.logs[task]
+    assert agent.log.read_text().count("this message is dropped") == 1
+
+
+def test_a_task_may_keep_its_share_of_the_disk(tmp_path: Path) -> None:
+    roster = Roster(str(tmp_path), {}, "process", "", "")
+    writer = SpoolWriter(roster.folder("t").log)
+    for number in range(40):
+        writer.append(number, bytes([number]) * (1 << 20))
+    assert roster.cap_log("t", tasks=1) == 0
+    dropped = roster.cap_log("t", tasks=1000)
+    kept = sum(path.stat().st_size for path in Path(roster.folder("t").log).iterdir())
+    assert dropped >= 8 << 20 and kept <= SPOOL_LEAST
+    assert 0 < roster.log("t").end() - ((40 << 20) - dropped) < 100, "a line says so"
 
 
 @pytest.mark.parametrize("who", ["agent", "server", "both"])

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chalicelib.agent.limits import LOG_BYTES
 from chalicelib.agent.session import (
     COALESCE,
-    LOG_BUDGET,
     NEVER,
     STATES,
     Abort,
@@ -134,11 +134,11 @@ def test_the_end_of_a_task_hurries_its_output() -> None:
 
 def test_a_message_carries_a_bounded_amount_of_output() -> None:
     logs = Logs()
-    logs.data = {"a": b"x" * LOG_BUDGET, "b": b"y" * LOG_BUDGET}
+    logs.data = {"a": b"x" * LOG_BYTES, "b": b"y" * LOG_BYTES}
     agent = greeted(session(logs))
     for task in logs.data:
         agent.task_changed(report(task))
-        agent.log_grew(task, LOG_BUDGET, 0)
+        agent.log_grew(task, LOG_BYTES, 0)
     sizes = []
     held: dict[str, int] = {}
     for _ in range(2):
@@ -146,8 +146,8 @@ def test_a_message_carries_a_bounded_amount_of_output() -> None:
         sizes.append(sum(len(base64.b64decode(r[1])) for chunk in push.body["logs"] for r in chunk["records"]))
         held.update(push.logs)
         agent.answered(push, {"logs": [{"task": task, "offset": end} for task, end in held.items()]}, 1)
-    assert sizes == [LOG_BUDGET, LOG_BUDGET]
-    assert held == {"a": LOG_BUDGET, "b": LOG_BUDGET}
+    assert sizes == [LOG_BYTES, LOG_BYTES]
+    assert held == {"a": LOG_BYTES, "b": LOG_BYTES}
 
 
 def test_a_refused_gap_goes_back_to_the_servers_cursor() -> None:

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chalicelib.agent import spool
-from chalicelib.agent.spool import RECORDS_MOST, SpoolReader, SpoolWriter
+from chalicelib.agent.limits import RECORDS_A_READ
+from chalicelib.agent.spool import SpoolReader, SpoolWriter
 from tests.harness.examples import many
 
 
@@ -86,11 +87,134 @@ def test_segments_are_one_log_and_go_when_they_are_held(tmp_path: Path) -> None:
 
 def test_tiny_records_come_in_bounded_numbers(tmp_path: Path) -> None:
     writer, reader = SpoolWriter(str(tmp_path)), SpoolReader(str(tmp_path))
-    for number in range(RECORDS_MOST + 10):
+    for number in range(RECORDS_A_READ + 10):
         writer.append(number, b"x")
     offset, records = reader.read(0, 1 << 20)
-    assert (offset, len(records)) == (0, RECORDS_MOST)
-    assert len(reader.read(RECORDS_MOST, 1 << 20)[1]) == 10
+    assert (offset, len(records)) == (0, RECORDS_A_READ)
+    assert len(reader.read(RECORDS_A_READ, 1 << 20)[1]) == 10
+
+
+# --- what is left out -------------------------------------------------------------------------------------------------
+
+
+class Server:
+    """Takes what follows the bytes it has, and refuses a gap."""
+
+    def __init__(self) -> None:
+        self.held = b""
+
+    def take(self, reader: SpoolReader, limit: int = 1 << 30) -> bool:
+        offset, records = reader.read(len(self.held), limit)
+        assert offset == len(self.held), "a gap"
+        self.held += joined(records)
+        reader.trim(len(self.held))
+        return bool(records)
+
+    def take_all(self, reader: SpoolReader) -> None:
+        while self.take(reader):
+            pass
+        assert len(self.held) == reader.end()
+
+
+def test_a_spool_over_its_quota_drops_the_oldest_and_says_how_much(tmp_path: Path) -> None:
+    writer, reader, server = SpoolWriter(str(tmp_path), 100), SpoolReader(str(tmp_path)), Server()
+    whole = b""
+    for number in range(50):
+        data = b"%049d\n" % number
+        writer.append(number, data)
+        whole += data
+    assert reader.keep_within(100_000, 7) == 0
+    dropped = reader.keep_within(1200, 7)
+    assert 1300 < dropped < 2000 and sum(path.stat().st_size for path in tmp_path.glob("0*")) <= 1200
+    assert reader.keep_within(1200, 7) == 0
+    server.take_all(reader)
+    line = (
+        b"\r\n\xe2\x80\xa6 %d bytes of log were dropped here: the control plane was out of reach \xe2\x80\xa6\r\n"
+        % dropped
+    )
+    assert server.held == whole[:200] + line + whole[200 + dropped :]
+
+
+def test_one_outage_is_one_line_and_the_next_one_another(tmp_path: Path) -> None:
+    writer, server = SpoolWriter(str(tmp_path), 100), Server()
+    reader = SpoolReader(str(tmp_path))
+    for outage in range(2):
+        for number in range(100):
+            writer.append(number, b"%d" % outage * 50)
+            reader.keep_within(1000, number)
+            reader = SpoolReader(str(tmp_path))  # an agent that is started again and again
+        server.take_all(reader)
+    assert server.held.count(b"were dropped here") == 2 and server.held.count(b"MB") == 0
+
+
+def test_a_crash_between_the_note_and_the_deletion_leaves_no_gap(tmp_path: Path) -> None:
+    writer, reader, server = SpoolWriter(str(tmp_path), 100), SpoolReader(str(tmp_path)), Server()
+    for number in range(50):
+        writer.append(number, b"x" * 50)
+    kept = {path.name: path.read_bytes() for path in tmp_path.glob("0*")}
+    assert reader.keep_within(1200, 7)
+    for name, data in kept.items():
+        (tmp_path / name).write_bytes(data)
+    again = SpoolReader(str(tmp_path))
+    again.keep_within(1000, 8)
+    server.take_all(again)
+    assert server.held.count(b"were dropped here") == 1 and len(server.held) < 1500
+
+
+@pytest.mark.parametrize("span", [(0, 10), (3, 120), (95, 205), (150, 250)])
+def test_what_the_server_cant_take_is_skipped_with_a_line(tmp_path: Path, span: tuple[int, int]) -> None:
+    writer, reader, server = SpoolWriter(str(tmp_path), 100), SpoolReader(str(tmp_path)), Server()
+    whole = bytes(range(250))
+    for byte in whole:
+        writer.append(1, bytes([byte]))
+    reader.skip(*span, 7)
+    server.take_all(SpoolReader(str(tmp_path)))
+    head, tail = whole[: span[0]], whole[span[1] :]
+    assert server.held.startswith(head) and server.held.endswith(tail)
+    said = server.held[len(head) : len(server.held) - len(tail)].decode()
+    assert f"{span[1] - span[0]} bytes of log were dropped here: the control plane can't take them" in said
+
+
+@settings(max_examples=many(100), deadline=None)
+@given(
+    steps=st.lists(
+        st.sampled_from(["write", "write", "write", "cap", "take", "lose", "restart", "skip"]), min_size=5, max_size=80
+    ),
+    limit=st.integers(1, 250),
+)
+def test_the_log_never_has_a_gap_whatever_is_dropped(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str], limit: int
+) -> None:
+    """The server may have taken more than its agent knows (`lose`: its answer got lost), up to a message's fill."""
+    folder = str(tmp_path_factory.mktemp("spool"))
+    writer, reader, server = SpoolWriter(folder, 300), SpoolReader(folder), Server()
+    told = 0
+    for number, step in enumerate(steps):
+        if step == "write":
+            writer.append(number, b"%199d\n" % number)
+        elif step == "cap":
+            reader.keep_within(1500, number)
+        elif step == "restart":
+            reader = SpoolReader(folder)
+        elif step == "skip":
+            offset, records = reader.read(len(server.held), limit)
+            reader.skip(offset, offset + len(joined(records)), number)
+        elif step == "take" or (step == "lose" and len(server.held) == told):
+            server.take(reader, limit) if step == "take" else take_unheard(server, reader, limit)
+            told = len(server.held) if step == "take" else told
+    server.take_all(reader)
+    lines = [line for line in server.held.replace(b"\r\n", b"\n").split(b"\n") if line.strip().isdigit()]
+    written = [number for number, step in enumerate(steps) if step == "write"]
+    kept = [int(line) for line in lines if len(line) == 199]
+    assert kept == [number for number in written if number in set(kept)], "in order, none twice"
+    if "cap" not in steps and "skip" not in steps:
+        assert kept == written
+
+
+def take_unheard(server: Server, reader: SpoolReader, limit: int) -> None:
+    offset, records = reader.read(len(server.held), limit)
+    assert offset == len(server.held)
+    server.held += joined(records)
 
 
 @settings(max_examples=many(100), deadline=None)

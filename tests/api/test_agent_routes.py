@@ -100,9 +100,10 @@ def test_an_agents_credential_opens_nothing_else(rig: Rig, host: Host) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"null", b"\x00\xff", b"[1]", b'{"instance": {}}'])
-def test_nonsense_is_a_400(rig: Rig, body: bytes) -> None:
+def test_nonsense_is_refused_for_good(rig: Rig, body: bytes) -> None:
+    """422 tells an agent not to send the same again; at a 400 it tries again later."""
     reply = send(rig, "POST", "/agent/sync", body, token="x")
-    assert reply.status == 400 and reply.json["detail"][0]["msg"]
+    assert reply.status == 422 and reply.json["detail"][0]["msg"]
 
 
 def test_an_agent_fetches_the_archives_of_its_own_jobs_only(rig: Rig, host: Host) -> None:

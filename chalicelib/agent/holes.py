@@ -1,0 +1,83 @@
+"""What was left out of a task's output, and the line that says so in its place.
+
+The server takes output in one row of bytes without a gap, so what is dropped must close up: a position in the log, as
+the server counts, isn't one on disk any more. `Holes` turns the one into the other. Each hole is written down before
+its bytes are deleted, so a crash in between leaves too much on disk and never a gap in the log.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import List, Optional
+
+from .tasks import read_text, write_atomic
+
+AWAY = "the control plane was out of reach"
+REFUSED = "the control plane can't take them"
+END = 1 << 62  # behind everything
+
+
+@dataclass(frozen=True)
+class Hole:
+    start: int  # on disk
+    end: int
+    at: int  # microseconds: when it was made
+    why: str
+
+    @property
+    def line(self) -> bytes:
+        size = self.end - self.start
+        amount = "%.1f MB" % (size / 1e6) if size >= 100000 else "%d bytes" % size
+        return ("\r\n… %s of log were dropped here: %s …\r\n" % (amount, self.why)).encode("utf-8")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a position of the log is: in a hole's line (`position` counts within it), or on disk."""
+
+    hole: Optional[Hole]
+    position: int
+    room: int  # bytes from there to the next place
+
+
+class Holes:
+    def __init__(self, folder: str) -> None:
+        self._path = os.path.join(folder, "holes")
+        self.known: List[Hole] = [Hole(*fields) for fields in json.loads(read_text(self._path) or "[]")]
+
+    def add(self, start: int, end: int, at: int, why: str) -> None:
+        """Leave out these bytes on disk. What follows the last hole of the same kind makes it longer."""
+        known = self.known
+        if why == AWAY and known and (known[-1].end, known[-1].why) == (start, why):
+            known, start = known[:-1], known[-1].start
+        longer = sorted([*known, Hole(start, end, at, why)], key=lambda hole: hole.start)
+        write_atomic(self._path, json.dumps([[hole.start, hole.end, hole.at, hole.why] for hole in longer]))
+        self.known = longer
+
+    def place(self, offset: int) -> Place:
+        """Where a position of the log is."""
+        before = 0  # bytes that the log is shorter than the disk
+        for hole in self.known:
+            begins = hole.start - before
+            if offset < begins:
+                return Place(None, offset + before, begins - offset)
+            if offset < begins + len(hole.line):
+                return Place(hole, offset - begins, begins + len(hole.line) - offset)
+            before += hole.end - hole.start - len(hole.line)
+        return Place(None, offset + before, END)
+
+    def in_log(self, position: int) -> int:
+        """The position in the log of one on disk; of one in a hole, that of its line."""
+        before = 0
+        for hole in self.known:
+            if position <= hole.start:
+                break
+            if position < hole.end:
+                return hole.start - before
+            before += hole.end - hole.start - len(hole.line)
+        return position - before
+
+    def covers(self, start: int, end: int) -> bool:
+        return any(hole.start <= start and end <= hole.end for hole in self.known)

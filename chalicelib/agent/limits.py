@@ -1,0 +1,74 @@
+"""What one message may hold. The server refuses what exceeds it, whole. So the agent splits and cuts, and what it sends
+is always taken: `usecases/agent_message.py` has the same numbers, and a test compares them.
+
+The parts of a message share its bytes of JSON: the reports of tasks, which must be complete, get the most; output and
+metrics wait for the next message once their part is full.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Optional
+
+MESSAGE_BYTES = 2 * 1024 * 1024  # of JSON
+TASKS_MOST = 2048  # twice the jobs that may share a machine: those that ended wait to be removed while others start
+TASKS_BYTES = 1024 * 1024
+LOG_BYTES = 192 * 1024  # raw: 256 KB as base64
+RECORDS_MOST = 20000
+RECORDS_A_READ = 5000  # a message gets this many, and what the last read brings beyond; they are tiny or few
+METRICS_MOST = 300
+METRICS_BYTES = 256 * 1024
+GPUS_MOST = 64  # in one metric
+TEXT_MOST = {"message": 1000, "reason": 300, "username": 300, "working_dir": 4096}
+WIDEST = 12  # bytes of JSON that one character may take
+
+
+def size_of(value: Any) -> int:
+    return len(json.dumps(value, separators=(",", ":")))
+
+
+def cleaned(report: Dict[str, Any]) -> Dict[str, Any]:
+    """A report whose texts are text (a file's name may not be) and no longer than the server keeps."""
+    made = dict(report)
+    for name, most in TEXT_MOST.items():
+        if isinstance(made.get(name), str):
+            text = made[name].encode("utf-8", "replace").decode("utf-8")
+            made[name] = text if len(text) <= most else text[: most - 1] + "…"
+    return made
+
+
+def fitted(report: Dict[str, Any], room: int) -> Dict[str, Any]:
+    """The report in `room` bytes of JSON: its message is cut, then its other texts are left out."""
+    if WIDEST * sum(len(report.get(name) or "") for name in TEXT_MOST) < room // 4:
+        return report
+    made = dict(report)
+    over = size_of(made) - room
+    if over > 0 and made.get("message"):
+        made["message"] = cut(made["message"], max(0, size_of(made["message"]) - over))
+    for name in ("working_dir", "username"):
+        if size_of(made) > room:
+            made.pop(name, None)
+    return made
+
+
+def cut(text: str, room: int) -> str:
+    """The beginning of a text, in `room` bytes of JSON."""
+    while text and size_of(text) > room:
+        text = text[: min(len(text) - 1, max(0, len(text) * room // size_of(text)))]
+    return text
+
+
+def bare(report: Dict[str, Any]) -> Dict[str, Any]:
+    """What can't be done without: for a server that refused the rest."""
+    return {name: report[name] for name in ("id", "state", "at", "exit_status", "reason", "log_end") if name in report}
+
+
+def first_of(samples: List[Dict[str, Any]], room: Optional[int] = None) -> int:
+    """How many of the samples fit into one message."""
+    room, count = METRICS_BYTES if room is None else room, 0
+    for sample in samples[:METRICS_MOST]:
+        room -= size_of(sample) + 1
+        if room < 0:
+            break
+        count += 1
+    return count
