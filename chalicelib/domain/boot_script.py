@@ -1,4 +1,9 @@
-"""A new machine's boot script: three settings, then it fetches the agent and starts it."""
+"""The script that a new machine is started with: its settings, then fetch the agent, check it and start it.
+
+The agent runs as root, and comes over a network that may not be ours. Its digest comes another way, from the provider
+that hands out this script, so a program that was changed on the way isn't run. It is asked for by that digest as well:
+a control plane that was upgraded meanwhile still gives the one that was meant.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +13,24 @@ import shlex
 _FIELD = re.compile(r"^DSTACK_(SERVER|INSTANCE|TOKEN)=(.*)$", re.MULTILINE)
 
 
-def user_data(server_url: str, instance_id: str, token: str) -> str:
-    """The same machine gets the same text, byte for byte. The script puts the token into a file only root can read."""
+def user_data(server_url: str, instance_id: str, token: str, program: str) -> str:
+    """The same machine gets the same text, byte for byte. The token goes to a file that only root can read.
+    `program` is the agent's SHA-256, in hexadecimal digits."""
     return (
         "#!/bin/sh\n"
         f"DSTACK_SERVER={shlex.quote(server_url)}\n"
         f"DSTACK_INSTANCE={shlex.quote(instance_id)}\n"
         f"DSTACK_TOKEN={shlex.quote(token)}\n"
+        f"DSTACK_AGENT_SHA256={shlex.quote(program)}\n"
         "set -eu\n"
         "umask 077\n"
         "mkdir -p /var/lib/dstack\n"
         'printf %s "$DSTACK_TOKEN" > /var/lib/dstack/token\n'
         "cd /var/lib/dstack\n"
-        '(command -v curl >/dev/null && curl -fsS --retry 10 -o agent.pyz "$DSTACK_SERVER/agent/agent.pyz") \\\n'
-        '  || wget -q -t 10 -O agent.pyz "$DSTACK_SERVER/agent/agent.pyz"\n'
+        'url="$DSTACK_SERVER/agent/agent.pyz?sha256=$DSTACK_AGENT_SHA256"\n'
+        '(command -v curl >/dev/null && curl -fsS --retry 10 -o agent.pyz "$url") \\\n'
+        '  || wget -q -t 10 -O agent.pyz "$url"\n'
+        'echo "$DSTACK_AGENT_SHA256  agent.pyz" | sha256sum -c -\n'
         'exec python3 agent.pyz --server "$DSTACK_SERVER" --data /var/lib/dstack --instance "$DSTACK_INSTANCE" \\\n'
         "  --token-file /var/lib/dstack/token\n"
     )

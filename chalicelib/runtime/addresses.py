@@ -43,6 +43,17 @@ class Addresses:
     remote: str  # for machines elsewhere
     note: str = ""  # printed at start, about `remote`
 
+    @property
+    def warning(self) -> str:
+        """What the start says about a network that may listen; empty where nothing leaves this machine."""
+        parts = urlsplit(self.remote)
+        if parts.scheme == "https" or _is_loopback(parts.hostname or ""):
+            return ""
+        return (
+            f"Warning: {self.remote} is plain HTTP: tokens, secrets and logs can be read and changed on the way. "
+            "Put HTTPS before it and name that with --public-url"
+        )
+
 
 def addresses_of(listener: socket.socket, public_url: str | None) -> Addresses:
     host, port = listener.getsockname()[:2]
@@ -79,6 +90,13 @@ def _outward(listener: socket.socket) -> str | None:
             if not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
                 return host
     return None
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def checked_url(text: str) -> str:

@@ -71,11 +71,21 @@ class Root:
 
     @cached_property
     def executor(self) -> Executor:
+        from chalicelib.agent.build import build
         from chalicelib.engine.effects.acting import Acting
         from chalicelib.engine.execute import Executor
+        from chalicelib.usecases.agent_files import publish
 
         ports = self.ports
-        acting = Acting(ports.store, ports.clock, ports.backends, self.install_id, ports.install_key, ports.server_url)
+        acting = Acting(
+            ports.store,
+            ports.clock,
+            ports.backends,
+            self.install_id,
+            ports.install_key,
+            ports.server_url,
+            publish(ports.blobs, build()),
+        )
         return Executor(acting, self._load, wake=ports.wake, news=ports.news)
 
     @cached_property

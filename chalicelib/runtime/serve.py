@@ -56,7 +56,7 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
 
         def ready() -> None:
             lines = first_words(settings.config_path, found.local, token, owner.token_hash, settings.enter_project)
-            print("\n".join([*lines, *([found.note] if found.note else [])]), flush=True)
+            print("\n".join([*lines, *filter(None, (found.note, found.warning))]), flush=True)
             if agent is not None:
                 agent.start()
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.jobs import Job
@@ -12,7 +16,11 @@ from chalicelib.usecases.agent_credentials import holds, instance_of
 from chalicelib.usecases.agent_tasks import archives_of
 from chalicelib.usecases.context import Plane
 
+if TYPE_CHECKING:
+    from chalicelib.store.blobs import Blobs
+
 PROGRAM = "agent/agent.pyz"  # the blob of the agent as one file, put there by a composition root
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def archive_content(plane: Plane, credential: str, archive_id: str) -> bytes:
@@ -39,8 +47,22 @@ def _instance(plane: Plane, credential: str) -> Instance:
     return nouns.read(Instance, found[0])
 
 
-def program(plane: Plane) -> bytes:
-    content = plane.blobs.get(PROGRAM)
+def publish(blobs: Blobs, content: bytes) -> str:
+    """Serve this program from now on; answers its SHA-256, by which it can be had even after the next one came."""
+    digest = hashlib.sha256(content).hexdigest()
+    for name in (_named(digest), PROGRAM):
+        if blobs.get(name) != content:
+            blobs.put(name, content)
+    return digest
+
+
+def program(plane: Plane, digest: str = "") -> bytes:
+    """The agent: the one with this SHA-256, or the newest."""
+    content = plane.blobs.get(_named(digest) if _SHA256.fullmatch(digest) else PROGRAM)
     if content is None:
-        raise NotFound("This control plane has no agent program to serve.")
+        raise NotFound("This control plane has no such agent program to serve.")
     return content
+
+
+def _named(digest: str) -> str:
+    return f"agent/{digest}.pyz"

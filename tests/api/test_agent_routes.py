@@ -20,6 +20,7 @@ from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.runtime.asgi import gateway_event
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.store import nouns
+from chalicelib.usecases.agent_files import publish
 from chalicelib.usecases.files import archive_id
 from tests.api.rig import ADMIN, Reply, Rig, fleet, submit, task
 from tests.api.uploads import multipart, send, tar, upload
@@ -154,7 +155,14 @@ def test_code_that_was_never_uploaded_ends_the_job_with_the_reason(rig: Rig, hos
 
 def test_the_agent_program_is_given_to_whoever_asks(rig: Rig) -> None:
     assert send(rig, "GET", "/agent/agent.pyz").status == 400
-    rig.world.plane.blobs.put("agent/agent.pyz", b"#!zip")
+    first = publish(rig.world.plane.blobs, b"#!zip")
+    assert send(rig, "GET", "/agent/agent.pyz").body == b"#!zip"
+    second = publish(rig.world.plane.blobs, b"#!newer")
+    assert send(rig, "GET", "/agent/agent.pyz").body == b"#!newer"
+    for digest, body in ((first, b"#!zip"), (second, b"#!newer")):
+        assert send(rig, "GET", "/agent/agent.pyz", query={"sha256": digest}).body == body
+    assert send(rig, "GET", "/agent/agent.pyz", query={"sha256": "0" * 64}).status == 400
+    assert publish(rig.world.plane.blobs, b"#!zip") == first, "an older program again, after a rollback"
     assert send(rig, "GET", "/agent/agent.pyz").body == b"#!zip"
 
 

@@ -38,7 +38,7 @@ def request_for(offer: Offer, name: str = "one", epoch: int = 0) -> CreateReques
         ),
         offer=offer,
         instance_id=instance_id,
-        user_data=user_data("http://127.0.0.1:1", instance_id, "token"),
+        user_data=user_data("http://127.0.0.1:1", instance_id, "token", "0" * 64),
         disk_mib=offer.instance.resources.disk.size_mib,
         zones=offer.availability_zones,
     )

@@ -88,7 +88,9 @@ def alive(pid: int) -> bool:
 
 
 def boot(server: str, machine: str = "vm-1") -> Boot:
-    return Boot(machine, user_data(server, "instance-1", "token"), resources("sim.l4", spot=False), 0, "10.0.0.1")
+    return Boot(
+        machine, user_data(server, "instance-1", "token", "0" * 64), resources("sim.l4", spot=False), 0, "10.0.0.1"
+    )
 
 
 def test_ending_a_machine_ends_the_agent_and_all_that_ran_there(server: str, program: Path, tmp_path: Path) -> None:
@@ -157,7 +159,7 @@ def test_machine_whose_folder_is_deleted_ends_by_itself(server: str, program: Pa
 def test_cloud_of_a_started_server_finds_its_machines_again(server: str, program: Path, tmp_path: Path) -> None:
     cloud = local_cloud(tmp_path, server, program)
     wanted = request_for(cloud.offers()[0])
-    handles = list(cloud.create(replace(wanted, user_data=user_data("", wanted.instance_id, "token"))))
+    handles = list(cloud.create(replace(wanted, user_data=user_data("", wanted.instance_id, "token", "0" * 64))))
     try:
         until(lambda: Plane.heard, "the agent's first word")
         keeper = next(tmp_path.glob("machines/*/keeper.pid")).read_text()

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from chalicelib.domain.boot_script import read_user_data, user_data
 from chalicelib.engine.bootstrap import bootstrap_token
+
+PROGRAM = b"the agent"
+DIGEST = hashlib.sha256(PROGRAM).hexdigest()
 
 
 def test_token_depends_on_all_of_key_instance_and_epoch() -> None:
@@ -23,12 +29,38 @@ def test_token_depends_on_all_of_key_instance_and_epoch() -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:3000", "https://x.example/a b'c", "http://[::1]:80"])
 def test_script_is_read_back_as_it_was_written(url: str) -> None:
-    assert read_user_data(user_data(url, "instance", "token")) == (url, "instance", "token")
+    assert read_user_data(user_data(url, "instance", "token", DIGEST)) == (url, "instance", "token")
 
 
 def test_script_is_one_a_shell_understands() -> None:
-    script = user_data("https://x.example/a b'c", "instance", "token")
+    script = user_data("https://x.example/a b'c", "instance", "token", DIGEST)
     subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+
+
+@pytest.mark.parametrize("served", [PROGRAM, PROGRAM + b"and more", b""])
+@pytest.mark.parametrize("fetcher", ["curl", "wget"])
+def test_only_the_program_that_was_meant_is_run(tmp_path: Path, served: bytes, fetcher: str) -> None:
+    """The real script in a real shell, with a folder of its own and programs that note how they were called."""
+    bin, home = tmp_path / "bin", tmp_path / "home"
+    bin.mkdir()
+    (tmp_path / "served").write_bytes(served)
+    for name, body in {
+        fetcher: f'echo "$@" > {tmp_path}/asked; cp {tmp_path}/served agent.pyz',
+        "python3": f'cp agent.pyz {tmp_path}/ran; echo "$@" > {tmp_path}/arguments',
+    }.items():
+        (bin / name).write_text(f"#!/bin/sh\n{body}\n")
+        (bin / name).chmod(0o755)
+    for name in ("sh", "cat", "cp", "mkdir", "sha256sum"):
+        (bin / name).symlink_to(str(shutil.which(name)))
+    script = user_data("http://plane:3000", "i-1", "secret", DIGEST).replace("/var/lib/dstack", str(home))
+    done = subprocess.run(["sh"], input=script, text=True, env={"PATH": str(bin)}, capture_output=True, check=False)
+    assert f"http://plane:3000/agent/agent.pyz?sha256={DIGEST}" in (tmp_path / "asked").read_text()
+    if served == PROGRAM:
+        assert done.returncode == 0 and (tmp_path / "ran").read_bytes() == PROGRAM
+        assert "--instance i-1" in (tmp_path / "arguments").read_text()
+        assert (home / "token").read_text() == "secret" and (home / "token").stat().st_mode & 0o777 == 0o600
+    else:
+        assert done.returncode != 0 and not (tmp_path / "ran").exists()
 
 
 def test_foreign_script_is_not_read() -> None:

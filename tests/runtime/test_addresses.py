@@ -87,3 +87,19 @@ def test_a_url_is_scheme_host_and_port(text: str, kept: str) -> None:
 def test_what_leads_nowhere_is_refused_with_the_reason(text: str, wrong: str) -> None:
     with pytest.raises(ValueError, match=wrong):
         checked_url(text)
+
+
+@pytest.mark.parametrize(
+    ("remote", "warned"),
+    [
+        ("http://127.0.0.1:3000", False),
+        ("http://[::1]:3000", False),
+        ("http://localhost:3000", False),
+        ("https://dstack.example.com", False),
+        ("http://dstack.example.com", True),
+        ("http://10.0.0.5:3000", True),
+    ],
+)
+def test_plain_http_beyond_this_machine_is_warned_of(remote: str, warned: bool) -> None:
+    warning = Addresses("http://127.0.0.1:3000", remote).warning
+    assert ("plain HTTP" in warning and remote in warning and "--public-url" in warning) is warned

@@ -21,4 +21,4 @@ def file(call: Call) -> Answer:
 
 
 def program(call: Call) -> Answer:
-    return Answer(agent_files.program(call.plane), content_type=_BYTES)
+    return Answer(agent_files.program(call.plane, call.query.get("sha256", "")), content_type=_BYTES)

@@ -22,6 +22,7 @@ class Acting:
     install_id: str
     install_key: bytes
     server_url: str = ""
+    program: str = ""  # the SHA-256 of the agent that new machines run
 
 
 @contextmanager

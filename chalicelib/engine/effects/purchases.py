@@ -69,7 +69,8 @@ class Purchases:
         return may_begin(instance, effect, backend.facts, self.here.clock.now())
 
     def request(self, instance: Instance) -> CreateRequest:
-        """The same instance and epoch give the same request, byte for byte: everything in it was fixed at purchase."""
+        """The same instance and epoch give the same request, byte for byte: everything in it was fixed at purchase, or
+        is fixed for this release of the program."""
         here = self.here
         owner = f"{here.install_id}/{instance.project_id}/{instance.id}/{instance.epoch}"
         token = bootstrap_token(here.install_key, instance.id, instance.epoch)
@@ -85,7 +86,7 @@ class Purchases:
             ),
             offer=instance.offer,
             instance_id=instance.id,
-            user_data=user_data(here.server_url, instance.id, token),
+            user_data=user_data(here.server_url, instance.id, token, here.program),
             disk_mib=instance.offer.instance.resources.disk.size_mib,
             zones=instance.offer.availability_zones,
         )

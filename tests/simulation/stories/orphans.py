@@ -39,7 +39,7 @@ class Orphans(Story):
             tags=tuple((f"dstack-{name}", value) for name, value in tags.items()),
             offer=offer,
             instance_id=owner,
-            user_data=user_data("http://plane", owner, "no token of this plane"),
+            user_data=user_data("http://plane", owner, "no token of this plane", "0" * 64),
             disk_mib=1,
         )
         self.world.note(f"left by {'us' if install == INSTALL else 'a stranger'}")
