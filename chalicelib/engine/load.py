@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
+from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job, JobStatus
@@ -18,6 +19,8 @@ from chalicelib.engine.ports import Backends, Catalog
 from chalicelib.engine.read import Reader, has_room
 from chalicelib.errors import Bug
 from chalicelib.planning.closing import ClosingSnapshot
+from chalicelib.planning.fleet import ends_instances
+from chalicelib.planning.instance import needs_others
 from chalicelib.planning.snapshots import (
     FleetSnapshot,
     FleetView,
@@ -70,18 +73,21 @@ class Loader:
             keys.job(claim.run_id, claim.replica_num, claim.job_num, claim.submission_num) for claim in instance.claims
         ]
         jobs = [job for job in self.read.find_many(Job, wanted) if job]
-        # Only a bought machine can be surplus; for a user's own host the others don't matter.
-        view = self.read.fleet_view(instance.fleet_id, [instance], alone=not instance.bought)
-        if view is None:
+        fleet = self.read.find(Fleet, keys.fleet(instance.fleet_id))
+        if fleet is None:
             raise Bug(f"instance {instance.id} belongs to fleet {instance.fleet_id}, which isn't there")
+        alone = not needs_others(instance, fleet, self.read.fleet_spec(fleet.id, fleet.spec_num), now)
+        view = self.read.view(fleet, [instance], alone=alone)
         facts = self.backends.facts(instance.project_id).get(instance.offer.backend)
         return InstanceSnapshot(now, instance, presence, view, tuple(jobs), facts)
 
     def fleet(self, fleet_id: str, now: Micros) -> FleetSnapshot | None:
-        view = self.read.fleet_view(fleet_id, fresh=True)
-        if view is None:
+        fleet = self.read.find(Fleet, keys.fleet(fleet_id))
+        if fleet is None:
             return None
-        project_id = view.fleet.project_id
+        may_end = ends_instances(fleet, self.read.fleet_spec(fleet.id, fleet.spec_num))
+        view = self.read.view(fleet, again=lambda instance: may_end)
+        project_id = fleet.project_id
         return FleetSnapshot(now, view, self.catalog.book(project_id), self.backends.facts(project_id))
 
     def closing(self, project_id: str, now: Micros) -> ClosingSnapshot | None:
@@ -92,6 +98,10 @@ class Loader:
         return ClosingSnapshot(now, closing, tuple(runs), tuple(fleets))
 
     # --- the queue ---------------------------------------------------------------------------------------------------
+
+    def anybody_waits(self, project_id: str, hinted: Sequence[str]) -> bool:
+        """Or should the fleets not be read at all?"""
+        return bool(hinted or self.store.query("gsi1", keys.queue_of(project_id), limit=1).records)
 
     def queue_page(self, project_id: str, cursor: str | None, limit: int) -> tuple[list[Job], str | None]:
         """The next waiting jobs in order, each as it is now."""

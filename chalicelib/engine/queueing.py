@@ -16,6 +16,7 @@ from chalicelib.engine.commit import Committed, Committer
 from chalicelib.engine.kinds import Kinds, Unit
 from chalicelib.engine.load import PAGE, Loader, order, room
 from chalicelib.engine.ports import Clock
+from chalicelib.planning.snapshots import FleetView
 
 ATTEMPTS = 5  # fresh looks after a conflict, before a unit is left to the next pass
 SMALLEST_PAGE = 16  # waiting jobs to look at even if only a place or two are free
@@ -43,13 +44,16 @@ class QueueLook:
     ) -> None:
         self._load, self._clock, self._committer, self._kinds, self._row = load, clock, committer, kinds, row
         self._project_id, self._hints = project_id, hints
-        self._fleets = load.read.fleet_views(project_id, hints.instances)
+        self._fleets: tuple[FleetView, ...] = ()
         self._seen: set[str] = set()
         self.done = Committed()
         self.next_wake: Micros | None = None
 
     def over(self, due: bool) -> None:
         """`due`: some of its jobs are, so all that are must be looked at."""
+        if not self._load.anybody_waits(self._project_id, self._hints.runs):
+            return
+        self._fleets = self._load.read.fleet_views(self._project_id, self._hints.instances)
         now = self._clock.now()
         asked: list[Job] | None = None
         cursor: str | None = None

@@ -10,7 +10,7 @@ frozen, so one with the same bytes is the one we have. A finished run never chan
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -34,7 +34,7 @@ from chalicelib.store.port import Record, Store
 
 N = TypeVar("N", bound=Noun)
 
-YOUNG = 32  # a fleet's newest instances, looked for by key too
+YOUNG = 128  # a fleet's newest instances, looked for by key too: more than it orders while an index may lag
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,14 @@ class FleetRow:
     fleet: Fleet
     spec: str
     instances: tuple[Instance, ...]
+
+
+def has_room(instance: Instance) -> bool:
+    live = instance.status not in (InstanceStatus.terminating, InstanceStatus.terminated)
+    return live and instance.free_blocks > 0 and not instance.unreachable
+
+
+Again = Callable[[Instance], bool]
 
 
 class Reader:
@@ -185,43 +193,34 @@ class Reader:
         found = all_of(self.store, "gsi1", keys.instances_of(fleet_id))
         return tuple(self.parse(Instance, record) for record in found)
 
-    def fleet_view(
-        self, fleet_id: str, known: Sequence[Instance] = (), *, alone: bool = False, fresh: bool = False
-    ) -> FleetView | None:
-        """A fleet with its live instances. `known` were just read by key and win over the index; `alone`: no others;
-        `fresh`: read them all by key."""
-        fleet = self.find(Fleet, keys.fleet(fleet_id))
-        return None if fleet is None else self._view(fleet, known, alone=alone, fresh=fresh)
-
     def fleet_views(self, project_id: str, hinted: Iterable[str] = ()) -> tuple[FleetView, ...]:
         """Every fleet of a project. Hinted instances and those with a free place are read by key."""
         known = [found for found in self.find_many(Instance, [keys.instance(i) for i in hinted]) if found]
         fleets = self.fleets(project_id)
-        return tuple(self._view(fleet, [i for i in known if i.fleet_id == fleet.id]) for fleet in fleets)
+        return tuple(self.view(fleet, [i for i in known if i.fleet_id == fleet.id]) for fleet in fleets)
 
-    def _view(self, fleet: Fleet, known: Sequence[Instance], *, alone: bool = False, fresh: bool = False) -> FleetView:
-        live = {} if alone else self._listed(fleet, fresh)
+    def view(
+        self, fleet: Fleet, known: Sequence[Instance] = (), *, alone: bool = False, again: Again = has_room
+    ) -> FleetView:
+        """A fleet with its live instances. `known` were just read by key and win over the index; `alone`: no others;
+        `again`: which of those in the index are read again by key, because a decision may change them."""
+        live = {} if alone else self._listed(fleet, again)
         live.update((instance.id, instance) for instance in known)
         ordered = sorted(
             (i for i in live.values() if i.status is not InstanceStatus.terminated), key=lambda i: (i.num, i.epoch)
         )
         return FleetView(fleet, self.fleet_spec(fleet.id, fleet.spec_num), tuple(ordered))
 
-    def _listed(self, fleet: Fleet, fresh: bool) -> dict[str, Instance]:
-        """The fleet's instances: those in the index, read again if a decision may change them, and the newest, which it
-        may not show yet, by the ids that follow from their numbers."""
+    def _listed(self, fleet: Fleet, again: Again) -> dict[str, Instance]:
+        """The fleet's instances: those in the index, and the newest, which it may not show yet, by the ids that follow
+        from their numbers."""
         listed = self.instances(fleet.id)
         shown = {i.id for i in listed}
         young = range(max(0, fleet.next_instance_num - YOUNG), fleet.next_instance_num)
         hidden = [i for num in young if (i := instance_id(fleet.id, num)) not in shown and not self._gone.peek(i)]
-        again = [i.id for i in listed if fresh or has_room(i)]
-        current = {i.id: i for i in self.find_many(Instance, [keys.instance(i) for i in (*again, *hidden)]) if i}
+        wanted = [*(i.id for i in listed if again(i)), *hidden]
+        current = {i.id: i for i in self.find_many(Instance, [keys.instance(i) for i in wanted]) if i}
         for found in current.values():
             if found.status is InstanceStatus.terminated:
                 self._gone.keep(found.id, True)
         return {i.id: i for i in listed} | current
-
-
-def has_room(instance: Instance) -> bool:
-    live = instance.status not in (InstanceStatus.terminating, InstanceStatus.terminated)
-    return live and instance.free_blocks > 0 and not instance.unreachable

@@ -24,7 +24,7 @@ from chalicelib.store.port import SHARDS, Store
 
 log = logging.getLogger(__name__)
 
-LONGEST_PASS = 2000  # units; what is left over is woken again
+LONGEST_PASS = 500  # units; what is left over is woken again, behind what was woken meanwhile
 DUE_BATCH = 200
 
 

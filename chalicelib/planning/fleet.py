@@ -13,6 +13,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason
+from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.machines.fleet import LOOK_DELETING
 from chalicelib.machines.instance import FLEET_IDLE
 from chalicelib.planning import purchases
@@ -25,6 +26,9 @@ from chalicelib.planning.transitions import Draft
 PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 MOST_PAUSES = 15
 OFFERS_READ = 200  # more than a fleet tries before it pauses
+MOST_AT_ONCE = 100  # machines that a fleet buys at the same time, so that a large one leaves time for the others
+NEXT_BATCH: Micros = 2 * SECOND
+A_LOOK: Micros = SECOND // 1000  # a pause for each instance that a look counts: the larger the fleet, the rarer
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
 
@@ -45,6 +49,13 @@ def decide_fleet(snapshot: FleetSnapshot) -> Plan:
         fleet = fleet.with_(due_at=None)
         steps.append(Step((fleet,)))
     return Plan(tuple(steps), tuple(notes), due)
+
+
+def ends_instances(fleet: Fleet, spec: FleetSpec) -> bool:
+    """May its decision end instances, and not only count them?"""
+    nodes = merged_fleet(spec).nodes
+    shrinks = nodes is not None and nodes.max is not None and fleet.next_instance_num > nodes.max
+    return shrinks or fleet.status != FleetStatus.active
 
 
 def _wind_up(snapshot: FleetSnapshot) -> Plan:
@@ -109,13 +120,22 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
         return _pause(fleet, now, found=bool(machines))
     steps: list[Step] = []
     offer, _, blocks = usable[0]
-    for _ in range(missing):
-        fleet, step = _create(FleetView(fleet, view.spec), now, offer, blocks, snapshot)
+    room = max(0, MOST_AT_ONCE - sum(instance.status == InstanceStatus.pending for instance in view.instances))
+    pause = max(NEXT_BATCH, len(view.instances) * A_LOOK)
+    again = now + pause if missing > room else None
+    for _ in range(min(missing, room)):
+        fleet, step = _create(FleetView(fleet, view.spec), offer, blocks, snapshot, again)
         steps.append(step)
+    if not steps and (fleet.due_at is None or fleet.due_at <= now):
+        fleet = fleet.with_(due_at=again)
+        steps.append(Step((fleet,)))
     return steps, [], fleet
 
 
-def _create(view: FleetView, now: Micros, offer: Offer, blocks: int, snapshot: FleetSnapshot) -> tuple[Fleet, Step]:
+def _create(
+    view: FleetView, offer: Offer, blocks: int, snapshot: FleetSnapshot, again: Micros | None
+) -> tuple[Fleet, Step]:
+    now = snapshot.now
     draft = Draft(now)
     facts = snapshot.facts.get(offer.backend) or BackendFacts(name=offer.backend)
     idle = idle_seconds((merged_fleet(view.spec).idle_duration,), FLEET_IDLE // SECOND, facts)
@@ -125,7 +145,7 @@ def _create(view: FleetView, now: Micros, offer: Offer, blocks: int, snapshot: F
         to_create=max(0, view.fleet.to_create - 1),
         consolidation_attempt=0,
         message="",
-        due_at=None,
+        due_at=again,
         last_processed_at=now,
     )
     draft.save(fleet)

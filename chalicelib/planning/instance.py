@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
-from chalicelib.domain.instances import HostFacts, InstanceStatus
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import HostFacts, Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Disk, Gpu, Resources
 from chalicelib.domain.reasons import InstanceReason
+from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.machines.instance import INSTANCE, TERMINATE_EVERY, TERMINATE_SELDOM, UNREACHABLE_LIMIT
 from chalicelib.machines.table import allows
 from chalicelib.planning import purchases
@@ -42,6 +44,25 @@ def decide_instance(snapshot: InstanceSnapshot) -> Plan:
     if look.instance.status == InstanceStatus.terminating:
         look.terminating()
     return look.plan()
+
+
+def needs_others(instance: Instance, fleet: Fleet, spec: FleetSpec, now: Micros) -> bool:
+    """Does the decision depend on how many instances the fleet has? Only that of a machine that may be one too many, or
+    that has idled long enough while the fleet must keep some. If every look counted them, a fleet would cost the square
+    of its size."""
+    nodes = merged_fleet(spec).nodes
+    if nodes is None or not instance.bought:
+        return False
+    too_many = nodes.max is not None and fleet.next_instance_num > nodes.max  # else there were never so many
+    ends_at = _rests_until(instance, now)
+    return too_many or (nodes.min > 0 and ends_at is not None and now >= ends_at)
+
+
+def _rests_until(instance: Instance, now: Micros) -> Micros | None:
+    """When it has idled long enough, if nobody uses it from now on."""
+    if instance.idle_seconds is None or instance.claims:
+        return None
+    return (instance.idle_since or now) + instance.idle_seconds * SECOND
 
 
 class Look:
@@ -229,10 +250,8 @@ class Look:
         if nodes is not None and nodes.max is not None and self._staying() > nodes.max:
             self._end_apart(InstanceReason.max_instances_limit, f"the fleet may have {nodes.max} instances")
             return None
-        if instance.idle_seconds is None:
-            return None
-        ends_at = (instance.idle_since or instance.created_at) + instance.idle_seconds * SECOND
-        if self.now < ends_at:
+        ends_at = _rests_until(instance, self.now)
+        if ends_at is None or self.now < ends_at:
             return ends_at
         if not self.facts.vm:
             self._end(InstanceReason.job_finished, "a machine of this backend runs only one job")
@@ -280,11 +299,11 @@ class Look:
         )
 
     def _leave_fleet(self) -> None:
-        """One instance fewer. A fleet left below its minimum becomes due, in case the wake-up is lost."""
+        """One instance fewer. A fleet with a minimum becomes due, in case the wake-up is lost."""
         self.draft.wake(f"fleet/{self.fleet.id}")
         least = self.config.nodes.min if self.config.nodes else 0
-        others = self._staying() - (self.snapshot.instance.status not in _LEAVING)
-        if others < least and not self._fleet_ends:
+        waits = self.fleet.due_at is not None and self.fleet.due_at <= self.now
+        if least and not waits and not self._fleet_ends:
             self.draft.save(self.fleet.with_(due_at=self.now))
 
 

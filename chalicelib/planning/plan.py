@@ -32,6 +32,7 @@ class Effect:
     unit: str  # `instance/<id>`
     backend: str  # the provider it goes to, so that a queue can route it
     act_until: Micros  # after this, only a later pass may repeat it
+    project_id: str = ""  # whose it is: where many wait, projects take turns
 
 
 @dataclass(frozen=True)

@@ -35,15 +35,15 @@ class Terminate(Effect):
 
 def create(instance: Instance) -> Create:
     """The purchase intended by `instance`, which is being saved."""
-    return Create(unit_of(instance), instance.offer.backend, instance.act_until or 0)
+    return Create(unit_of(instance), instance.offer.backend, instance.act_until or 0, instance.project_id)
 
 
 def describe(instance: Instance, again_at: Micros) -> Describe:
-    return Describe(unit_of(instance), instance.offer.backend, again_at + PATIENCE)
+    return Describe(unit_of(instance), instance.offer.backend, again_at + PATIENCE, instance.project_id)
 
 
 def terminate(instance: Instance, again_at: Micros) -> Terminate:
-    return Terminate(unit_of(instance), instance.offer.backend, again_at + PATIENCE)
+    return Terminate(unit_of(instance), instance.offer.backend, again_at + PATIENCE, instance.project_id)
 
 
 def unit_of(instance: Instance) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
@@ -31,13 +32,13 @@ class Loop:
     def __init__(self, clock: Clock, next_due: Callable[[], Micros | None]) -> None:
         self._clock, self._next_due = clock, next_due
         self._changed = threading.Condition()
-        self._hints: set[str] = set()
+        self._hints: dict[str, None] = {}  # in the order of the wake-ups
         self._stopping = False
         self._thread: threading.Thread | None = None
 
     def wake(self, units: Iterable[str]) -> None:
         with self._changed:
-            self._hints.update(units)
+            self._hints.update(dict.fromkeys(units))
             self._changed.notify()
 
     def start(self, passes: Passes) -> None:
@@ -59,13 +60,13 @@ class Loop:
                     self._changed.wait(self._patience())
                 if self._stopping:
                     return
-                hints, self._hints = self._hints, set()
+                hints, self._hints = self._hints, {}
             try:
                 passes.run(hints)
             except Exception:  # the last line: a pass isolates its units, so this is the store failing as a whole
                 log.exception("a reconciler pass failed; retrying in a second")
                 with self._changed:
-                    self._hints |= hints
+                    self._hints = {**hints, **self._hints}
                     self._changed.wait_for(lambda: self._stopping, timeout=1.0)
 
     def _patience(self) -> float:
@@ -105,20 +106,24 @@ class Ticker:
 
 
 class EffectPool:
-    """Executes committed effects on a few threads, those of a unit one at a time and in the order of their commits."""
+    """Executes committed effects on a few threads, those of a unit one at a time and in the order of their commits.
+
+    Projects take turns, so that one that orders a thousand machines doesn't keep another's first one waiting.
+    """
 
     def __init__(self, threads: int = 8) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="effect")
         self._lock = threading.Lock()
-        self._waiting: dict[str, list[Effect]] = {}
+        self._waiting: dict[str, list[Effect]] = {}  # by unit, from its first effect to the end of its last
+        self._turns: dict[str, deque[str]] = {}  # by project: its units that no thread has yet; whose turn it is first
         self._execute: Callable[[Effect], object] | None = None
 
     def start(self, execute: Callable[[Effect], object]) -> None:
         """Execute what is waiting, and from now on whatever is submitted."""
         with self._lock:
             self._execute = execute
-            for unit in self._waiting:
-                self._pool.submit(self._drain, unit, execute)
+            for _ in self._waiting:
+                self._pool.submit(self._turn, execute)
 
     def submit(self, effect: Effect) -> None:
         with self._lock:
@@ -128,8 +133,19 @@ class EffectPool:
                     queue.append(effect)
                 return
             self._waiting[effect.unit] = [effect]
+            self._turns.setdefault(effect.project_id, deque()).append(effect.unit)
             if self._execute is not None:
-                self._pool.submit(self._drain, effect.unit, self._execute)
+                self._pool.submit(self._turn, self._execute)
+
+    def _turn(self, execute: Callable[[Effect], object]) -> None:
+        """The next unit of the project whose turn it is."""
+        with self._lock:
+            project = next(iter(self._turns))
+            units = self._turns.pop(project)
+            unit = units.popleft()
+            if units:
+                self._turns[project] = units  # behind the others
+        self._drain(unit, execute)
 
     def _drain(self, unit: str, execute: Callable[[Effect], object]) -> None:
         while True:

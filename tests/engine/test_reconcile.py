@@ -16,14 +16,17 @@ from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.read import Reader
 from chalicelib.planning.closing import LOOK
+from chalicelib.planning.fleet import MOST_AT_ONCE
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import QueueSnapshot, RunSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Put, Record
+from tests.world import nouns as b
 from tests.world.engine import Engine
 from tests.world.nouns import PROJECT
+from tests.world.ports import Books, accounts
 
 QUEUE = f"queue/{PROJECT}"
 
@@ -337,3 +340,33 @@ def test_what_a_half_done_deletion_left_running_ends(place: Engine) -> None:
     closing = nouns.find(place.store, Closing, keys.closing(PROJECT))
     assert closing is not None and closing.due_at is None
     assert [fleet.status for fleet in Reader(place.store).fleets(PROJECT)] == []
+
+
+# --- nobody waits for somebody else's large orders -------------------------------------------------------------------
+
+
+def test_a_pass_over_a_fleet_of_twenty_thousand_is_soon_over() -> None:
+    """What one pass buys is bounded, so the next project's turn comes soon."""
+    place = Engine.in_memory(catalog=Books([b.offer()]), backends=accounts(b.FACTS["aws"]))
+    large = place.fleet("large", nodes="20000")
+    done = place.reconciler().run([f"fleet/{large.id}"])
+    assert not done.failed
+    assert (done.steps, len(place.effects)) == (MOST_AT_ONCE, MOST_AT_ONCE)
+
+
+def test_a_machine_of_a_large_fleet_is_looked_at_without_reading_the_others() -> None:
+    place = Engine.in_memory(catalog=Books([b.offer()]), backends=accounts(b.FACTS["aws"]))
+    large = place.fleet("large", nodes="100")
+    place.reconciler().run([f"fleet/{large.id}"])
+    unit = place.effects[0].unit
+    place.store.read = 0
+    place.reconciler().run([unit], kinds=[])
+    assert place.store.read <= 6
+
+
+def test_where_nobody_waits_no_fleet_is_read() -> None:
+    place = Engine.in_memory()
+    place.hosts(50)
+    place.store.read = 0
+    place.reconciler().run([QUEUE], kinds=[])
+    assert place.store.read == 0

@@ -10,7 +10,7 @@ from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason
-from chalicelib.planning.fleet import MOST_PAUSES, PAUSES, decide_fleet
+from chalicelib.planning.fleet import MOST_PAUSES, NEXT_BATCH, PAUSES, decide_fleet
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.purchases import Create
@@ -134,3 +134,18 @@ def test_a_job_that_was_placed_while_its_fleet_was_deleted_keeps_its_machine() -
     world = World(busy, b.machine(1), status=FleetStatus.terminating)
     world.decide()
     assert world.statuses == ["busy", "terminating"]
+
+
+def test_a_large_fleet_is_bought_in_batches() -> None:
+    world = World(nodes="250")
+    world.decide()
+    assert (len(world.instances), world.fleet.due_at) == (100, world.now + NEXT_BATCH)
+    world.now += NEXT_BATCH
+    world.decide()
+    assert (len(world.instances), world.fleet.due_at) == (100, world.now + NEXT_BATCH)
+    world.instances = {i.id: i.with_(status=InstanceStatus.idle) for i in world.instances.values()}
+    for _ in range(2):
+        world.now += NEXT_BATCH
+        world.decide()
+        world.instances = {i.id: i.with_(status=InstanceStatus.idle) for i in world.instances.values()}
+    assert (len(world.instances), world.fleet.due_at) == (250, None)

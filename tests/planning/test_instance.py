@@ -13,7 +13,7 @@ from chalicelib.domain.instants import HOUR, Micros
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason, JobReason
-from chalicelib.planning.instance import decide_instance
+from chalicelib.planning.instance import decide_instance, needs_others
 from chalicelib.planning.outcomes import decide_outcome
 from chalicelib.planning.plan import Effect, Outcome, Plan
 from chalicelib.planning.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen, Terminate
@@ -354,11 +354,10 @@ def test_a_machine_good_for_one_job_ends_with_it() -> None:
 # --- the way out ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("nodes", "others", "due"), [("1..2", 0, True), ("1..2", 1, False), ("0..2", 0, False)])
-def test_a_fleet_that_is_left_with_too_few_is_due(nodes: str, others: int, due: bool) -> None:
+@pytest.mark.parametrize(("nodes", "due"), [("1..2", True), ("0..2", False)])
+def test_a_fleet_with_a_minimum_that_loses_one_is_due(nodes: str, due: bool) -> None:
     """It is woken as well; this is for the day on which that is lost."""
     world = World("terminating", nodes=nodes)
-    world.others = tuple(b.machine(num + 1, world.fleet) for num in range(others))
     world.left()
     assert world.instance.status == InstanceStatus.terminated
     assert (world.fleet.due_at == world.now) is due
@@ -484,3 +483,25 @@ def test_what_is_still_going_is_asked_for_soon_and_then_ever_more_rarely() -> No
         pauses.append(((world.instance.due_at or 0) - world.now) // b.SECOND)
         world.now = world.instance.due_at or 0
     assert pauses == [5, 5, 5, 5, 80, 160, 300]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "next_num", "rest", "needs"),
+    [
+        ("0..3", 3, {}, False),
+        ("0..3", 4, {}, True),
+        ("0..", 400, {}, False),
+        ("2..", 400, {"idle_since": b.NOW - HOUR}, True),
+        ("2..", 400, {"idle_since": b.NOW}, False),
+        ("2..", 400, {"idle_since": b.NOW - HOUR, "idle_seconds": None}, False),
+        ("0..", 400, {"idle_since": b.NOW - HOUR}, False),
+        (None, 400, {}, False),
+    ],
+)
+def test_the_others_are_counted_only_where_their_number_matters(
+    nodes: str | None, next_num: int, rest: dict[str, Any], needs: bool
+) -> None:
+    fleet = b.fleet("cloud").with_(next_instance_num=next_num)
+    instance = b.machine(0, fleet, **rest)
+    assert needs_others(instance, fleet, b.fleet_spec(nodes=nodes), b.NOW) is needs
+    assert not needs_others(b.host(0, fleet), fleet, b.fleet_spec(nodes=nodes), b.NOW)

@@ -80,3 +80,18 @@ def test_effects_on_one_unit_are_executed_one_at_a_time_and_a_failure_holds_up_n
         pool.submit(effect)
     assert [done.get(timeout=LONG) for _ in range(2)] == ["Describe", "Terminate"]
     pool.stop()
+
+
+def test_projects_take_turns() -> None:
+    """Sixty orders of one project are waiting when another's first comes."""
+    done: Queue[Effect] = Queue()
+    pool = EffectPool(threads=1)
+    for number in range(60):
+        pool.submit(Describe(f"instance/{number}", "aws", 1, "large"))
+    first = Describe("instance/first", "aws", 1, "small")
+    pool.submit(first)
+    pool.start(done.put)
+    executed = [done.get(timeout=LONG) for _ in range(61)]
+    assert executed.index(first) == 1
+    assert [effect.unit for effect in executed if effect is not first] == [f"instance/{n}" for n in range(60)]
+    pool.stop()
