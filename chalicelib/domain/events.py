@@ -66,7 +66,7 @@ class Trade(Value):
     @classmethod
     def of(cls, act: Literal["bought", "taken", "returned"], offer: Offer) -> Self:
         has = offer.instance.resources
-        return cls(
+        return cls.made(
             act=act,
             price=offer.price,
             backend=offer.backend,

@@ -7,7 +7,8 @@ body.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from functools import cache
+from typing import Any, ClassVar, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,24 +16,57 @@ from chalicelib.domain.keys import Place
 
 
 class Value(BaseModel):
-    """A frozen value: compared by content, refused if it has an unknown field."""
+    """A frozen value: compared by content, refused when it has a field we don't know.
+
+    What comes from outside is validated (`Value(...)`, `model_validate`). Decisions are made of thousands of values
+    whose types the type checker has seen, so `made` and `with_` check names and completeness only.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
+    @classmethod
+    def made(cls, **fields: Any) -> Self:
+        """A value of fields that have their types already."""
+        unset, required = _fields_of(cls)
+        values = unset | fields
+        if len(values) > len(unset) or not fields.keys() >= required:
+            wrong = sorted((values.keys() - unset.keys()) | (required - fields.keys()))
+            raise TypeError(f"{cls.__name__} can't be made: {', '.join(wrong)} is unknown or missing")
+        return _assembled(cls, values, set(fields))
+
     def with_(self, **changes: Any) -> Self:
-        """A copy with these fields changed. Names are checked: `model_copy` would silently accept a misspelt one.
-        Decisions make many copies, so this copies only what a frozen model has."""
-        kind, fields = type(self), type(self).__pydantic_fields__
-        for name in changes:
-            if name not in fields:
-                raise AttributeError(f"{kind.__name__} has no field {sorted(changes.keys() - fields.keys())}")
-        made = kind.__new__(kind)
-        put = object.__setattr__
-        put(made, "__dict__", self.__dict__ | changes)
-        put(made, "__pydantic_fields_set__", self.__pydantic_fields_set__ | changes.keys())
-        put(made, "__pydantic_extra__", None)
-        put(made, "__pydantic_private__", None)
-        return made
+        """A copy with these fields changed. Names are checked: `model_copy` would take a misspelt one silently."""
+        values = self.__dict__ | changes
+        if len(values) > len(self.__dict__):
+            raise AttributeError(f"{type(self).__name__} has no field {sorted(changes.keys() - self.__dict__.keys())}")
+        return _assembled(type(self), values, self.__pydantic_fields_set__.union(changes))
+
+
+V = TypeVar("V", bound=Value)
+_set_values = vars(BaseModel)["__dict__"].__set__
+_set_given = vars(BaseModel)["__pydantic_fields_set__"].__set__
+_set_extra = vars(BaseModel)["__pydantic_extra__"].__set__
+_set_private = vars(BaseModel)["__pydantic_private__"].__set__
+
+
+def _assembled(kind: type[V], values: dict[str, Any], given: set[str]) -> V:
+    """All that a frozen model has, put together without asking it."""
+    made = object.__new__(kind)
+    _set_values(made, values)
+    _set_given(made, given)
+    _set_extra(made, None)
+    _set_private(made, None)
+    return made
+
+
+@cache
+def _fields_of(kind: type[Value]) -> tuple[dict[str, Any], frozenset[str]]:
+    """Every field with its default, in order, and those that have none."""
+    fields = kind.__pydantic_fields__.items()
+    return (
+        {name: field.get_default(call_default_factory=True) for name, field in fields},
+        frozenset(name for name, field in fields if field.is_required()),
+    )
 
 
 class Noun(Value):

@@ -68,7 +68,7 @@ def units(queue: Iterable[QueuedJob]) -> list[list[QueuedJob]]:
 
 
 def claim_of(job: Job, blocks: tuple[int, ...]) -> Claim:
-    return Claim(
+    return Claim.made(
         job_id=job.id,
         run_id=job.run_id,
         replica_num=job.replica_num,
@@ -151,7 +151,7 @@ def new_instance(
 
 
 def _assign(draft: Draft, job: Job, instance: Instance, offer: Offer, due_at: Micros) -> Job:
-    assignment = Assignment(
+    assignment = Assignment.made(
         instance_id=instance.id,
         instance_name=instance.name,
         fleet_id=instance.fleet_id,

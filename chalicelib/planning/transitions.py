@@ -7,6 +7,7 @@ in a step is saved once, in its last state. Events of a step are a microsecond a
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chalicelib.domain.events import Event, EventType, Target, Trade
@@ -29,7 +30,22 @@ _STAMPS = {"provisioning": "provisioned_at", "pulling": "pulling_at", "running":
 
 
 def target(noun: Noun) -> Target:
-    return Target(type=noun.kind, id=noun.id, name=noun.name)  # type: ignore[attr-defined]
+    """A noun as an event names it."""
+    return Target.made(type=noun.kind, id=noun.id, name=noun.name)  # type: ignore[attr-defined]
+
+
+# By kind of noun: its field that names the run, or the fleet, within which things happen to it.
+_RUN_OF: dict[type, str] = {Run: "id", Job: "run_id"}
+_FLEET_OF: dict[type, str] = {Fleet: "id", Instance: "fleet_id"}
+
+
+def _first_of(about: Sequence[Noun], fields: Mapping[type, str]) -> str | None:
+    for noun in about:
+        field = fields.get(type(noun))
+        if field:
+            found: str = getattr(noun, field)
+            return found
+    return None
 
 
 class Draft:
@@ -57,17 +73,15 @@ class Draft:
         """Record an event about these nouns; it happened to the first of them."""
         first: Any = about[0]
         at = self.now + len(self._events)
-        run_id = next((n.id if isinstance(n, Run) else n.run_id for n in about if isinstance(n, Run | Job)), None)
-        pool = (n.id if isinstance(n, Fleet) else n.fleet_id for n in about if isinstance(n, Fleet | Instance))
         self._events.append(
-            Event(
-                id=derive(first.id, "event", first.version, at, type.value),
+            Event.made(
+                id=derive(first.id, "event", first.version, at, type),
                 project_id=first.project_id,
                 at=at,
                 type=type,
-                targets=tuple(target(noun) for noun in about),
-                run_id=run_id,
-                fleet_id=next(pool, None),
+                targets=tuple([target(noun) for noun in about]),
+                run_id=_first_of(about, _RUN_OF),
+                fleet_id=_first_of(about, _FLEET_OF),
                 **self._actor,
                 **data,
             )
