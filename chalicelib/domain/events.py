@@ -65,18 +65,20 @@ class Trade(Value):
 
     @classmethod
     def of(cls, act: Literal["bought", "taken", "returned"], offer: Offer) -> Self:
-        has = offer.instance.resources
+        machine = offer.instance
+        has = machine.resources
+        gpus = has.gpus
         return cls.made(
             act=act,
             price=offer.price,
             backend=offer.backend,
             region=offer.region,
-            type=offer.instance.name,
+            type=machine.name,
             spot=has.spot,
             cpus=has.cpus,
             memory_mib=has.memory_mib,
-            gpus=len(has.gpus),
-            gpu=has.gpus[0].name if has.gpus else "",
+            gpus=len(gpus),
+            gpu=gpus[0].name if gpus else "",
         )
 
 

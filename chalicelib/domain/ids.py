@@ -10,15 +10,13 @@ from __future__ import annotations
 import hashlib
 import uuid
 
+_VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))  # a hexadecimal digit with its upper bits 1 and 0
+
 
 def derive(seed: str, kind: str, *parts: object) -> str:
     """A stable id for the thing `kind` number `parts` of `seed`: 16 bytes of SHA-256 with the version-4 bits set."""
-    text = "\0".join((seed, kind, *map(str, parts)))
-    raw = bytearray(hashlib.sha256(text.encode()).digest()[:16])
-    raw[6] = raw[6] & 0x0F | 0x40
-    raw[8] = raw[8] & 0x3F | 0x80
-    text = raw.hex()
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    text = hashlib.sha256("\0".join((seed, kind, *map(str, parts))).encode()).hexdigest()
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{_VARIANT[text[16]]}{text[17:20]}-{text[20:32]}"
 
 
 def is_id(text: str) -> bool:

@@ -90,7 +90,7 @@ class Instance(Noun):
 
     @property
     def busy_blocks(self) -> int:
-        return sum(len(claim.blocks) for claim in self.claims)
+        return sum([len(claim.blocks) for claim in self.claims])
 
     @property
     def free_blocks(self) -> int:

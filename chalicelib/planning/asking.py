@@ -7,7 +7,7 @@ An answer depends only on the floor as it is now, not on earlier questions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from chalicelib.domain.instances import Instance
@@ -64,15 +64,13 @@ class _Question:
         self.tried = tried_by(job)
 
     def spot(self) -> Spot | None:
-        pools = self.floor.pools
-        ready = self._spot([pool.ready for pool in pools])
-        return ready or self._spot([pool.coming & ~self._failed(pool) for pool in pools])
+        return self._spot(lambda pool: pool.ready) or self._spot(lambda pool: pool.coming & ~self._failed(pool))
 
-    def _spot(self, among: Sequence[int]) -> Spot | None:
+    def _spot(self, among: Callable[[Pool], int]) -> Spot | None:
         best: tuple[float, int, int, int] | None = None
         where: Pool | None = None
         for at, pool in enumerate(self.floor.pools):
-            rows = pool.not_full(among[at])
+            rows = pool.not_full(among(pool))
             found = pool.best(self.asked.shares(at), rows) if rows else None
             if found and (best is None or found[:2] < best[:2]):
                 best, where = found, pool
@@ -84,8 +82,8 @@ class _Question:
         return Spot(instance, blocks, slice_of(instance.offer, needed, instance.total_blocks))
 
     def _failed(self, pool: Pool) -> int:
-        """Starting machines whose offer has failed for this very job; another job may still take them."""
-        if not self.tried:
+        """Machines on their way of an offer that failed for this very job; another may still take them."""
+        if not self.tried or not pool.coming:
             return 0
         return sum(1 << row for row in rows_of(pool.coming) if pool.machines[row].offer.key in self.tried)
 

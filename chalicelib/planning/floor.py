@@ -48,7 +48,7 @@ class Floor:
     def took(self, instance: Instance, blocks: Collection[int]) -> None:
         """A job has these blocks now."""
         before = self._free[instance.id]
-        after = tuple(block for block in before if block not in blocks)
+        after = tuple([block for block in before if block not in blocks])
         pool, row = self._where[instance.id]
         pool.resize(row, len(before), len(after), self._journal)
         self._journal.put(self._free, instance.id, after)
@@ -78,5 +78,8 @@ class Floor:
 
 
 def _free_blocks(instance: Instance) -> tuple[int, ...]:
+    blocks = range(instance.total_blocks)
+    if not instance.claims:
+        return tuple(blocks)
     busy = {block for claim in instance.claims for block in claim.blocks}
-    return tuple(block for block in range(instance.total_blocks) if block not in busy)
+    return tuple([block for block in blocks if block not in busy])

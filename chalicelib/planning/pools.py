@@ -51,8 +51,8 @@ class Pool:
         self._cut: dict[object, _Alike] = {}
         for instance in view.instances:
             if instance.status in READY or instance.status in COMING:
-                row = self._add(instance)
-                self.free[instance.free_blocks] = self.free.get(instance.free_blocks, 0) | row
+                row, free = self._add(instance), instance.free_blocks
+                self.free[free] = self.free.get(free, 0) | row
         self.staying = len(self.machines)
         self._there = (1 << self.staying) - 1
 

@@ -70,7 +70,10 @@ class Draft:
         self._wake.update(dict.fromkeys(units))
 
     def tell(self, type: EventType, *about: Noun, **data: Any) -> None:
-        """Record an event about these nouns; it happened to the first of them."""
+        """One line of history about these nouns; the first of them is who it happened to."""
+        self._tell(type, about, data)
+
+    def _tell(self, type: EventType, about: Sequence[Noun], data: dict[str, Any]) -> None:
         first: Any = about[0]
         at = self.now + len(self._events)
         self._events.append(
@@ -136,16 +139,14 @@ class Draft:
     def _moved(self, old: Any, new: Any, note: str, trade: Trade | None = None, *beside: Noun) -> None:
         self.save(new)
         reason = getattr(new, "reason", None)
-        self.tell(
-            EventType.status,
-            new,
-            *beside,
-            before=old.status.value,
-            after=new.status.value,
-            reason=None if reason is None else reason.value,
-            detail=note or ("" if new.message == old.message else new.message),
-            trade=trade,
-        )
+        told = {
+            "before": str(old.status),
+            "after": str(new.status),
+            "reason": None if reason is None else str(reason),
+            "detail": note or ("" if new.message == old.message else new.message),
+            "trade": trade,
+        }
+        self._tell(EventType.status, (new, *beside), told)
 
     # --- ends --------------------------------------------------------------------------------------------------------
 
