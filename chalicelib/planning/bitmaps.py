@@ -61,9 +61,10 @@ class Column:
         return found
 
     def any_of(self, values: Iterable[Any]) -> int:
-        found = 0
+        found, known = 0, self._equal
         for value in values:
-            found |= self.equal(value)
+            rows = known.get(value)
+            found |= self.equal(value) if rows is None else rows
         return found
 
     def _lowest(self, count: int) -> int:

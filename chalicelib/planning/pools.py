@@ -132,12 +132,12 @@ class Pool:
         """Price, free blocks, row number and blocks of the best place: the cheapest, and of those the one that leaves
         the fewest blocks free."""
         best: tuple[float, int, int, int] | None = None
-        for share in shares:
-            rows = share.rows & among
-            if rows and (best is None or share.price <= best[0]):
+        for price, blocks, fitting in shares:
+            rows = fitting & among
+            if rows and (best is None or price <= best[0]):
                 for free in sorted(self.free):
-                    if free >= share.blocks and (hit := rows & self.free[free]):
-                        found = share.price, free, first_of(hit), share.blocks
+                    if free >= blocks and (hit := rows & self.free[free]):
+                        found = price, free, first_of(hit), blocks
                         best = found if best is None else min(best, found)
                         break
         return best
