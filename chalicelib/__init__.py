@@ -22,5 +22,5 @@ Imports go one way (import-linter enforces it):
          +-> backends.*, store.*
          +-> api -> usecases -> store.port, catalog, planning, configuration; wake ports of engine
 
-Every package may raise from `errors`.
+Every package may raise from `errors`, and clean texts of others with `printable`.
 """

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from chalicelib.errors import NotFound
+from chalicelib.printable import printable
 from cli.render import paint
 from cli.session import Session
 from cli.tables.cells import age, moment, money, place
@@ -112,7 +113,7 @@ class Stages:
     def say(self, text: str, since: str = "") -> None:
         """`since` changes with time alone, so it is for the spinner only."""
         if self.terminal.watched:
-            self._spin(text + since)
+            self._spin(printable(text + since))
         elif text != self.last:
             self.terminal.warn(text)
         self.last = text

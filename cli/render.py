@@ -15,8 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from chalicelib.printable import printable_lines
+
 NARROWEST = 6
 BREAKS = re.compile(r"[^-:,/]*[-:,/]+|[^-:,/]+")  # where a word may break
+UNSHOWN = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")  # that JSON allows as they are
 STYLES = {"good": "32", "warn": "33", "bad": "31", "dim": "2", "bold": "1", "": ""}
 
 
@@ -39,7 +42,7 @@ class Table:
 def render(table: Table, width: int | None = None, colour: bool = False) -> str:
     """The table as lines without trailing spaces; headings alone if there are no rows."""
     rows = [[Cell(title, "bold") for title in table.titles]]
-    rows += [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in table.rows]
+    rows += [[_clean(cell if isinstance(cell, Cell) else Cell(cell)) for cell in row] for row in table.rows]
     layout = _layout(table, [[cell.text for cell in row] for row in rows], width)
     lines: list[str] = []
     for at, row in enumerate(rows):
@@ -53,6 +56,10 @@ def render(table: Table, width: int | None = None, colour: bool = False) -> str:
                     for n, p in enumerate(pieces)
                 ]
     return "\n".join(lines)
+
+
+def _clean(cell: Cell) -> Cell:
+    return Cell(printable_lines(cell.text), cell.style)
 
 
 class Layout(NamedTuple):
@@ -81,15 +88,16 @@ def facts(pairs: Sequence[tuple[str, str]], width: int | None = None, colour: bo
     room = max((width or 10**6) - side, NARROWEST)
     lines = []
     for name, value in pairs:
-        for number, piece in enumerate(wrap(value, room)):
+        for number, piece in enumerate(wrap(printable_lines(value), room)):
             head = name if number == 0 else ""
             lines.append((paint(head, "bold", colour) + " " * (side - len(head)) + piece).rstrip())
     return "\n".join(lines)
 
 
 def as_json(value: Any) -> str:
-    """One document, indented, its keys in the order of the server's answer."""
-    return json.dumps(value, indent=2, ensure_ascii=False)
+    """One document, indented, its keys in the order of the server's answer. Nothing in it acts on a terminal."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    return UNSHOWN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def paint(text: str, style: str, colour: bool) -> str:

@@ -18,7 +18,7 @@ from cli.terminal import Terminal, terminal
 
 WATCH_SECONDS = 2.0
 KEPT_NAMES = 200
-CLEAR = "\x1b[2J\x1b[H"
+CLEAR = b"\x1b[2J\x1b[H\n"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def watch(session: Session, show: Callable[[], None], wanted: bool, *, json_too:
     try:
         while True:
             if session.terminal.watched:
-                session.terminal.say(CLEAR)
+                session.terminal.write(CLEAR)
             show()
             session.terminal.sleep(WATCH_SECONDS)
     except KeyboardInterrupt:

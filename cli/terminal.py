@@ -7,6 +7,7 @@ output has none of them and is never truncated.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 import time
@@ -18,8 +19,11 @@ from typing import Any
 import typer
 
 from chalicelib.errors import Refused
+from chalicelib.printable import printable, printable_lines
+from cli.render import STYLES
 
-STANDARD_INPUT = "-"  # given instead of a file or a value to read it from there
+PAINT = re.compile(rf"(\x1b\[(?:{'|'.join(filter(None, STYLES.values()))}|0)m)")
+STANDARD_INPUT = "-"  # said where a file or a value is to come from there
 
 
 def _is_watched() -> bool:
@@ -49,11 +53,11 @@ class Terminal:
         return self.watched and not self.env.get("NO_COLOR") and self.env.get("TERM") != "dumb"
 
     def say(self, text: str = "") -> None:
-        typer.echo(text, color=self.colour)
+        typer.echo(_shown(text), color=self.colour)
 
     def warn(self, text: str) -> None:
-        """To standard error, for people."""
-        typer.echo(text, err=True, color=self.colour)
+        """For a person, beside the output proper."""
+        typer.echo(_shown(text), err=True, color=self.colour)
 
     def write(self, data: bytes) -> None:
         """Raw bytes, at once: the log of a job."""
@@ -71,7 +75,7 @@ class Terminal:
     def confirm(self, question: str, *, unattended: str = "Add -y to skip questions.") -> bool:
         """Asks until the answer is y or n."""
         while True:
-            typer.echo(f"{question} [y/n]: ", nl=False)
+            typer.echo(f"{printable(question)} [y/n]: ", nl=False)
             answer = sys.stdin.readline()
             if not answer:
                 typer.echo()
@@ -80,6 +84,11 @@ class Terminal:
                 return True
             if answer.strip().lower() in ("n", "no"):
                 return False
+
+
+def _shown(text: str) -> str:
+    """The text with our own colours, and nothing else that acts: whatever it quotes was written by others."""
+    return "".join(part if number % 2 else printable_lines(part) for number, part in enumerate(PAINT.split(text)))
 
 
 def terminal(ctx: typer.Context) -> Terminal:

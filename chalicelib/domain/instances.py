@@ -7,7 +7,9 @@ There are two items because there are two writers, so neither makes the other's 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator
 
 from chalicelib.domain import keys
 from chalicelib.domain.bounds import Cores, Mebibytes
@@ -16,6 +18,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason
+from chalicelib.printable import printable
 
 
 class InstanceStatus(StrEnum):
@@ -109,11 +112,14 @@ class Instance(Noun):
         return keys.Place(keys.instance(self.id), listed, free, keys.due(f"instance/{self.id}", self.due_at))
 
 
+Words = Annotated[str, AfterValidator(printable)]  # of agents, shown to people
+
+
 class GpuSeen(Value):
-    name: str
+    name: Words
     memory_mib: Mebibytes
-    vendor: str
-    driver: str = ""
+    vendor: Words
+    driver: Words = ""
 
 
 class HostFacts(Value):
@@ -122,12 +128,12 @@ class HostFacts(Value):
     cpus: Cores
     memory_mib: Mebibytes
     disk_mib: Mebibytes
-    arch: str  # x86, arm
-    hostname: str = ""
-    addresses: tuple[str, ...] = ()
+    arch: Words  # x86, arm
+    hostname: Words = ""
+    addresses: tuple[Words, ...] = ()
     gpus: tuple[GpuSeen, ...] = ()
-    runtimes: tuple[str, ...] = ()  # docker, process
-    user: str = ""
+    runtimes: tuple[Words, ...] = ()  # docker, process
+    user: Words = ""
 
 
 class Presence(Noun):

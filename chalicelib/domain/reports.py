@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from chalicelib.domain.bounds import Amount, ExitStatus, Instant
 from chalicelib.domain.jobs import PullProgress
 from chalicelib.domain.reasons import JobReason
+from chalicelib.printable import printable, printable_lines
 
 TaskState = Literal["preparing", "pulling", "running", "exited"]
 ShortText = Annotated[str, Field(max_length=300)]
+Words = Annotated[ShortText, AfterValidator(printable)]  # shown to people
+Lines = Annotated[str, AfterValidator(printable_lines)]
 
 # The reasons for which a task can end by itself. Anything else an agent reports is treated as its error.
 END_REASONS = frozenset(
@@ -41,11 +44,11 @@ class TaskReport(Said):
     state: TaskState
     at: Instant = 0
     exit_status: ExitStatus | None = None
-    reason: ShortText | None = None
-    message: str | None = None
+    reason: Words | None = None
+    message: Lines | None = None
     pull: PullProgress | None = None
-    username: ShortText | None = None
-    working_dir: str | None = Field(default=None, max_length=4096)
+    username: Words | None = None
+    working_dir: Annotated[str, Field(max_length=4096), AfterValidator(printable)] | None = None
     log_end: Amount = 0
 
     @property

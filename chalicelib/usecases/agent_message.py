@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, field_validator
 from chalicelib.domain.bounds import MOST_BLOCKS, Amount, Instant, Percent
 from chalicelib.domain.instances import GpuSeen, HostFacts
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.reports import Said, ShortText, TaskReport
+from chalicelib.domain.reports import Said, ShortText, TaskReport, Words
 from chalicelib.errors import Invalid, Problem
 
 PROTOCOL = 1
@@ -60,7 +60,7 @@ class Message(Said):
     instance: ShortText
     boot: Annotated[str, Field(min_length=1, max_length=100)]
     seq: Amount
-    agent: ShortText = ""
+    agent: Words = ""
     facts: HostFacts | None = None
     tasks: list[TaskReport] = Field(default=[], max_length=MAX_TASKS)
     logs: list[LogBytes] = Field(default=[], max_length=MAX_TASKS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chalicelib.printable import printable
 from cli.render import paint, wrap
 from cli.tables.cells import Json, local_time
 
@@ -12,7 +13,7 @@ def event_line(event: Json, width: int | None = None, colour: bool = False) -> s
     targets = ", ".join(f"{target['type']} {target['name']}" for target in event.get("targets") or ())
     who = f"[{event['actor_user']}]" if event.get("actor_user") else ""
     when = f"[{local_time(event['recorded_at'])}]"
-    text = f"{when}{who}[{targets}] {event['message']}"
+    text = printable(f"{when}{who}[{targets}] {event['message']}")
     if width:
         text = f"\n{INDENT}".join(wrap(text, width - len(INDENT)))
     return paint(when, "dim", colour) + text[len(when) :]

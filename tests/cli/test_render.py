@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.render import Cell, Table, cell_width, facts, render, wrap
+from cli.render import Cell, Table, as_json, cell_width, facts, render, wrap
+from cli.tables.events import event_line
+from cli.terminal import Terminal
 
 
 def table(*rows: tuple[str, ...]) -> Table:
@@ -89,3 +94,38 @@ def test_it_fits_the_screen(rows: list[tuple[str, str, str]], width: int) -> Non
 @given(cells, st.integers(2, 40))
 def test_wrapped_lines_fit(text: str, width: int) -> None:
     assert all(cell_width(line) <= width for line in wrap(text, width))
+
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x1b[1;31mgone\x1b[0m\rover\x9b31m\u202e"
+
+
+@pytest.mark.parametrize("width", [None, 40])
+def test_what_others_wrote_does_nothing_to_a_terminal(width: int | None) -> None:
+    """Names, states and reasons come from jobs, machines and clouds: from anybody."""
+    event = {
+        "targets": [{"type": "job", "name": HOSTILE}],
+        "actor_user": HOSTILE,
+        "recorded_at": "2026-11-21T05:11:20+00:00",
+        "message": f"{HOSTILE}\nfeigned line",
+    }
+    for shown in (
+        render(table((HOSTILE, HOSTILE)), width),
+        facts([("why", HOSTILE)], width),
+        event_line(event, width),
+        as_json({"message": HOSTILE}),
+    ):
+        assert not {c for c in shown if ord(c) < 32 or 127 <= ord(c) < 160 or c == "\u202e"} - {"\n"}
+        assert "gone" in shown
+    assert "\nfeigned" not in event_line(event)
+    assert json.loads(as_json(HOSTILE)) == HOSTILE, "for programs it is what it was"
+
+
+def test_only_our_own_colours_reach_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal(watched=True, env={})
+    terminal.say(f"\x1b[32mgood\x1b[0m {HOSTILE} \x1b[8mhidden")
+    terminal.warn(HOSTILE)
+    said = capsys.readouterr()
+    assert said.out.startswith("\x1b[32mgood\x1b[0m gone") and said.out.count("\x1b") == 3
+    assert "\x1b[2J" not in said.err and "owned" not in said.out + said.err
+    terminal.write(HOSTILE.encode())
+    assert capsys.readouterr().out == HOSTILE, "a log is what the job wrote"

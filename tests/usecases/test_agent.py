@@ -431,6 +431,21 @@ def test_a_moment_that_no_date_can_show_is_refused_in_a_log(cluster: Cluster) ->
     assert cluster.world.plane.logs.end(job.project_id, job.id) == 0
 
 
+def test_what_an_agent_says_reaches_no_terminal_as_it_is(cluster: Cluster) -> None:
+    bad = "\x1b[2J\x1b]0;owned\x07text\u202e"
+    cluster.agent.say(
+        facts={**FACTS, "hostname": bad, "gpus": [{"name": bad, "memory_mib": 1, "vendor": bad}]}, agent=bad
+    )
+    facts = cluster.presence.facts
+    assert facts is not None and facts.hostname == facts.gpus[0].name == "text " == cluster.presence.agent_version
+    job = cluster.place()
+    cluster.agent.say(running(job, username=bad, working_dir=bad))
+    assert (cluster.job(job).username, cluster.job(job).working_dir) == ("text ", "text ")
+    cluster.agent.say(exited(job, 1, message=f"one\n{bad}"))
+    assert cluster.job(job).message == "one\ntext "
+    assert not any("\x1b" in event.message for event in cluster.events)
+
+
 @pytest.mark.parametrize("number", [b"NaN", b"1e999", b"1" + b"0" * 5000])
 def test_numbers_that_json_has_no_room_for_are_refused(cluster: Cluster, number: bytes) -> None:
     body = b'{"v":1,"instance":"%s","boot":"boot-1","seq":9,"wait":%s}' % (INSTANCE.encode(), number)
