@@ -35,7 +35,7 @@ def load_definition(
 ) -> Definition:
     """The configuration of `file` with the flags applied, in wire form."""
     from chalicelib.configuration.overrides import overridden
-    from chalicelib.configuration.parse import parse_bytes, parse_rest
+    from chalicelib.configuration.parse import parse_bytes, parse_rest, type_and_name
     from chalicelib.configuration.resolution import resolved
 
     path, shown, raw = _read(terminal, file)
@@ -44,8 +44,9 @@ def load_definition(
     try:
         parsed: Any = parse_bytes(raw, filename=shown)
     except Invalid as error:
-        rest = parse_rest(raw, error.problems)
-        places.refuse([*error.problems, *(_later_problems(rest, flags, terminal, folder) if rest else ())])
+        rest, (kind, name) = parse_rest(raw, error.problems), type_and_name(raw)
+        later = _later_problems(rest, flags, terminal, folder) if rest else []
+        places.refuse([*error.problems, *later, *_misnamed(kind, (flags and flags.name) or name)])
         raise
     if flags:
         parsed = overridden(parsed, flags)
@@ -55,7 +56,8 @@ def load_definition(
         parsed = resolved(parsed, environment=terminal.env, arguments=arguments)
     except Invalid as error:
         found += error.problems
-    places.refuse(found)
+    if found:  # a name that is all that's wrong is told by the server, with what it finds besides
+        places.refuse([*_misnamed(parsed.type, parsed.name), *found])
     document = _on_the_wire(parsed, flags)
     chosen: dict[str, Any] = {}
     if document["type"] in RUN_TYPES:
@@ -72,21 +74,25 @@ def _later_problems(rest: Any, flags: Overrides | None, terminal: Terminal, fold
     """Further problems of a file that is refused anyway, so that all are reported together."""
     from chalicelib.configuration.overrides import overridden
     from chalicelib.configuration.resolution import resolved
-    from chalicelib.domain import names
 
     try:
         rest = overridden(rest, flags) if flags else rest
     except Invalid as error:
         return list(error.problems)
-    noun = "run" if rest.type in RUN_TYPES else "fleet" if rest.type == "fleet" else ""
-    wrong = names.problem(rest.name, noun) if noun and rest.name is not None else None
-    found = [Problem(wrong[0], "name", hint=wrong[1], code="invalid-name")] if wrong else []
-    found += _missing_files(rest, folder, terminal.home)
+    found = _missing_files(rest, folder, terminal.home)
     try:
         resolved(rest, environment=terminal.env)
     except Invalid as error:
         found += error.problems
     return found
+
+
+def _misnamed(kind: str, name: str | None) -> list[Problem]:
+    from chalicelib.domain import names
+
+    noun = "run" if kind in RUN_TYPES else "fleet" if kind == "fleet" else ""
+    wrong = names.problem(name, noun) if noun and name else None
+    return [Problem(wrong[0], "name", hint=wrong[1], code="invalid-name")] if wrong else []
 
 
 def described(terminal: Terminal, file: str | None) -> Definition:

@@ -100,6 +100,16 @@ def parse_rest(raw: bytes, problems: Iterable[Problem]) -> Configuration | None:
     return found
 
 
+def type_and_name(raw: bytes) -> tuple[str, str]:
+    """What a file calls itself, whatever else is wrong with it; empty where it doesn't say."""
+    try:
+        written = _document(decode(raw, ""), "").value
+    except Invalid:
+        return "", ""
+    kind, name = (written.get(field) if isinstance(written, dict) else None for field in ("type", "name"))
+    return (kind if isinstance(kind, str) else ""), (name if isinstance(name, str) else "")
+
+
 def parse_profiles(text: str, *, filename: str = "") -> ProfilesConfig:
     """A `profiles.yml` file."""
     return parse_as(ProfilesConfig, text, filename=filename)

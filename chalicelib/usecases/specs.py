@@ -58,17 +58,29 @@ def _read(model: type[S], raw: Raw) -> S:
     try:
         return read(model, raw)
     except Invalid as refused:
-        raise Invalid(as_written(refused.problems, model)) from None
+        raise Invalid(as_written(_misnamed_raw(raw) + list(refused.problems), model)) from None
 
 
 def refuse(spec: RunSpec | FleetSpec, problems: Iterable[Problem]) -> None:
     """Raises Invalid with all problems, including an invalid name."""
     name, noun = (spec.run_name, "run") if isinstance(spec, RunSpec) else (spec.configuration.name, "fleet")
-    wrong = names.problem(name, noun) if name is not None else None
-    found = [Problem(wrong[0], path="configuration.name", hint=wrong[1], code="invalid-name")] if wrong else []
-    found += problems
+    found = [*([] if name is None else _misnamed(name, noun)), *problems]
     if found:
         raise Invalid(as_written(found, type(spec)))
+
+
+def _misnamed_raw(raw: Raw) -> list[Problem]:
+    """The same of a spec that can't be read."""
+    if "run_name" in raw:
+        return _misnamed(raw["run_name"], "run") if isinstance(raw["run_name"], str) else []
+    configuration = raw.get("configuration")
+    name = configuration.get("name") if isinstance(configuration, dict) else None
+    return _misnamed(name, "fleet") if isinstance(name, str) else []
+
+
+def _misnamed(name: str, noun: str) -> list[Problem]:
+    wrong = names.problem(name, noun)
+    return [Problem(wrong[0], path="configuration.name", hint=wrong[1], code="invalid-name")] if wrong else []
 
 
 def as_written(problems: Iterable[Problem], model: type[RunSpec | FleetSpec]) -> list[Problem]:

@@ -429,6 +429,11 @@ def test_only_finished_runs_are_deleted_and_their_name_is_free_then(rig: Rig) ->
     assert submit(rig, task())["id"] != made["id"]
 
 
+def test_a_name_that_isnt_allowed_is_one_problem_among_others(rig: Rig) -> None:
+    told = rig.refused("P/runs/get_plan", {"run_spec": task("My_Run", priority=101, user=":")})
+    assert [line.partition(": ")[0] for line in told.splitlines()] == ["name", "user", "priority"]
+
+
 @pytest.mark.parametrize(
     ("field", "value"), [("entrypoint", "'"), ("user", "9" * 4301), ("user", f"1:{2**32 - 1}"), ("user", 10**18)]
 )

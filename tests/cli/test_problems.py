@@ -72,6 +72,34 @@ def test_every_problem_a_server_finds_has_its_line(web: Dstack, plane: Plane) ->
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("type: task\nname: My_Run\ncommands: []\n", [None, "name"]),
+        ("type: task\nname: My_Run\ncommands: [a]\nfiles: [nowhere]\n", ["name", "files.0.local_path"]),
+        ("type: task\nname: My_Run\ncommands: [a]\npriority: 101\n", ["name", "priority"]),
+        ("type: task\nnmae: x\nname: My_Run\n", ["nmae", "name"]),
+        ("type: fleet\nname: My_Fleet\n", ["name", None]),
+    ],
+    ids=["no commands", "no file", "priority", "unknown key", "fleet"],
+)
+def test_a_name_that_isnt_allowed_is_one_problem_among_others(
+    dstack: Dstack, text: str, fields: list[str | None]
+) -> None:
+    (dstack.terminal.cwd / ".dstack.yml").write_text(text)
+    ended = dstack("apply", "-y")
+    assert ended.code == 1 and "can't be the name of a" in ended.err and f"{len(fields)} problems" in ended.err
+    assert ended.err.count("can't be the name of a") == 1
+    for field in filter(None, fields):
+        assert f": {field}: " in ended.err
+
+
+def test_a_name_that_a_flag_gives_is_the_one_that_counts(dstack: Dstack) -> None:
+    (dstack.terminal.cwd / ".dstack.yml").write_text("type: task\nname: My_Run\n")
+    assert "can't be the name" not in dstack("apply", "-y", "--name", "fine").err
+    assert "--name: `Bad_One` can't be the name" in dstack("apply", "-y", "--name", "Bad_One").err
+
+
 def test_what_the_file_doesnt_say_has_no_line(web: Dstack, plane: Plane) -> None:
     plane.answers["/runs/get_plan"] = refusal(("run_spec.working_dir", "a"), ("", "b"), ("shell", "c"))
     assert web("apply", "-y").err == "run_spec.working_dir: a\nb\nshell: c\n3 problems; nothing was done.\n"
