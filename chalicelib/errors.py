@@ -144,11 +144,11 @@ class MissingPermission(BackendError):
 
 
 class Throttled(BackendError):
-    """Asked too often; `retry_after` seconds to wait."""
+    """Asked too often; `retry_after` seconds to wait, an hour at most whatever the provider says."""
 
     def __init__(self, message: str, *, retry_after: float = 5.0) -> None:
         super().__init__(message)
-        self.retry_after = retry_after
+        self.retry_after = retry_after if 0 <= retry_after <= 3_600 else 3_600.0 if retry_after > 0 else 5.0
 
 
 class Gone(BackendError):

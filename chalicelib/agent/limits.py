@@ -27,12 +27,21 @@ def size_of(value: Any) -> int:
     return len(json.dumps(value, separators=(",", ":")))
 
 
+def sound(value: Any) -> Any:
+    """The value with texts that are text: the name of a file or a host need not be."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, list):
+        return [sound(item) for item in value]
+    return {name: sound(item) for name, item in value.items()} if isinstance(value, dict) else value
+
+
 def cleaned(report: Dict[str, Any]) -> Dict[str, Any]:
-    """A report whose texts are text (a file's name may not be) and no longer than the server keeps."""
-    made = dict(report)
+    """A report whose texts are text, and no longer than the server keeps."""
+    made: Dict[str, Any] = sound(report)
     for name, most in TEXT_MOST.items():
         if isinstance(made.get(name), str):
-            text = made[name].encode("utf-8", "replace").decode("utf-8")
+            text = made[name]
             made[name] = text if len(text) <= most else text[: most - 1] + "…"
     return made
 

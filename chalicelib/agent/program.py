@@ -252,10 +252,7 @@ class Program:
             log("sync %d: %s" % (message.seq, outcome))
             self._away = True
             if outcome.problem == "unacceptable":
-                log(
-                    "sync %d: this message is dropped, as it would never be taken; its tasks' states remain"
-                    % message.seq
-                )
+                log("sync %d: this message is dropped, as it would never be taken" % message.seq)
             for command in self._session.failed(message, outcome.problem, now, outcome.retry_after):
                 self._obey(command)
             return

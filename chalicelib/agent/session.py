@@ -10,8 +10,8 @@ Rule 2. A message has the state of every task, so the next repairs a lost one; l
 Rule 3. States only move forward, a command goes to the runtime once per boot, and a removed task stays removed, so
         late, repeated and reordered responses are harmless.
 Rule 4. No failure ends anything. Only `gone` does, and `stop`, `abort`, `remove` for one task.
-Rule 5. A message is within the server's limits (`limits`). One that is refused all the same isn't sent again: its
-        output is skipped, its metrics, facts and texts are left out, and only the states of the tasks remain.
+Rule 5. A message is within the server's limits (`limits`). One that is refused all the same isn't sent again: first its
+        metrics, facts and texts are left out, and if that doesn't help its output; the states of the tasks remain.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from .limits import (
     cleaned,
     first_of,
     fitted,
+    sound,
 )
 
 PROTOCOL = 1
@@ -161,12 +162,14 @@ class Session:
         self._poll_at = 0.0
         self._retry_at = 0.0
         self._failures = 0
+        self._unacceptable = 0  # messages in a row that would never be taken
         self._idle_polls = 0
         self._coalesce = COALESCE
 
     # What happened here -----------------------------------------------------------------------------------------
 
     def facts_changed(self, facts: Body) -> None:
+        facts = sound(facts)
         if facts != self._facts:
             self._facts, self._facts_known = facts, False
             self._revision += 1
@@ -288,7 +291,7 @@ class Session:
 
     def answered(self, message: Message, answer: Body, now: float) -> List[Command]:
         self._release(message)
-        self._failures, self._retry_at, self._greeted = 0, now, True
+        self._failures, self._retry_at, self._greeted, self._unacceptable = 0, now, True, 0
         self._acked = max(self._acked, message.revision)
         self._facts_known = self._facts_known or (message.facts and message.body["facts"] == self._facts)
         commands: List[Command] = []
@@ -330,12 +333,15 @@ class Session:
         return commands
 
     def _spare(self, message: Message) -> List[Command]:
-        """Drop of a refused message all but the states of its tasks."""
+        """Drop of a refused message all but the states of its tasks; its output, the dearest, only the second time."""
+        self._unacceptable += 1
         self._facts_known = self._facts_known or (message.facts and message.body["facts"] == self._facts)
         message.body["metrics"] = []
         for report in message.body["tasks"]:
             if report["id"] in self._tasks:
                 self._tasks[report["id"]].bare = True
+        if self._unacceptable < 2:
+            return []
         begins = {chunk["task"]: chunk["offset"] for chunk in message.body["logs"]}
         return [Skip(name, begins[name], end) for name, end in message.logs.items() if name in begins]
 

@@ -124,15 +124,30 @@ def test_what_would_never_be_taken_is_not_sent_for_ever() -> None:
     sent = message(agent, 1)
     with pytest.raises(Invalid):
         taken(sent)
-    assert agent.failed(sent, "unacceptable", 1) == [Skip("t", 0, 10)]
-    agent.log_shrank("t", 0)  # as the program says once it left them out
+    assert agent.failed(sent, "unacceptable", 1) == []
     again = message(agent, 2)
-    assert again.body["tasks"] == [{"id": "t", "state": "running", "at": NOW, "log_end": 0}]
-    assert again.body["metrics"] == again.body["logs"] == [] and "facts" not in again.body
+    assert again.body["tasks"] == [{"id": "t", "state": "running", "at": NOW, "log_end": 10}]
+    assert again.body["metrics"] == [] and "facts" not in again.body
     taken(again)
-    agent.answered(again, {}, 2)
+    assert again.body["logs"] == sent.body["logs"], (
+        "the output is the dearest: it goes only if the rest wasn't to blame"
+    )
+    assert agent.failed(again, "unacceptable", 2) == [Skip("t", 0, 10)]
+    agent.log_shrank("t", 0)  # as the program says once it left them out
+    last = message(agent, 4)
+    assert last.body["tasks"] == [{"id": "t", "state": "running", "at": NOW, "log_end": 0}] and not last.body["logs"]
+    agent.answered(last, {}, 4)
     agent.task_changed(report(message="better"))
-    assert message(agent, 3).body["tasks"][0]["message"] == "better"
+    assert message(agent, 5).body["tasks"][0]["message"] == "better"
+
+
+def test_a_host_whose_name_is_no_text_joins_all_the_same() -> None:
+    agent = session()
+    agent.facts_changed(
+        {**FACTS, "hostname": "box\udcff", "gpus": [{"name": "\udcff", "memory_mib": 1, "vendor": "x"}]}
+    )
+    facts = taken(message(agent, 0)).facts
+    assert facts is not None and (facts.hostname, facts.gpus[0].name) == ("box?", "?")
 
 
 def test_a_server_that_is_away_costs_nothing_of_a_message() -> None:

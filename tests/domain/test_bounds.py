@@ -19,6 +19,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.reports import Said
 from chalicelib.domain.specs.reading import Spec
+from chalicelib.errors import Throttled
 
 Model = type[BaseModel]
 
@@ -113,6 +114,13 @@ def test_the_walk_finds_what_has_no_bounds() -> None:
 
     assert Walk(Open).found == ["count: int without high, low", "inner.size: float without finite, high, low"]
     assert len(BORDERS) > 100 and {"RunSpec", "Message", "PollBody"} <= {model.__name__ for model in BORDERS}
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"), [(7.5, 7.5), (0, 0), (-1, 5.0), (math.nan, 5.0), (math.inf, 3600.0), (10**30, 3600.0)]
+)
+def test_a_provider_cant_have_us_wait_for_ever(said: float, kept: float) -> None:
+    assert Throttled("later", retry_after=said).retry_after == kept
 
 
 @pytest.mark.parametrize("bound", [10**30, -(10**30), math.inf, math.nan, "9" * 30])
