@@ -38,11 +38,13 @@ class EmbeddedRoot(Root):
         from chalicelib.store.log_files import FileLogs
         from chalicelib.store.seal import Sealer
         from chalicelib.store.sqlite import SqliteStore
+        from chalicelib.usecases.agent_files import publish
         from chalicelib.usecases.server_config import sealing_keys
 
         folder, clock = settings.data_dir, clock or SystemClock()
         store, blobs = SqliteStore(folder / "plane.db"), FileBlobs(folder / "blobs")
         program = agent_program(folder)
+        publish(blobs, program.read_bytes())
         clouds = [local_cloud(folder / "fake-cloud", server_url, program)] if settings.fake_cloud else []
         self.polls, self.effects = Polls(), EffectPool()
         self.loop = Loop(clock, store.next_due)

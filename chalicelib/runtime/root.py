@@ -71,10 +71,8 @@ class Root:
 
     @cached_property
     def executor(self) -> Executor:
-        from chalicelib.agent.build import build
         from chalicelib.engine.effects.acting import Acting
         from chalicelib.engine.execute import Executor
-        from chalicelib.usecases.agent_files import publish
 
         ports = self.ports
         acting = Acting(
@@ -84,9 +82,17 @@ class Root:
             self.install_id,
             ports.install_key,
             ports.server_url,
-            publish(ports.blobs, build()),
+            lambda: self._program,
         )
         return Executor(acting, self._load, wake=ports.wake, news=ports.news)
+
+    @cached_property
+    def _program(self) -> str:
+        """The digest of this release's agent. Only who buys machines asks, and may write the blob."""
+        from chalicelib.agent.build import build
+        from chalicelib.usecases.agent_files import publish
+
+        return publish(self.ports.blobs, build())
 
     @cached_property
     def _load(self) -> Loader:

@@ -115,6 +115,19 @@ def test_a_run_is_placed_its_machine_bought_and_its_agent_let_in(stack: Stack) -
     assert reap_idle.handler(scheduled_event("reap"), None, stack.root)["failed"] == {}
 
 
+def test_only_the_function_that_buys_publishes_the_agent(stack: Stack) -> None:
+    """No other function's role may write its blob."""
+    blobs = stack.root.ports.blobs
+    for name in blobs.list("agent/"):  # of the embedded root that the stack is made from
+        blobs.delete(name)
+    stack.ask_for_a_machine()
+    sweep_orphans.handler(scheduled_event("sweep"), None, stack.root)
+    assert blobs.list("agent/") == []
+    stack.provision()
+    named, newest = sorted(blobs.list("agent/"), key=len, reverse=True)
+    assert newest == "agent/agent.pyz" and len(named) == len("agent/.pyz") + 64
+
+
 def test_an_effect_that_fails_goes_back_alone(stack: Stack) -> None:
     stack.ask_for_a_machine()
     good = stack.messages[0]

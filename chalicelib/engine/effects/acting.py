@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -22,7 +22,9 @@ class Acting:
     install_id: str
     install_key: bytes
     server_url: str = ""
-    program: str = ""  # the SHA-256 of the agent that new machines run
+    program: Callable[[], str] = (
+        str  # the SHA-256 of the agent that new machines run, which is served once this returns
+    )
 
 
 @contextmanager

@@ -86,7 +86,7 @@ class Purchases:
             ),
             offer=instance.offer,
             instance_id=instance.id,
-            user_data=user_data(here.server_url, instance.id, token, here.program),
+            user_data=user_data(here.server_url, instance.id, token, here.program()),
             disk_mib=instance.offer.instance.resources.disk.size_mib,
             zones=instance.offer.availability_zones,
         )
