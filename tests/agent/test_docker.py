@@ -43,16 +43,61 @@ def test_the_whole_machine_has_no_limits() -> None:
     assert {"Memory", "NanoCpus", "ShmSize", "DeviceRequests", "Devices"} & set(host) == set()
 
 
+def test_limits_are_in_the_engines_units() -> None:
+    host = body(cpu=1.5, memory_bytes=64 << 20, shm_bytes="8388608")["HostConfig"]
+    assert (host["NanoCpus"], host["Memory"], host["MemorySwap"]) == (1_500_000_000, 64 << 20, 64 << 20)
+    assert host["ShmSize"] == 8 << 20
+
+
+def test_a_container_in_full() -> None:
+    told = body(env={"B": 2, "A": "1"}, hostfile="h", working_dir="w")
+    assert told == {
+        "Image": "i",
+        "Env": [
+            "A=1",
+            "B=2",
+            "DSTACK_MPI_HOSTFILE=/dstack/mpi/hostfile",
+            "DSTACK_REPO_DIR=/w",
+            "DSTACK_WORKING_DIR=/w",
+        ],
+        "Tty": True,
+        "Labels": {"label": "x"},
+        "WorkingDir": "/w",
+        "HostConfig": {
+            "Privileged": False,
+            "LogConfig": {"Type": "local", "Config": {"max-size": "1g", "max-file": "2"}},
+            "ConsoleSize": [40, 120],
+            "NetworkMode": "bridge",
+            "Init": True,
+        },
+        "Entrypoint": ["a"],
+        "Cmd": ["b", "c"],
+    }
+    host = body(privileged=True, network="host")["HostConfig"]
+    assert (host["Privileged"], host["NetworkMode"]) == (True, "host")
+
+
 def test_nvidia_gpus_are_requested_by_id() -> None:
     request = body(["GPU-a", "GPU-b"])["HostConfig"]["DeviceRequests"][0]
-    assert request["DeviceIDs"] == ["GPU-a", "GPU-b"]
-    assert "gpu" in request["Capabilities"][0]
+    assert request == {
+        "Driver": "",
+        "DeviceIDs": ["GPU-a", "GPU-b"],
+        "Capabilities": [["gpu", "utility", "compute", "graphics", "video"]],
+    }
 
 
 def test_amd_gpus_are_devices() -> None:
     host = body(["0"], gpu_vendor="amd")["HostConfig"]
-    assert [device["PathOnHost"] for device in host["Devices"]] == ["/dev/kfd", "/dev/dri"]
-    assert "DeviceRequests" not in host
+    assert host["Devices"] == [
+        {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in ("/dev/kfd", "/dev/dri")
+    ]
+    assert "DeviceRequests" not in host and host["IpcMode"] == "host"
+
+
+def test_devices_of_other_vendors() -> None:
+    for vendor, paths in {"tenstorrent": ["/dev/tenstorrent"], "intel": ["/dev/accel"], "new": []}.items():
+        host = body(["0"], gpu_vendor=vendor)["HostConfig"]
+        assert [device["PathInContainer"] for device in host["Devices"]] == paths
 
 
 def test_volumes_are_refused_not_ignored() -> None:
@@ -103,6 +148,32 @@ def test_a_pull_is_summed_over_its_layers() -> None:
         "is_total_bytes_final": True,
     }
     assert Pull().progress()["is_total_bytes_final"] is False
+
+
+@pytest.mark.parametrize(
+    ("lines", "want"),
+    [
+        ([("Downloading", {})], (0, 0, 0, False)),
+        ([("Downloading", {"current": 5})], (5, 0, 0, False)),
+        ([("Downloading", {"current": 5, "total": 9}), ("Downloading", {"total": 8})], (5, 0, 9, True)),
+        ([("Downloading", {"total": 9}), ("Extracting", {})], (9, 0, 9, True)),
+        ([("Downloading", {"total": 9}), ("Extracting", {"current": 3})], (9, 3, 9, True)),
+        ([("Downloading", {"total": 9}), ("Download complete", {})], (9, 0, 9, True)),
+        ([("Downloading", {"total": 9}), ("Extracting", {"current": 3}), ("Pull complete", {})], (9, 9, 9, True)),
+        ([("Already exists", {}), ("Verifying Checksum", {"total": 3})], (0, 0, 0, False)),
+    ],
+)
+def test_one_layer_of_a_pull(lines: list[tuple[str, dict[str, int]]], want: tuple[int, int, int, bool]) -> None:
+    pull = Pull()
+    for status, detail in lines:
+        pull.take({"status": status, "id": "a", "progressDetail": detail})
+    assert tuple(pull.progress().values()) == want
+
+
+def test_a_line_about_no_layer_counts_nothing() -> None:
+    pull = Pull()
+    pull.take({"status": "Downloading", "progressDetail": {"current": 5, "total": 9}})
+    assert pull.progress()["downloaded_bytes"] == 0
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,8 @@ class _Source:
             case ast.Call():
                 if isinstance(node.func, ast.Name) and node.func.id in _OPPOSITES:
                     yield "call", *self._span(node.func), _OPPOSITES[node.func.id]
-                named = (keyword for keyword in node.keywords if keyword.arg and not _is_words(keyword.value))
+                wanted = (keyword for keyword in node.keywords if keyword.arg and not _guards(node, keyword))
+                named = (keyword for keyword in wanted if not _is_words(keyword.value))
                 yield from (self._drop("argument", *self._span(keyword)) for keyword in named)
             case ast.Dict():
                 pairs = ((key, value) for key, value in zip(node.keys, node.values, strict=True) if key is not None)
@@ -175,8 +176,13 @@ def _read_at_run_time(node: ast.AST) -> Iterator[ast.AST]:
         if name in ("annotation", "returns", "decorator_list"):
             continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not _is_words(child) and not _is_for_reading(child):
+            if isinstance(child, ast.AST) and not (_is_words(child) or _is_for_reading(child) or _guards(node, child)):
                 yield child
+
+
+def _guards(call: ast.AST, child: ast.AST) -> bool:
+    """`zip(strict=True)` is an assertion, too."""
+    return isinstance(child, ast.keyword) and isinstance(call, ast.Call) and getattr(call.func, "id", "") == "zip"
 
 
 def _is_words(node: ast.AST | None) -> bool:

@@ -67,6 +67,7 @@ def test_what_a_function_returns_is_changed(tmp_path: Path) -> None:
         "x = f'{a + 1}'",
         "@dataclass(frozen=True)\nclass C: ...",
         "def f():\n    return None",
+        "x = zip(a, b, strict=True)",
     ],
 )
 def test_what_is_not(tmp_path: Path, text: str) -> None:
