@@ -1,0 +1,130 @@
+"""Points of usage: how long each is kept, and what is shown of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from chalicelib.domain import keys
+from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.tenants import Project
+from chalicelib.errors import NotFound
+from chalicelib.store import nouns
+from chalicelib.usecases.agent_message import MetricPoint
+from chalicelib.usecases.metrics import HOUR_SECONDS, MAX_POINTS, WEEK_SECONDS, Usage, Wanted, job_usage, metric_puts
+from tests.world import nouns as b
+from tests.world.engine import Engine
+
+SLOT = b.NOW - b.NOW % (5 * MINUTE)
+JOB = b.job(b.run())
+
+
+def point(at: int, task: str = JOB.id, **used: Any) -> MetricPoint:
+    return MetricPoint(task=task, at=at, **used)
+
+
+@pytest.mark.parametrize(
+    ("at", "lifetime"),
+    [(0, WEEK_SECONDS), (10 * SECOND - 1, WEEK_SECONDS), (10 * SECOND, HOUR_SECONDS), (5 * MINUTE - 1, HOUR_SECONDS)],
+)
+def test_a_point_in_the_first_seconds_of_a_slot_is_kept_for_a_week(at: int, lifetime: int) -> None:
+    (put,) = metric_puts([point(SLOT + at)], {JOB.id: JOB}, SLOT + at)
+    assert put.record.expires_at == (SLOT + at) // SECOND + lifetime
+    assert (put.record.key, put.expect, put.record.version) == (keys.metric(JOB.id, SLOT + at), None, 1)
+
+
+def test_a_point_keeps_what_was_measured_and_no_more() -> None:
+    gpus = [{"memory_usage_bytes": 5, "util_percent": 50.0}]
+    used = {"cpu_usage_micro": 1, "memory_usage_bytes": 2, "memory_working_set_bytes": 3, "gpus": gpus}
+    (put,) = metric_puts([point(7, **used)], {JOB.id: JOB}, b.NOW)
+    assert orjson.loads(put.record.body) == {**used, "at": 7}
+
+
+def test_a_clock_that_is_ahead_is_set_right() -> None:
+    puts = metric_puts([point(b.NOW + MINUTE), point(b.NOW + MINUTE + 1)], {JOB.id: JOB}, b.NOW)
+    assert [put.record.key for put in puts] == [keys.metric(JOB.id, b.NOW + MINUTE)]
+    assert orjson.loads(puts[0].record.body)["at"] == b.NOW + MINUTE
+
+
+def test_points_of_others_jobs_are_dropped_and_a_repeated_one_is_one() -> None:
+    puts = metric_puts([point(1, "other"), point(2), point(2), point(3)], {JOB.id: JOB}, b.NOW)
+    assert [put.record.key.sk for put in puts] == [keys.metric(JOB.id, at).sk for at in (2, 3)]
+
+
+@pytest.fixture
+def place() -> Engine:
+    place = Engine.in_memory()
+    place.hosts(1)
+    return place
+
+
+PROJECT = Project(id=b.PROJECT, name="main", owner_id="u", created_at=b.NOW)
+
+
+def measured(place: Engine, name: str = "one", **more: Any) -> str:
+    """A run whose job used a core and a half between two points, two seconds apart, and was restarted then."""
+    job = place.run(name)
+    place.store.commit([nouns.pointer(keys.run_name(b.PROJECT, name), job.run_id)])
+    points = [(0, 1_000_000, 10), (2, 4_000_000, 20), (4, 500_000, 30), (4.5, 750_001, 40)]
+    sent = [
+        point(
+            place.at + round(at * SECOND),
+            job.id,
+            cpu_usage_micro=cpu,
+            memory_usage_bytes=memory,
+            memory_working_set_bytes=memory - 1,
+            gpus=[{"memory_usage_bytes": memory, "util_percent": 12.5}],
+        )
+        for at, cpu, memory in points
+    ]
+    place.store.commit(metric_puts(sent, {job.id: job}, place.at))
+    return job.run_id
+
+
+def shown(place: Engine, **wanted: Any) -> list[Usage]:
+    return list(job_usage(place.plane, PROJECT, Wanted("one", **wanted)).points)
+
+
+def test_usage_is_what_was_used_since_the_point_before_the_newest_first(place: Engine) -> None:
+    measured(place)
+    assert shown(place, limit=10) == [
+        Usage(place.at + 4_500_000, 50, 40, 39, ((40, 12.5),)),
+        Usage(place.at + 4_000_000, 0, 30, 29, ((30, 12.5),)),
+        Usage(place.at + 2_000_000, 150, 20, 19, ((20, 12.5),)),
+    ]
+    assert len(shown(place)) == 1 and len(shown(place, limit=2)) == 2
+    assert len(shown(place, limit=MAX_POINTS + 5)) == 3
+
+
+def test_usage_within_two_moments(place: Engine) -> None:
+    measured(place)
+    assert [each.at - place.at for each in shown(place, limit=9, after=place.at + 1)] == [4_500_000, 4_000_000]
+    assert [each.at - place.at for each in shown(place, limit=9, before=place.at + 4_500_000)] == [4_000_000, 2_000_000]
+
+
+def test_usage_comes_with_what_the_jobs_machine_has(place: Engine) -> None:
+    run_id = measured(place)
+    assert job_usage(place.plane, PROJECT, Wanted("one")).has is None
+    place.reconciler().run()
+    has = job_usage(place.plane, PROJECT, Wanted("one", run_id=run_id)).has
+    assert has is not None and has.cpus == 8
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [{"run_name": "two"}, {"run_name": "one", "replica_num": 1}, {"run_name": "one", "job_num": 1}],
+)
+def test_what_isnt_there_is_named(place: Engine, wanted: dict[str, Any]) -> None:
+    measured(place)
+    with pytest.raises(NotFound, match=f"no run '{wanted['run_name']}' with replica .*, job .* in project main"):
+        job_usage(place.plane, PROJECT, Wanted(**wanted))
+
+
+def test_a_run_of_another_project_or_name_is_unknown(place: Engine) -> None:
+    run_id = measured(place)
+    with pytest.raises(NotFound):
+        job_usage(place.plane, PROJECT.with_(id="other"), Wanted("one", run_id=run_id))
+    with pytest.raises(NotFound):
+        job_usage(place.plane, PROJECT, Wanted("two", run_id=run_id))
