@@ -1,0 +1,230 @@
+"""The agent's loop with a real server on loopback, and a roster that starts no process: tests play the supervisors."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent.inventory import Inventory
+from chalicelib.agent.program import Address, Program, new_session
+from chalicelib.agent.roster import Fetch, Roster
+from chalicelib.agent.spool import SpoolWriter
+from chalicelib.agent.task_runtime import TaskError
+from chalicelib.agent.tasks import make_pipe
+from tests.agent.server import PATIENCE, Plane, Server
+from tests.agent.test_roster import Runtime
+
+
+class Played(Roster):
+    """A task that is launched counts as supervised from then on; its archives are fetched."""
+
+    def __init__(self, data: Path) -> None:
+        self.runtime = Runtime("played")
+        super().__init__(str(data), {"played": self.runtime}, "played", "", "")
+        self.launched: list[str] = []
+        self.held: dict[str, int | None] = {}
+
+    def launch(self, task: str, fetch: Fetch) -> None:
+        self.launched.append(task)
+        for number, archive in enumerate(self.folder(task).launch()["spec"].get("files") or ()):
+            Path(self.folder(task).files).mkdir(exist_ok=True)
+            fetch(archive["url"], str(Path(self.folder(task).files) / str(number)))
+        self.held[task] = self.folder(task).take_lock()
+        self.says(task, state="running")
+
+    def says(self, task: str, **state: Any) -> None:
+        """As its supervisor would."""
+        self.folder(task).write_state(state)
+        self.folder(task).tell_agent()
+
+
+class Desk:
+    def __init__(self, data: Path) -> None:
+        self.data, self.plane = data, Plane()
+        self.server = Server(self.plane)
+        (data / "tasks").mkdir()
+        (data / "token").write_text("token\n")
+        self.address(self.server.url)
+        self.roster = Played(data)
+        self.program: Program | None = None
+        self.thread: threading.Thread | None = None
+
+    def address(self, url: str) -> None:
+        (self.data / "server").write_text(url + "\n")
+
+    def begin(self) -> None:
+        session = new_session(str(self.data), "i-1", self.roster, "1.0", 5.0)
+        runtimes = {"played": self.roster.runtime}
+        inventory = Inventory(str(self.data), lambda argv: (127, ""))
+        self.program = Program(str(self.data), "i-1", session, self.roster, dict(runtimes), inventory)
+        self.thread = threading.Thread(target=self.program.run)
+        self.thread.start()
+
+    def run(self, task: str = "t", **spec: Any) -> None:
+        self.plane.want(task, "run", spec={"id": task, **spec})
+
+    def state(self, task: str, state: str) -> dict[str, Any]:
+        self.plane.until(lambda: self.plane.reports.get(task, {}).get("state") == state)
+        return self.plane.reports[task]
+
+    def wait(self, truth: Any) -> None:
+        """For what nobody tells the server of."""
+        pause, left = threading.Event(), int(PATIENCE / 0.01)
+        while not truth():
+            left -= 1
+            assert left, "waited in vain"
+            pause.wait(0.01)
+
+    def end(self) -> None:
+        if self.program is not None and self.thread is not None:
+            self.program.stop()
+            self.thread.join(PATIENCE)
+            assert not self.thread.is_alive()
+        self.server.stop()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    desk = Desk(tmp_path)
+    yield desk
+    desk.end()
+
+
+def test_a_task_from_its_start_to_its_removal(desk: Desk) -> None:
+    desk.begin()
+    desk.run(commands=["x"])
+    desk.state("t", "running")
+    assert (desk.roster.launched, desk.roster.folder("t").launch()["spec"]["commands"]) == (["t"], ["x"])
+    spool = SpoolWriter(desk.roster.folder("t").log)
+    spool.append(1, b"one ")
+    desk.roster.folder("t").tell_agent()
+    desk.plane.until(lambda: desk.plane.logs.get("t") == b"one ")
+    spool.append(2, b"two")
+    desk.roster.says("t", state="exited", exit_status=3, reason="r", log_end=7)
+    assert desk.plane.exited("t")["exit_status"] == 3
+    assert desk.plane.logs["t"] == b"one two"
+    desk.plane.want("t", "remove")
+    desk.wait(lambda: not Path(desk.roster.folder("t").path).exists())
+    desk.plane.until(lambda: "t" not in desk.plane.wants)
+    assert (desk.roster.runtime.removed, desk.roster.launched) == (["t"], ["t"])
+    spool.close()
+
+
+def test_facts_and_credential(desk: Desk) -> None:
+    desk.begin()
+    desk.plane.until(lambda: desk.plane.facts)
+    assert desk.plane.facts["runtimes"] == ["played"] and desk.plane.facts["cpus"] >= 1
+    desk.wait((desk.data / "credential").exists)
+    assert (desk.data / "credential").read_text() == desk.plane.credential
+    assert (desk.data / "credential").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("want", "more", "request_"),
+    [("stop", {"grace": 7}, {"stop": True, "grace": 7}), ("abort", {}, {"abort": True})],
+)
+def test_what_the_server_wants_is_written_down(
+    desk: Desk, want: str, more: dict[str, Any], request_: dict[str, Any]
+) -> None:
+    desk.begin()
+    desk.run()
+    desk.state("t", "running")
+    desk.plane.want("t", want, **more)
+    desk.wait(lambda: desk.roster.folder("t").request() == request_)
+
+
+def test_tasks_of_an_earlier_agent_are_found_and_those_without_a_supervisor_launched(desk: Desk) -> None:
+    for task in ("over", "orphan", "kept"):
+        desk.roster.create(task, {}, [])
+    desk.roster.folder("over").write_state({"state": "exited", "reason": "r", "log_end": 0})
+    desk.roster.folder("kept").write_state({"state": "running"})
+    desk.roster.held["kept"] = desk.roster.folder("kept").take_lock()
+    desk.begin()
+    desk.state("over", "exited")
+    desk.state("kept", "running")
+    desk.state("orphan", "running")
+    assert desk.roster.launched == ["orphan"]
+
+
+def test_a_task_that_cant_be_written_down_is_over_in_words(desk: Desk) -> None:
+    desk.begin()
+    desk.run("a/b")
+    report = desk.state("a/b", "exited")
+    assert (report["reason"], "id can't be 'a/b'" in report["message"]) == ("executor_error", True)
+
+
+def test_archives_are_there_before_a_task_starts(desk: Desk) -> None:
+    desk.plane.archives["/agent/files/1"] = b"content"
+    desk.begin()
+    desk.wait((desk.data / "credential").exists)
+    desk.run(files=[{"url": "/agent/files/1"}])
+    desk.state("t", "running")
+    (archive,) = Path(desk.roster.folder("t").files).iterdir()  # and nothing half fetched is left
+    assert (archive.name, archive.read_bytes()) == ("0", b"content")
+    assert desk.roster.launched == ["t"]
+
+
+def test_an_archive_that_isnt_there_ends_the_task_in_words(desk: Desk) -> None:
+    desk.begin()
+    desk.wait((desk.data / "credential").exists)
+    desk.run(files=[{"url": "/agent/files/none"}])
+    report = desk.state("t", "exited")
+    assert report["reason"] == "executor_error"
+    assert report["message"].startswith("files: /agent/files/none can't be fetched: HTTP 404")
+
+
+def test_a_server_that_moved_is_followed(desk: Desk) -> None:
+    desk.address("http://127.0.0.1:9")
+    desk.begin()
+    desk.address(desk.server.url)
+    desk.plane.until(lambda: desk.plane.facts)
+    desk.run()
+    desk.state("t", "running")
+
+
+def test_an_instance_that_is_gone_takes_its_tasks_with_it(desk: Desk) -> None:
+    desk.begin()
+    desk.run()
+    desk.state("t", "running")
+    desk.plane.gone = True
+    with desk.plane.news:
+        desk.plane.news.notify_all()
+    desk.wait(lambda: desk.roster.folder("t").request() == {"abort": True})
+    assert desk.thread is not None and desk.thread.is_alive(), "it sees them to their end"
+    desk.roster.says("t", state="exited", reason="aborted_by_user", log_end=0)
+    desk.thread.join(PATIENCE)
+    assert not desk.thread.is_alive()
+    assert desk.roster.tasks() == []
+
+
+def test_a_wake_up_about_nothing_is_no_matter(desk: Desk) -> None:
+    desk.begin()
+    desk.plane.until(lambda: desk.plane.facts)
+    os.write(make_pipe(str(desk.data / "wake")), b"no such task\n\n\xff\n")
+    desk.run()
+    desk.state("t", "running")
+
+
+def test_an_address_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    (tmp_path / "server").write_text(" http://one \n")
+    address = Address(str(tmp_path))
+    assert address.changed() and address.seen == ("http://one", "")
+    assert not address.changed()
+    (tmp_path / "token").write_text("t\n")
+    assert address.changed() and address.seen == ("http://one", "t")
+
+
+def test_a_session_begins_with_what_is_on_disk(tmp_path: Path) -> None:
+    (tmp_path / "credential").write_text(" secret\n")
+    session = new_session(str(tmp_path), "i-1", Played(tmp_path), "1.0", 5.0)
+    first = session.next(0.0)
+    assert not isinstance(first, float)
+    assert (first.credential, first.body["instance"], first.body["agent"]) == ("secret", "i-1", "1.0")
+    assert len(first.body["boot"]) == 16
+    with pytest.raises(TaskError):
+        Played(tmp_path).create("..", {}, [])
