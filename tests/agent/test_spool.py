@@ -233,3 +233,107 @@ def test_any_read_is_a_slice(
     whole = b"".join(writes)
     for offset, limit in reads:
         assert joined(reader.read(offset, limit)[1]) == whole[offset : offset + limit]
+
+
+# Segments, small enough to be counted -------------------------------------------------------------------------------
+
+
+def frames(folder: Path, start: int, *pieces: tuple[int, bytes]) -> None:
+    """A segment as a writer leaves it."""
+    text = b"".join(spool.FRAME.pack(at, len(data)) + data for at, data in pieces)
+    (folder / f"{start:020d}").write_bytes(text)
+
+
+def test_a_segment_is_private_and_empty_at_first(tmp_path: Path) -> None:
+    writer = SpoolWriter(str(tmp_path / "log"))
+    (segment,) = (tmp_path / "log").iterdir()
+    assert (segment.name, segment.stat().st_mode & 0o777, segment.stat().st_size) == ("0" * 20, 0o600, 0)
+    writer.append(3, b"ab")
+    assert segment.read_bytes() == spool.FRAME.pack(3, 2) + b"ab"
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    writer.close()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before - 1
+
+
+def test_a_writer_goes_on_in_the_last_segment(tmp_path: Path) -> None:
+    frames(tmp_path, 0, (1, b"0123"))
+    frames(tmp_path, 4, (2, b"45"), (3, b""), (4, b"6"))
+    writer = SpoolWriter(str(tmp_path))
+    assert writer.end == 7
+    writer.append(5, b"789")
+    assert joined(SpoolReader(str(tmp_path)).read(0, 100)[1]) == b"0123456789"
+    assert (tmp_path / f"{4:020d}").stat().st_size == 4 * spool.FRAME.size + 6
+
+
+def test_a_new_segment_begins_when_one_is_full_and_no_sooner(tmp_path: Path) -> None:
+    frames(tmp_path, 0, (1, b"x" * (spool.SEGMENT_BYTES - 1)))
+    writer = SpoolWriter(str(tmp_path))
+    writer.append(2, b"ab")
+    assert spool.segments(str(tmp_path)) == [0]
+    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    writer.append(3, b"c")
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert spool.segments(str(tmp_path)) == [0, spool.SEGMENT_BYTES + 1]
+    second = tmp_path / f"{spool.SEGMENT_BYTES + 1:020d}"
+    assert (second.read_bytes(), second.stat().st_mode & 0o777) == (spool.FRAME.pack(3, 1) + b"c", 0o600)
+    assert writer.end == SpoolReader(str(tmp_path)).end() == spool.SEGMENT_BYTES + 2
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> SpoolReader:
+    """Ten bytes in three segments, one of them with an empty record."""
+    frames(tmp_path, 0, (1, b"01"), (2, b"234"))
+    frames(tmp_path, 5, (3, b"56"), (4, b""))
+    frames(tmp_path, 7, (5, b"7"), (6, b"89"))
+    return SpoolReader(str(tmp_path))
+
+
+@pytest.mark.parametrize("offset", range(11))
+@pytest.mark.parametrize("limit", range(1, 12))
+def test_any_piece_of_it_is_read_at_once(three: SpoolReader, offset: int, limit: int) -> None:
+    begins, records = three.read(offset, limit)
+    assert (begins, joined(records)) == (offset, b"0123456789"[offset : offset + limit])
+    assert all(data for _, data in records)
+    assert [at for at, _ in records] == sorted({at for at, _ in records})
+
+
+@pytest.mark.parametrize("limit", range(1, 8))
+def test_it_is_read_on_piece_by_piece(three: SpoolReader, limit: int) -> None:
+    found, offset = b"", 0
+    while data := joined(three.read(offset, limit)[1]):
+        assert len(data) == min(limit, 10 - offset)
+        found, offset = found + data, offset + len(data)
+    assert found == b"0123456789"
+    assert joined(three.read(3, 4)[1]) == b"3456", "and from anywhere again"
+
+
+def test_what_was_deleted_is_passed_over(three: SpoolReader, tmp_path: Path) -> None:
+    assert three.end() == 10
+    three.trim(4)
+    assert spool.segments(str(tmp_path)) == [0, 5, 7]
+    three.trim(5)
+    assert spool.segments(str(tmp_path)) == [5, 7]
+    assert three.read(0, 100) == (5, [(3, b"56"), (5, b"7"), (6, b"89")])
+    three.trim(100)
+    assert spool.segments(str(tmp_path)) == [7], "the last one stays"
+    assert three.end() == 10
+
+
+@pytest.mark.parametrize("cut", range(1, spool.FRAME.size + 3))
+def test_the_end_is_that_of_the_last_whole_record(three: SpoolReader, tmp_path: Path, cut: int) -> None:
+    last = tmp_path / f"{7:020d}"
+    whole = last.read_bytes()
+    last.write_bytes(whole[:-cut])
+    assert three.end() == 8
+    assert three.read(7, 100) == (7, [(5, b"7")])
+    last.write_bytes(whole)
+    assert three.end() == 10
+    assert three.read(8, 100) == (8, [(6, b"89")])
+
+
+def test_a_number_of_records_is_enough_wherever_segments_end(tmp_path: Path) -> None:
+    frames(tmp_path, 0, *((1, b"x") for _ in range(RECORDS_MOST - 1)))
+    frames(tmp_path, RECORDS_MOST - 1, (2, b"y"), (3, b"z"))
+    reader = SpoolReader(str(tmp_path))
+    assert [len(reader.read(0, 1 << 20)[1]), reader.read(0, 1 << 20)[1][-1]] == [RECORDS_MOST, (2, b"y")]
+    assert reader.read(RECORDS_MOST, 1 << 20)[1] == [(3, b"z")]
