@@ -52,6 +52,8 @@ class Link:
             raise self._unwelcome(response, response.read())
         try:
             shutil.copyfileobj(response, out)
+            if response.length:  # not all that was announced: read piece by piece, that is no error
+                raise http.client.IncompleteRead(b"", response.length)
         except (http.client.HTTPException, OSError) as problem:
             if isinstance(problem, OSError) and problem.filename:
                 raise

@@ -171,6 +171,13 @@ def test_an_archive_arrives_as_it_is(plane: Plane, link: Link) -> None:
     assert (headers["Authorization"], headers["Accept"]) == ("Bearer secret", "application/octet-stream")
 
 
+def test_an_archive_that_breaks_off_isnt_taken_for_whole(plane: Plane, link: Link) -> None:
+    plane.answers = [Answer(body=b"half", length=1000)]
+    with pytest.raises(LinkError, match=f"{plane.url} broke off in /agent/files/1: ") as caught:
+        link.fetch(plane.url, "/agent/files/1", "secret", io.BytesIO())
+    assert caught.value.problem == "network"
+
+
 class Full(io.BytesIO):
     def write(self, data: Any) -> int:
         raise OSError(28, "No space left on device", "/full/archive")

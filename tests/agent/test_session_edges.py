@@ -1,0 +1,263 @@
+"""The session at its edges: budgets, repeats, patience, and answers that come late or say little."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from chalicelib.agent.session import (
+    COALESCE,
+    LOG_BUDGET,
+    METRICS_KEPT,
+    NEVER,
+    TOMBSTONES,
+    Abort,
+    Keep,
+    Remove,
+    Stop,
+    Trim,
+)
+from tests.agent.test_session import Logs, greeted, message, report, session
+
+QUIET: dict[str, Any] = {"next_sync_in": 1000}
+
+
+def test_a_message_in_full() -> None:
+    agent = session(agent="1.0", wait=7.0)
+    agent.measured([{"task": "t"}])
+    first = message(agent, 3)
+    assert first.body == {
+        "v": 1,
+        "instance": "i",
+        "boot": "b",
+        "seq": 1,
+        "agent": "1.0",
+        "tasks": [],
+        "logs": [],
+        "metrics": [{"task": "t"}],
+        "wait": 0.0,
+    }
+    assert (first.wait, first.sent_at, first.facts, first.logs) == (0.0, 3, False, {})
+    agent.answered(first, {}, 3)
+    poll = message(agent, 3)
+    assert (poll.wait, poll.body["wait"], poll.body["metrics"], poll.seq) == (7.0, 7.0, [], 2)
+
+
+@pytest.mark.parametrize(("size", "at"), [(LOG_BUDGET - 1, 10 + COALESCE), (LOG_BUDGET, 0.0)])
+def test_a_lot_of_output_doesnt_wait_for_more(size: int, at: float) -> None:
+    logs = Logs()
+    logs.data["t"] = b"x" * size
+    agent = greeted(session(logs), **QUIET)
+    agent.task_changed(report())
+    agent.answered(message(agent, 0), QUIET, 0)
+    agent.log_grew("t", size, 10)
+    due = agent.next(10)
+    assert due == at if isinstance(due, float) else at == 0.0
+
+
+def test_a_server_may_ask_for_output_less_often() -> None:
+    logs = Logs()
+    logs.data["t"] = b"x"
+    agent = greeted(session(logs), log_every=2.5, **QUIET)
+    agent.task_changed(report())
+    agent.answered(message(agent, 0), {"log_every": 2.5, **QUIET}, 0)
+    agent.log_grew("t", 1, 10)
+    assert agent.next(10) == 12.5
+    agent.answered(message(agent, 12.5), {"log_every": 0.01, "logs": [{"task": "t", "offset": 1}], **QUIET}, 12.5)
+    logs.data["t"] = b"xy"
+    agent.log_grew("t", 2, 20)
+    assert agent.next(20) == 20 + COALESCE
+
+
+def test_output_that_was_seen_before_is_no_news() -> None:
+    agent = greeted(session(), **QUIET)
+    agent.task_changed(report())
+    agent.answered(message(agent, 0), {"logs": [{"task": "t", "offset": 9}], **QUIET}, 0)
+    agent.log_grew("t", 9, 1)
+    agent.log_grew("nobody", 9, 1)
+    assert agent.next(1) == 1000, "the server has it"
+    agent.log_grew("t", 10, 2)
+    agent.log_grew("t", 10, 2.1)
+    assert agent.next(2.1) == 2 + COALESCE
+
+
+def test_what_was_measured_is_kept_up_to_a_number_the_newest() -> None:
+    agent = greeted(session(), **QUIET)
+    agent.measured([{"n": n} for n in range(METRICS_KEPT)])
+    agent.measured([{"n": METRICS_KEPT}])
+    agent.task_changed(report())
+    lost = message(agent, 0)
+    assert [lost.body["metrics"][0]["n"], lost.body["metrics"][-1]["n"]] == [1, METRICS_KEPT]
+    agent.measured([{"n": -1}])
+    agent.failed(lost, "network", 0)
+    again = message(agent, 1).body["metrics"]
+    assert (len(again), again[0]["n"], again[-1]["n"]) == (METRICS_KEPT, 2, -1)
+
+
+def test_only_so_many_removed_tasks_are_remembered() -> None:
+    agent = greeted(session(), **QUIET)
+    for number in range(TOMBSTONES + 1):
+        agent.task_removed(f"t{number}")
+    poll = message(agent, 1000)
+    again = {"tasks": [{"id": "t0", "want": "run", "spec": {"x": 1}}, {"id": "t1", "want": "run", "spec": {"x": 1}}]}
+    assert [command.task for command in agent.answered(poll, again, 1000)] == ["t0"]  # type: ignore[union-attr]
+
+
+def test_the_same_report_is_no_news_and_none_goes_back() -> None:
+    agent = greeted(session(), **QUIET)
+    agent.task_changed(report(state="running", n=1))
+    agent.answered(message(agent, 0), QUIET, 0)
+    agent.task_changed(report(state="running", n=1))
+    agent.task_changed(report(state="pulling"))
+    assert agent.next(1) == 1000
+    agent.task_changed(report(state="running", n=2))
+    assert message(agent, 1).body["tasks"] == [report(state="running", n=2, log_end=0)]
+
+
+def test_wants_only_get_stronger() -> None:
+    agent = greeted(session(), **QUIET)
+    agent.task_changed(report())
+    push = message(agent, 0)
+
+    def wanted(want: str, **more: Any) -> list[Any]:
+        return agent.answered(push, {"tasks": [{"id": "t", "want": want, **more}], **QUIET}, 0)
+
+    assert wanted("run", spec={"x": 1}) == []
+    assert wanted("nothing we know") == []
+    assert wanted("stop") == [Stop("t", None)]
+    assert wanted("stop", grace=3) == []
+    assert wanted("abort") == [Abort("t")]
+    assert wanted("stop") == wanted("abort") == []
+    agent.task_changed(report(state="exited"))
+    assert wanted("remove") == [Remove("t")]
+    assert wanted("remove") == []
+
+
+def test_what_is_over_is_only_removed() -> None:
+    agent = greeted(session(), **QUIET)
+    agent.task_changed(report(state="exited"))
+    push = message(agent, 0)
+    for want, command in (("stop", []), ("abort", []), ("remove", [Remove("t")])):
+        assert agent.answered(push, {"tasks": [{"id": "t", "want": want}], **QUIET}, 0) == command
+
+
+@pytest.mark.parametrize(
+    ("want", "reason"), [("stop", "terminated_by_user"), ("abort", "aborted_by_user"), ("remove", None), ("run", None)]
+)
+def test_a_task_that_never_came(want: str, reason: str | None) -> None:
+    agent = greeted(session(), **QUIET)
+    assert agent.answered(message(agent, 1000), {"tasks": [{"id": "t", "want": want}], **QUIET}, 1000) == []
+    if reason is None:
+        assert agent.tasks() == []
+        return
+    (told,) = message(agent, 1000).body["tasks"]
+    assert told == {
+        "id": "t",
+        "state": "exited",
+        "reason": reason,
+        "message": "never started here",
+        "log_end": 0,
+    }
+
+
+def test_a_cursor_moves_on_whichever_message_it_answers() -> None:
+    logs = Logs()
+    logs.data["t"] = b"0123456789"
+    agent = greeted(session(logs), **QUIET)
+    agent.task_changed(report())
+    agent.log_grew("t", 10, 0)
+    push = message(agent, 1)
+    assert agent.answered(push, {"logs": [{"task": "t", "offset": 10}], **QUIET}, 1) == [Trim("t", 10)]
+    late = message(agent, 1001)
+    assert late.logs == {}
+    assert agent.answered(late, {"logs": [{"task": "t", "offset": 4}], **QUIET}, 1001) == []
+    assert agent.next(1001) == 2001, "an older answer takes nothing back"
+    assert agent.answered(late, {"logs": [{"task": "t", "offset": 12}], **QUIET}, 1001) == [Trim("t", 12)]
+
+
+def test_output_that_doesnt_fit_follows_at_once() -> None:
+    logs = Logs()
+    logs.data = {"a": b"a" * 10, "b": b"b" * LOG_BUDGET}
+    agent = greeted(session(logs), **QUIET)
+    for task in ("a", "b"):
+        agent.task_changed(report(task, state="exited"))
+    agent.log_grew("a", 10, 1)
+    agent.log_grew("b", LOG_BUDGET, 2)
+    first = message(agent, 3)
+    assert {chunk["task"]: len(base64.b64decode(chunk["records"][0][1])) for chunk in first.body["logs"]} == {
+        "a": 10,
+        "b": LOG_BUDGET - 10,
+    }
+    agent.answered(first, {"logs": [{"task": t, "offset": end} for t, end in first.logs.items()], **QUIET}, 3)
+    second = message(agent, 3)
+    assert [(chunk["task"], chunk["offset"]) for chunk in second.body["logs"]] == [("b", LOG_BUDGET - 10)]
+
+
+@pytest.mark.parametrize(
+    ("problem", "after", "pause"), [("network", 0.0, 1.0), ("refused", 0.0, 5.0), ("network", 17.0, 17.0)]
+)
+def test_the_first_failure_costs(problem: str, after: float, pause: float) -> None:
+    agent = session()
+    agent.failed(message(agent, 10), problem, 10, after)
+    assert agent.next(10) == 10 + pause
+
+
+def test_patience_is_jittered() -> None:
+    agent = session(jitter=lambda: 0.5)
+    agent.failed(message(agent, 0), "network", 0)
+    assert agent.next(0) == 0.5
+
+
+def test_a_new_address_forgets_how_often_the_old_one_failed() -> None:
+    agent = session()
+    for at in (0.0, 1.0, 3.0):
+        agent.failed(message(agent, at), "network", at)
+    agent.server_moved(4)
+    agent.failed(message(agent, 4), "network", 4)
+    assert agent.next(4) == 5
+
+
+def test_without_a_token_a_refused_credential_is_tried_on() -> None:
+    agent = session(credential="old", token="")
+    agent.failed(message(agent, 0), "refused", 0)
+    assert message(agent, 5).credential == "old"
+
+
+def test_a_message_that_was_refused_with_another_credential_changes_nothing() -> None:
+    agent = session(credential="old", token="token")
+    first = message(agent, 0)
+    assert agent.answered(first, {"credential": "new", **QUIET}, 0) == [Keep("new")]
+    agent.failed(first, "refused", 0)
+    assert message(agent, 5).credential == "new"
+
+
+def test_early_empty_answers_to_polls_slow_them_down_and_news_hurries_them() -> None:
+    agent = greeted(session())
+    now, pauses = 100.0, []
+    for _ in range(9):
+        agent.answered(message(agent, now), {"next_sync_in": 0}, now)
+        due = agent.next(now + 1e-9)
+        assert isinstance(due, float)
+        pauses.append(round(due - now, 4))
+        now = due
+    assert pauses == [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.0, 1.0]
+    agent.answered(message(agent, now), {"tasks": [{"id": "t", "want": "run", "spec": {"x": 1}}]}, now)
+    agent.answered(message(agent, now), {}, now)
+    assert message(agent, now).wait == 25
+
+
+def test_a_poll_that_was_held_is_followed_at_once() -> None:
+    agent = greeted(session())
+    poll = message(agent, 100)
+    agent.answered(poll, {"next_sync_in": 0}, 101)
+    assert message(agent, 101).wait == 25
+
+
+def test_nothing_is_sent_before_its_time_or_twice() -> None:
+    agent = session()
+    first = message(agent, 0)
+    assert agent.next(0) == NEVER, "one push at a time"
+    agent.failed(first, "network", 0)
+    assert (agent.next(0.999), message(agent, 1).seq) == (1.0, 2)
