@@ -1,0 +1,162 @@
+"""What a user's request leaves in history: who did what to which thing, in which project, and no word more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.domain import keys
+from chalicelib.domain.events import Event
+from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
+from chalicelib.usecases import fleet_plans, fleets, projects, run_plans, runs, secrets, users
+from tests.api.rig import Rig
+
+
+class Desk:
+    def __init__(self, rig: Rig) -> None:
+        self.plane, self.main = rig.world.plane, rig.project
+        self.rig = rig
+        self.root = users.named_user(self.plane.store, "admin")
+        self.seen: set[str] = set()
+        self.projects = [self.main.id]
+        self.told()
+
+    def told(self) -> list[str]:
+        """The events since the last look, a line each: what, about whom, by whom, where, and what it says."""
+        places = [keys.event(project_id, 0, "").pk for project_id in ("", *self.projects)]
+        records = [record for place in places for record in all_of(self.plane.store, "main", place)]
+        found = [nouns.read(Event, record) for record in records]
+        new = sorted((e for e in found if e.id not in self.seen), key=lambda e: (e.at, e.id))
+        self.seen |= {event.id for event in new}
+        return sorted(map(self.line, new))
+
+    def line(self, event: Event) -> str:
+        assert event.at >= self.plane.clock.now()
+        assert event.actor_id == (None if event.actor_name is None else self.root.id)
+        about = " ".join(f"{target.type}:{target.name}" for target in event.targets)
+        where = {self.main.id: "in main", "": "anywhere"}.get(event.project_id, "elsewhere")
+        of = " run" * bool(event.run_id) + " fleet" * bool(event.fleet_id)
+        more = [*event.fields, *filter(None, [event.before and f"{event.before}>{event.after}", event.detail])]
+        return " ".join([f"{event.type} {about} by {event.actor_name} {where}{of}", *more])
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    rig = Rig.at(tmp_path)
+    yield Desk(rig)
+    rig.world.store.close()
+
+
+def test_users(desk: Desk) -> None:
+    ann, token = users.create_user(desk.plane, desk.root, "ann", GlobalRole.user, email="a@b")
+    assert desk.told() == ["created user:ann by admin anywhere"]
+    assert (ann.name, ann.email, ann.active, ann.role) == ("ann", "a@b", True, GlobalRole.user)
+    changed = users.update_user(desk.plane, desk.root, "ann", GlobalRole.admin, email=None, active=False)
+    assert (changed.role, changed.email, changed.active) == (GlobalRole.admin, None, False)
+    assert [line.split(" ")[0] for line in desk.told()] == ["changed"]
+    users.update_user(desk.plane, desk.root, "ann", GlobalRole.admin, email=None, active=False)
+    assert desk.told() == [], "nothing was changed"
+    _, other = users.refresh_token(desk.plane, desk.root, "ann")
+    assert other != token and [line.partition(" by ")[0] for line in desk.told()] == ["token_replaced user:ann"]
+    users.refresh_ssh_key(desk.plane, desk.root, "ann")
+    assert desk.told() == ["keys_replaced user:ann by admin anywhere"]
+    users.delete_users(desk.plane, desk.root, ["ann", "ann"])
+    assert desk.told() == ["deleted user:ann by admin anywhere"]
+
+
+def members(desk: Desk, project: Project) -> dict[str, tuple[ProjectRole, int]]:
+    return {user.name: (m.role, m.num) for m, user in projects.view(desk.plane.store, project).members}
+
+
+def made_user(desk: Desk, name: str) -> User:
+    user, _ = users.create_user(desk.plane, desk.root, name, GlobalRole.user)
+    desk.told()
+    return user
+
+
+def test_projects_and_members(desk: Desk) -> None:
+    project = projects.create_project(desk.plane, desk.root, "two")
+    desk.projects.append(project.id)
+    assert desk.told() == ["created project:two by admin elsewhere"]
+    assert (project.owner_id, project.is_public, project.created_at) == (desk.root.id, False, desk.plane.clock.now())
+    project = desk.rig.world.again(project)
+    for name in ("ann", "bob"):
+        made_user(desk, name)
+    projects.add_members(desk.plane, desk.root, project, None, {"ann": ProjectRole.user, "bob": ProjectRole.manager})
+    assert desk.told() == ["members_changed project:two by admin elsewhere"]
+    assert members(desk, project) == {
+        "admin": (ProjectRole.admin, 0),
+        "ann": (ProjectRole.user, 1),
+        "bob": (ProjectRole.manager, 2),
+    }
+    project = desk.rig.world.again(project)
+    projects.add_members(desk.plane, desk.root, project, None, {"ann": ProjectRole.user})
+    assert desk.told() == [], "nothing was changed"
+    projects.set_members(desk.plane, desk.root, project, {"bob": ProjectRole.admin, "admin": ProjectRole.user})
+    assert desk.told() == ["members_changed project:two by admin elsewhere"]
+    assert members(desk, project) == {"bob": (ProjectRole.admin, 0), "admin": (ProjectRole.user, 1)}
+    project = desk.rig.world.again(project)
+    projects.remove_members(desk.plane, desk.root, project, None, ["admin"])
+    assert desk.told() == ["members_changed project:two by admin elsewhere"]
+    project = desk.rig.world.again(project)
+    project = projects.set_public(desk.plane, desk.root, project, is_public=True)
+    assert desk.told() == ["changed project:two by admin elsewhere public"]
+    project = desk.rig.world.again(project)
+    assert projects.set_public(desk.plane, desk.root, project, is_public=True) == project
+    assert desk.told() == []
+    projects.set_public(desk.plane, desk.root, project, is_public=False)
+    assert desk.told() == ["changed project:two by admin elsewhere private"]
+    projects.delete_projects(desk.plane, desk.root, ["two"])
+    assert desk.told() == ["deleted project:two by admin elsewhere"]
+
+
+def test_secrets(desk: Desk) -> None:
+    secrets.set_secret(desk.plane, desk.main, desk.root, "key", "one")
+    assert desk.told() == ["created secret:key by admin in main"]
+    secrets.set_secret(desk.plane, desk.main, desk.root, "key", "two")
+    (line,) = desk.told()
+    assert "secret:key by admin in main" in line and "two" not in line
+    assert secrets.get_secret(desk.plane, desk.main, "key")[1] == "two"
+    secrets.delete_secrets(desk.plane, desk.main, desk.root, ["key"])
+    assert desk.told() == ["deleted secret:key by admin in main"]
+
+
+TASK: dict[str, Any] = {"run_name": "train", "configuration": {"type": "task", "commands": ["x"], "priority": 1}}
+
+
+def test_runs(desk: Desk) -> None:
+    row = run_plans.apply_plan(desk.plane, desk.root, desk.main, TASK, None, force=False)
+    assert desk.told() == [
+        "created job:train-0-0 by admin in main run",
+        "created run:train by admin in main run",
+    ]
+    assert desk.rig.world.take_woken() == {f"queue/{desk.main.id}", f"run/{row.run.id}"}
+    (job,) = row.jobs
+    now = desk.plane.clock.now()
+    assert (job.priority, job.submitted_at, job.last_processed_at, job.due_at) == (1, now, now, now)
+    assert (row.run.user_id, row.run.user_name, row.run.priority, row.run.due_at) == (desk.root.id, "admin", 1, now)
+    more = {**TASK, "configuration": {**TASK["configuration"], "priority": 9}}
+    row = run_plans.apply_plan(desk.plane, desk.root, desk.main, more, None, force=False)
+    assert desk.told() == ["changed run:train by admin in main run priority"]
+    assert (row.run.deployment_num, row.run.priority, row.jobs[0].priority) == (1, 9, 9)
+    assert run_plans.apply_plan(desk.plane, desk.root, desk.main, more, None, force=False).run.deployment_num == 1
+    assert desk.told() == []
+    runs.stop(desk.plane, desk.root, desk.main, ["train", "train"], abort=False)
+    assert desk.told() == ["status run:train by admin in main run submitted>terminating"]
+    runs.stop(desk.plane, desk.root, desk.main, ["train"], abort=True)
+    assert desk.told() == ["status run:train by admin in main run terminating>terminating"]
+
+
+def test_fleets(desk: Desk) -> None:
+    raw = {"configuration": {"type": "fleet", "name": "cloud", "nodes": 0}}
+    fleet_plans.apply_plan(desk.plane, desk.root, desk.main, raw, None, force=False)
+    assert [line for line in desk.told() if line.startswith("created")] == [
+        "created fleet:cloud by admin in main fleet"
+    ]
+    fleets.delete(desk.plane, desk.root, desk.main, ["cloud"])
+    assert desk.told() == ["status fleet:cloud by admin in main fleet active>terminating deleted by a user"]
