@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.jobs import Assignment
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Invalid, NotSupported
 from chalicelib.planning.jobs import agent_task, effective, hostfile, job_specs, task_env
@@ -179,3 +180,88 @@ def test_a_python_that_the_default_image_cannot_give_is_refused_not_ignored() ->
         with pytest.raises(Invalid, match="python"):
             job_specs(b.run_spec(**wanted), images=fixed)
     assert job_specs(b.run_spec(python="3.11"), images=by_version)[0].image_name == "python:3.11"
+
+
+def test_a_task_in_full() -> None:
+    spec = b.job_spec(
+        b.run_spec(
+            image="x",
+            user="1000:video",
+            resources={"shm_size": "1GB"},
+            max_duration="1h",
+            stop_duration="7s",
+            registry_auth={"username": "u", "password": "p"},
+            working_dir="w",
+            privileged=True,
+        )
+    )
+    share = b.offer("m", 1.0, blocks=1, total_blocks=2, has=b.resources(cpus=3, gb=2, gpus=2))
+    host = b.host(has=b.resources(gpus=4), internal_ip="10.0.0.5")
+    where = Assignment(
+        instance_id=host.id, instance_name="h", fleet_id="f", fleet_name="f", offer=share, assigned_at=b.NOW
+    )
+    job = b.job(b.run(), assignment=where)
+    task = agent_task(job, spec, host, "main")
+    env = {name: value for name, value in task.pop("env").items() if name.startswith("DSTACK_GPUS")}
+    assert env == {"DSTACK_GPUS_PER_NODE": "2", "DSTACK_GPUS_NUM": "2"}
+    assert task == {
+        "id": job.id,
+        "name": "train-0-0",
+        "project": "main",
+        "run_name": "train",
+        "commands": ["/bin/sh", "-i", "-c", "true"],
+        "image": "x",
+        "runtime": "docker",
+        "user": {"uid": 1000, "username": None, "gid": None, "groupname": "video"},
+        "working_dir": "w",
+        "shell": "/bin/sh",
+        "privileged": True,
+        "registry_auth": {"username": "u", "password": "p"},
+        "cpu": 3,
+        "memory_bytes": 2 << 30,
+        "shm_bytes": 1 << 30,
+        "gpus": 2,
+        "gpu_devices": [],
+        "max_duration": 3600,
+        "stop_duration": 7,
+        "files": [],
+        "hostfile": "10.0.0.5 slots=2\n",
+        "volumes": [],
+        "home_dir": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("written", "want"),
+    [
+        ("1000", (1000, None, None, None)),
+        ("ann", (None, "ann", None, None)),
+        ("ann:7", (None, "ann", 7, None)),
+        ("1000:video", (1000, None, None, "video")),
+    ],
+)
+def test_a_user_as_it_is_written(written: str, want: tuple[Any, ...]) -> None:
+    user = b.job_spec(b.run_spec(user=written)).user
+    assert user is not None and (user.uid, user.username, user.gid, user.groupname) == want
+
+
+def test_ports_are_apps_but_those_that_the_language_keeps() -> None:
+    apps = b.job_spec(b.run_spec(ports=["8000:80", 9_999, 10_000, 10_999, 11_000])).app_specs
+    assert [(app.port, app.map_to_port, app.app_name) for app in apps] == [
+        (80, 8000, "app_0"),
+        (9_999, 9_999, "app_1"),
+        (11_000, 11_000, "app_2"),
+    ]
+
+
+@pytest.mark.parametrize(("written", "want"), [(None, 300), ("off", None), ("9s", 9)])
+def test_how_long_a_job_may_take_to_stop(written: Any, want: int | None) -> None:
+    assert b.job_spec(b.run_spec(stop_duration=written)).stop_duration == want
+
+
+def test_a_job_is_named_after_its_run() -> None:
+    raw: dict[str, Any] = {"configuration": {"type": "task", "commands": ["x"], "name": "mine"}}
+    assert b.job_spec(RunSpec.model_validate(raw)).job_name == "mine-0-0"
+    assert b.job_spec(RunSpec.model_validate({**raw, "run_name": "other"})).job_name == "other-0-0"
+    del raw["configuration"]["name"]
+    assert b.job_spec(RunSpec.model_validate(raw)).job_name == "run-0-0"

@@ -1,0 +1,87 @@
+"""The agent's command line, as far as it can be asked in this process."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from chalicelib.agent import VERSION, main
+from chalicelib.agent.docker import DockerRuntime
+from chalicelib.agent.process import ProcessRuntime
+from tests.agent import docker_engine
+
+
+def options(*words: str) -> argparse.Namespace:
+    return main.parser().parse_args(words)
+
+
+def test_what_is_assumed_where_nothing_is_said() -> None:
+    assert vars(options()) == {
+        "command": "run",
+        "server": None,
+        "data": None,
+        "instance": None,
+        "token_file": None,
+        "runtime": "auto",
+        "docker_socket": "/var/run/docker.sock",
+        "wait": 25.0,
+    }
+    assert options("facts", "--wait", "5").wait == 5.0
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        options("--version")
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"{VERSION}\n")
+
+
+@pytest.mark.parametrize("words", [[], ["--data", "/d"], ["--instance", "i"], ["--runtime", "vm"], ["paint"]])
+def test_what_is_missing_or_wrong_is_explained(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main.main(words)
+    assert ended.value.code == 2 and "usage: agent" in capsys.readouterr().err
+
+
+def test_facts_are_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["facts", "--data", str(tmp_path), "--runtime", "process"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["runtimes"] == ["process"] and facts["cpus"] >= 1
+
+
+def test_the_first_start_needs_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main.main(["--data", str(tmp_path / "d"), "--instance", "i", "--runtime", "process"])
+    assert "--server is needed the first time" in capsys.readouterr().err
+    assert (tmp_path / "d/instance").read_text() == "i\n"
+    assert (tmp_path / "d/tasks").stat().st_mode & 0o777 == 0o711
+    assert main.main(["--data", str(tmp_path / "d"), "--instance", "j"]) == main.USED == 3
+    assert "belongs to instance i, not j" in capsys.readouterr().err
+
+
+def test_docker_is_used_where_it_answers(tmp_path: Path) -> None:
+    with docker_engine.running(tmp_path) as engine:
+        there = ["--docker-socket", engine.socket]
+        assert sorted(main.runtimes("/d", options(*there))) == ["docker", "process"]
+        assert sorted(main.runtimes("/d", options("--runtime", "docker", *there))) == ["docker"]
+    assert sorted(main.runtimes("/d", options(*there))) == ["process"]
+    with pytest.raises(SystemExit, match="Docker engine at"):
+        main.runtimes("/d", options("--runtime", "docker", *there))
+
+
+def test_each_runtime_by_its_name() -> None:
+    assert isinstance(main.make_runtime("docker", "/d", "/s"), DockerRuntime)
+    assert isinstance(main.make_runtime("process", "/d", "/s"), ProcessRuntime)
+
+
+def test_what_is_kept_is_written_only_when_it_changes(tmp_path: Path) -> None:
+    main.keep(str(tmp_path), "server", "http://one")
+    kept = tmp_path / "server"
+    first = kept.stat()
+    assert (kept.read_text(), first.st_mode & 0o777) == ("http://one\n", 0o600)
+    main.keep(str(tmp_path), "server", "http://one")
+    assert kept.stat().st_ino == first.st_ino
+    main.keep(str(tmp_path), "server", "http://two")
+    assert kept.read_text() == "http://two\n"
