@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.cgroups import CgroupLimits
-from chalicelib.agent.process import Account, ProcessRuntime, own_file, own_folder, reachable, task_environment
+from chalicelib.agent.process import (
+    Account,
+    ProcessRuntime,
+    outside_home,
+    own_file,
+    own_folder,
+    reachable,
+    task_environment,
+)
 from chalicelib.agent.task_runtime import Began, TaskError
 from chalicelib.agent.tasks import TaskFolder
 
@@ -155,6 +163,15 @@ def test_no_supervisor_no_usage(tmp_path: Path) -> None:
     folder.create({})
     assert ProcessRuntime().usage(folder) is None
     assert (ProcessRuntime().problem(), ProcessRuntime().name) == ("", "process")
+
+
+def test_remove_deletes_a_home_outside_the_tasks_folder(tmp_path: Path) -> None:
+    folder = TaskFolder(str(tmp_path), f"{os.getpid()}-no-such-task")
+    home = Path(outside_home(folder.task))
+    (home / "deep").mkdir(parents=True)
+    ProcessRuntime().remove(folder)
+    assert not home.exists()
+    ProcessRuntime().remove(folder)
 
 
 # Limits ---------------------------------------------------------------------------------------------------------------

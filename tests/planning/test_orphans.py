@@ -206,3 +206,12 @@ def test_a_machine_whose_agent_reports_is_there_whatever_is_listed(promised: Mic
     heard = b.heard(LACKING, last=LATER).with_(seen_until=LATER + promised)
     found = list(decide_sweep(look(began=LATER, sightings=[first], absent=[(LACKING, heard)])))
     assert [finding.gone for finding in found] == [LACKING if lost else None]
+
+
+def test_the_lag_is_counted_from_the_end_or_from_what_was_last_seen_of_it() -> None:
+    touched = instance(status="terminated", finished_at=b.NOW, last_processed_at=b.NOW + 50 * LAG)
+    assert judged(Found(), touched, now=b.NOW + LAG)
+    assert not judged(Found(), touched, now=b.NOW + LAG - 1)
+    old = instance(status="terminated", finished_at=None, last_processed_at=b.NOW + 5 * LAG)
+    assert judged(Found(), old, now=b.NOW + 6 * LAG)
+    assert not judged(Found(), old, now=b.NOW + 6 * LAG - 1)

@@ -269,3 +269,25 @@ situation(
     asks(**GPU),
     fleets=tuple(b.view(of, b.host(0, of)) for of in map(b.fleet, "abcde")),
 )
+
+HALF = b.machine(0, CLOUD, total_blocks=2, offer=b.offer(blocks=2, total_blocks=2, availability_zones=("eu-a",)))
+PART = {"resources": {"cpu": 2, "memory": "4GB.."}}
+
+
+def share(name: str, there: Instance = HALF, **config: Any) -> None:
+    """A machine that is cut in two, in a fleet that has no room for another."""
+    situation(f"a share of a machine: {name}", queue, asks(**PART, **config), fleets=(cloud(there, nodes="0..1"),))
+
+
+share("it fits")
+share("in another region", regions=["us"])
+share("of another backend", backends=["gcp"])
+share("in another zone", availability_zones=["eu-b"])
+share("of another type", instance_types=["m2"])
+share("on another market", spot_policy="spot")
+share("cheap enough", max_price=0.5)
+share("too dear", max_price=0.4)
+share("without containers", HALF.with_(runtimes=("process",)), image="x")
+share("with containers", HALF.with_(runtimes=("process", "docker")), image="x")
+share("half taken", b.holding(HALF, b.job(b.run("other")), 0))
+share("all taken", b.holding(HALF, b.job(b.run("other"))))
