@@ -15,6 +15,7 @@ from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases import fleet_plans, fleets, projects, run_plans, runs, secrets, users
 from tests.api.rig import Rig
+from tests.world import nouns as b
 
 
 class Desk:
@@ -153,10 +154,32 @@ def test_runs(desk: Desk) -> None:
 
 
 def test_fleets(desk: Desk) -> None:
-    raw = {"configuration": {"type": "fleet", "name": "cloud", "nodes": 0}}
-    fleet_plans.apply_plan(desk.plane, desk.root, desk.main, raw, None, force=False)
-    assert [line for line in desk.told() if line.startswith("created")] == [
-        "created fleet:cloud by admin in main fleet"
-    ]
-    fleets.delete(desk.plane, desk.root, desk.main, ["cloud"])
+    def applied(**fields: Any) -> Any:
+        raw = {"configuration": {"type": "fleet", "name": "cloud", **fields}}
+        return fleet_plans.apply_plan(desk.plane, desk.root, desk.main, raw, None, force=False)
+
+    now = desk.plane.clock.now()
+    fleet = applied(nodes={"min": 0, "target": 2, "max": 4}).fleet
+    assert desk.told() == ["created fleet:cloud by admin in main fleet"]
+    woken = {f"fleet/{fleet.id}", f"queue/{desk.main.id}"}
+    assert desk.rig.world.take_woken() == woken
+    assert (fleet.name, fleet.to_create, fleet.spec_num, fleet.status) == ("cloud", 2, 0, "active")
+    assert (fleet.created_at, fleet.last_processed_at, fleet.due_at) == (now, now, now)
+
+    stalled = desk.rig.world.again(fleet).with_(consolidation_attempt=3, to_create=0, due_at=None)
+    desk.rig.world.save(stalled)
+    fleet = applied(nodes={"min": 1, "target": 1, "max": 4}).fleet
+    assert desk.told() == ["changed fleet:cloud by admin in main fleet nodes"]
+    assert desk.rig.world.take_woken() == woken
+    assert (fleet.spec_num, fleet.to_create, fleet.consolidation_attempt, fleet.due_at) == (1, 1, 0, now)
+    assert applied(nodes={"min": 1, "target": 1, "max": 4}).fleet.spec_num == 1
+    assert desk.told() == [], "nothing was changed"
+    fleets.delete(desk.plane, desk.root, desk.main, ["cloud", "cloud"])
     assert desk.told() == ["status fleet:cloud by admin in main fleet active>terminating deleted by a user"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "want"), [(None, 0), (0, 0), ("2..4", 2), ({"min": 1, "target": 3, "max": 5}, 3), (3, 3)]
+)
+def test_a_fleet_makes_its_minimum_or_its_target_at_once(nodes: Any, want: int) -> None:
+    assert fleet_plans.wanted_at_once(b.fleet_spec(nodes=nodes).configuration) == want
