@@ -279,6 +279,12 @@ def test_a_new_segment_begins_when_one_is_full_and_no_sooner(tmp_path: Path) -> 
     assert writer.end == SpoolReader(str(tmp_path)).end() == spool.SEGMENT_BYTES + 2
 
 
+def test_a_segment_that_is_just_full_is_left(tmp_path: Path) -> None:
+    frames(tmp_path, 0, (1, b"x" * spool.SEGMENT_BYTES))
+    SpoolWriter(str(tmp_path)).append(2, b"a")
+    assert spool.segments(str(tmp_path)) == [0, spool.SEGMENT_BYTES]
+
+
 @pytest.fixture
 def three(tmp_path: Path) -> SpoolReader:
     """Ten bytes in three segments, one of them with an empty record."""

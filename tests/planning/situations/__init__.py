@@ -1,4 +1,4 @@
-"""Situations and what is decided in them, one for every branch of a decision. `test_whole_plans` looks at the plans."""
+"""Situations and what is decided in them, one for every branch of a decision; `test_all_decisions` looks at them."""
 
 from tests.planning.situations import asked, effects, fleets, machines, queues, runs
 from tests.planning.situations.kit import ALL, Decided

@@ -291,3 +291,16 @@ share("without containers", HALF.with_(runtimes=("process",)), image="x")
 share("with containers", HALF.with_(runtimes=("process", "docker")), image="x")
 share("half taken", b.holding(HALF, b.job(b.run("other")), 0))
 share("all taken", b.holding(HALF, b.job(b.run("other"))))
+
+ANYTHING = cloud(spot_policy="auto")
+for word, wanted, sold in (
+    ("spot machines", {"spot_policy": "spot"}, b.offer()),
+    ("on-demand machines", {"spot_policy": "on-demand"}, b.offer(has=b.resources(spot=True))),
+    ("that backend", {"backends": ["gcp"]}, b.offer()),
+    ("that type", {"instance_types": ["m2"]}, b.offer()),
+    ("that zone", {"availability_zones": ["eu-b"]}, b.offer(availability_zones=("eu-a",))),
+    ("so many CPUs", {"resources": {"cpu": "99.."}}, b.offer()),
+    ("so large a disk", {"resources": {"disk": "99TB.."}}, b.offer()),
+    ("all that at once", {"resources": {"cpu": "99..", "memory": "9TB.."}}, b.offer()),
+):
+    situation(f"nobody sells {word}", queue, asks(**wanted), fleets=(ANYTHING,), offers=(sold,))

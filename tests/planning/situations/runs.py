@@ -229,3 +229,12 @@ situation(
     **LEAVING,
 )
 situation("a run that is over", run, "done", "done", reason=JobReason.done_by_runner)
+
+situation(
+    "a run of a fleet that has failed and is tried again, wherever",
+    run,
+    job="failed",
+    of={"fleet_id": b.fleet("cloud").id, "fleet_name": "cloud", "message": "old"},
+    **RETRIED,
+    **FAILED,
+)

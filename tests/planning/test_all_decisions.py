@@ -1,7 +1,7 @@
 """Each decision once, with everything that it writes, tells, orders and wakes: `golden/plans.txt`.
 
 The other tests here say what a decision must come to. These say that it comes to nothing else, and that nothing of it
-is missing. `GOLDEN=write python -m pytest tests/planning/test_whole_plans.py` writes them anew; read the difference.
+is missing. `GOLDEN=write python -m pytest tests/planning/test_all_decisions.py` writes them anew; read the difference.
 """
 
 from __future__ import annotations
