@@ -261,3 +261,17 @@ def test_nothing_is_sent_before_its_time_or_twice() -> None:
     assert agent.next(0) == NEVER, "one push at a time"
     agent.failed(first, "network", 0)
     assert (agent.next(0.999), message(agent, 1).seq) == (1.0, 2)
+
+
+def test_output_that_the_server_has_isnt_sent_again_after_a_lost_message() -> None:
+    logs = Logs()
+    logs.data["t"] = b"0123456789"
+    agent = greeted(session(logs))
+    poll = message(agent, 0)
+    agent.task_changed(report())
+    agent.log_grew("t", 10, 0)
+    lost = message(agent, 1)
+    agent.answered(poll, {"logs": [{"task": "t", "offset": 10}], **QUIET}, 1)
+    agent.failed(lost, "network", 1)
+    again = message(agent, 2)
+    assert (again.logs, again.body["logs"]) == ({}, [])

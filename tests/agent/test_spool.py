@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -343,3 +344,21 @@ def test_a_number_of_records_is_enough_wherever_segments_end(tmp_path: Path) -> 
     reader = SpoolReader(str(tmp_path))
     assert [len(reader.read(0, 1 << 20)[1]), reader.read(0, 1 << 20)[1][-1]] == [RECORDS_MOST, (2, b"y")]
     assert reader.read(RECORDS_MOST, 1 << 20)[1] == [(3, b"z")]
+
+
+def test_a_disk_without_room_leaves_the_spool_as_it_was(tmp_path: Path) -> None:
+    writer = SpoolWriter(str(tmp_path))
+    writer.append(1, b"kept")
+    (segment,) = tmp_path.iterdir()
+    before = segment.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 5, limits[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            writer.append(2, b"there is no room for this")
+        assert segment.read_bytes() == before
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    writer.append(3, b"more")
+    assert SpoolReader(str(tmp_path)).read(0, 100) == (0, [(1, b"kept"), (3, b"more")])
+    assert writer.end == 8
