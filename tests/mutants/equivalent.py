@@ -6,6 +6,7 @@ valid wherever in the file that text moves, and no longer: a test fails for an e
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,13 @@ class Known:
     why: str = ""
 
     def names(self, change: Change) -> bool:
-        there = change.file, change.within, change.was, change.becomes
-        return there == (self.file, self.within, self.was, self.becomes)
+        there = change.file, change.within, code(change.was), code(change.becomes)
+        return there == (self.file, self.within, code(self.was), code(self.becomes))
+
+
+def code(text: str) -> str:
+    """The text without its comments, which may be reworded."""
+    return re.sub(r"\s+# .*$", "", text, flags=re.MULTILINE)
 
 
 def known(root: Path) -> list[Known]:
