@@ -203,8 +203,7 @@ def _forwards(handle: int, token: Token | None) -> Iterator[Span]:
 
 def _backwards(handle: int, token: Token | None) -> Iterator[Span]:
     if token is None:
-        frame = _frame_before(handle, _tail(handle)[0])
-        last = None if frame is None else frame.last
+        frame, last = _frame_before(handle, _tail(handle)[0]), None
     else:
         frame, last = _frame_at(handle, token.place, _tail(handle)[0]), token.offset
         if frame is None or not frame.first <= token.offset <= frame.last:
