@@ -40,7 +40,7 @@ from chalicelib.planning.snapshots import Snapshot
 
 @dataclass(frozen=True)
 class Unit:
-    """What a pass processes. Only `queue` has no noun of its own: it is the waiting jobs of a project."""
+    """What a pass processes. Only `queue` has no noun: it is the waiting jobs of a project."""
 
     decide: Callable[[Any], Plan]
     woken_by: frozenset[str]  # the kinds of units whose plans may wake it

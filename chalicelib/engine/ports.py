@@ -37,7 +37,7 @@ class News(Protocol):
 
 
 class Backends(Protocol):
-    """Which backends each project has, with credentials and settings of its own."""
+    """Which backends each project has, with its own credentials and settings."""
 
     def of(self, project_id: str, type: str) -> Backend:
         """The project's backend of that type. If it isn't configured (any more), each of its calls says so."""

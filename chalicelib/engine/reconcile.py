@@ -142,5 +142,5 @@ class Reconciler:
         until = self.clock.now() + min(2**times, 128) * 5 * SECOND
         try:
             postpone.put_off_failed(self.store, row, unit, self.clock.now(), until, error=error, times=times)
-        except Exception:  # the store itself is failing: then nothing can be written, and the log is all there is
+        except Exception:  # the store itself is failing: nothing can be written, so only log it
             log.exception("%s couldn't be postponed", unit)

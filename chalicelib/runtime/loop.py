@@ -1,7 +1,7 @@
 """The reconciler's thread in the embedded server: sleeps until something is due or it is woken.
 
-One thread, because two passes would only meet each other's version conditions. Effects (calls to clouds) run in a small
-pool of their own, so that a slow provider never delays a placement.
+One thread, because two passes would only meet each other's version conditions. Effects (calls to clouds) run in a
+small separate pool, so that a slow provider never delays a placement.
 """
 
 from __future__ import annotations

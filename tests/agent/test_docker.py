@@ -1,4 +1,4 @@
-"""What the Docker runtime tells the engine and makes of its answers; the engine itself is in `test_docker_real`."""
+"""The Docker runtime's requests and how it reads responses; the engine itself is in `test_docker_real`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Archives are unpacked where their user said, and nowhere else whatever is in them."""
+"""Archives are unpacked where the user wants, and nowhere else, whatever is in them."""
 
 from __future__ import annotations
 

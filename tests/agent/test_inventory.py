@@ -1,4 +1,4 @@
-"""Facts of machines that stand in other rooms: their files and what their tools print are given from outside."""
+"""Facts of other machines: their files and their tools' output are inputs."""
 
 from __future__ import annotations
 

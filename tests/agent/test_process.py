@@ -1,4 +1,4 @@
-"""Plain processes keep the runtimes' contract, and a few things of their own."""
+"""Plain processes keep the runtimes' contract, and have a few features of their own."""
 
 from __future__ import annotations
 

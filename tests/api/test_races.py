@@ -74,7 +74,7 @@ def test_stopping_one_run(rig: Rig) -> None:
 
 
 def test_deleting_one_run(rig: Rig) -> None:
-    """Whoever comes late is told that there is no such run, as ever."""
+    """Whoever is late gets "no such run", as always."""
     run_id = submit(rig, task("same"))["id"]
     run = nouns.find(rig.world.plane.store, Run, keys.run(run_id))
     assert run is not None

@@ -35,7 +35,7 @@ class Clock:
 
 
 class Machines:
-    """A launcher that notes what it is asked."""
+    """A launcher that records its calls."""
 
     def __init__(self) -> None:
         self.up: list[Boot] = []
@@ -93,7 +93,7 @@ class TestFake(BackendConformance):
 
 
 class TestFakeByName(TestFake):
-    """Without tokens: only the name in a lagging listing tells what is there."""
+    """Without tokens: only the name in a lagging listing shows what exists."""
 
     @pytest.fixture
     def cloud(self, clock: Clock, script: Script, machines: Machines) -> FakeCloud:

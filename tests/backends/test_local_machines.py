@@ -28,7 +28,7 @@ PATIENCE = 120.0
 
 
 class Plane(BaseHTTPRequestHandler):
-    """A server that wants one task of whoever calls."""
+    """A server that wants every caller to run one task."""
 
     task: ClassVar[dict[str, Any]] = {}
     heard: ClassVar[list[dict[str, Any]]] = []

@@ -177,7 +177,7 @@ def summary(now: Measured, then: Measured) -> list[str]:
 
 
 def recorded(path: Path = RECORD) -> tuple[Measured, str]:
-    """The record, and when and on what it was made."""
+    """The record, and when and where it was made."""
     if not path.exists():
         return Measured({}, Figure(1.0, 1.0, 1.0)), ""
     record = json.loads(path.read_text())
@@ -198,7 +198,7 @@ def record(now: Measured, path: Path = RECORD) -> None:
 
 
 def machine() -> dict[str, Any]:
-    """Its kind: nothing that tells which one it is."""
+    """Its kind, without anything that identifies it."""
     names = [line.partition(":")[2].strip() for line in _cpuinfo() if line.startswith("model name")]
     cpu = names[0] if names else platform.machine()
     return {"cores": os.cpu_count(), "cpu": cpu, "python": platform.python_version()}

@@ -1,7 +1,7 @@
-"""How everything here is measured: what CPU a process took, how often to ask, and how a figure is told.
+"""How everything here is measured: a process's CPU time, how often to sample, and how to report a figure.
 
 CPU seconds are the kernel's: of a process that ended, all it and its children took; of one that lives, all its threads.
-A figure is a list of samples; its median is told, with the lowest and the highest beside it.
+A figure is a list of samples, reported as its median with the lowest and the highest.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ def alike(hosts: int) -> QueueSnapshot:
 
 
 def unlike(seed: int = 1) -> QueueSnapshot:
-    """Every job with sizes, regions and a price of its own; every host a little different from the next."""
+    """Every job with its own sizes, regions and price; every host a little different from the next."""
     rng = random.Random(seed)
     pool, cloud = fleet(), fleet("cloud")
     instances = [

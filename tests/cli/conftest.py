@@ -21,7 +21,7 @@ def plane() -> Plane:
 
 @dataclass
 class Dstack(cli.Dstack):
-    """With the pauses that it asked for."""
+    """With its pauses."""
 
     naps: list[float]
 

@@ -1,4 +1,4 @@
-"""A control plane of a few answers, scripted, with a record of what was asked: in this process, or over HTTP."""
+"""A scripted control plane with a record of its requests: in this process, or over HTTP."""
 
 from __future__ import annotations
 

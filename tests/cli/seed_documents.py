@@ -324,7 +324,7 @@ COMMANDS = {
     "dstack logs my-run -d": "",
     "dstack logs my-run --replica 1": "replica 1",
     "dstack logs my-run --job 0": "",
-    "dstack stop my-run": "",  # it has ended: said, nothing to ask
+    "dstack stop my-run": "",  # it has ended, so there is nothing to ask
     "dstack stop my-run -y": "",
     "dstack stop my-run --abort": "",
     "dstack offer": "",

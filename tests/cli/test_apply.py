@@ -1,4 +1,4 @@
-"""`dstack apply`: what is sent, what is asked, what the exit code says."""
+"""`dstack apply`: its requests, its questions, its exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completion as a shell asks for it, in a process of its own."""
+"""Completion as a shell requests it, in a separate process."""
 
 from __future__ import annotations
 

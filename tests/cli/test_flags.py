@@ -211,7 +211,7 @@ def cases() -> list[tuple[str, str]]:
 
 @pytest.fixture
 def observed(dstack: Dstack, plane: Plane, tmp_path: Path) -> Callable[[Line, list[str]], Seen]:
-    """Runs a command line in a home and a folder of its own, and sees all that comes of it."""
+    """Runs a command line in its own home and folder, and records everything that comes of it."""
     count = 0
 
     def observe(line: Line, more: list[str]) -> Seen:

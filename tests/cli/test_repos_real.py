@@ -46,7 +46,7 @@ def test_what_one_client_leaves_there_the_other_finds(
 ) -> None:
     if not (PEER / "dstack").exists():
         pytest.skip("the genuine client isn't installed here; `make test` installs it into .venvs/peer")
-    address = LOCKED.replace("app", first)  # a repository of its own for each order
+    address = LOCKED.replace("app", first)  # a separate repository for each order
     (far.server.root / "case" / f"{first}.git").symlink_to(far.server.root / "case" / "app.git")
     (tmp_path / ".dstack.yml").write_text("type: task\ncommands: [ls]\n")
     before = dstack(then, server, far, tmp_path, "apply", "-y", "-P", address)

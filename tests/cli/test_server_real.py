@@ -94,7 +94,7 @@ class Screen:
 
 
 def test_a_log_is_seen_while_its_job_runs(server: Server, tmp_path: Path) -> None:
-    """Piped: the job waits for a file that is made only once its first line was seen."""
+    """Piped: the job waits for a file that is created only once its first line was seen."""
     sign = tmp_path / "sign"
     commands = f"commands: ['echo seen', 'until [ -e {sign} ]; do sleep 0.1; done', 'echo ended', '(exit 5)']\n"
     (tmp_path / ".dstack.yml").write_text("type: task\nname: watched\n" + commands + SMALL)
@@ -169,7 +169,7 @@ def test_known_commands_work_or_are_refused_by_name(server: Server, tmp_path: Pa
     assert run(server, "dstack apply -f my-fleet.dstack.yaml -y", tmp_path).code == 0
     assert run(server, "dstack apply -y", tmp_path).code == 0
     for line, refused in COMMANDS.items():
-        if line == "dstack delete -f my-fleet.dstack.yaml":  # by now the fleet is gone: made anew
+        if line == "dstack delete -f my-fleet.dstack.yaml":  # the fleet is gone by now: create it again
             until("the fleet to be gone", lambda: "my-fleet" not in server.cli("fleet"))
             assert run(server, "dstack apply -f my-fleet.dstack.yaml -y", tmp_path).code == 0
         done = run(server, line, tmp_path)

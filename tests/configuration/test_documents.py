@@ -1,4 +1,4 @@
-"""Schema, reference and error catalogue: made from the code, and the same as what is committed."""
+"""Schema, reference and error catalogue: generated from the code, and the same as the committed ones."""
 
 import ast
 import json

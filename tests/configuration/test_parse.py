@@ -1,4 +1,4 @@
-"""What a wrong file is told: every problem at once, each with its place, its code and a way to mend it."""
+"""A wrong file: all problems are reported together, each with its place, its code and how to fix it."""
 
 import pytest
 from hypothesis import given, settings

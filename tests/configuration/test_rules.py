@@ -1,4 +1,4 @@
-"""What can't go together, and what must: rules between fields, each with the field that is told."""
+"""What can't go together, and what must: rules between fields, each with the field that is reported."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`server/config.yml`: every type of backend is read, every problem is told at once, and no secret is repeated."""
+"""`server/config.yml`: every type of backend is read, all problems are reported together, no secret is repeated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every short form and what it stands for; and what isn't one, with the hint that mends it."""
+"""Every short form and what it stands for; and invalid ones, with the hint that fixes them."""
 
 import math
 from typing import Any

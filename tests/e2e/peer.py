@@ -1,4 +1,4 @@
-"""The genuine client, unmodified, in a virtual environment of its own: its entry point, a process for each command."""
+"""The genuine client, unmodified, in its own virtual environment: its entry point, one process per command."""
 
 from __future__ import annotations
 

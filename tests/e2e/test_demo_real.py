@@ -1,4 +1,4 @@
-"""`make demo` tells the truth by its exit status, and leaves nothing behind however it ends."""
+"""`make demo` has a truthful exit status, and leaves nothing behind however it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page that lists what a job is told lists exactly what a job was seen to be told."""
+"""The page on a job's environment lists exactly the variables that a job was seen to get."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def metadata(wheel: Path) -> Message:
 
 
 def plain_install(wheel: Path) -> set[str]:
-    """The distributions that come with the wheel when no extra is asked for."""
+    """The distributions that come with the wheel without extras."""
     found: set[str] = set()
     todo = [str(line) for line in metadata(wheel).get_all("Requires-Dist") or ()]
     while todo:

@@ -1,1 +1,1 @@
-"""What stands in for AWS in tests: an emulator in an environment of its own, and a scripted front for its faults."""
+"""AWS in tests: an emulator in its own environment, and a scripted front for its faults."""

@@ -84,7 +84,7 @@ def install() -> None:
 
 
 def start(environment: Mapping[str, str] | None = None) -> Emulator:
-    """Raises Unavailable with the end of its own log when it doesn't come up."""
+    """Raises Unavailable with the end of its log if it doesn't come up."""
     install()
     trouble = ""
     for _ in range(3):  # between the choice of a port and listening there somebody else may take it

@@ -49,7 +49,7 @@ class Blobs:
 
 
 class Seller(FakeCloud):
-    """An account of Nimbus: its own prices, and a failure when it is told to."""
+    """An account of Nimbus: its own prices, and a failure on request."""
 
     def __init__(self, price: float) -> None:
         super().__init__(lambda: 0, facts=NIMBUS)

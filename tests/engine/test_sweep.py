@@ -74,7 +74,7 @@ class Scene:
         return instance_id
 
     def keep(self, name: str, status: str, project_id: str = PROJECT, **more: object) -> Instance:
-        """An instance in a fleet of its own, with a machine."""
+        """An instance in its own fleet, with a machine."""
         cloud = next(a.backend for a in self.accounts.accounts(project_id))
         assert isinstance(cloud, FakeCloud)
         instance_id = self.buy(name, cloud, project_id=project_id)

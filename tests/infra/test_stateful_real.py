@@ -1,4 +1,4 @@
-"""The stateful stack, made by an emulator of CloudFormation."""
+"""The stateful stack, created by an emulator of CloudFormation."""
 
 from __future__ import annotations
 

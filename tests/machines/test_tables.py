@@ -75,7 +75,7 @@ def parsed(path: Path) -> ast.Module:
 
 @walked
 def test_a_number_in_a_timeout_is_a_constants(machine: StateMachine) -> None:
-    """A page made from the table says what planning counts in: no duration is written a second time."""
+    """A page generated from the table uses planning's own durations: none is written twice."""
     tree = parsed(MODULES / "machines" / f"{machine.noun}.py")
     (timeouts,) = [node.value for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "timeouts"]
     typed = [node.value for node in ast.walk(timeouts) if isinstance(node, ast.Constant)]

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def everything(below: list[str]) -> list[Change]:
-    """Every change of the packages that have tests of their own, or of those below these paths."""
+    """Every change in the packages that have their own tests, or in those below these paths."""
     paths = sorted(path for name in ABOUT for path in (ROOT / "chalicelib" / name).rglob("*.py"))
     found = (change for path in paths for change in changes(ROOT, path.relative_to(ROOT).as_posix()))
     return [c for c in found if not below or any(f"{c.file}:{c.line}:".startswith(start) for start in below)]

@@ -1,4 +1,4 @@
-"""The changes that are made, the sample that is drawn, and a trial of each kind."""
+"""The changes, the sample, and a trial of each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""As many instances as it must have, no more than it may, and an end when it is told to."""
+"""As many instances as it must have, no more than it may, and an end on request."""
 
 from __future__ import annotations
 

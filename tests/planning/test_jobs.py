@@ -12,7 +12,7 @@ from chalicelib.errors import Invalid, NotSupported
 from chalicelib.planning.jobs import agent_task, effective, hostfile, job_specs, task_env
 from tests.world import nouns as b
 
-# What a client of 0.22 is told of a plain task with an image, field for field.
+# What a 0.22 client gets for a plain task with an image, field for field.
 EXPECTED: dict[str, Any] = {
     "replica_num": 0,
     "job_num": 0,

@@ -135,7 +135,7 @@ def takes(query: Query, offer: Offer) -> bool:
 
 
 def slow_match(offers: list[Offer], query: Query) -> list[Offer]:
-    """The meaning of `match`, said as plainly as possible."""
+    """The meaning of `match`, as plainly as possible."""
     fits = [offer for offer in offers if takes(query, offer)]
     return sorted(fits, key=lambda offer: (not offer.availability.usable, offer.price))
 

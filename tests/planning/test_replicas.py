@@ -26,7 +26,7 @@ Slot = tuple[int, int]
 
 
 class Replicas:
-    """A run of some replicas of some nodes, all of them running, each job on a machine of its own."""
+    """A run of some replicas of some nodes, all of them running, each job on its own machine."""
 
     def __init__(self, replicas: int, nodes: int, **spec: Any) -> None:
         self.spec, self.now = b.run_spec(**{"retry": RETRY, **spec}), b.NOW + b.SECOND

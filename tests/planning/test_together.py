@@ -43,7 +43,7 @@ Placement = tuple[QueuedJob, Spot | Buy]
 
 
 def gang(name: str, *wants: int, tried: str = "") -> list[QueuedJob]:
-    """The waiting jobs of one replica, each with wants of its own."""
+    """The waiting jobs of one replica, each with its own wants."""
     run = b.run(name)
     attempts = (Attempt(offer_key=tried, error="none left"),) if tried else ()
     return [
@@ -60,7 +60,7 @@ def put(floor: Floor, unit: list[QueuedJob]) -> tuple[list[Placement], Unplaced 
 
 
 def replayed(views: tuple[FleetView, ...], placed: list[Placement]) -> Floor:
-    """A fresh floor on which only these placements were made, without a question."""
+    """A fresh floor with only these placements, made without asking."""
     floor = Floor(views, OfferBook(OFFERS))
     for item, where in placed:
         place(Draft(b.NOW), floor, b.FACTS, item, where)

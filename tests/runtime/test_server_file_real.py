@@ -1,4 +1,4 @@
-"""`dstack server` and its `config.yml`: obeyed as a whole, or refused with every place before anything is made."""
+"""`dstack server` and its `config.yml`: applied as a whole, or refused with every place before anything is created."""
 
 from __future__ import annotations
 

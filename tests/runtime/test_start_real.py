@@ -47,7 +47,7 @@ def test_the_first_start_makes_everything_private_and_prints_the_token_once(serv
 
 @pytest.mark.parametrize("sign", ["server.lock", "plane.db", "install.key", "agent.pyz", "master.key", "blobs"])
 def test_a_first_start_that_is_killed_is_made_good_by_the_next(server: Server, sign: str) -> None:
-    """It is killed as soon as it has made something."""
+    """It is killed as soon as it has created something."""
     command = [sys.executable, "-m", "cli.main", "server", "--port", "0", "--data-dir", str(server.data)]
     process = subprocess.Popen(
         command, cwd=ROOT, env=server.environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -117,7 +117,7 @@ def test_unknown_paths_and_methods_are_json(server: Server) -> None:
 
 
 def test_what_is_bought_reports_to_the_public_url_and_this_machine_to_loopback(tmp_path: Path) -> None:
-    """`localhost` leads here too, but isn't what the server listens on: who uses it was told to."""
+    """`localhost` leads here too, but isn't what the server listens on, so whoever uses it was told to."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -44,7 +44,7 @@ while True:
 
 
 class Trial:
-    """Writers, each of its own lane, that are killed all at once, and what the store must hold afterwards."""
+    """Writers, each in its own lane, that are killed all at once, and what the store must have afterwards."""
 
     def __init__(self, kind: str, where: str, lanes: int, total: int = 10_000) -> None:
         self.kind, self.where, self.total = kind, where, total  # so many acknowledged commits in all

@@ -22,7 +22,7 @@ TRAVEL = 0.4  # seconds that a call takes on its way, both ways
 
 @dataclass
 class Quiet:
-    """An agent with one running job and nothing else to say, which calls when it was told to."""
+    """An agent with one running job and no other news, which calls when it should."""
 
     cluster: Cluster
     job: Job

@@ -36,7 +36,7 @@ def used(found: Any, seen: Counter[str]) -> None:
 
 
 def models(model: type[BaseModel], found: dict[str, type[BaseModel]]) -> None:
-    """A model and all that its fields are made of."""
+    """A model and all the models of its fields."""
     if model.__name__ in found:
         return
     found[model.__name__] = model

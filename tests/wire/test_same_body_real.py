@@ -119,7 +119,7 @@ def test_both_refuse(runs: dict[str, Both], name: str) -> None:
 
 
 def teaches(output: str) -> bool:
-    """Whether it also says what to do: in brackets or an example, or on a line of its own."""
+    """Whether it also says what to do: in brackets, by example, or on a separate line."""
     problem, *more = output.strip().splitlines()
     return problem.endswith(")") or " as in `" in problem or bool(more)
 
