@@ -2,9 +2,9 @@
 
 `domain`         pure nouns: specs a user writes, runs, jobs, fleets, instances, events. Frozen pydantic models.
 `configuration`  pure: the `*.dstack.yml` language, text to spec, with errors that name line, cause and fix.
-`machines`       pure tables: one state machine a file, the only way to a new status.
+`machines`       pure tables: one state machine per file, the only way to a new status.
 `planning`       pure decisions: snapshot in, plan out; no clock, no socket.
-`backends`       effects: one protocol, one package per provider, a simulated cloud; accounts say whose they are.
+`backends`       effects: one protocol, one package per provider, a simulated cloud; accounts say who uses them.
 `agent`          the program on every instance: standard library only, shipped as one file, imported by nothing here.
 `store`          effects: one small port, SQLite and DynamoDB behind it, blobs beside it.
 `catalog`        offers as snapshots with their age; plans never call a cloud.

@@ -22,12 +22,12 @@ class Problem:
     file: str = ""
     line: int = 0  # 1-based; 0 when unknown
     column: int = 0
-    hint: str = ""  # "did you mean `nodes`?", or an example that is right
+    hint: str = ""  # "did you mean `nodes`?", or a valid example
     code: str = "invalid-value"  # stable slug, an entry in the error catalogue
 
     @property
     def text(self) -> str:
-        """The words, without the place: one line, and the same from the API, from every client and from a file."""
+        """The message without the place: one line, the same from the API, from every client and for a file."""
         field = f"{self.path}: " if self.path else ""
         hint = f" ({self.hint})" if self.hint else ""
         return _BREAKING.sub(lambda found: repr(found[0])[1:-1], f"{field}{self.message}{hint}")
@@ -38,7 +38,7 @@ class Problem:
 
 
 class DstackError(Exception):
-    """The root. `str(error)` is what a person reads."""
+    """The root. `str(error)` is for people."""
 
     code = "error"
     status = 400
@@ -51,7 +51,7 @@ class DstackError(Exception):
 class Invalid(DstackError):
     """Input that can't be accepted; `problems` has all of them, not only the first.
 
-    The message has a line for each, and `fields` an entry for each line: who shows it can tell where each belongs.
+    The message has a line for each, and `fields` an entry per line, so that clients can show where each belongs.
     """
 
     def __init__(self, problems: list[Problem] | tuple[Problem, ...] | str, *, hint: str = "") -> None:
@@ -61,7 +61,7 @@ class Invalid(DstackError):
 
 
 class WrongFlag(Invalid):
-    """The same of what a command line said, not a file."""
+    """The same for a command line instead of a file."""
 
 
 class Refused(DstackError):
@@ -122,15 +122,15 @@ class Bug(DstackError):
 
 
 class BackendError(DstackError):
-    """The root of what a provider may answer with."""
+    """The root of the errors that a provider can return."""
 
 
 class InsufficientCapacity(BackendError):
-    """No machine of this kind there now. Try the next offer."""
+    """No such machine is available now. Try the next offer."""
 
 
 class QuotaExceeded(BackendError):
-    """The account may not have one more. Try the next offer; say which quota."""
+    """The account's quota is exhausted. Try the next offer; the message names the quota."""
 
 
 class InvalidCredentials(BackendError):
@@ -144,7 +144,7 @@ class MissingPermission(BackendError):
 
 
 class Throttled(BackendError):
-    """Asked too often; `retry_after` seconds to wait, an hour at most whatever the provider says."""
+    """Too many requests; wait `retry_after` seconds."""
 
     def __init__(self, message: str, *, retry_after: float = 5.0) -> None:
         super().__init__(message)

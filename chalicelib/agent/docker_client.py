@@ -160,7 +160,7 @@ class DockerClient:
         connection.close()
         raise DockerError(response.status, words(text))
 
-    # What a task needs ------------------------------------------------------------------------------------------
+    # What tasks need --------------------------------------------------------------------------------------------
 
     def ping(self) -> str:
         """Why the engine can't be used; empty if it can."""

@@ -151,7 +151,7 @@ class Program:
             self._address.changed()
             (self._poll if action.wait else self._push).send(self._address.seen[0], action)
 
-    # News from other threads and from supervisors ---------------------------------------------------------------
+    # News from other threads and supervisors --------------------------------------------------------------------
 
     def _nudge(self) -> None:
         try:

@@ -287,7 +287,7 @@ class Session:
                 picked.append({"task": name, "offset": offset, "records": encoded})
         return picked
 
-    # What the server said ---------------------------------------------------------------------------------------
+    # The server's responses -------------------------------------------------------------------------------------
 
     def answered(self, message: Message, answer: Body, now: float) -> List[Command]:
         self._release(message)

@@ -1,11 +1,11 @@
 """YAML to plain values, without its surprises and within the limits of a configuration.
 
 The dialect is YAML 1.1, because existing files were written for it: `off` is false, and `8000:22` is a number in base
-60. Where that would only surprise, the scalar is refused with the reason: numbers in base 60, 8 and 16, with
-underscores, or infinite. Dates stay text. Keys are always text.
+60. Scalars that would only surprise are refused with the reason: numbers in base 60, 8 and 16, with underscores, or
+infinite. Dates stay text. Keys are always text.
 
-The node graph is kept, so that any problem found later can still be placed by line and column. Aliases are expanded
-under a budget, and size, depth and count of nodes are bounded, so that no file can cost more than a moment.
+The node graph is kept, so that problems found later still get a line and column. Aliases are expanded under a budget,
+and size, depth and number of nodes are limited, so that no file takes long.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STR, _INT, _FLOAT, _NULL, _BOOL = (_TAG + name for name in ("str", "int", "floa
 _PLAIN = {_STR, _TAG + "timestamp", _TAG + "value", _TAG + "merge"}
 _TRUE = {"yes", "true", "on"}
 _MERGE = "<<"
-_RENAMED = {"groups": "replicas", "replicas": "count", "size": "resources", "repos": "repo"}  # older words for a key
+_RENAMED = {"groups": "replicas", "replicas": "count", "size": "resources", "repos": "repo"}  # older names of keys
 
 
 class TooMuch(Exception):
@@ -40,7 +40,7 @@ class TooMuch(Exception):
 
 
 class _Loader(yaml.CSafeLoader):
-    """The C parser, counting: it asks for the tag of every node, and says when it goes down and up."""
+    """The C parser, with limits: it calls these methods for every node, and on its way down and up."""
 
     nodes = 0
     depth = 0
@@ -66,9 +66,7 @@ class Document:
     value: Any = None
     node: Any = None
     problems: list[tuple[Path, Problem]] = field(default_factory=list)
-    rounded: list[tuple[Path, str]] = field(
-        default_factory=list
-    )  # numbers that read differently than they were written
+    rounded: list[tuple[Path, str]] = field(default_factory=list)  # numbers that read differently from what was written
 
     def has(self, key: str | int) -> bool:
         return _below(self.node, key)[0] is not None
@@ -117,7 +115,7 @@ def compose(text: str) -> Document:
 
 
 class _Reader:
-    """Nodes to values. An alias reads its node again, and what it adds counts."""
+    """Nodes to values. An alias reads its node again, which counts towards the limits."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -134,7 +132,7 @@ class _Reader:
             raise TooMuch(message, "bring data along with `files`", *self.document.mark(path))
         if isinstance(node, yaml.ScalarNode):
             tag = node.tag
-            if "\0" in node.value:  # which only `"\0"` can bring
+            if "\0" in node.value:  # only possible with `"\0"`
                 self.wrong(path, node, "yaml-syntax", "a NUL character, which no program takes", "remove it")
             return node.value if tag in _PLAIN else self.scalar(node, tag, path)
         if id(node) in self.open:
@@ -171,7 +169,7 @@ class _Reader:
         return merged | found if merged else found
 
     def merge(self, node: Any, path: Path) -> dict[str, Any]:
-        """What `<<: *other` brings. Of several, the first that has a key gives it."""
+        """The keys that `<<: *other` adds. Of several mappings, the first that has a key wins."""
         value = self.value(node, (*path, _MERGE))
         parts = value if isinstance(value, list) else [value]
         if not all(isinstance(part, dict) for part in parts):
@@ -225,7 +223,7 @@ class _Reader:
         try:
             value = float(text)
         except ValueError:
-            value = float("nan")  # base 60, or YAML's own words for what is below
+            value = float("nan")  # base 60, or YAML's words for infinity and NaN
         if "_" in text or not abs(value) < 1e300:
             why = "YAML takes this for a number that isn't one here"
             self.wrong(

@@ -27,7 +27,7 @@ _PATIENCE = 8  # times the limit that we read of a body, so that its sender gets
 
 
 class TooLarge(Exception):
-    """The request's body is over the limit. `whole`: it was read to its end."""
+    """The request's body is over the limit. `whole`: it was read to the end."""
 
     def __init__(self, *, whole: bool) -> None:
         self.whole = whole

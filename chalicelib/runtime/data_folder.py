@@ -12,7 +12,7 @@ from chalicelib.errors import Refused
 
 
 def locked(path: Path) -> IO[str]:
-    """Makes the folder private and takes its lock, which the kernel releases however this process ends."""
+    """Make the folder private and take its lock, which the kernel releases however this process ends."""
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         path.chmod(0o700)
@@ -39,7 +39,7 @@ def kept_secret(path: Path) -> bytes:
             file.write(secrets.token_hex(32))
             file.flush()
             os.fsync(file.fileno())
-        draft.rename(path)  # whole or not at all: half a key would seal what nothing opens
+        draft.rename(path)  # whole or not at all: nothing could open what half a key has sealed
     try:
         kept = bytes.fromhex(path.read_text())
     except ValueError:

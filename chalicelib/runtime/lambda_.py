@@ -21,13 +21,13 @@ from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import LambdaSettings
 from chalicelib.usecases.pace import PER_CALL
 
-BATCH = 100  # hints a message; SQS takes 256 KB, a unit's name is some 50 bytes
+BATCH = 100  # hints per message; SQS allows 256 KB, and a unit's name is about 50 bytes
 
 Clients = Callable[[str], Any]  # the client of an AWS service, by the service's name
 
 
 class LambdaRoot(Root):
-    """Made from its settings, and of nothing else: any number may live in one process."""
+    """Created from its settings alone, so one process can have any number."""
 
     def __init__(self, settings: LambdaSettings, *, clock: Clock | None = None, clients: Clients | None = None) -> None:
         from chalicelib.store.blobs import S3Blobs
@@ -63,7 +63,7 @@ _here: LambdaRoot | None = None
 
 
 def root() -> LambdaRoot:
-    """The root of this process, made with its first event. A Lambda handles one event at a time."""
+    """The root of this process, created with its first event. A Lambda handles one event at a time."""
     global _here
     if _here is None:
         _here = LambdaRoot(LambdaSettings.from_env())
@@ -71,7 +71,7 @@ def root() -> LambdaRoot:
 
 
 class Boto:
-    """Clients of boto3, each made when it is first needed."""
+    """boto3 clients, each created on first use."""
 
     def __init__(self, endpoint: str | None) -> None:
         self._endpoint = endpoint
@@ -110,7 +110,7 @@ class Hints:
 
 
 def nobody_waits(instance_ids: Iterable[str]) -> None:
-    """No call is held here: agents of this root call again by themselves."""
+    """No calls are held here: this root's agents call again by themselves."""
 
 
 class QueuedEffects:

@@ -63,7 +63,7 @@ class Loop:
                 hints, self._hints = self._hints, {}
             try:
                 passes.run(hints)
-            except Exception:  # the last line: a pass isolates its units, so this is the store failing as a whole
+            except Exception:  # the last resort: a pass isolates its units, so the store itself is failing
                 log.exception("a reconciler pass failed; retrying in a second")
                 with self._changed:
                     self._hints = {**hints, **self._hints}

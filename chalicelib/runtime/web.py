@@ -1,4 +1,4 @@
-"""The embedded server's HTTP: uvicorn around the app that API AsgiBridge calls in AWS."""
+"""The embedded server's HTTP: uvicorn around the same app that API Gateway calls in AWS."""
 
 from __future__ import annotations
 

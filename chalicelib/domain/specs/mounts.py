@@ -141,7 +141,7 @@ def _in_container(path: str) -> str:
 
 
 class FilePathMapping(Spec):
-    """A local file or folder, and where it goes."""
+    """A local file or folder, and its path in the job."""
 
     local_path: str = Field(
         description="Relative to the configuration file's folder; `~` is the home folder.", min_length=1

@@ -91,7 +91,7 @@ class TaskConfiguration(RunConfiguration):
 
 
 class FileArchiveMapping(Spec):
-    """An uploaded archive, and where it goes."""
+    """An uploaded archive, and its path in the job."""
 
     id: str
     path: str
