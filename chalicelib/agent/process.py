@@ -114,7 +114,7 @@ class ProcessRuntime:
         if wanted > there:
             raise TaskError(
                 "executor_error",
-                "shm_size: %d MiB are asked for and this machine's /dev/shm has %d; plain processes share it as it is"
+                "shm_size: %d MiB requested, but this machine's /dev/shm has %d; plain processes share it as it is"
                 % (wanted >> 20, there >> 20),
             )
         account = Account(spec.get("user"))

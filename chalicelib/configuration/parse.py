@@ -147,7 +147,7 @@ _SYNTAX = (
     ("could not find expected ':'", "a key without a colon", "write `key: value`"),
     ("cannot start any token", "this character can't begin a value", "put the text in quotes"),
     ("found undefined alias", "this alias has no anchor", "write `&name` where the value first stands"),
-    ("found duplicate anchor", "this anchor is there already", "give it another name"),
+    ("found duplicate anchor", "this anchor already exists", "give it another name"),
     ("but found another document", "one document a file", "put what follows `---` in a file of its own"),
     ("unexpected end of stream", "quotes that are never closed", "close them"),
     ("expected ',' or", "a bracket that is never closed, or a comma missing", "close it with `]` or `}`"),

@@ -46,7 +46,7 @@ class ProjectConfig(Spec):
     def _one_of_a_kind(self) -> ProjectConfig:
         kinds = [backend.type for backend in self.backends or ()]
         found = [
-            ("duplicate", f"the backend `{kind}` is there twice", "keep one of the two", f"backends.{place}")
+            ("duplicate", f"the backend `{kind}` appears twice", "keep one of the two", f"backends.{place}")
             for place, kind in enumerate(kinds)
             if kind in kinds[:place]
         ]
@@ -101,7 +101,7 @@ class EncryptionConfig(Spec):
         for place, name in enumerate(called):
             if name in called[:place]:
                 what = f"the key `{name[:60]}`" if name else "`identity`"
-                found.append(("duplicate", f"{what} is there twice", "keep one of the two", f"keys.{place}"))
+                found.append(("duplicate", f"{what} appears twice", "keep one of the two", f"keys.{place}"))
         if found:
             raise faults(found)
         return self
@@ -142,7 +142,7 @@ class ServerConfig(Spec):
     def _names(self) -> ServerConfig:
         called = [project.name for project in self.projects]
         found = [
-            ("duplicate", f"the project `{name}` is there twice", "keep one of the two", f"projects.{place}.name")
+            ("duplicate", f"the project `{name}` appears twice", "keep one of the two", f"projects.{place}.name")
             for place, name in enumerate(called)
             if name in called[:place]
         ]

@@ -162,7 +162,7 @@ class _Reader:
                 merged = self.merge(inner, path) | merged
             elif name in found:
                 self.wrong(
-                    (*path, name), key, "duplicate-key", f"the key `{name[:60]}` is there twice", "keep one of the two"
+                    (*path, name), key, "duplicate-key", f"the key `{name[:60]}` appears twice", "keep one of the two"
                 )
             else:
                 found[name] = self.value(inner, (*path, name))

@@ -33,7 +33,7 @@ STRICTER = {
     "retry: {duration: -1}": "refused by the server anyway",
     "priority: true": "a switch isn't a number",
     "nodes: true": "a switch isn't a number",
-    "name: a\nname: b": "a key that is there twice would lose one value",
+    "name: a\nname: b": "a key that appears twice would lose one value",
     "nodes: 1\nssh_config": "refused by the server anyway",
     "internal_ip: 10.0.0.1}": "half the hosts have an address: refused by the server anyway",
     "port: 70000": "no such port",

@@ -59,7 +59,7 @@ class KubernetesBackendConfig(Spec):
     def _one_form(self) -> KubernetesBackendConfig:
         names = [context.name for context in self.contexts or ()]
         found = [
-            ("duplicate", f"the context `{name[:60]}` is there twice", "keep one of the two", f"contexts.{place}")
+            ("duplicate", f"the context `{name[:60]}` appears twice", "keep one of the two", f"contexts.{place}")
             for place, name in enumerate(names)
             if name in names[:place]
         ]

@@ -59,7 +59,7 @@ class SlurmBackendConfig(Spec):
     def _names(self) -> SlurmBackendConfig:
         names = [cluster.name for cluster in self.clusters]
         found = [
-            ("duplicate", f"the cluster `{name[:60]}` is there twice", "give it another name", f"clusters.{place}.name")
+            ("duplicate", f"the cluster `{name[:60]}` appears twice", "give it another name", f"clusters.{place}.name")
             for place, name in enumerate(names)
             if name in names[:place]
         ]

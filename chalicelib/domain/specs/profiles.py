@@ -177,5 +177,5 @@ class ProfilesConfig(Spec):
     def _names(self) -> ProfilesConfig:
         names = Counter(profile.name for profile in self.profiles)
         if twice := sorted(name for name, count in names.items() if count > 1):
-            raise fault("duplicate", f"the profile `{twice[0]}` is there twice", "rename one of them", at="profiles")
+            raise fault("duplicate", f"the profile `{twice[0]}` appears twice", "rename one of them", at="profiles")
         return self

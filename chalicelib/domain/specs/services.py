@@ -92,7 +92,7 @@ def _probes(probes: tuple[ProbeConfig, ...]) -> tuple[ProbeConfig, ...]:
                 "exclusive", f"a {probe.method} request has no body", "write `method: post`", at=f"{place}.body"
             )
         if probe in probes[:place]:
-            raise fault("duplicate", "this probe is there already", "remove one of the two", at=str(place))
+            raise fault("duplicate", "this probe appears twice", "remove one of the two", at=str(place))
     return probes
 
 

@@ -46,9 +46,7 @@ class VolumeConfiguration(Spec):
             found.append(("missing", f"a volume needs `size`, or `{other}`", "for example `size: 100GB`", ""))
         if self.external_id is not None and (self.auto_cleanup_duration or -1) > 0:
             hint = "remove `auto_cleanup_duration`"
-            found.append(
-                ("exclusive", "a volume that was there already isn't deleted for you", hint, "auto_cleanup_duration")
-            )
+            found.append(("exclusive", "an existing volume isn't deleted for you", hint, "auto_cleanup_duration"))
         if found:
             raise faults(found)
         return self
@@ -94,12 +92,12 @@ class KubernetesVolumeConfiguration(VolumeConfiguration):
 
 class DaytonaVolumeConfiguration(VolumeConfiguration):
     backend: Literal["daytona"] = Field(default="daytona", description="`daytona`.")
-    volume_id: str | None = Field(default=None, description="The id of a volume that is there already.")
+    volume_id: str | None = Field(default=None, description="The id of an existing volume.")
 
 
 class LiumVolumeConfiguration(VolumeConfiguration):
     backend: Literal["lium"] = Field(default="lium", description="`lium`.")
-    volume_id: str | None = Field(default=None, description="The id of a volume that is there already.")
+    volume_id: str | None = Field(default=None, description="The id of an existing volume.")
 
 
 VOLUMES = {
