@@ -339,11 +339,11 @@ def test_the_end_is_that_of_the_last_whole_record(three: SpoolReader, tmp_path: 
 
 
 def test_a_number_of_records_is_enough_wherever_segments_end(tmp_path: Path) -> None:
-    frames(tmp_path, 0, *((1, b"x") for _ in range(RECORDS_MOST - 1)))
-    frames(tmp_path, RECORDS_MOST - 1, (2, b"y"), (3, b"z"))
+    frames(tmp_path, 0, *((1, b"x") for _ in range(RECORDS_A_READ - 1)))
+    frames(tmp_path, RECORDS_A_READ - 1, (2, b"y"), (3, b"z"))
     reader = SpoolReader(str(tmp_path))
-    assert [len(reader.read(0, 1 << 20)[1]), reader.read(0, 1 << 20)[1][-1]] == [RECORDS_MOST, (2, b"y")]
-    assert reader.read(RECORDS_MOST, 1 << 20)[1] == [(3, b"z")]
+    assert [len(reader.read(0, 1 << 20)[1]), reader.read(0, 1 << 20)[1][-1]] == [RECORDS_A_READ, (2, b"y")]
+    assert reader.read(RECORDS_A_READ, 1 << 20)[1] == [(3, b"z")]
 
 
 def test_a_disk_without_room_leaves_the_spool_as_it_was(tmp_path: Path) -> None:
