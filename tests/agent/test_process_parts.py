@@ -139,7 +139,7 @@ def test_a_folder_or_file_that_cant_be_made_is_named(tmp_path: Path) -> None:
     [
         ({}, "no commands"),
         ({"commands": ["true"], "volumes": [{}]}, "need the docker runtime"),
-        ({"commands": ["true"], "shm_bytes": 1 << 50}, f"{1 << 30} MiB are asked for"),
+        ({"commands": ["true"], "shm_bytes": 1 << 50}, f"{1 << 30} MiB requested"),
     ],
 )
 def test_what_plain_processes_cant_do_is_said(tmp_path: Path, spec: dict[str, Any], words: str) -> None:

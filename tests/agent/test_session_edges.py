@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
+from chalicelib.agent.limits import LOG_BYTES, METRICS_MOST
 from chalicelib.agent.session import (
     COALESCE,
-    LOG_BUDGET,
-    METRICS_KEPT,
     NEVER,
     TOMBSTONES,
     Abort,
@@ -45,7 +44,7 @@ def test_a_message_in_full() -> None:
     assert (poll.wait, poll.body["wait"], poll.body["metrics"], poll.seq) == (7.0, 7.0, [], 2)
 
 
-@pytest.mark.parametrize(("size", "at"), [(LOG_BUDGET - 1, 10 + COALESCE), (LOG_BUDGET, 0.0)])
+@pytest.mark.parametrize(("size", "at"), [(LOG_BYTES - 1, 10 + COALESCE), (LOG_BYTES, 0.0)])
 def test_a_lot_of_output_doesnt_wait_for_more(size: int, at: float) -> None:
     logs = Logs()
     logs.data["t"] = b"x" * size
@@ -85,15 +84,15 @@ def test_output_that_was_seen_before_is_no_news() -> None:
 
 def test_what_was_measured_is_kept_up_to_a_number_the_newest() -> None:
     agent = greeted(session(), **QUIET)
-    agent.measured([{"n": n} for n in range(METRICS_KEPT)])
-    agent.measured([{"n": METRICS_KEPT}])
+    agent.measured([{"n": n} for n in range(METRICS_MOST)])
+    agent.measured([{"n": METRICS_MOST}])
     agent.task_changed(report())
     lost = message(agent, 0)
-    assert [lost.body["metrics"][0]["n"], lost.body["metrics"][-1]["n"]] == [1, METRICS_KEPT]
+    assert [lost.body["metrics"][0]["n"], lost.body["metrics"][-1]["n"]] == [1, METRICS_MOST]
     agent.measured([{"n": -1}])
     agent.failed(lost, "network", 0)
     again = message(agent, 1).body["metrics"]
-    assert (len(again), again[0]["n"], again[-1]["n"]) == (METRICS_KEPT, 2, -1)
+    assert (len(again), again[0]["n"], again[-1]["n"]) == (METRICS_MOST, 2, -1)
 
 
 def test_only_so_many_removed_tasks_are_remembered() -> None:
@@ -179,20 +178,20 @@ def test_a_cursor_moves_on_whichever_message_it_answers() -> None:
 
 def test_output_that_doesnt_fit_follows_at_once() -> None:
     logs = Logs()
-    logs.data = {"a": b"a" * 10, "b": b"b" * LOG_BUDGET}
+    logs.data = {"a": b"a" * 10, "b": b"b" * LOG_BYTES}
     agent = greeted(session(logs), **QUIET)
     for task in ("a", "b"):
         agent.task_changed(report(task, state="exited"))
     agent.log_grew("a", 10, 1)
-    agent.log_grew("b", LOG_BUDGET, 2)
+    agent.log_grew("b", LOG_BYTES, 2)
     first = message(agent, 3)
     assert {chunk["task"]: len(base64.b64decode(chunk["records"][0][1])) for chunk in first.body["logs"]} == {
         "a": 10,
-        "b": LOG_BUDGET - 10,
+        "b": LOG_BYTES - 10,
     }
     agent.answered(first, {"logs": [{"task": t, "offset": end} for t, end in first.logs.items()], **QUIET}, 3)
     second = message(agent, 3)
-    assert [(chunk["task"], chunk["offset"]) for chunk in second.body["logs"]] == [("b", LOG_BUDGET - 10)]
+    assert [(chunk["task"], chunk["offset"]) for chunk in second.body["logs"]] == [("b", LOG_BYTES - 10)]
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def through_the_gateway(rig: Rig, method: str, path: str, headers: dict[str, str
     answer = app(gateway_event(method, path, found.template, found.params, b"", sent, b""), None)
     encoded = answer.get("isBase64Encoded")
     response: Any = io.BytesIO(base64.b64decode(answer["body"]) if encoded else answer["body"].encode())
-    response.status, response.headers = answer["statusCode"], {}
+    response.status, response.headers, response.length = answer["statusCode"], {}, 0
     return response
 
 

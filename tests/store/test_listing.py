@@ -54,7 +54,7 @@ NONE = [cursor(text) for text in ("{", "{}", "[]", '["main","p","a","b"]', '["ma
 
 @pytest.mark.parametrize("given", ["", "é", "!!!", *NONE])
 def test_a_cursor_that_is_none_is_refused(given: str) -> None:
-    with pytest.raises(Invalid, match="isn't one this server gave out"):
+    with pytest.raises(Invalid, match="isn't one that this server issued"):
         cursors.decode(given, "main", "p")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from chalicelib.agent.limits import METRICS_MOST
 from chalicelib.errors import Invalid
 from chalicelib.usecases.agent_message import MAX_MESSAGE, MAX_TASKS, Message, read_message
 
@@ -34,7 +35,7 @@ def test_the_shortest_message() -> None:
     [
         ({"tasks": [TASK] * MAX_TASKS}, {"tasks": [TASK] * (MAX_TASKS + 1)}),
         ({"logs": [LOG] * MAX_TASKS}, {"logs": [LOG] * (MAX_TASKS + 1)}),
-        ({"metrics": [POINT] * MAX_TASKS}, {"metrics": [POINT] * (MAX_TASKS + 1)}),
+        ({"metrics": [POINT] * METRICS_MOST}, {"metrics": [POINT] * (METRICS_MOST + 1)}),
         ({"logs": [{**LOG, "records": [[0, ""]] * 20_000}]}, {"logs": [{**LOG, "records": [[0, ""]] * 20_001}]}),
         ({"metrics": [{**POINT, "gpus": [{}] * 64}]}, {"metrics": [{**POINT, "gpus": [{}] * 65}]}),
         (

@@ -6,15 +6,15 @@ from chalicelib.agent import session
 from chalicelib.agent.tasks import SLOT_BYTES
 from chalicelib.planning import buying, fleet, jobs, reports
 from chalicelib.store import port
-from chalicelib.usecases import agent_message, events, files, logs, metrics, plans, projects, specs
+from chalicelib.usecases import events, logs, metrics, plans, projects, specs
 from chalicelib.usecases.context import Images, Limits
 
-KB, MB = 1024, 1024 * 1024
+MB = 1024 * 1024
 
 
 def test_what_one_request_may_bring_and_take() -> None:
     assert Limits() == Limits(body=8 * MB, upload=2 * MB, answer=4 * MB, log_bytes_per_hour=50 * MB)
-    assert (files.MAX_ENTRIES, specs.MAX_SPEC, projects.MAX_OWNED, projects.MAX_MEMBERS) == (20_000, 250_000, 10, 49)
+    assert (specs.MAX_SPEC, projects.MAX_OWNED, projects.MAX_MEMBERS) == (250_000, 10, 49)
 
 
 def test_pages() -> None:
@@ -31,12 +31,8 @@ def test_what_a_record_and_a_commit_may_hold() -> None:
     assert (port.MAX_PARTITION, port.MAX_SORT) == (2048, 1024), "DynamoDB's own"
 
 
-def test_what_an_agent_sends_is_let_in() -> None:
-    assert session.PROTOCOL == agent_message.PROTOCOL == 1
-    assert (agent_message.MAX_MESSAGE, agent_message.MAX_TASKS) == (2 * MB, 300)
-    assert session.LOG_BUDGET == 192 * KB and session.LOG_BUDGET * 4 // 3 == 256 * KB
-    assert session.METRICS_KEPT == 240 <= agent_message.MAX_TASKS
-    assert SLOT_BYTES <= 4096 - 1, "a record that is overwritten in place fits a block of the disk"
+def test_a_record_of_the_agent_fits_a_block_of_the_disk() -> None:
+    assert SLOT_BYTES <= 4096 - 1, "it is overwritten in place"
 
 
 def test_patience_that_users_read_of() -> None:
