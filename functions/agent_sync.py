@@ -1,4 +1,7 @@
-"""Agents call this: a Function URL, because API Gateway alone would cost more than the rest of the control plane."""
+"""Agents call this: a Function URL, because API Gateway alone would cost more than the rest of the control plane.
+
+Only what agents call is answered here. Users call through API Gateway alone, where throttling and access logs are.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import base64
 from typing import Any
 
 from chalicelib.api import dispatch
+from chalicelib.api.route import of_agents
 from chalicelib.runtime import lambda_
 from chalicelib.runtime.root import Root
 
@@ -22,7 +26,7 @@ def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> di
         headers={name.lower(): value for name, value in event.get("headers", {}).items()},
         body=body,
     )
-    reply = dispatch.answer((root or lambda_.root()).plane, request)
+    reply = dispatch.answer((root or lambda_.root()).plane, request, of_agents)
     return {
         "statusCode": reply.status,
         "headers": dict(reply.headers),

@@ -7,7 +7,7 @@ differ in a status code.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -46,14 +46,15 @@ class Match(NamedTuple):
     routes: Mapping[str, Route]  # by method
 
 
-def answer(plane: Plane, request: Request) -> Reply:
-    """The response to any request, routed by its path."""
+def answer(plane: Plane, request: Request, served: Callable[[Route], bool] = lambda route: True) -> Reply:
+    """The response to any request, routed by its path. A path without a route that is `served` is unknown."""
     found = match(request.path)
-    if found is None:
+    here = {} if found is None else {method: route for method, route in found.routes.items() if served(route)}
+    if found is None or not here:
         return _plain(problems.no_such_path(request.path))
-    route = found.routes.get(request.method)
+    route = here.get(request.method)
     if route is None:
-        return _plain(problems.wrong_method(request.method, list(found.routes)))
+        return _plain(problems.wrong_method(request.method, list(here)))
     return serve(plane, route, found.params, request)
 
 

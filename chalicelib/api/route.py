@@ -81,3 +81,8 @@ class Route:
     path: str  # Chalice syntax: /api/project/{project_name}/runs/get
     access: Access
     handler: Handler
+
+
+def of_agents(route: Route) -> bool:
+    """Is it one that agents call: with their credential, or to download their program?"""
+    return route.path.startswith("/agent/")

@@ -7,6 +7,7 @@ request. A Lambda's process creates its root with its first event and keeps it; 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import LambdaSettings
 from chalicelib.usecases.pace import PER_CALL
 
-BATCH = 100  # hints per message; SQS allows 256 KB, and a unit's name is about 50 bytes
+log = logging.getLogger(__name__)
+
+BATCH = 100  # hints a message; SQS takes 256 KB, a unit's name is some 50 bytes
 
 Clients = Callable[[str], Any]  # the client of an AWS service, by the service's name
 
@@ -97,16 +100,22 @@ class InstallKeys:
 
 
 class Hints:
-    """Wake-ups for the reconcile function. Losing one costs the minute until the schedule."""
+    """Wake-ups for the reconcile function. They follow a commit, so a failure here must not fail the request: what was
+    committed is due, and the schedule finds it within a minute. `lost` counts the hints that couldn't be sent."""
 
     def __init__(self, clients: Clients, queue: str) -> None:
         self._clients, self._queue = clients, queue
+        self.lost = 0
 
     def __call__(self, units: Iterable[str]) -> None:
         names = sorted(set(units))
         for start in range(0, len(names), BATCH):
-            body = json.dumps({"units": names[start : start + BATCH]})
-            self._clients("sqs").send_message(QueueUrl=self._queue, MessageBody=body)
+            batch = names[start : start + BATCH]
+            try:
+                self._clients("sqs").send_message(QueueUrl=self._queue, MessageBody=json.dumps({"units": batch}))
+            except Exception:  # whatever the SDK raises: the queue, the network, the permissions
+                self.lost += len(batch)
+                log.exception("%d wake-ups were lost, %d since this process started", len(batch), self.lost)
 
 
 def nobody_waits(instance_ids: Iterable[str]) -> None:
