@@ -130,5 +130,5 @@ def fetch_events(session: Session, body: dict[str, Any], start: str | None) -> l
         )
         fresh = [one for one in page if begin is None or (moment(one["recorded_at"]) or 0) >= begin]
         found += fresh
-        if begin is None or len(page) < LAST or len(fresh) < len(page):
+        if begin is None or not page or len(fresh) < len(page):  # a page may be short before the end
             return found[::-1]

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import base64
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import MINUTE, SECOND, iso
 from chalicelib.domain.jobs import Job
-from chalicelib.domain.tenants import ProjectRole
+from chalicelib.domain.tenants import GlobalRole, ProjectRole, User
 from chalicelib.store import nouns
+from chalicelib.store.port import MAX_CHANGES, Page, Store
+from chalicelib.usecases import events
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.metrics import metric_puts
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
@@ -217,6 +220,78 @@ def test_filters(rig: Rig, job: Job) -> None:
     by = listed(rig, actors=[me, None])
     assert {event["actor_user"] for event in by} <= {"admin", None} and by
     assert listed(rig, within_gateways=[nobody]) == []
+
+
+def happened(rig: Rig, count: int, **which: Any) -> None:
+    """So many older events of the project, `which` says of what kind, a microsecond apart."""
+    now = rig.world.plane.clock.now()
+    made = [
+        Event(
+            id=derive("test", "event", number),
+            project_id=rig.project.id,
+            at=now - 1_000_000 - number,
+            type=EventType.changed,
+            targets=(Target(type="secret", id=derive("test", "secret", number), name=f"s{number}"),),
+            **(which if number == count - 1 else {}),
+        )
+        for number in range(count)
+    ]
+    for start in range(0, count, MAX_CHANGES):
+        rig.save(*made[start : start + MAX_CHANGES])
+
+
+class Counted:
+    """A store that counts what queries read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self.read = store, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def query(self, *args: Any, **more: Any) -> Page:
+        page = self._store.query(*args, **more)
+        self.read += len(page.records)
+        return page
+
+
+def asked(rig: Rig, **fields: Any) -> tuple[list[Event], int]:
+    """The page that a global admin gets, and how many records were read for it."""
+    store = Counted(rig.world.plane.store)
+    (admin,) = rig.ok("/api/users/list", {})
+    actor = nouns.find(rig.world.plane.store, User, keys.user(admin["id"]))
+    assert actor is not None
+    found = events.list_events(cast(Store, store), actor, {rig.project.id: rig.project}, events.Filter(**fields))
+    return found, store.read
+
+
+def test_a_filter_that_matches_little_answers_what_it_has_and_goes_on_from_there(rig: Rig) -> None:
+    happened(rig, 2_500, actor_id=(rare := derive("test", "rare")), actor_name="rare")
+    rig.ok("P/secrets/create_or_update", {"name": "new", "value": "v"})
+    (me,) = {event["actor_user_id"] for event in listed(rig, limit=1)}
+    wanted = {"actors": frozenset({me, rare})}
+    first, read = asked(rig, **wanted)
+    assert [event.targets[0].name for event in first] == ["new"]
+    assert read <= events.LOOKED_AT + 2 * events.PAGE  # though a whole page was asked for
+    second, _ = asked(rig, **wanted, prev_at=first[-1].at, prev_id=first[-1].id)
+    assert [event.actor_name for event in second] == ["rare"]  # 2,499 others later
+
+
+def test_a_filter_that_matches_nothing_reads_so_many_records_and_no_more(rig: Rig) -> None:
+    happened(rig, events.MOST + 500, actor_id=(rare := derive("test", "rare")), actor_name="rare")
+    found, read = asked(rig, actors=frozenset({derive("test", "nobody")}))
+    assert found == [] and read <= events.MOST + 2 * events.PAGE
+    assert asked(rig, actors=frozenset({rare}))[0] == []  # beyond the reach
+    assert [event.actor_name for event in asked(rig, actors=frozenset({rare}), ascending=True)[0]] == ["rare"]
+
+
+def test_many_projects_are_begun_with_small_pages(rig: Rig) -> None:
+    happened(rig, 200)
+    projects = {f"project-{number}": rig.project for number in range(100)} | {rig.project.id: rig.project}
+    store = Counted(rig.world.plane.store)
+    actor = User(id="x", name="x", role=GlobalRole.admin, created_at=1, token_hash="")
+    found = events.list_events(cast(Store, store), actor, projects, events.Filter(limit=5))
+    assert len(found) == 5 and store.read <= 3 * events.FEWEST
 
 
 def test_the_fields_of_an_event(rig: Rig) -> None:
