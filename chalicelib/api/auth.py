@@ -45,7 +45,8 @@ def authorise(
     project_name: str | None,
     permissions: Permissions,
 ) -> Caller:
-    """The caller of a route, or Forbidden; ProjectNotFound only for those who may ask."""
+    """The caller of a route, or Forbidden. A project that the caller may not see is answered as one that doesn't exist,
+    or anybody with a token could try out names; only admins, who see all, are told with ProjectNotFound."""
     if access in (Access.public, Access.agent):
         return Caller()
     token = bearer(headers)
@@ -75,14 +76,15 @@ def _user(store: Store, user_id: str | None, hashed: str) -> User:
 
 
 def _within(store: Store, user: User, project_id: str | None, name: str) -> Caller:
-    if project_id is None:
+    records = [] if project_id is None else store.get_many([keys.project(project_id), keys.member(project_id, user.id)])
+    project = nouns.read(Project, records[0]) if records and records[0] is not None else None
+    if project is not None and not project.deleted:
+        role = None if records[1] is None else nouns.read(Member, records[1]).role
+        if role is not None or project.is_public or user.role is GlobalRole.admin:
+            return Caller(user, project, role)
+    if user.role is GlobalRole.admin:
         raise ProjectNotFound(f"There is no project {name[:80]}")
-    records = store.get_many([keys.project(project_id), keys.member(project_id, user.id)])
-    project = None if records[0] is None else nouns.read(Project, records[0])
-    if project is None or project.deleted:
-        raise ProjectNotFound(f"There is no project {name[:80]}")
-    role = None if records[1] is None else nouns.read(Member, records[1]).role
-    return Caller(user, project, role)
+    raise Forbidden(f"There is no project {name[:80]}, or you aren't a member of it")
 
 
 def _enough(caller: Caller, access: Access, permissions: Permissions) -> bool:

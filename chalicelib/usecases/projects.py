@@ -185,10 +185,12 @@ Roles = Mapping[str, ProjectRole]  # by user name
 
 def add_members(plane: Plane, actor: User, project: Project, role: ProjectRole | None, wanted: Roles) -> None:
     """Add members or change their role. A manager leaves admins alone; anybody may join a public project as a user."""
-    users = {name: named_user(plane.store, name) for name in wanted}
     joins = project.is_public and list(wanted) == [actor.name] and wanted[actor.name] is ProjectRole.user
     if not joins or role is not None:
-        _need(actor, role, ProjectRole.manager, ProjectRole.admin)
+        _need(
+            actor, role, ProjectRole.manager, ProjectRole.admin
+        )  # before the look for names, or anybody could try some
+    users = {name: named_user(plane.store, name) for name in wanted}
     known = {member.user_id: member for member in _members(plane.store, project.id)}
     after = dict(known)
     for name, new in wanted.items():
@@ -203,15 +205,15 @@ def add_members(plane: Plane, actor: User, project: Project, role: ProjectRole |
 
 def remove_members(plane: Plane, actor: User, project: Project, role: ProjectRole | None, names: Sequence[str]) -> None:
     """A manager leaves admins alone; anybody may leave."""
+    if set(names) - {actor.name}:
+        _need(actor, role, ProjectRole.manager, ProjectRole.admin)
     users = [named_user(plane.store, name) for name in dict.fromkeys(names)]
     known = {member.user_id: member for member in _members(plane.store, project.id)}
     after = dict(known)
     for user in users:
         member = known.get(user.id)
-        if user.id != actor.id:
-            _need(actor, role, ProjectRole.manager, ProjectRole.admin)
-            if member is not None and member.role is ProjectRole.admin:
-                _need(actor, role, ProjectRole.admin)
+        if user.id != actor.id and member is not None and member.role is ProjectRole.admin:
+            _need(actor, role, ProjectRole.admin)
         if member is None:
             raise NotFound(f"{user.name} is not a member of the project {project.name}.")
         del after[user.id]
@@ -256,9 +258,12 @@ def _need(actor: User, role: ProjectRole | None, *enough: ProjectRole) -> None:
 def _named(store: Store, actor: User, name: str) -> Project:
     target = nouns.find_target(store, keys.project_name(name)) if PROJECT_NAME.fullmatch(name) else None
     project = None if target is None else nouns.find(store, Project, keys.project(target[0]))
-    if project is None or project.deleted:
+    member = None if project is None else nouns.find(store, Member, keys.member(project.id, actor.id))
+    seen = (
+        member is not None or actor.role is GlobalRole.admin
+    )  # a project of others is answered as one that isn't there
+    if project is None or project.deleted or not seen:
         raise NotFound(f"There is no project {name[:80]!r}.")
-    member = nouns.find(store, Member, keys.member(project.id, actor.id))
     _need(actor, None if member is None else member.role, ProjectRole.admin)
     return project
 

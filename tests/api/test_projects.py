@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from chalicelib.api.route import Route
+from chalicelib.api.routes import ROUTES
+from chalicelib.domain.ids import derive
 from chalicelib.domain.tenants import ProjectRole
 from tests.api.rig import Rig, fleet, submit, task
 
@@ -23,10 +28,70 @@ def test_a_project_as_clients_read_it(rig: Rig) -> None:
     assert member["permissions"] == {"can_manage_ssh_fleets": True, "can_manage_secrets": True}
 
 
-def test_an_unknown_project_is_a_404_and_a_foreign_one_a_403(rig: Rig) -> None:
-    token = rig.user("ann")
+def test_an_unknown_project_is_a_404_for_those_who_see_all(rig: Rig) -> None:
     assert rig.call("/api/projects/nope/get").status == 404
-    assert rig.call("/api/projects/main/get", token=token).status == 403
+
+
+WITHIN = [route for route in ROUTES if "{project_name}" in route.path]
+
+
+@pytest.mark.parametrize("route", WITHIN, ids=lambda route: f"{route.method} {route.path}")
+def test_a_project_of_others_is_answered_as_one_that_doesnt_exist(both: tuple[Rig, str], route: Route) -> None:
+    """Or anybody with a token could try out names."""
+    rig, token = both
+
+    def asked(name: str) -> tuple[int, bytes]:
+        path = re.sub(r"{\w+}", "x", route.path.replace("{project_name}", name))
+        reply = rig.call(path, {}, token=token, method=route.method)
+        return reply.status, reply.body.replace(name.encode(), b"NAME")
+
+    assert asked("main") == asked("nope") and asked("main")[0] == 403
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Rig, str]:
+    """A plane with a project `main`, and the token of somebody who isn't in it."""
+    rig = Rig.at(tmp_path_factory.mktemp("both"))
+    return rig, rig.user("ann")
+
+
+def test_deleting_tells_nothing_about_the_projects_of_others(both: tuple[Rig, str]) -> None:
+    rig, token = both
+    mine, nobodys = (
+        rig.refused("/api/projects/delete", {"projects_names": [name]}, token=token) for name in ("main", "nope")
+    )
+    assert mine.replace("main", "nope") == nobodys
+
+
+@pytest.mark.parametrize("role", [None, ProjectRole.user])
+@pytest.mark.parametrize("name", ["bob", "nobody-of-that-name"])
+def test_who_may_not_change_members_doesnt_learn_who_is_a_user(rig: Rig, role: ProjectRole | None, name: str) -> None:
+    token = rig.user("ann", role)
+    rig.user("bob")
+    rig.ok("/api/projects/main/update", {"is_public": True})
+    add = {"members": [{"username": name, "project_role": "user"}]}
+    assert rig.call("/api/projects/main/add_members", add, token=token).status == 403
+    assert rig.call("/api/projects/main/remove_members", {"usernames": [name]}, token=token).status == 403
+
+
+def test_what_is_asked_for_by_id_is_looked_for_in_the_project_that_was_named(rig: Rig) -> None:
+    """A run and a fleet of another project are answered as ids that nothing has."""
+    token = rig.user("ann")
+    rig.ok("/api/projects/create", {"project_name": "hers"}, token=token)
+    run = submit(rig, task())
+    rig.ok("P/fleets/apply", {"plan": {"spec": fleet()}, "force": False})
+    made = rig.ok("P/fleets/get", {"name": "pool"})
+    job = run["jobs"][0]["job_submissions"][0]["id"]
+    nothing = derive("test", "nothing")
+    calls: list[tuple[str, dict[str, str], str]] = [
+        ("runs/get", {"id": run["id"]}, run["id"]),
+        ("fleets/get", {"id": made["id"]}, made["id"]),
+        ("logs/poll", {"run_name": "hello", "job_submission_id": job}, job),
+    ]
+    for path, body, found in calls:
+        foreign = rig.refused(f"/api/project/hers/{path}", body, token=token)
+        unknown = {name: nothing if value == found else value for name, value in body.items()}
+        assert foreign.replace(found, nothing) == rig.refused(f"/api/project/hers/{path}", unknown, token=token)
 
 
 def test_lists_show_what_the_caller_may_see(rig: Rig) -> None:
