@@ -16,6 +16,7 @@ from chalicelib.errors import Forbidden, ProjectNotFound
 from chalicelib.store import nouns
 from chalicelib.store.port import Store
 
+FIRST_MESSAGE = 256 * 1024  # bytes: facts and texts, no output
 _ENOUGH = {
     Access.visitor: frozenset(ProjectRole),
     Access.member: frozenset(ProjectRole),
@@ -47,11 +48,11 @@ def authorise(
 ) -> Caller:
     """The caller of a route, or Forbidden. A project that the caller may not see is answered as one that doesn't exist,
     or anybody with a token could try out names; only admins, who see all, are told with ProjectNotFound."""
+    token = bearer(headers)
+    if access is not Access.public and not token:
+        raise Forbidden(_UNKNOWN_CALLER)
     if access in (Access.public, Access.agent):
         return Caller()
-    token = bearer(headers)
-    if not token:
-        raise Forbidden(_UNKNOWN_CALLER)
     hashed = hash_token(token)
     names = [keys.token(hashed)] if project_name is None else [keys.token(hashed), keys.project_name(project_name)]
     found = [None if record is None else nouns.pointed(record) for record in store.get_many(names)]
@@ -64,6 +65,21 @@ def authorise(
     if not _enough(caller, access, permissions):
         raise Forbidden("Access denied: your role in this project doesn't allow this")
     return caller
+
+
+def check_agent(store: Store, headers: Mapping[str, str], size: int) -> None:
+    """Raises Forbidden for a credential that no instance has. A bootstrap token can only be checked together with its
+    message, which says whose it is; so it is let through, with a message of the size that a first one has."""
+    from chalicelib.domain.instances import Presence
+    from chalicelib.usecases.agent_credentials import holds, instance_of
+
+    credential = bearer(headers)
+    instance_id = instance_of(credential)
+    if instance_id == credential and size <= FIRST_MESSAGE:
+        return
+    presence = nouns.find(store, Presence, keys.presence(instance_id)) if instance_id else None
+    if presence is None or not holds(presence, credential):
+        raise Forbidden("This credential doesn't belong to an instance")
 
 
 def _user(store: Store, user_id: str | None, hashed: str) -> User:

@@ -13,10 +13,10 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from chalicelib.api import problems
-from chalicelib.api.auth import authorise
+from chalicelib.api.auth import Caller, authorise, check_agent
 from chalicelib.api.encode import encode
-from chalicelib.api.route import Answer, Call, Route
-from chalicelib.errors import Conflict, Invalid, Refused
+from chalicelib.api.route import Access, Answer, Call, Route
+from chalicelib.errors import Conflict, DstackError, Invalid, Refused
 from chalicelib.usecases.context import Plane
 
 LOOKS = 8  # attempts, before a handler that keeps losing its race gives up
@@ -46,8 +46,17 @@ class Match(NamedTuple):
     routes: Mapping[str, Route]  # by method
 
 
-def answer(plane: Plane, request: Request, served: Callable[[Route], bool] = lambda route: True) -> Reply:
-    """The response to any request, routed by its path. A path without a route that is `served` is unknown."""
+class Head(NamedTuple):
+    """What is known of a request before its body: its route, and everything but the body."""
+
+    route: Route
+    template: str
+    params: Mapping[str, str]
+    request: Request
+
+
+def head_of(request: Request, served: Callable[[Route], bool] = lambda route: True) -> Head | Reply:
+    """The route of a request; a reply if there is none. A path without a route that is `served` is unknown."""
     found = match(request.path)
     here = {} if found is None else {method: route for method, route in found.routes.items() if served(route)}
     if found is None or not here:
@@ -55,15 +64,35 @@ def answer(plane: Plane, request: Request, served: Callable[[Route], bool] = lam
     route = here.get(request.method)
     if route is None:
         return _plain(problems.wrong_method(request.method, list(here)))
-    return serve(plane, route, found.params, request)
+    return Head(route, found.template, found.params, request)
+
+
+def answer(plane: Plane, request: Request, served: Callable[[Route], bool] = lambda route: True) -> Reply:
+    """The response to any request, routed by its path."""
+    head = head_of(request, served)
+    return head if isinstance(head, Reply) else serve(plane, head.route, head.params, request)
+
+
+def refusal(plane: Plane, head: Head, size: int) -> Reply | None:
+    """Why a request is refused, whatever its `size` bytes of body say; None if they are worth reading. Never raises."""
+    try:
+        _admit(plane, head.route, head.params, head.request)
+        if head.route.access is Access.agent:
+            check_agent(plane.store, head.request.headers, size)
+    except Exception as error:  # noqa: BLE001 - as in `serve`
+        return _plain(problems.reply_to(error, f"{head.route.method} {head.route.path}"))
+    return None
+
+
+def refused(error: DstackError) -> Reply:
+    """The response to a request that was refused before it came here."""
+    return _plain(problems.reply_to(error, "the request"))
 
 
 def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Reply:
     """The response of a known route. Never raises."""
     try:
-        _check(plane, route, params, request)
-        name = params.get("project_name")
-        caller = authorise(plane.store, route.access, request.headers, name, plane.permissions)
+        caller = _admit(plane, route, params, request)
         call = Call(
             plane, params, request.query, request.headers, request.body, caller.user, caller.project, caller.role
         )
@@ -73,6 +102,11 @@ def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Reques
         return Reply(200, _JSON, encode(value, plane.limits.answer))
     except Exception as error:  # noqa: BLE001 - the edge of the program: a failure becomes a response, and is logged
         return _plain(problems.reply_to(error, f"{route.method} {route.path}"))
+
+
+def _admit(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Caller:
+    _check(plane, route, params, request)
+    return authorise(plane.store, route.access, request.headers, params.get("project_name"), plane.permissions)
 
 
 def _handle(route: Route, call: Call) -> Any:
@@ -134,11 +168,14 @@ def _check(plane: Plane, route: Route, params: Mapping[str, str], request: Reque
     if route.path.startswith("/api/"):
         check_version(request.headers.get("x-api-version"))
     if len(request.body) > plane.limits.body:
-        size, limit = len(request.body) / 2**20, plane.limits.body / 2**20
-        raise Refused(f"The request has {size:.1f} MB; the limit is {limit:g} MB.", hint="Upload large parts as files.")
+        raise too_large(plane.limits.body)
     for text in (*params.values(), *request.query.values(), request.headers.get("authorization", "")):
         if not text.isprintable() or len(text) > 2000:
             raise Invalid("The path, the query or the token contains characters that no name can have")
+
+
+def too_large(limit: int) -> Refused:
+    return Refused(f"The request is larger than {limit / 2**20:g} MB.", hint="Upload large parts as files.")
 
 
 def check_version(version: str | None) -> None:

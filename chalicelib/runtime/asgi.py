@@ -1,5 +1,8 @@
 """HTTP for the embedded server: a request becomes the event API Gateway would have sent, for the same Chalice app.
 
+The order of work is the order of its cost: the path, the size, the token, and only then the body, for which there must
+be memory. Bodies are parsed on threads, never on the event loop, which answers the health check itself.
+
 Only this module waits: an agent's long poll holds an asyncio event, not a thread, so a thousand quiet agents cost a
 thousand small objects.
 """
@@ -9,13 +12,19 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from concurrent.futures import Executor
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote
 
 import orjson
 
-from chalicelib.api.dispatch import Reply, match
+from chalicelib.api import dispatch
+from chalicelib.api.auth import bearer
+from chalicelib.api.dispatch import Head, Reply
+from chalicelib.api.route import Access, of_agents
+from chalicelib.errors import Refused
+from chalicelib.runtime.health import PATH, Health
+from chalicelib.runtime.lanes import Busy, Lane
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,18 +32,28 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 SYNC_PATH = "/agent/sync"
 LONGEST_POLL = 60.0  # seconds
-_PATIENCE = 8  # times the limit that we read of a body, so that its sender gets the refusal
+SMALL = 16 * 1024  # bytes of a body that is read before its sender is known, and isn't counted
+PATIENCE = 8  # times the limit that we read of a known caller's body, so that its sender gets the refusal
+DRAINED, DRAIN_SECONDS = 256 * 1024, 2.0  # bytes that we read of others', for the same reason
+PIECE = 64 * 1024  # bytes of an answer that are handed on at once
+READ_SECONDS = 180.0  # in which a client has to have read its answer
+_BUSY = Refused("The server is busy with too many requests at once.", hint="Try again in a moment.")
 
 
 class TooLarge(Exception):
-    """The request's body is over the limit. `whole`: it was read to the end."""
-
-    def __init__(self, *, whole: bool) -> None:
-        self.whole = whole
+    """The request's body is over the limit."""
 
 
 class Left(Exception):
     """The client left before its request was complete."""
+
+
+class Wire(Protocol):
+    """The connection that a request came over."""
+
+    def recognised(self) -> None: ...
+
+    def leave(self) -> None: ...
 
 
 def gateway_event(
@@ -107,20 +126,22 @@ class Polls:
 
 
 class AsgiBridge:
-    """The ASGI application."""
+    """The ASGI application. `refusal` decides by a request's head and size whether its body is read."""
 
     def __init__(
         self,
         app: Callable[[dict[str, Any], Any], dict[str, Any]],
-        threads: Executor,
+        refusal: Callable[[Head, int], Reply | None],
+        users: Lane,
+        agents: Lane,
         polls: Polls,
         *,
-        body_limit: int,
         has_news: Callable[[Mapping[str, Any]], bool],
         on_ready: Callable[[], None] = lambda: None,
     ) -> None:
-        self._app, self._threads, self._polls = app, threads, polls
-        self._limit, self._has_news, self._on_ready = body_limit, has_news, on_ready
+        self._app, self._refusal, self._users, self._agents, self._polls = app, refusal, users, agents, polls
+        self._has_news, self._on_ready = has_news, on_ready
+        self._health = Health(lambda head: agents.turns.run("", partial(self._call, head, b"", b"")))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -142,68 +163,77 @@ class AsgiBridge:
                 return
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        exchange = Exchange(scope, receive, send, _size_of(headers))
+        head = dispatch.head_of(dispatch.Request(scope["method"], scope["path"].rstrip("/") or "/", headers=headers))
+        if isinstance(head, Reply):
+            await exchange.answer(head)
+        elif head.route.path == PATH:
+            await exchange.answer(self._health.reply(head))
+        else:
+            await self._routed(head, exchange)
+
+    async def _routed(self, head: Head, exchange: Exchange) -> None:
+        lane = self._agents if of_agents(head.route) else self._users
+        caller = bearer(head.request.headers)
         try:
-            body = await self._body(receive)
+            await self._enter(head, exchange, lane, caller)
+            limit = SMALL if head.route.access is Access.public else lane.body
+            async with lane.memory.held(caller, exchange.memory(limit)):
+                body = await exchange.body(limit)
+                call = partial(self._call, head, exchange.query)
+                work = self._sync if head.route.path == SYNC_PATH else _once
+                reply = await work(lane, caller, call, body)
+                del body
+            if head.route.access is not Access.public and reply.status not in (401, 403):
+                exchange.wire.recognised()
+            async with lane.memory.held_now(caller, len(reply.body) if len(reply.body) > SMALL else 0):
+                await exchange.answer(reply)
         except Left:
             return
-        except TooLarge as large:
-            reply = _problem(400, f"The request is larger than {self._limit // 1024 // 1024} MB.")
-            if not large.whole:
-                reply = reply._replace(headers={**reply.headers, "connection": "close"})
+        except Turned as turned:
+            await exchange.answer(turned.reply)
+        except TooLarge:
+            await exchange.answer(dispatch.refused(dispatch.too_large(limit)), drained=PATIENCE * limit)
+        except Busy:
+            reply = dispatch.refused(_BUSY)
+            await exchange.answer(Reply(503, {**reply.headers, "retry-after": "2"}, reply.body))
+
+    async def _enter(self, head: Head, exchange: Exchange, lane: Lane, caller: str) -> None:
+        """Raises Turned for a request whose body isn't worth reading. That of a caller with a token and a small body is
+        found out when it is served."""
+        if head.route.access is Access.public:
+            return
+        look = partial(self._refusal, head, exchange.size)
+        if not caller:
+            reply = look()  # without a token there is nothing to look up
+        elif exchange.size > SMALL:
+            reply = await lane.turns.run(caller, look)
         else:
-            if scope["path"] == SYNC_PATH and scope["method"] == "POST":
-                reply = await self._sync(scope, body)
-            else:
-                reply = await self._dispatch(scope, body)
-        headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
-        headers.append((b"content-length", str(len(reply.body)).encode()))
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else reply.body})
+            return
+        if reply is not None:
+            raise Turned(reply)
+        exchange.wire.recognised()
 
-    async def _body(self, receive: Receive) -> bytes:
-        """The whole body. One over the limit is read to its end but not kept, so that the client gets the response."""
-        chunks: list[bytes] = []
-        size = 0
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Left
-            size += len(message.get("body", b""))
-            if size <= self._limit:
-                chunks.append(message.get("body", b""))
-            elif size > _PATIENCE * self._limit:
-                raise TooLarge(whole=False)
-            if not message.get("more_body"):
-                break
-        if size > self._limit:
-            raise TooLarge(whole=True)
-        return b"".join(chunks)
-
-    async def _dispatch(self, scope: Scope, body: bytes) -> Reply:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._call, scope, body)
-
-    def _call(self, scope: Scope, body: bytes) -> Reply:
-        path = scope["path"].rstrip("/") or "/"
-        found = match(path)
-        resource = path if found is None else found.template
-        params = {} if found is None else {name: unquote(value) for name, value in found.params.items()}
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        event = gateway_event(scope["method"], path, resource, params, scope["query_string"], headers, body)
+    def _call(self, head: Head, query: bytes, body: bytes) -> Reply:
+        request = head.request
+        params = {name: unquote(value) for name, value in head.params.items()}
+        event = gateway_event(request.method, request.path, head.template, params, query, request.headers, body)
         answer = self._app(event, None)
         content = answer["body"]
         raw = base64.b64decode(content) if answer.get("isBase64Encoded") else content.encode()
         return Reply(answer["statusCode"], _single(answer), raw)
 
-    async def _sync(self, scope: Scope, body: bytes) -> Reply:
+    async def _sync(self, lane: Lane, caller: str, call: Callable[[bytes], Reply], body: bytes) -> Reply:
         """An agent's call: answered as soon as there is news, at the latest when its wait ends."""
-        instance_id, patience = _wait_of(body)
+        instance_id, patience = await lane.turns.run(caller, partial(_wait_of, body))
         if patience <= 0 or not instance_id:
-            return await self._dispatch(scope, body)
+            return await _once(lane, caller, call, body)
         event = self._polls.listen(instance_id)
         try:
-            reply = await self._dispatch(scope, body)
+            reply, over = await lane.turns.run(caller, partial(self._poll, call, body))
             end = asyncio.get_running_loop().time() + patience
-            while reply.status == 200 and not self._has_news(orjson.loads(reply.body)) and not self._polls.closed:
+            while not over and not self._polls.closed:
                 left = end - asyncio.get_running_loop().time()
                 if left <= 0:
                     break
@@ -212,10 +242,117 @@ class AsgiBridge:
                 except TimeoutError:
                     break
                 event.clear()
-                reply = await self._dispatch(scope, body)
+                reply, over = await lane.turns.run(caller, partial(self._poll, call, body))
             return reply
         finally:
             self._polls.leave(instance_id, event)
+
+    def _poll(self, call: Callable[[bytes], Reply], body: bytes) -> tuple[Reply, bool]:
+        """The reply, and whether it ends the poll."""
+        reply = call(body)
+        return reply, reply.status != 200 or self._has_news(orjson.loads(reply.body))
+
+
+async def _once(lane: Lane, caller: str, call: Callable[[bytes], Reply], body: bytes) -> Reply:
+    return await lane.turns.run(caller, partial(call, body))
+
+
+class Turned(Exception):
+    """The request was refused before its body was read."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+
+
+class Exchange:
+    """One request and its response on their connection."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, size: int | None) -> None:
+        self._head_only, self._receive, self._send = scope["method"] == "HEAD", receive, send
+        self.wire: Wire = scope.get("state", {}).get("connection") or _NO_WIRE
+        self.query: bytes = scope["query_string"]
+        self.size = 2**62 if size is None else size  # of the body, as announced; at most
+        self._whole = size == 0  # was it read to its end?
+
+    def memory(self, limit: int) -> int:
+        """The bytes to reserve for the body."""
+        return min(self.size, limit) if self.size > SMALL else 0
+
+    async def body(self, limit: int) -> bytes:
+        """The whole body. Raises TooLarge, if possible before anything of it is read."""
+        if SMALL < limit < self.size < 2**62:
+            raise TooLarge
+        chunks: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise Left
+            chunks.append(message.get("body", b""))
+            size += len(chunks[-1])
+            if size > limit:
+                raise TooLarge
+            if not message.get("more_body"):
+                self._whole = True
+                return b"".join(chunks)
+
+    async def answer(self, reply: Reply, *, drained: int = DRAINED) -> None:
+        """Send the response. What is left of the body is read after it, up to a limit, or the client, which sends first
+        and reads then, wouldn't get to the response; and the connection is closed."""
+        try:
+            await asyncio.wait_for(self._write(reply), READ_SECONDS)
+        except TimeoutError:
+            self.wire.leave()
+            return
+        if not self._whole:
+            await self._drain(drained)
+            await self._send({"type": "http.response.body", "body": b""})
+
+    async def _write(self, reply: Reply) -> None:
+        headers = [(name.lower().encode(), value.encode("latin-1")) for name, value in reply.headers.items()]
+        headers.append((b"content-length", str(len(reply.body)).encode()))
+        if not self._whole:
+            headers.append((b"connection", b"close"))
+        await self._send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        body = b"" if self._head_only else reply.body
+        for start in range(0, max(1, len(body)), PIECE):
+            last = self._whole and start + PIECE >= len(body)
+            await self._send({"type": "http.response.body", "body": body[start : start + PIECE], "more_body": not last})
+
+    async def _drain(self, limit: int) -> None:
+        async def drain() -> None:
+            size = 0
+            while size <= limit:
+                message = await self._receive()
+                size += len(message.get("body", b""))
+                if message["type"] == "http.disconnect" or not message.get("more_body"):
+                    return
+
+        try:
+            await asyncio.wait_for(drain(), DRAIN_SECONDS if limit <= DRAINED else READ_SECONDS)
+        except TimeoutError:
+            return  # the rest isn't waited for: the connection closes
+
+
+class _NoWire:
+    """In tests there is no connection."""
+
+    def recognised(self) -> None:
+        return
+
+    def leave(self) -> None:
+        return
+
+
+_NO_WIRE = _NoWire()
+
+
+def _size_of(headers: Mapping[str, str]) -> int | None:
+    """The announced size of the body; None for one that comes in chunks."""
+    if "transfer-encoding" in headers:
+        return None
+    text = headers.get("content-length", "0")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else None
 
 
 def _wait_of(body: bytes) -> tuple[str, float]:
@@ -231,8 +368,3 @@ def _single(answer: Mapping[str, Any]) -> dict[str, str]:
     for name, values in (answer.get("multiValueHeaders") or {}).items():
         headers[name] = ", ".join(values)
     return headers
-
-
-def _problem(status: int, message: str) -> Reply:
-    body = orjson.dumps({"detail": [{"msg": message, "code": "error"}]})
-    return Reply(status, {"content-type": "application/json"}, body)

@@ -1,8 +1,8 @@
 """A client's connection to the embedded server: requests must be complete, in time and within limits.
 
 Uvicorn waits for ever for the rest of a request and buffers whatever precedes a complete head, so a few idle sockets
-would use up all descriptors, and one endless header the memory. Its own refusals are plain text, which clients of this
-API don't read.
+would use up all descriptors, and one endless header the memory. Nor does it end for a client that never reads. Its own
+refusals are plain text, which clients of this API don't read.
 """
 
 from __future__ import annotations
@@ -12,13 +12,19 @@ import asyncio
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from chalicelib.runtime.accept import Seats
+
 HEAD_BYTES = 64 * 1024
+PIPELINED = 8  # requests that may wait behind one on the same connection; our clients send none so
 
 
 class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker skips uvicorn
     head_seconds = 30.0
     body_seconds = 180.0  # for the whole body; the largest allowed takes a third of this at 1 Mbit/s
+    close_seconds = 30.0  # for the rest of an answer, on a connection that is being closed
 
+    seats = Seats(2**31)  # the server's own, from whoever makes the connection
+    _left = False
     _deadline: asyncio.TimerHandle | None = None
     _in_head = False
     _head_bytes = 0
@@ -26,6 +32,18 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self._within(self.head_seconds)
+        if self._left:
+            transport.abort()
+
+    def leave(self) -> None:
+        """Close at once, whatever is under way."""
+        self._left = True
+        if self.transport is not None:
+            self.transport.abort()
+
+    def recognised(self) -> None:
+        """The caller's token was accepted."""
+        self.seats.recognise(self)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -36,20 +54,35 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope["state"]["connection"] = self
         self._in_head, self._head_bytes = True, 0
         self._within(self.head_seconds)
 
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._within(self.body_seconds)
+        if len(self.pipeline) >= PIPELINED:
+            raise ValueError("too many requests at once")  # the parser's caller closes the connection
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         self._within(None)
+        self.seats.works(self)
         super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.pipeline:
+            self.seats.waits(self)
+        if self.transport.is_closing():
+            self._within(self.close_seconds)
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.transport.abort()  # what a client hasn't read by now, it never reads
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._within(None)
+        self.seats.left(self)
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -74,5 +107,6 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         self._deadline = None
         if self._in_head and not self.transport.is_closing():
             self.send_400_response(f"The request headers didn't arrive within {self.head_seconds:g} s.")
+            self._within(self.close_seconds)
         else:
-            self.transport.close()
+            self.transport.abort()

@@ -1,36 +1,55 @@
-"""The embedded server's HTTP: uvicorn around the same app that API Gateway calls in AWS."""
+"""The embedded server's HTTP: uvicorn around the app that API Gateway calls in AWS."""
 
 from __future__ import annotations
 
 import asyncio
+import resource
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import FrameType
 
 import uvicorn
 
+from chalicelib.api import dispatch
+from chalicelib.runtime.accept import Acceptor, Seats, most_connections
 from chalicelib.runtime.asgi import AsgiBridge
 from chalicelib.runtime.connection import Connection
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.runtime.embedded import EmbeddedRoot
+from chalicelib.runtime.lanes import Lane
 from chalicelib.usecases.agent import has_news
+from chalicelib.usecases.agent_message import MAX_MESSAGE
 
-API_THREADS = 4
+API_THREADS, AGENT_THREADS = 4, 2
+API_MEMORY, AGENT_MEMORY = 48 * 2**20, 24 * 2**20  # bytes that bodies and answers may hold at once
 
 
 class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips uvicorn
-    """Uvicorn, but it drains before it stops listening, and sleeps while nothing happens: uvicorn's own loop wakes ten
-    times a second to check a flag and the date."""
+    """Uvicorn, but it accepts within limits, drains before it stops listening, and sleeps while nothing happens:
+    uvicorn's own loop wakes ten times a second to check a flag and the date."""
 
     def __init__(self, root: EmbeddedRoot, *, ready: Callable[[], None], drain: Callable[[], None]) -> None:
-        threads = ThreadPoolExecutor(API_THREADS, thread_name_prefix="api")
-        app, limit = ControlPlane(lambda: root.plane), root.plane.limits.body
-        bridge = AsgiBridge(app, threads, root.polls, body_limit=limit, has_news=has_news, on_ready=ready)
+        users = Lane(
+            ThreadPoolExecutor(API_THREADS, thread_name_prefix="api"),
+            API_THREADS,
+            body=root.plane.limits.body,
+            memory=API_MEMORY,
+        )
+        agents = Lane(
+            ThreadPoolExecutor(AGENT_THREADS, thread_name_prefix="agents"),
+            AGENT_THREADS,
+            body=MAX_MESSAGE,
+            memory=AGENT_MEMORY,
+        )
+        app, refusal = ControlPlane(lambda: root.plane), partial(dispatch.refusal, root.plane)
+        bridge = AsgiBridge(app, refusal, users, agents, root.polls, has_news=has_news, on_ready=ready)
         super().__init__(
             uvicorn.Config(
                 bridge,
-                log_level="warning",
+                log_level="error",  # what clients do wrong they are told; a line for each would fill the disk
                 access_log=False,
                 lifespan="on",
                 http=Connection,
@@ -42,6 +61,16 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
             )
         )
         self._drain = drain
+
+    async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        seats = Seats(most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+        self.servers = [Acceptor(each, seats, partial(self._connection, seats)) for each in sockets or ()]
+
+    def _connection(self, seats: Seats) -> Connection:
+        made = Connection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
+        made.seats = seats
+        return made
 
     async def main_loop(self) -> None:
         self._loop, self._leaving = asyncio.get_running_loop(), asyncio.Event()

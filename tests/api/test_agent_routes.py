@@ -12,6 +12,7 @@ import pytest
 
 from chalicelib.agent.link import Link
 from chalicelib.api import dispatch
+from chalicelib.api.auth import FIRST_MESSAGE
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Claim, Instance, InstanceStatus
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
@@ -197,3 +198,18 @@ def test_the_agents_own_link_gets_the_bytes_through_the_gateway(rig: Rig, host: 
 
 def _code_id(rig: Rig, content: bytes) -> str:
     return archive_id(rig.project.id, hashlib.sha256(content).hexdigest())
+
+
+def test_a_credential_is_known_before_its_message_is_read(rig: Rig, host: Host) -> None:
+    def turned_away(credential: str, size: int) -> bool:
+        headers = {"authorization": f"Bearer {credential}"}
+        head = dispatch.head_of(dispatch.Request("POST", "/agent/sync", headers=headers))
+        assert isinstance(head, dispatch.Head)
+        reply = dispatch.refusal(rig.world.plane, head, size)
+        assert reply is None or reply.status == 403
+        return reply is not None
+
+    assert not turned_away(host.credential, 2_000_000)
+    assert turned_away(f"{host.id}.forged", 20) and turned_away("nobody.forged", 20) and turned_away("", 20)
+    unused = bootstrap_token(rig.world.plane.install_key, host.id, 1)  # its message says whose it is
+    assert not turned_away(unused, FIRST_MESSAGE) and turned_away(unused, FIRST_MESSAGE + 1)

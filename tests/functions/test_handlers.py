@@ -157,7 +157,7 @@ def test_the_agents_address_says_which_methods_it_takes_and_serves_the_program(s
         return int(agent_sync.handler(url_event(method, path, "", {}, b""), None, stack.root)["statusCode"])
 
     assert asked("GET", "/agent/sync") == 405
-    assert asked("POST", "/agent/sync") == 422  # there is no message
+    assert asked("POST", "/agent/sync") == 403  # there is no token
     assert asked("GET", "/agent/files/x") == 403
     assert asked("GET", "/agent/agent.pyz") == 200
 

@@ -15,6 +15,7 @@ import uvicorn
 
 from chalicelib.runtime.asgi import AsgiBridge, Polls
 from chalicelib.runtime.connection import HEAD_BYTES, Connection
+from chalicelib.runtime.lanes import Lane
 from tests.harness.server import PATIENCE, until
 
 LIMIT = 100_000
@@ -44,7 +45,8 @@ class Listening:
         return {"statusCode": 200, "headers": {"content-type": "application/json"}, "body": "{}"}
 
     def serve(self, connection: type[Connection], listener: socket.socket) -> None:
-        gateway = AsgiBridge(self.app, ThreadPoolExecutor(1), Polls(), body_limit=LIMIT, has_news=lambda answer: True)
+        lane = Lane(ThreadPoolExecutor(1), 1, body=LIMIT, memory=2 * LIMIT)
+        gateway = AsgiBridge(self.app, lambda head, size: None, lane, lane, Polls(), has_news=lambda answer: True)
         config = uvicorn.Config(gateway, http=connection, ws="none", log_level="critical", timeout_graceful_shutdown=30)
         self.server = uvicorn.Server(config)
         asyncio.run(self.server.serve(sockets=[listener]))
@@ -119,7 +121,7 @@ def test_what_is_no_http_is_answered_as_every_error(patient: Listening) -> None:
 def test_a_request_in_pieces_is_one_request(patient: Listening) -> None:
     with socket.create_connection(("127.0.0.1", patient.port), timeout=PATIENCE) as client:
         for piece in (
-            b"POST /x HT",
+            b"POST /api/server/get_info HT",
             b"TP/1.1\r\nHo",
             b"st: a\r\nContent-Length: 4\r\nConnection: close\r\n\r\n",
             b"ab",

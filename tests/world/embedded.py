@@ -6,16 +6,19 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from chalicelib.api import dispatch
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.planning.plan import Effect
 from chalicelib.runtime.asgi import AsgiBridge
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.runtime.embedded import REFRESH_EVERY, SWEEP_EVERY, EmbeddedRoot
+from chalicelib.runtime.lanes import Lane
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.agent import has_news
 from chalicelib.usecases.first_start import first_start
@@ -47,8 +50,9 @@ class EmbeddedSite(Site):
         self._made = EmbeddedRoot(settings, ServerConfig(projects=()), self.url, clock=self.time)
         self.root = self._here(self._made, wake=self._wake, effects=self, news=self.network.ring)
         first_start(self.root.plane, ADMIN)
-        app, limit = ControlPlane(lambda: self.root.plane), settings.limits.body
-        self._bridge = AsgiBridge(app, Inline(), self._made.polls, body_limit=limit, has_news=has_news)
+        app, refusal = ControlPlane(lambda: self.root.plane), partial(dispatch.refusal, self.root.plane)
+        lane = Lane(Inline(), 1, body=settings.limits.body, memory=2 * settings.limits.body)
+        self._bridge = AsgiBridge(app, refusal, lane, lane, self._made.polls, has_news=has_news)
         self._asyncio = asyncio.new_event_loop()
         self._hints: set[str] = set()
         self._next_pass = float("inf")
@@ -106,7 +110,10 @@ class EmbeddedSite(Site):
             "method": method,
             "path": parts.path,
             "query_string": parts.query.encode(),
-            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+            "headers": [
+                *((name.lower().encode(), value.encode()) for name, value in headers.items()),
+                (b"content-length", str(len(body)).encode()),
+            ],
         }
         await self._bridge(scope, receive, send)
-        return sent[0]["status"], sent[1]["body"]
+        return sent[0]["status"], b"".join(message["body"] for message in sent[1:])

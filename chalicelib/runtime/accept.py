@@ -1,0 +1,186 @@
+"""Who may have a connection to the embedded server.
+
+A connection costs a descriptor, and a server without descriptors is dead: it can't accept, read a file or open its
+database. So connections are fewer than descriptors, and whoever holds one without need gives it up to the next who
+asks: first strangers, whose token hasn't been recognised yet, then others; the longest waiting first. One address has
+only so many strangers waiting. Where all are at work, the next wait in the listening socket's queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import resource
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Protocol
+
+log = logging.getLogger(__name__)
+
+RESERVE = 128  # descriptors for the database, logs, archives, standard streams and the local agent
+MOST = 16_384  # connections, however many descriptors there are: each costs some 20 KB
+AT_ONCE = 16  # accepted before those who are connected are heard again
+RETRY = 1.0  # seconds after which a failed accept is tried again
+SELDOM = 60.0  # seconds between two lines of the log about the same
+_NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def most_connections(descriptors: int) -> int:
+    """How many connections a process with this many descriptors may have."""
+    if descriptors == resource.RLIM_INFINITY:
+        return MOST
+    return max(1, min(MOST, descriptors - min(RESERVE, descriptors // 2)))
+
+
+class Guest(Protocol):
+    """A connection."""
+
+    def leave(self) -> None:
+        """Close at once, whatever is under way."""
+
+
+class Seats:
+    """The connections there are. Waiting: nothing was asked yet, or not to the end, or everything is answered."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self._a_peer = most, max(1, most // 4)
+        self._peers: dict[Guest, str] = {}
+        self._strangers: dict[Guest, None] = {}  # those who wait, the longest first
+        self._known: dict[Guest, None] = {}  # likewise
+        self._recognised: set[Guest] = set()
+        self._of_peer: Counter[str] = Counter()  # waiting strangers
+        self.freed: Callable[[], None] = lambda: None  # called when a seat may have become free
+
+    def __len__(self) -> int:
+        return len(self._peers)
+
+    @property
+    def closed(self) -> bool:
+        """All are taken, by connections at work."""
+        return len(self) >= self.most and not self._strangers and not self._known
+
+    def sit(self, guest: Guest, peer: str) -> None:
+        """A new connection, which waits. If there are too many, another has to leave."""
+        self._peers[guest] = peer
+        self.waits(guest)
+        if self._of_peer[peer] > self._a_peer:
+            self._send_away(next(one for one in self._strangers if self._peers[one] == peer))
+        if len(self) > self.most:
+            others = (one for one in (*self._strangers, *self._known) if one is not guest)
+            if (longest := next(others, None)) is not None:
+                self._send_away(longest)
+
+    def _send_away(self, guest: Guest) -> None:
+        self.left(guest)
+        guest.leave()
+
+    def waits(self, guest: Guest) -> None:
+        if guest not in self._peers:
+            return
+        self._stop_waiting(guest)
+        if guest in self._recognised:
+            self._known[guest] = None
+        else:
+            self._strangers[guest] = None
+            self._of_peer[self._peers[guest]] += 1
+        self.freed()
+
+    def works(self, guest: Guest) -> None:
+        self._stop_waiting(guest)
+
+    def recognise(self, guest: Guest) -> None:
+        """Its token was accepted."""
+        if guest in self._peers and guest not in self._recognised:
+            waiting = guest in self._strangers
+            self._stop_waiting(guest)
+            self._recognised.add(guest)
+            if waiting:
+                self._known[guest] = None
+
+    def left(self, guest: Guest) -> None:
+        if guest in self._peers:
+            self._stop_waiting(guest)
+            self._recognised.discard(guest)
+            del self._peers[guest]
+            self.freed()
+
+    def _stop_waiting(self, guest: Guest) -> None:
+        self._known.pop(guest, None)
+        if guest in self._strangers:
+            del self._strangers[guest]
+            peer = self._peers[guest]
+            self._of_peer[peer] -= 1
+            if not self._of_peer[peer]:
+                del self._of_peer[peer]
+
+
+class Acceptor:
+    """Accepts connections while there are seats. A replacement of asyncio's own accepting, which fails without pause
+    and logs each failure when descriptors run out; its methods are those that uvicorn calls on a server."""
+
+    def __init__(self, listener: socket.socket, seats: Seats, connection: Callable[[], Any]) -> None:
+        self._listener, self._seats, self._connection = listener, seats, connection
+        self._loop = asyncio.get_running_loop()
+        self._open, self._reading = True, False
+        self._joining: set[asyncio.Task[Any]] = set()
+        self._told: dict[str, float] = {}
+        listener.setblocking(False)
+        seats.freed = self._resume
+        self._resume()
+
+    def close(self) -> None:
+        self._open = False
+        self._pause()
+
+    async def wait_closed(self) -> None:
+        """Nothing is left to wait for: connections are closed by themselves."""
+
+    def _resume(self) -> None:
+        if self._open and not self._reading and not self._seats.closed:
+            self._reading = True
+            self._loop.add_reader(self._listener, self._accept)
+
+    def _pause(self) -> None:
+        if self._reading:
+            self._reading = False
+            self._loop.remove_reader(self._listener)
+
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE):
+            if self._seats.closed:
+                self._tell("All %d connections that the limit of descriptors allows are in use. Raise `ulimit -n`.")
+                self._pause()
+                return
+            try:
+                accepted, address = self._listener.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in _NO_RESOURCES:
+                    raise
+                self._tell(f"There are %d connections, and no more can be accepted now: {error.strerror}.")
+                self._pause()
+                self._loop.call_later(RETRY, self._resume)
+                return
+            accepted.setblocking(False)
+            connection = self._connection()
+            self._seats.sit(connection, str(address[0]) if address else "")
+            joining = self._loop.create_task(self._join(connection, accepted))
+            self._joining.add(joining)
+            joining.add_done_callback(self._joining.discard)
+
+    async def _join(self, connection: Any, accepted: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(lambda: connection, accepted)
+        except OSError as error:  # it went before it was welcomed
+            log.debug("a connection was lost at once: %s", error)
+            accepted.close()
+            self._seats.left(connection)
+
+    def _tell(self, line: str) -> None:
+        now = self._loop.time()
+        if now - self._told.get(line, -SELDOM) >= SELDOM:
+            self._told[line] = now
+            log.warning(line, len(self._seats))

@@ -1,0 +1,47 @@
+"""The health check of the embedded server, answered without a thread: it must not wait behind the server's work.
+
+A server is healthy if it can read its store. That is read beside, at most every few seconds, and a check is answered
+with what the last reading showed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import orjson
+
+from chalicelib.api.dispatch import Head, Reply
+from chalicelib.runtime.lanes import Busy
+
+PATH = "/healthcheck"
+FRESH = 5.0  # seconds for which a reading counts
+STUCK = 30.0  # seconds after which a reading that hasn't come back means that the store is ill
+_HEADERS = {"content-type": "application/json"}
+
+
+class Health:
+    def __init__(self, look: Callable[[Head], Awaitable[Reply]]) -> None:
+        self._look = look
+        self._last = Reply(200, _HEADERS, orjson.dumps({"status": "running"}))
+        self._looked_at = float("-inf")
+        self._looking: asyncio.Task[None] | None = None
+
+    def reply(self, head: Head) -> Reply:
+        """The answer for now. Starts a reading, if the last is too old."""
+        loop = asyncio.get_running_loop()
+        age = loop.time() - self._looked_at
+        if self._looking is None or self._looking.done():
+            if age > FRESH:
+                self._looked_at = loop.time()
+                self._looking = loop.create_task(self._read(head))
+        elif age > STUCK:
+            text = f"The store hasn't answered for {age:.0f} s."
+            return Reply(500, _HEADERS, orjson.dumps({"detail": [{"msg": text, "code": "error"}]}))
+        return self._last
+
+    async def _read(self, head: Head) -> None:
+        try:
+            self._last = await self._look(head)
+        except Busy:
+            return  # a later one will see

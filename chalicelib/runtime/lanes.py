@@ -1,0 +1,130 @@
+"""How callers share the server: its threads in turns, and its memory for bodies and answers by the byte.
+
+Users and agents have a lane each, so that slow listings never keep an agent waiting. Within a lane nobody gets all: a
+caller leaves one thread and half of the memory to others, and whoever has the fewest calls running goes next.
+
+Everything here runs on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE = 10.0  # seconds that a request waits for memory
+MOST_WAITING = 256  # calls of one caller that wait for a thread
+
+
+class Busy(Exception):
+    """There is no thread or no memory for this request. The same may succeed in a moment."""
+
+
+class Turns:
+    """Calls on a few threads: each caller's in the order they came, and the callers in turns."""
+
+    def __init__(self, threads: Executor, places: int) -> None:
+        self._threads, self._places, self._each = threads, places, max(1, places - 1)
+        self._running: Counter[str] = Counter()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+
+    async def run(self, caller: str, work: Callable[[], T]) -> T:
+        """What `work` returns, on a thread. Raises Busy if the caller has too many calls waiting."""
+        await self._turn(caller)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._running[caller] -= 1
+            self._running += Counter()  # forgets who has none running
+            self._next()
+
+    async def _turn(self, caller: str) -> None:
+        queue = self._waiting.setdefault(caller, deque())
+        if len(queue) >= MOST_WAITING:
+            raise Busy
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        queue.append(turn)
+        self._next()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # it came, and nobody is there to take it
+                self._running[caller] -= 1
+                self._next()
+            raise
+
+    def _next(self) -> None:
+        """Give the free places to those who have waited, the callers with the fewest running first."""
+        while self._running.total() < self._places:
+            able = [caller for caller in self._waiting if self._running[caller] < self._each]
+            if not able:
+                return
+            caller = min(able, key=self._running.__getitem__)
+            queue = self._waiting.pop(caller)
+            turn = queue.popleft()
+            if queue:
+                self._waiting[caller] = queue  # behind the others
+            if not turn.done():  # its request may have been given up
+                self._running[caller] += 1
+                turn.set_result(None)
+
+
+class Memory:
+    """Bytes that requests may hold. Half of them at most are one caller's."""
+
+    def __init__(self, most: int, *, patience: float = PATIENCE) -> None:
+        self._most, self._each, self._patience = most, most // 2, patience
+        self._held: Counter[str] = Counter()
+        self._freed = asyncio.Event()
+
+    @asynccontextmanager
+    async def held(self, caller: str, size: int) -> AsyncIterator[None]:
+        """Holds `size` bytes, once they are free. Raises Busy if that takes too long."""
+        loop = asyncio.get_running_loop()
+        end, size = loop.time() + self._patience, min(size, self._each)
+        while not self._take(caller, size):
+            freed = self._freed
+            try:
+                await asyncio.wait_for(freed.wait(), end - loop.time())
+            except TimeoutError:
+                raise Busy from None
+        try:
+            yield
+        finally:
+            self._give(caller, size)
+
+    @asynccontextmanager
+    async def held_now(self, caller: str, size: int) -> AsyncIterator[None]:
+        """The same for bytes that are there already: there is no waiting with them."""
+        size = min(size, self._each)
+        if not self._take(caller, size):
+            raise Busy
+        try:
+            yield
+        finally:
+            self._give(caller, size)
+
+    def _take(self, caller: str, size: int) -> bool:
+        fits = self._held.total() + size <= self._most and self._held[caller] + size <= self._each
+        if fits:
+            self._held[caller] += size
+        return fits
+
+    def _give(self, caller: str, size: int) -> None:
+        self._held[caller] -= size
+        if not self._held[caller]:
+            del self._held[caller]
+        self._freed.set()
+        self._freed = asyncio.Event()
+
+
+class Lane:
+    """The threads and the memory of one kind of callers. `body`: the largest body, in bytes."""
+
+    def __init__(self, threads: Executor, places: int, *, body: int, memory: int, patience: float = PATIENCE) -> None:
+        self.turns, self.memory, self.body = Turns(threads, places), Memory(memory, patience=patience), body

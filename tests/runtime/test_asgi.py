@@ -1,0 +1,287 @@
+"""The order of work on a request: nothing is read, parsed or executed before it is due, and nobody waits behind others'
+work. Clients and threads here do what the test says."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pytest
+
+from chalicelib.api.dispatch import Head, Reply
+from chalicelib.runtime import health
+from chalicelib.runtime.asgi import DRAINED, SMALL, AsgiBridge, Polls
+from chalicelib.runtime.lanes import Lane
+from tests.world.embedded import Inline
+
+MB = 2**20
+LIMIT = 8 * MB
+RUNS, SYNC, INFO = "/api/runs/list", "/agent/sync", "/api/server/get_info"
+TOKEN = {"authorization": "Bearer good"}
+DENIED = Reply(403, {"content-type": "application/json"}, b'{"detail":{"msg":"Invalid token","code":null}}')
+
+
+class Busy(Executor):
+    """A pool whose threads are all held, for ever."""
+
+    def submit(self, work: Callable[..., Any], /, *args: Any, **more: Any) -> Future[Any]:
+        return Future()
+
+
+@dataclass
+class Client:
+    """Sends its body in pieces, as it is asked for them, and notes what happens in which order."""
+
+    body: bytes = b""
+    piece: int = 64 * 1024
+    endless: bool = False
+    said: list[str] = field(default_factory=list)  # read, answered
+    sent: int = 0
+    status: int = 0
+    headers: dict[bytes, bytes] = field(default_factory=dict)
+    answer: bytes = b""
+
+    async def receive(self) -> dict[str, Any]:
+        self.said.append("read")
+        part = self.body[self.sent : self.sent + self.piece]
+        self.sent += len(part)
+        if not part and self.endless:
+            await asyncio.Event().wait()
+        return {"type": "http.request", "body": part, "more_body": self.sent < len(self.body) or self.endless}
+
+    async def send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.said.append("answered")
+            self.status, self.headers = message["status"], dict(message["headers"])
+        else:
+            self.answer += message["body"]
+
+
+@dataclass
+class Gateway:
+    users: Executor = field(default_factory=Inline)
+    agents: Executor = field(default_factory=Inline)
+    memory: int = 4 * LIMIT
+    patience: float = 0.0
+    asked: list[tuple[str, int]] = field(default_factory=list)  # of the gate
+    events: list[dict[str, Any]] = field(default_factory=list)
+    parsed_by: list[int] = field(default_factory=list)
+    status: int = 200
+    answer: str = "{}"
+
+    def app(self, event: dict[str, Any], context: object) -> dict[str, Any]:
+        self.events.append(event)
+        return {"statusCode": self.status, "headers": {"content-type": "application/json"}, "body": self.answer}
+
+    def refusal(self, head: Head, size: int) -> Reply | None:
+        self.asked.append((head.route.path, size))
+        return None if head.request.headers.get("authorization") == TOKEN["authorization"] else DENIED
+
+    def has_news(self, answer: Mapping[str, Any]) -> bool:
+        self.parsed_by.append(threading.get_ident())
+        return True
+
+    def bridge(self) -> AsgiBridge:
+        users, agents = (
+            Lane(threads, 2, body=LIMIT, memory=self.memory, patience=self.patience)
+            for threads in (self.users, self.agents)
+        )
+        return AsgiBridge(self.app, self.refusal, users, agents, Polls(), has_news=self.has_news)
+
+    def ask(
+        self,
+        path: str,
+        client: Client | None = None,
+        headers: Mapping[str, str] = TOKEN,
+        *,
+        method: str = "POST",
+        size: int | None = None,
+    ) -> Client:
+        asked = client or Client()
+        asyncio.run(one(self.bridge(), path, asked, headers, method=method, size=size))
+        return asked
+
+
+async def one(
+    bridge: AsgiBridge,
+    path: str,
+    client: Client,
+    headers: Mapping[str, str] = TOKEN,
+    *,
+    method: str = "POST",
+    size: int | None = None,
+) -> None:
+    length = {"content-length": str(len(client.body) if size is None else size)}
+    sent = [(name.encode(), value.encode()) for name, value in {**length, **headers}.items()]
+    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": sent}
+    await bridge(scope, client.receive, client.send)
+
+
+@pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer forged"}], ids=["no token", "a forged one"])
+@pytest.mark.parametrize("path", [RUNS, SYNC])
+def test_without_a_token_that_is_good_a_body_isnt_read(path: str, headers: dict[str, str]) -> None:
+    gateway = Gateway()
+    client = gateway.ask(path, Client(b"x" * 5 * MB), headers)
+    assert client.status == 403 and gateway.events == []
+    assert client.said[0] == "answered"
+    assert client.sent <= DRAINED + client.piece  # a little, so that the client gets to its answer
+    assert client.headers[b"connection"] == b"close"
+    assert gateway.asked == [(path, 5 * MB)]
+
+
+def test_without_a_token_not_even_a_thread_is_asked() -> None:
+    assert Gateway(users=Busy(), agents=Busy()).ask(RUNS, Client(b"{}"), {}).status == 403
+
+
+def test_with_a_token_the_whole_body_reaches_the_app() -> None:
+    gateway = Gateway()
+    client = gateway.ask(RUNS, Client(b"x" * 5 * MB))
+    assert client.status == 200 and len(gateway.events[0]["body"]) == 5 * MB
+    assert gateway.asked == [(RUNS, 5 * MB)] and b"connection" not in client.headers
+
+
+def test_a_small_body_is_read_at_once_and_its_token_checked_when_it_is_served() -> None:
+    gateway = Gateway()
+    assert gateway.ask(RUNS, Client(b"x" * SMALL)).status == 200
+    assert gateway.asked == [] and len(gateway.events) == 1
+
+
+def test_what_is_too_large_is_refused_by_its_announced_size() -> None:
+    gateway = Gateway()
+    client = gateway.ask(RUNS, Client(b"x" * (9 * MB)))
+    assert client.status == 400 and "larger than 8 MB" in orjson.loads(client.answer)["detail"][0]["msg"]
+    assert client.said[0] == "answered" and client.sent == 9 * MB  # all is taken, of a client that is known
+    assert gateway.events == []
+
+
+def test_chunks_are_counted_as_they_come() -> None:
+    gateway = Gateway()
+    client = gateway.ask(RUNS, Client(b"x" * (9 * MB)), {**TOKEN, "transfer-encoding": "chunked"})
+    assert client.status == 400 and gateway.events == []
+
+
+@pytest.mark.parametrize(("path", "status"), [("/api/nothing", 404), ("/api/users", 404), (SYNC, 405)])
+def test_a_path_or_a_method_that_isnt_there_needs_no_thread_and_no_body(path: str, status: int) -> None:
+    gateway = Gateway(users=Busy(), agents=Busy())
+    client = gateway.ask(path, Client(b"x" * 5 * MB), method="PUT")
+    assert client.status == status and client.said[0] == "answered" and gateway.asked == []
+
+
+def test_a_public_route_takes_a_small_body_only() -> None:
+    gateway = Gateway()
+    assert gateway.ask(INFO, Client(b"{}"), {}).status == 200
+    client = gateway.ask(INFO, Client(b"x" * MB), {})
+    assert client.status == 400 and len(gateway.events) == 1
+
+
+def test_bodies_over_the_memory_are_turned_away_for_a_moment() -> None:
+    async def story() -> None:
+        gateway = Gateway(memory=3 * MB)
+        bridge = gateway.bridge()
+        slow, other = Client(b"x" * MB, endless=True), Client(b"x" * MB)
+        sending = asyncio.create_task(one(bridge, RUNS, slow, size=2 * MB))
+        while slow.sent < MB:
+            await asyncio.sleep(0)
+        await one(bridge, RUNS, other)
+        assert (other.status, other.headers[b"retry-after"]) == (503, b"2")
+        assert b"busy" in other.answer and gateway.events == []
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await one(bridge, RUNS, third := Client(b"x" * MB))
+        assert third.status == 200  # what was held is free again
+
+    asyncio.run(story())
+
+
+def test_answers_count_too() -> None:
+    gateway = Gateway(memory=2 * MB, answer="x" * 2 * MB)
+    assert gateway.ask(RUNS).status == 200  # one alone
+
+    async def story() -> None:
+        bridge = gateway.bridge()
+        stuck = Client()
+
+        async def never(message: Any) -> None:
+            await asyncio.Event().wait()
+
+        stuck.send = never  # type: ignore[method-assign]  # it doesn't read
+        held = asyncio.create_task(one(bridge, RUNS, stuck))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await one(bridge, RUNS, client := Client())
+        assert client.status == 503
+        held.cancel()
+
+    asyncio.run(story())
+
+
+def test_bodies_and_answers_are_parsed_on_threads() -> None:
+    gateway = Gateway(agents=ThreadPoolExecutor(1), answer='{"news": true}')
+    body = orjson.dumps({"instance": "i", "wait": 5, "tasks": ["x" * 1000] * 1000})
+    assert gateway.ask(SYNC, Client(body)).status == 200
+    assert gateway.parsed_by and threading.get_ident() not in gateway.parsed_by
+
+
+def test_agents_are_answered_while_users_hold_every_thread() -> None:
+    async def story() -> None:
+        gateway = Gateway(users=Busy(), answer='{"news": true}')
+        bridge = gateway.bridge()
+        held = [asyncio.create_task(one(bridge, RUNS, Client(b"{}"))) for _ in range(50)]
+        await one(bridge, SYNC, client := Client(b'{"instance": "i", "wait": 5}'))
+        assert client.status == 200
+        for task in held:
+            task.cancel()
+
+    asyncio.run(story())
+
+
+# --- health -----------------------------------------------------------------------------------------------------------
+
+
+def test_the_health_check_needs_no_thread() -> None:
+    client = Gateway(users=Busy(), agents=Busy()).ask(health.PATH, headers={}, method="GET")
+    assert (client.status, client.answer) == (200, b'{"status":"running"}')
+
+
+def test_a_health_check_shows_what_the_last_reading_of_the_store_did() -> None:
+    async def story() -> None:
+        gateway = Gateway(status=500, answer='{"detail": "the store fails"}')
+        bridge = gateway.bridge()
+        await one(bridge, health.PATH, first := Client(), {}, method="GET")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await one(bridge, health.PATH, second := Client(), {}, method="GET")
+        assert (first.status, second.status) == (200, 500)
+        assert len(gateway.events) == 1  # a reading counts for a few seconds
+
+    asyncio.run(story())
+
+
+def test_a_store_that_doesnt_answer_is_ill() -> None:
+    class Later(asyncio.SelectorEventLoop):
+        ahead = 0.0
+
+        def time(self) -> float:
+            return super().time() + self.ahead
+
+    loop = Later()
+
+    async def story() -> None:
+        bridge = Gateway(agents=Busy()).bridge()
+        statuses = []
+        for _ in range(3):
+            await one(bridge, health.PATH, client := Client(), {}, method="GET")
+            statuses.append(client.status)
+            loop.ahead += 20
+        assert statuses == [200, 200, 500] and b"hasn't answered for 40 s" in client.answer
+
+    loop.run_until_complete(story())
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
