@@ -1,6 +1,6 @@
 """Figures, never assertions: nothing here fails because of a time.
 
-`make bench` runs them all in some three minutes and shows them beside their budgets and beside `docs/bench.json`;
+`make bench` runs them all in some four minutes and shows them beside their budgets and beside `docs/bench.json`;
 `make bench RECORD=1` writes that file anew.
 
 `single`    a task of one second, 7 times on one server: from its submission until it reads done
@@ -15,6 +15,8 @@
 `cold`      whole processes, less a bare Python: `import app`, and until a first answer is given
 `cli`       whole processes: `dstack --help`, and `dstack ps` with an empty list
 `idle`      an embedded server with its own agent: 40 s in which nobody asks anything
+`load`      300 slow clients, 60 large bodies without a token and a flood of searches at once: what another tenant's
+            health check and the start of its task take meanwhile; and the most memory that the server took
 
 To compare two trees, run both on one machine, one right after the other, and look at CPU rather than at wall time: a
 neighbour's work stretches the second and hardly the first.

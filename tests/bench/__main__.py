@@ -29,6 +29,7 @@ BENCHES: dict[str, list[str]] = {
     "cold": [],
     "cli": [],
     "idle": [],
+    "load": [],
 }
 
 
