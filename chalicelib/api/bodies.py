@@ -6,6 +6,7 @@ for themselves.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -18,7 +19,10 @@ from chalicelib.errors import Invalid
 
 M = TypeVar("M", bound=BaseModel)
 
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)  # one without an end too, or it would be tried again
+
 MAX_DEPTH = 60  # deeper than any spec; orjson writes 254 levels only
+MAX_ITEMS = 250_000  # values in a body: each costs some 100 bytes and holds up all threads while it is made
 
 
 def parse_body(body: bytes, model: type[M]) -> M:
@@ -32,6 +36,8 @@ def parse_body(body: bytes, model: type[M]) -> M:
 def parse_json(body: bytes) -> Any:
     if not body.strip():
         return {}
+    if _items(body) > MAX_ITEMS:
+        raise Invalid(f"The body has more than {MAX_ITEMS:,} values.", hint="Send large data as files.")
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -41,6 +47,12 @@ def parse_json(body: bytes) -> Any:
     if b"\\u0000" in body and any("\0" in item for level in _levels(value) for item in level if isinstance(item, str)):
         raise Invalid("The body has a NUL character (`\\u0000`), which isn't allowed", hint="Remove it.")
     return value
+
+
+def _items(body: bytes) -> int:
+    """How many values a JSON text has, roughly: its commas and brackets. Texts are left out only where it matters."""
+    count = sum(map(body.count, (b",", b"[", b"{")))
+    return count if count <= MAX_ITEMS else sum(map(_TEXT.sub(b"", body).count, (b",", b"[", b"{")))
 
 
 def _deeper(value: Any, allowed: int) -> bool:

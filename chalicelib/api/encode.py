@@ -1,14 +1,15 @@
 """Values to JSON, within the size that a Lambda may return.
 
-Stored JSON is spliced in as text (`orjson.Fragment`), never parsed. Only a response that would be too large is parsed
-again: first the listed runs lose their env, their archives and all but the beginning of their commands (clients can't
-read a task without any), then long values are truncated and old submissions left out. Rows are never dropped, because a
-client that pages by rows would not notice: a response that is still too large is refused, with a hint on how to request
-less.
+Stored JSON is spliced in as text (`orjson.Fragment`), never parsed. Only a response that would be too large is opened,
+one spec at a time: first the listed runs lose their env, their archives and all but the beginning of their commands
+(clients can't read a task without any), then long values are truncated and old submissions left out. Rows are never
+dropped, as a client that pages by rows would not notice: a response that is still too large is refused, with a hint
+on how to request less. What is too large never exists as a whole.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
@@ -17,43 +18,83 @@ from chalicelib.errors import Refused
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS
 _KEPT_TEXT, _KEPT_ITEMS, _KEPT_SUBMISSIONS = 200, 20, 10
+_SPECS, _PARTS = ("run_spec", "effective_run_spec"), ("jobs", "job_plans")
+_AT_ONCE = 8  # parts of a row that are encoded together
+
+Spec = dict[str, Any]
 
 
 def encode(value: Any, limit: int) -> bytes:
+    text = _within(value, limit)
+    for shorten, submissions in ((_drop_bulk, None), (_cut, _KEPT_SUBMISSIONS)):
+        if text is not None:
+            break
+        value = _shortened(value, shorten, submissions)
+        text = _within(value, limit)
+    if text is None:
+        raise Refused(
+            f"The response would have more than {limit / 2**20:.1f} MB, the limit.",
+            hint="Request less at a time: most lists take `limit`, plans take `max_offers`.",
+        )
+    return text
+
+
+def _within(value: Any, room: int) -> bytes | None:
+    """The JSON, or None if it has more than `room` bytes. Rows are encoded one by one, until there is no room."""
+    if isinstance(value, list):
+        return _joined(b"[]", ((b"", row) for row in value), room)
+    if isinstance(value, dict) and any(len(value.get(name) or ()) > _AT_ONCE for name in _PARTS):
+        return _joined(b"{}", ((orjson.dumps(str(name)) + b":", part) for name, part in value.items()), room)
     text = orjson.dumps(value, option=_OPTIONS)
-    if len(text) <= limit:
-        return text
-    plain = orjson.loads(text)
-    for shorten in (_drop_bulk, _cut):
-        for row in plain if isinstance(plain, list) else [plain]:
-            shorten(row)
-        text = orjson.dumps(plain)
-        if len(text) <= limit:
-            return text
-    raise Refused(
-        f"The response would have {len(text) / 2**20:.1f} MB; the limit is {limit / 2**20:.1f} MB.",
-        hint="Request less at a time: most lists take `limit`, plans take `max_offers`.",
-    )
+    return text if len(text) <= room else None
 
 
-def _specs(row: Any) -> list[dict[str, Any]]:
-    """The specs within a run: its own, and one per job."""
-    if not isinstance(row, dict):
-        return []
-    found = [row.get("run_spec"), row.get("effective_run_spec")]
-    found += [
-        part.get("job_spec") for part in (*row.get("jobs", ()), *row.get("job_plans", ())) if isinstance(part, dict)
-    ]
-    return [spec for spec in found if isinstance(spec, dict)]
+def _joined(brackets: bytes, parts: Iterable[tuple[bytes, Any]], room: int) -> bytes | None:
+    texts: list[bytes] = []
+    room -= 2
+    for name, part in parts:
+        text = _within(part, room - len(name))
+        if text is None:
+            return None
+        texts.append(name + text)
+        room -= len(texts[-1]) + 1
+    return brackets[:1] + b",".join(texts) + brackets[1:] if room >= -1 else None
 
 
-def _drop_bulk(row: Any) -> None:
-    for spec in _specs(row):
-        for part in (spec, spec.get("configuration")):
-            if isinstance(part, dict):
-                part.update({name: type(part[name])() for name in ("env", "file_archives") if part.get(name)})
-                if part.get("commands"):
-                    part["commands"] = [_begun(part["commands"])]
+def _shortened(value: Any, shorten: Callable[[Spec], Spec], submissions: int | None) -> Any:
+    """A copy with shorter specs: those of runs, alone or in a list, and those of their jobs."""
+    if isinstance(value, list):
+        return [_shortened(row, shorten, submissions) for row in value]
+    if not isinstance(value, dict):
+        return value
+    made = dict(value)
+    for name in _SPECS:
+        if name in made:
+            made[name] = _opened(made[name], shorten)
+    for name in _PARTS:
+        if name in made:
+            made[name] = [_shortened(part, shorten, submissions) for part in made[name]]
+    if "job_spec" in made:
+        made["job_spec"] = _opened(made["job_spec"], shorten)
+    if "job_submissions" in made and submissions is not None:
+        made["job_submissions"] = made["job_submissions"][-submissions:]
+    if "current_resource" in made:
+        made["current_resource"] = _shortened(made["current_resource"], shorten, submissions)
+    return made
+
+
+def _opened(spec: Any, shorten: Callable[[Spec], Spec]) -> Any:
+    plain = orjson.loads(orjson.dumps(spec, option=_OPTIONS))
+    return shorten(plain) if isinstance(plain, dict) else plain
+
+
+def _drop_bulk(spec: Spec) -> Spec:
+    for part in (spec, spec.get("configuration")):
+        if isinstance(part, dict):
+            part.update({name: type(part[name])() for name in ("env", "file_archives") if part.get(name)})
+            if part.get("commands"):
+                part["commands"] = [_begun(part["commands"])]
+    return spec
 
 
 def _begun(commands: list[str]) -> str:
@@ -62,12 +103,8 @@ def _begun(commands: list[str]) -> str:
     return first if whole else f"{first[: _KEPT_TEXT - 1]}…"
 
 
-def _cut(row: Any) -> None:
-    for spec in _specs(row):
-        for name, value in spec.items():
-            spec[name] = _shorter(value)
-    for job in row.get("jobs", ()) if isinstance(row, dict) else ():
-        job["job_submissions"] = job.get("job_submissions", [])[-_KEPT_SUBMISSIONS:]
+def _cut(spec: Spec) -> Spec:
+    return {name: _shorter(value) for name, value in spec.items()}
 
 
 def _shorter(value: Any) -> Any:

@@ -2,6 +2,8 @@
 
 Clients print the text of a 400 that has exactly one entry and no keys but `msg`, `code` and `fields`; for 403 and 404
 they print text of their own and expect an object. Anything else shows as a traceback, so we never send anything else.
+
+Texts quote what was sent, so they are cut: a small request must not make a large answer, nor a large one a larger.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ log = logging.getLogger("dstack.api")
 
 Failure = tuple[int, bytes]
 
+MOST_LINES, MOST_TEXT, MOST_FIELD = 200, 1_000, 300  # of a text; characters of a line, and of a field's name
+
 
 def reply_to(error: Exception, where: str) -> Failure:
     """The response to a failed call. A failure that isn't the caller's fault is logged under an id in the response."""
@@ -32,12 +36,19 @@ def reply_to(error: Exception, where: str) -> Failure:
 
 
 def _known(error: DstackError) -> Failure:
+    lines = [_cut(line, MOST_TEXT) for line in str(error).split("\n", MOST_LINES)[:MOST_LINES]]
+    more = str(error).count("\n") + 1 - len(lines)
+    text = "\n".join([*lines, f"… and {more} lines more"] if more else lines)
     if error.status in (403, 404):
-        return error.status, orjson.dumps({"detail": {"msg": str(error), "code": None}})
-    entry: dict[str, Any] = {"msg": str(error), "code": error.code}
+        return error.status, orjson.dumps({"detail": {"msg": text, "code": None}})
+    entry: dict[str, Any] = {"msg": text, "code": error.code}
     if any(error.fields):  # one for each line of the text, empty where a line is about no field
-        entry["fields"] = list(error.fields)
+        entry["fields"] = [_cut(field, MOST_FIELD) for field in error.fields[:MOST_LINES]] + ([""] if more else [])
     return error.status, orjson.dumps({"detail": [entry]})
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
 
 
 def no_such_path(path: str) -> Failure:

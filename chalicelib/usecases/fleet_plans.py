@@ -47,6 +47,7 @@ class Seen:
 
 
 def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> FleetPlan:
+    specs.text_of(raw)  # what is too large isn't looked at
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
     specs.refuse(spec, support.fleet_refusals(spec))
@@ -76,6 +77,7 @@ def apply_plan(
     role: ProjectRole | None = None,
 ) -> FleetRow:
     """Creates the fleet, or changes it in place if possible. `role` is the user's role in the project."""
+    specs.text_of(raw)  # what is too large isn't looked at
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
     refuse_ssh(plane, user, role, [spec])

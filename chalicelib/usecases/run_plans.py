@@ -94,9 +94,12 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any], lo
     book = plane.catalog.book(project.id)
     planned: list[JobPlan] = []
     notes: dict[Note, None] = {}
+    size = 0
     for job_spec in draft.job_specs:
         job, found = _job_plan(draft.spec, job_spec, views, book, look)
         planned.append(job)
+        size += len(job.job_spec)
+        specs.refuse_large(size)  # it couldn't be applied
         notes.update(dict.fromkeys(found))
     row = None if current is None else plane.read.run_row(current)
     return RunPlan(
@@ -136,6 +139,7 @@ def _job_plan(
 
 
 def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> _Draft:
+    specs.text_of(raw)  # what is too large isn't looked at
     raw = sealed_specs.from_client(plane.seal, RunSpec, raw, project.id, user.id)
     spec = specs.read_run_spec(raw)
     name = spec.configuration.name if spec.run_name is None else spec.run_name

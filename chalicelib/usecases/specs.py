@@ -106,13 +106,17 @@ def invented_name(random_id: str, noun: str, taken: Callable[[str], bool]) -> st
 def text_of(raw: Raw, derived: Iterable[str] = ()) -> str:
     """`raw` as JSON text, if it and what was `derived` from it fit into one record."""
     text = orjson.dumps(raw).decode()
-    size = len(text.encode()) + sum(len(part.encode()) for part in derived)
+    refuse_large(len(text.encode()) + sum(len(part.encode()) for part in derived))
+    return text
+
+
+def refuse_large(size: int) -> None:
+    """Raises Refused for a spec that, with what is derived from it, has too many bytes for one record."""
     if size > MAX_SPEC:
         raise Refused(
             f"This specification has {size // 1000} KB; the limit is {MAX_SPEC // 1000} KB.",
             hint="Move long commands into a script and upload it with `files:`.",
         )
-    return text
 
 
 # --- differences ----------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ from chalicelib.usecases.run_plans import RunPlan
 from chalicelib.usecases.runs import cost
 
 _TOLD_AS_ERROR = (RunReason.retry_limit_exceeded, RunReason.server_error, RunReason.gateway_error)
+MOST_OFFERS = 10_000  # of a plan, all its jobs together
 _WAITING = (RunStatus.submitted, RunStatus.pending)
 
 
@@ -160,6 +161,7 @@ def _runtime(job: Job, where: Assignment) -> dict[str, Any]:
 
 
 def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros) -> dict[str, Any]:
+    shown = max(1, MOST_OFFERS // max(1, len(plan.jobs)))
     return {
         "project_name": project_name,
         "user": user_name,
@@ -168,7 +170,7 @@ def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros)
         "job_plans": [
             {
                 "job_spec": orjson.Fragment(job.job_spec),
-                "offers": offers_json(job.offers),
+                "offers": offers_json(job.offers[:shown]),
                 "total_offers": job.total_offers,
                 "max_price": job.max_price,
             }
