@@ -13,7 +13,7 @@ import errno
 import logging
 import resource
 import socket
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -47,8 +47,8 @@ class Seats:
     def __init__(self, most: int) -> None:
         self.most, self._a_peer = most, max(1, most // 4)
         self._peers: dict[Guest, str] = {}
-        self._strangers: dict[Guest, None] = {}  # those who wait, the longest first
-        self._known: dict[Guest, None] = {}  # likewise
+        self._strangers: OrderedDict[Guest, None] = OrderedDict()  # those who wait, the longest first
+        self._known: OrderedDict[Guest, None] = OrderedDict()  # likewise
         self._recognised: set[Guest] = set()
         self._of_peer: Counter[str] = Counter()  # waiting strangers
         self.freed: Callable[[], None] = lambda: None  # called when a seat may have become free

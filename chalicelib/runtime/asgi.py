@@ -226,7 +226,8 @@ class AsgiBridge:
 
     async def _sync(self, lane: Lane, caller: str, call: Callable[[bytes], Reply], body: bytes) -> Reply:
         """An agent's call: answered as soon as there is news, at the latest when its wait ends."""
-        instance_id, patience = await lane.turns.run(caller, partial(_wait_of, body))
+        small = len(body) <= SMALL  # parsed sooner than handed to a thread
+        instance_id, patience = _wait_of(body) if small else await lane.turns.run(caller, partial(_wait_of, body))
         if patience <= 0 or not instance_id:
             return await _once(lane, caller, call, body)
         event = self._polls.listen(instance_id)

@@ -1,7 +1,7 @@
 """How callers share the server: its threads in turns, and its memory for bodies and answers by the byte.
 
 Users and agents have a lane each, so that slow listings never keep an agent waiting. Within a lane nobody gets all: a
-caller leaves one thread and half of the memory to others, and whoever has the fewest calls running goes next.
+caller leaves one thread and half of the memory to others, and those who wait for a thread take turns.
 
 Everything here runs on the event loop.
 """
@@ -9,7 +9,7 @@ Everything here runs on the event loop.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
@@ -31,7 +31,7 @@ class Turns:
     def __init__(self, threads: Executor, places: int) -> None:
         self._threads, self._places, self._each = threads, places, max(1, places - 1)
         self._running: Counter[str] = Counter()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # whose turn is next comes first
 
     async def run(self, caller: str, work: Callable[[], T]) -> T:
         """What `work` returns, on a thread. Raises Busy if the caller has too many calls waiting."""
@@ -39,11 +39,12 @@ class Turns:
         try:
             return await asyncio.get_running_loop().run_in_executor(self._threads, work)
         finally:
-            self._running[caller] -= 1
-            self._running += Counter()  # forgets who has none running
-            self._next()
+            self._end(caller)
 
     async def _turn(self, caller: str) -> None:
+        if not self._waiting and self._free(caller):
+            self._running[caller] += 1
+            return
         queue = self._waiting.setdefault(caller, deque())
         if len(queue) >= MOST_WAITING:
             raise Busy
@@ -54,17 +55,24 @@ class Turns:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it came, and nobody is there to take it
-                self._running[caller] -= 1
-                self._next()
+                self._end(caller)
             raise
 
+    def _free(self, caller: str) -> bool:
+        return self._running.total() < self._places and self._running[caller] < self._each
+
+    def _end(self, caller: str) -> None:
+        self._running[caller] -= 1
+        if not self._running[caller]:
+            del self._running[caller]
+        self._next()
+
     def _next(self) -> None:
-        """Give the free places to those who have waited, the callers with the fewest running first."""
+        """Give the free places to those who wait."""
         while self._running.total() < self._places:
-            able = [caller for caller in self._waiting if self._running[caller] < self._each]
-            if not able:
+            caller = next((one for one in self._waiting if self._free(one)), None)
+            if caller is None:
                 return
-            caller = min(able, key=self._running.__getitem__)
             queue = self._waiting.pop(caller)
             turn = queue.popleft()
             if queue:
