@@ -34,7 +34,7 @@ SYNC_PATH = "/agent/sync"
 LONGEST_POLL = 60.0  # seconds
 SMALL = 16 * 1024  # bytes of a body that is read before its sender is known, and isn't counted
 PATIENCE = 8  # times the limit that we read of a known caller's body, so that its sender gets the refusal
-DRAINED, DRAIN_SECONDS = 256 * 1024, 2.0  # bytes that we read of others', for the same reason
+DRAINED, DRAIN_SECONDS = 64 * 1024, 2.0  # bytes that we read of others', for the same reason
 PIECE = 64 * 1024  # bytes of an answer that are handed on at once
 READ_SECONDS = 180.0  # in which a client has to have read its answer
 _BUSY = Refused("The server is busy with too many requests at once.", hint="Try again in a moment.")

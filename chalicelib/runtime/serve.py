@@ -70,6 +70,7 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         load_handlers()
         gc.freeze()  # what the start created stays, so no collection needs to check it again,
         gc.set_threshold(10_000)  # and nearly everything that requests create is freed without one
+        sys.setswitchinterval(0.001)  # seconds: while threads compute, the event loop gets its turn sooner
         WebServer(root, ready=ready, drain=drain).run(sockets=[listener])
         if agent is not None and not agent.busy():  # a busy one keeps running: jobs need no server
             agent.stop()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import pytest
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from chalicelib.runtime.asgi import AsgiBridge, Polls
 from chalicelib.runtime.connection import HEAD_BYTES, Connection
@@ -154,3 +157,20 @@ def test_leaving_doesnt_wait_for_what_never_comes(patient: Listening) -> None:
     for client in held:
         assert client.recv(100) == b""
         client.close()
+
+
+def test_what_was_read_and_not_wanted_is_forgotten_with_its_connection(patient: Listening) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        before = bytes_of_bodies()
+        for _ in range(50):
+            with suppress(ConnectionError):  # not all of it is drained
+                patient.ask(b"POST /api/none HTTP/1.1\r\nHost: a\r\nContent-Length: 900000\r\n\r\n" + b"x" * 900_000)
+        assert bytes_of_bodies() - before < 1_000_000
+    finally:
+        gc.enable()
+
+
+def bytes_of_bodies() -> int:
+    return sum(len(one.body) for one in gc.get_objects() if isinstance(one, RequestResponseCycle))
