@@ -24,7 +24,7 @@ from chalicelib.usecases.pace import PER_CALL
 
 log = logging.getLogger(__name__)
 
-BATCH = 100  # hints a message; SQS takes 256 KB, a unit's name is some 50 bytes
+BATCH = 100  # hints per message; SQS allows 256 KB, and a unit's name is about 50 bytes
 
 Clients = Callable[[str], Any]  # the client of an AWS service, by the service's name
 
