@@ -20,7 +20,7 @@ from urllib.parse import quote
 from . import files, process_tree
 from .docker_client import DockerAway, DockerClient, DockerError, registry_header, split_image
 from .process import COLUMNS, READ_BYTES, ROWS
-from .task_runtime import Began, TaskError, Usage
+from .task_runtime import CONTAINER, Began, TaskError, Usage
 from .tasks import TaskFolder
 
 LABEL = "dstack.task"
@@ -39,6 +39,7 @@ def container_name(task: str) -> str:
 
 class DockerRuntime:
     name = "docker"
+    isolation = CONTAINER
 
     def __init__(self, owner: str, path: str) -> None:
         self._docker, self._owner = DockerClient(path), owner

@@ -13,12 +13,13 @@ import os
 import posixpath
 import shutil
 import tarfile
-from typing import Any, BinaryIO, Dict, List, Optional, Tuple
+from contextlib import nullcontext
+from typing import Any, BinaryIO, Callable, ContextManager, Dict, List, Tuple
 
 from .archives import checked, open_archive
 from .task_runtime import TaskError
 
-Owner = Optional[Tuple[int, int]]
+Acting = Callable[[], ContextManager[None]]
 
 HOSTFILE = "dstack/mpi/hostfile"  # below `/` in a container; without one, in a hidden folder of the home
 
@@ -57,16 +58,19 @@ def is_place(path: str) -> bool:
     return path.endswith("/") or posixpath.basename(path) in ("", ".", "..", "~")
 
 
-def unpack(archive: str, target: str, into: bool, owner: Owner = None) -> None:
+def unpack(archive: str, target: str, into: bool, acting: Acting = nullcontext) -> None:
+    """`acting`: whose rights to write with; the archive itself is read with the agent's."""
     try:
-        os.makedirs(os.path.dirname(target), exist_ok=True)
         with open_archive(archive) as tar:
-            extract(tar, layout(checked(archive, tar), into), target, owner)
+            members = checked(archive, tar)
+            with acting():
+                os.makedirs(os.path.dirname(target), exist_ok=True)
+                extract(tar, layout(members, into), target)
     except OSError as problem:
         raise TaskError("executor_error", "files: %s: %s" % (target, problem.strerror or problem)) from None
 
 
-def extract(tar: tarfile.TarFile, members: List[Tuple[str, tarfile.TarInfo]], root: str, owner: Owner) -> None:
+def extract(tar: tarfile.TarFile, members: List[Tuple[str, tarfile.TarInfo]], root: str) -> None:
     real = os.path.realpath(root)
     for name, member in members:
         place = os.path.join(real, name) if name else real
@@ -82,8 +86,6 @@ def extract(tar: tarfile.TarFile, members: List[Tuple[str, tarfile.TarInfo]], ro
         else:
             clear(place)
             put(tar, member, place, real)
-        if owner:
-            os.chown(place, owner[0], owner[1], follow_symlinks=False)
 
 
 def put(tar: tarfile.TarFile, member: tarfile.TarInfo, place: str, root: str) -> None:

@@ -12,12 +12,14 @@ from typing import Dict, List
 from . import VERSION
 from .task_runtime import TaskRuntime
 from .tasks import TaskFolder, read_text, take_lock, write_atomic
+from .users import DEFAULT, TRUSTING, id_range
 
 DOCKER_SOCKET = "/var/run/docker.sock"
 USED = 3  # exit status: the folder belongs to another instance
 
 
 def main(arguments: List[str]) -> int:
+    os.umask(0o077)  # what the agent writes is its own, unless it says otherwise
     if arguments[:1] == ["supervise"]:
         return supervise(arguments[1])
     options = parser().parse_args(arguments)
@@ -40,9 +42,25 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--token-file", help="a file with the bootstrap token (or DSTACK_AGENT_TOKEN)")
     found.add_argument("--runtime", choices=["auto", "docker", "process"], default="auto")
     found.add_argument("--docker-socket", default=DOCKER_SOCKET)
+    found.add_argument(
+        "--users",
+        type=known_users,
+        default=DEFAULT,
+        metavar="FIRST-LAST|%s" % TRUSTING,
+        help="the user ids for plain processes where root runs the agent, or `%s`: all run as its own user" % TRUSTING,
+    )
     found.add_argument("--wait", type=float, default=25.0, help="how long a poll may wait, in seconds")
     found.add_argument("--version", action="version", version=VERSION)
     return found
+
+
+def known_users(text: str) -> str:
+    if text != TRUSTING:
+        try:
+            id_range(text)
+        except ValueError as problem:
+            raise argparse.ArgumentTypeError(str(problem)) from None
+    return text
 
 
 def supervise(path: str) -> int:
@@ -53,24 +71,24 @@ def supervise(path: str) -> int:
         return 0
     folder = TaskFolder(data, task)
     launch = folder.launch()
-    supervisor.run(folder, make_runtime(launch["runtime"], data, launch["socket"]))
+    supervisor.run(folder, make_runtime(launch["runtime"], data, launch["socket"], launch.get("users", "")))
     return 0
 
 
-def make_runtime(name: str, data: str, socket: str) -> TaskRuntime:
+def make_runtime(name: str, data: str, socket: str, users: str) -> TaskRuntime:
     if name == "docker":
         from .docker import DockerRuntime
 
         return DockerRuntime(os.path.realpath(data), socket)
     from .process import ProcessRuntime
 
-    return ProcessRuntime()
+    return ProcessRuntime(users)
 
 
 def runtimes(data: str, options: argparse.Namespace) -> Dict[str, TaskRuntime]:
     """The runtimes that work here. `auto` prefers Docker, which isolates tasks."""
     names = {"auto": ["docker", "process"]}.get(options.runtime, [options.runtime])
-    found = {name: make_runtime(name, data, options.docker_socket) for name in names}
+    found = {name: make_runtime(name, data, options.docker_socket, options.users) for name in names}
     usable = {name: runtime for name, runtime in found.items() if not runtime.problem()}
     if not usable:
         sys.exit("; ".join(runtime.problem() for runtime in found.values()))
@@ -111,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
     if os.getpid() != os.getsid(0) and os.getpgrp() != os.getpid():
         os.setsid()  # signals to the starter's process group aren't meant for us
     usable = runtimes(data, options)
-    roster = Roster(data, usable, sorted(usable)[0], build.lay_out(data), options.docker_socket)
+    roster = Roster(data, usable, sorted(usable)[0], build.lay_out(data), options.docker_socket, options.users)
     session = program.new_session(data, options.instance, roster, VERSION, options.wait)
     inventory = Inventory(data, told=os.environ.get("DSTACK_AGENT_FACTS"))
     agent = program.Program(data, options.instance, session, roster, usable, inventory)

@@ -1,4 +1,5 @@
-"""Plain processes as a runtime: no image, no isolation, but a terminal, a folder, limits where allowed, and no orphans.
+"""Plain processes as a runtime: no image, but a user of its own where root may give one, a terminal, a folder, limits
+where allowed, and no orphans.
 
 The supervisor forks the task as leader of a new session whose controlling terminal is a pty of ours. Standard output
 and standard error are that one terminal, so their bytes arrive in the order a person would have seen.
@@ -8,135 +9,87 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import grp
 import os
-import pwd
 import resource
 import select
 import signal
 import struct
-import tempfile
 import termios
 import time
 from typing import Any, Dict, List, Optional, Set
 
-from . import files, process_tree
+from . import files, process_tree, users
+from .accounts import Account, account_of, outside, own_file, own_folder, own_home
 from .cgroups import CgroupLimits
-from .task_runtime import Began, TaskError, Usage
+from .task_runtime import NO_ISOLATION, Began, TaskError, Usage
 from .tasks import TaskFolder, delete_tree, read_text
+from .users import Users
 
 COLUMNS, ROWS = 120, 40
 READ_BYTES = 65536
 DRAIN_SECONDS = 20.0  # to wait for killed processes, and again for their last output; busy machines are slow
+PROCESSES_MOST = 16384  # of a user that is the task's own
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
-class Account:
-    """The user and group a task runs as."""
-
-    def __init__(self, wanted: Any) -> None:
-        self.uid, self.gid = os.getuid(), os.getgid()
-        if isinstance(wanted, dict):
-            user = wanted.get("username") or wanted.get("uid")
-            group = wanted.get("groupname") or wanted.get("gid")
-        else:
-            user, _, group = str(wanted or "").partition(":")
-        known = self._user(user) if user not in (None, "") else self._entry(self.uid)
-        self.name = known.pw_name if known else str(self.uid)
-        if user not in (None, ""):
-            self.uid = known.pw_uid if known else int(user)
-            self.gid = known.pw_gid if known else self.uid
-        if group not in (None, ""):
-            self.gid = self._group(group)
-        if self.uid != os.getuid() and os.getuid() != 0:
-            own = self._entry(os.getuid())
-            raise TaskError(
-                "executor_error",
-                "user %s: the agent here runs as %s, and only root can run a task as somebody else; leave `user` out "
-                "or start the agent as root" % (self.name, own.pw_name if own else os.getuid()),
-            )
-
-    @staticmethod
-    def _entry(uid: int) -> "Optional[pwd.struct_passwd]":
-        try:
-            return pwd.getpwuid(uid)
-        except KeyError:
-            return None
-
-    def _user(self, user: Any) -> "Optional[pwd.struct_passwd]":
-        if str(user).isdigit():
-            return self._entry(int(user))
-        try:
-            return pwd.getpwnam(str(user))
-        except KeyError:
-            raise TaskError("executor_error", "user %s: there is no such user on this machine" % user) from None
-
-    @staticmethod
-    def _group(group: Any) -> int:
-        if str(group).isdigit():
-            return int(group)
-        try:
-            return grp.getgrnam(str(group)).gr_gid
-        except KeyError:
-            raise TaskError("executor_error", "group %s: there is no such group on this machine" % group) from None
-
-    @property
-    def foreign(self) -> bool:
-        return self.uid != os.getuid()
-
-    def become(self) -> None:
-        if os.getuid() == 0 and (self.uid or self.gid != os.getgid()):
-            os.initgroups(self.name, self.gid) if self._entry(self.uid) else os.setgroups([self.gid])
-            os.setgid(self.gid)
-            os.setuid(self.uid)
 
 
 class ProcessRuntime:
     name = "process"
 
+    def __init__(self, users_told: str = "") -> None:
+        self._users = Users(users_told)
+
     def problem(self) -> str:
         return ""
+
+    @property
+    def isolation(self) -> str:
+        return self._users.isolation
 
     def begin(self, began: Began) -> "ProcessWork":
         spec, folder = began.spec, began.folder
         if began.state.get("state") == "running":
-            process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)
+            self._end_leftovers(folder.task, began.state.get("uid"))
             raise TaskError(
                 "executor_error", "the task's supervisor was killed or the machine restarted; the task ended with it"
             )
-        if not spec.get("commands"):
-            raise TaskError("executor_error", "there is nothing to run: the task has no commands")
-        if spec.get("volumes"):
-            raise TaskError(
-                "executor_error", "volumes can't be mounted for plain processes; they need the docker runtime"
-            )
-        wanted, there = spec.get("shm_bytes") or 0, shared_memory()
-        if wanted > there:
-            raise TaskError(
-                "executor_error",
-                "shm_size: %d MiB requested, but this machine's /dev/shm has %d; plain processes share it as it is"
-                % (wanted >> 20, there >> 20),
-            )
-        account = Account(spec.get("user"))
-        home = str(spec.get("home_dir") or "")
-        if not os.path.isdir(home):  # the spec's home is the default image's; here the task's own folder is the home
-            home = folder.home if reachable(folder.home, account) else outside_home(folder.task)
+        check(spec, self.isolation)
+        account = account_of(spec.get("user"), self._users, folder.task, bool(began.gpus))
+        try:
+            return self._start(began, account)
+        except BaseException:
+            if account.held is not None:
+                account.held.release()
+            raise
+
+    def _start(self, began: Began, account: Account) -> "ProcessWork":
+        spec, folder = began.spec, began.folder
+        given = str(spec.get("home_dir") or "")
+        if not account.confined and os.path.isdir(given):  # the default image's; else the task's own folder is the home
+            home, scratch = given, ""
+        else:
+            home, scratch = own_home(folder, account)
         where = files.resolve(spec.get("working_dir") or "", home, home)
-        own_folder(home, account)
         own_folder(where, account)
         for number, mapping in enumerate(spec.get("files") or ()):
             target = files.resolve(mapping["path"], where, home)
-            owner = (account.uid, account.gid) if account.foreign else None
-            into = files.is_place(mapping["path"]) or os.path.isdir(target)
-            files.unpack(os.path.join(folder.files, str(number)), target, into, owner)
+            with account.acting():
+                into = files.is_place(mapping["path"]) or os.path.isdir(target)
+            files.unpack(os.path.join(folder.files, str(number)), target, into, account.acting)
         hostfile = os.path.join(home, "." + files.HOSTFILE)
         own_file(hostfile, spec.get("hostfile") or "", account)
         placed = dict(spec, env=files.with_places(spec, where, hostfile))
-        environment = task_environment(placed, account, home, folder.task, began.gpus)
+        environment = task_environment(placed, account, home, folder.task, began.gpus, scratch)
         limits = CgroupLimits(folder.task, spec.get("cpu"), spec.get("memory_bytes"))
         work = ProcessWork(spec["commands"], environment, where, account, limits)
-        began.report("running", username=account.name, working_dir=where)
+        uid = None if account.held is None else account.held.uid
+        began.report("running", username=account.name, working_dir=where, uid=uid)
         return work
+
+    def _end_leftovers(self, task: str, uid: Optional[int]) -> None:
+        process_tree.send(process_tree.marked(task), signal.SIGKILL)
+        held = None if uid is None else self._users.hold(uid)
+        if held is not None:  # else the id is another task's by now, which ended these
+            held.release()
 
     def usage(self, folder: TaskFolder) -> Optional[Usage]:
         pid = read_text(os.path.join(folder.path, "pid"))
@@ -147,10 +100,31 @@ class ProcessRuntime:
 
     def remove(self, folder: TaskFolder) -> None:
         process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)
-        delete_tree(outside_home(folder.task))
+        delete_tree(outside(folder.task))
 
     def sweep(self, known: Set[str]) -> None:
         """Only processes could outlive a task's folder, and `remove` has ended those."""
+
+
+def check(spec: Dict[str, Any], isolation: str) -> None:
+    """Refuse what plain processes can't do here, or mustn't."""
+    if spec.get("isolated") and isolation == NO_ISOLATION:
+        raise TaskError(
+            "executor_error",
+            "this machine runs jobs as plain processes of its agent's user, which only the project's admins may use; "
+            "install a container engine there, run its agent as root, or start the server with --trust-jobs",
+        )
+    if not spec.get("commands"):
+        raise TaskError("executor_error", "there is nothing to run: the task has no commands")
+    if spec.get("volumes"):
+        raise TaskError("executor_error", "volumes can't be mounted for plain processes; they need the docker runtime")
+    wanted, there = spec.get("shm_bytes") or 0, shared_memory()
+    if wanted > there:
+        raise TaskError(
+            "executor_error",
+            "shm_size: %d MiB are asked for and this machine's /dev/shm has %d; plain processes share it as it is"
+            % (wanted >> 20, there >> 20),
+        )
 
 
 def shared_memory() -> int:
@@ -161,45 +135,9 @@ def shared_memory() -> int:
     return disk.f_blocks * disk.f_frsize
 
 
-def reachable(path: str, account: Account) -> bool:
-    """Can this account reach `path`? The agent's data folder may be private to the agent."""
-    parent = os.path.dirname(path)
-    while account.uid != 0 and parent != os.path.dirname(parent):
-        found = os.stat(parent)
-        shift = 6 if found.st_uid == account.uid else 3 if found.st_gid == account.gid else 0
-        if not found.st_mode >> shift & 1:
-            return False
-        parent = os.path.dirname(parent)
-    return True
-
-
-def outside_home(task: str) -> str:
-    """The home of a task whose user can't reach the task's folder."""
-    return os.path.join(tempfile.gettempdir(), "dstack-task-" + task)
-
-
-def own_folder(path: str, account: Account) -> None:
-    try:
-        made = not os.path.isdir(path)
-        os.makedirs(path, mode=0o755, exist_ok=True)
-        if made and account.foreign:
-            os.chown(path, account.uid, account.gid)
-    except OSError as problem:
-        raise TaskError("executor_error", "working directory %s: %s" % (path, problem.strerror)) from None
-
-
-def own_file(path: str, text: str, account: Account) -> None:
-    own_folder(os.path.dirname(path), account)
-    try:
-        with open(path, "w") as file:
-            file.write(text)
-        if account.foreign:
-            os.chown(path, account.uid, account.gid)
-    except OSError as problem:
-        raise TaskError("executor_error", "%s: %s" % (path, problem.strerror)) from None
-
-
-def task_environment(spec: Dict[str, Any], account: Account, home: str, task: str, gpus: List[str]) -> Dict[str, str]:
+def task_environment(
+    spec: Dict[str, Any], account: Account, home: str, task: str, gpus: List[str], scratch: str = ""
+) -> Dict[str, str]:
     """Takes nothing from the agent's environment: a task must not depend on how its agent was started."""
     environment = {
         "PATH": PATH,
@@ -210,6 +148,8 @@ def task_environment(spec: Dict[str, Any], account: Account, home: str, task: st
         "LANG": "C.UTF-8",
         "TERM": "xterm-256color",
     }
+    if scratch:
+        environment["TMPDIR"] = scratch
     if gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
     environment.update({name: str(value) for name, value in (spec.get("env") or {}).items()})
@@ -221,7 +161,7 @@ class ProcessWork:
     def __init__(
         self, argv: List[str], environment: Dict[str, str], where: str, account: Account, limits: CgroupLimits
     ) -> None:
-        self._limits, self._out_of_memory = limits, False
+        self._limits, self._out_of_memory, self._held = limits, False, account.held
         # The supervisor also keeps the terminal's other end open: it must not read as ended if the task closes its
         # output for a while.
         self._master, self._slave = os.openpty()
@@ -260,6 +200,8 @@ class ProcessWork:
             resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
             os.umask(0o022)
             self._limits.join()
+            if self._held is not None:
+                resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES_MOST, PROCESSES_MOST))
             account.become()
             step = "working directory %s" % where
             os.chdir(where)
@@ -306,6 +248,8 @@ class ProcessWork:
 
     def kill(self) -> None:
         process_tree.send(process_tree.descendants(os.getpid()), signal.SIGKILL)
+        if self._held is not None:
+            users.kill_all(self._held.uid)
 
     def out_of_memory(self) -> bool:
         return self._out_of_memory
@@ -319,8 +263,10 @@ class ProcessWork:
             left = process_tree.descendants(os.getpid())
             if not left:
                 break
-            process_tree.send(left, signal.SIGKILL)
+            self.kill()
             select.select([], [], [], 0.005)
+        if self._held is not None:
+            self._held.release()
         self._reap()
         os.close(self._slave)
         last.append(self._read_to_end(time.monotonic() + DRAIN_SECONDS))

@@ -12,16 +12,22 @@ import signal
 from typing import Dict, Iterable, List, Optional, Tuple
 
 PR_SET_CHILD_SUBREAPER = 36
+PR_SET_NO_NEW_PRIVS = 38
 MARK = "DSTACK_AGENT_TASK"
 TICK_MICROS = 1_000_000 // os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def become_subreaper() -> bool:
+    return prctl(PR_SET_CHILD_SUBREAPER)  # without it, rely on the mark in the environment
+
+
+def prctl(option: int) -> bool:
+    """Switch on one of this process's traits; False where it doesn't exist."""
     try:
-        return bool(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(option, 1, 0, 0, 0) == 0)
     except (OSError, AttributeError):
-        return False  # not Linux: rely on the mark in the environment
+        return False  # not Linux
 
 
 def read_stat(pid: int) -> Optional[List[str]]:
@@ -64,6 +70,20 @@ def marked(task: str) -> List[int]:
                     found.append(pid)
         except OSError:
             continue  # gone, or another user's: not ours to end
+    return found
+
+
+def of_user(uid: int) -> List[int]:
+    """The processes with any right of this user, without zombies."""
+    found = []
+    for pid in living():
+        try:
+            with open("/proc/%d/status" % pid, "rb") as file:
+                fields = dict(line.split(b":", 1) for line in file if line.startswith((b"Uid:", b"State:")))
+        except OSError:
+            continue  # gone
+        if str(uid).encode() in fields[b"Uid"].split() and fields[b"State"].split()[0] not in (b"Z", b"X"):
+            found.append(pid)
     return found
 
 

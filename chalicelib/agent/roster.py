@@ -24,10 +24,16 @@ Fetch = Callable[[str, str], None]  # url, place
 
 class Roster:
     def __init__(
-        self, data: str, runtimes: Dict[str, TaskRuntime], default: str, program: str, docker_socket: str
+        self,
+        data: str,
+        runtimes: Dict[str, TaskRuntime],
+        default: str,
+        program: str,
+        docker_socket: str,
+        users: str = "",
     ) -> None:
         self._data, self._runtimes, self._default = data, runtimes, default
-        self._program, self._docker_socket = program, docker_socket
+        self._program, self._docker_socket, self._users = program, docker_socket, users
         self._readers: Dict[str, SpoolReader] = {}
         self._launched: List[Tuple[str, "subprocess.Popen[bytes]"]] = []
         self._failures: Dict[str, int] = {}
@@ -59,6 +65,7 @@ class Roster:
         launch = {
             "runtime": runtime,
             "socket": self._docker_socket,
+            "users": self._users,
             "gpus": chosen,
             "spec": dict(spec, gpu_vendor=vendor),
         }

@@ -14,6 +14,9 @@ from .tasks import TaskFolder
 
 Spec = Dict[str, Any]
 
+# What separates the tasks of a machine from each other and from the agent.
+CONTAINER, OWN_USER, NO_ISOLATION = "container", "user", "none"
+
 
 class TaskError(Exception):
     """A task can't run; the message is for its user. `reason` is one of the protocol's."""
@@ -89,6 +92,9 @@ class Usage:
 
 class TaskRuntime(Protocol):
     name: str
+
+    @property
+    def isolation(self) -> str: ...
 
     def problem(self) -> str:
         """Why it can't be used here; empty if it can."""

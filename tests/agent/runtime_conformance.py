@@ -43,10 +43,10 @@ class Workshop:
     def __post_init__(self) -> None:
         self.roster = self.new_roster()
 
-    def new_roster(self) -> Roster:
+    def new_roster(self, users: str = "") -> Roster:
         """As a restarted agent would make it."""
         program = build.lay_out(str(self.data))
-        return Roster(str(self.data), {self.runtime.name: self.runtime}, self.runtime.name, program, self.socket)
+        return Roster(str(self.data), {self.runtime.name: self.runtime}, self.runtime.name, program, self.socket, users)
 
     def start(self, script: str, **spec: Any) -> str:
         task = str(uuid.uuid4())

@@ -28,7 +28,8 @@ class TestProcessRuntime(RuntimeConformance):
     def test_home_and_working_directory_are_the_tasks_own(self, workshop: Workshop) -> None:
         task = workshop.start('echo "$HOME"; pwd')
         workshop.exited(task)
-        assert workshop.log(task).decode().split() == [workshop.roster.folder(task).home] * 2
+        first, second = workshop.log(task).decode().split()
+        assert first == second and task in first
 
     def test_an_interactive_shell_is_at_home_on_the_terminal(self, workshop: Workshop) -> None:
         task = workshop.start("", commands=["/bin/bash", "-i", "-c", "echo one && echo two"])
@@ -101,6 +102,7 @@ class TestProcessRuntime(RuntimeConformance):
         not os.access("/sys/fs/cgroup/memory", os.W_OK), reason="no cgroup v1 memory controller to write to"
     )
     def test_memory_limit(self, workshop: Workshop) -> None:
+        workshop.roster = workshop.new_roster("agent")  # whose interpreter may be in a home that is closed to others
         argv = [sys.executable, "-S", "-c", "x = bytearray(300 << 20)"]
         task = workshop.start("", commands=argv, memory_bytes=48 << 20)
         state = workshop.exited(task)

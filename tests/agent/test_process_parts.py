@@ -11,16 +11,9 @@ from typing import Any
 
 import pytest
 
+from chalicelib.agent.accounts import Account, device_groups, own_file, own_folder, reachable
 from chalicelib.agent.cgroups import CgroupLimits
-from chalicelib.agent.process import (
-    Account,
-    ProcessRuntime,
-    outside_home,
-    own_file,
-    own_folder,
-    reachable,
-    task_environment,
-)
+from chalicelib.agent.process import ProcessRuntime, task_environment
 from chalicelib.agent.task_runtime import Began, TaskError
 from chalicelib.agent.tasks import TaskFolder
 
@@ -114,16 +107,27 @@ def test_whom_a_folder_lets_through(tmp_path: Path, mode: int, owner: int, group
 
 
 @root_only
-def test_what_is_made_for_a_task_is_its_accounts(tmp_path: Path) -> None:
+def test_what_is_made_for_a_task_is_made_with_its_accounts_rights(tmp_path: Path) -> None:
     account = Account("nobody")
-    own_file(str(tmp_path / "deep/er/file"), "text", account)
-    for path in (tmp_path / "deep/er", tmp_path / "deep/er/file"):
+    for parent in (tmp_path, *tmp_path.parents[:-2]):
+        if parent.stat().st_uid == 0 and "pytest" in str(parent):
+            parent.chmod(0o755)
+    its = tmp_path / "its"
+    its.mkdir()
+    os.chown(its, NOBODY.pw_uid, NOBODY.pw_gid)
+    own_file(str(its / "deep/er/file"), "text", account)
+    for path in (its / "deep", its / "deep/er", its / "deep/er/file"):
         assert (path.stat().st_uid, path.stat().st_gid) == (NOBODY.pw_uid, NOBODY.pw_gid)
-    there = tmp_path / "there"
-    there.mkdir()
-    own_folder(str(there), account)
-    assert there.stat().st_uid == 0, "what was there before stays whose it is"
-    assert stat.S_IMODE((tmp_path / "deep").stat().st_mode) == 0o755
+    assert stat.S_IMODE((its / "deep").stat().st_mode) == 0o755
+    with pytest.raises(TaskError, match=rf"^working directory {tmp_path}/new: Permission denied"):
+        own_folder(str(tmp_path / "new"), account)
+    assert os.geteuid() == 0 and os.getegid() == 0 and not (tmp_path / "new").exists()
+
+
+def test_a_task_with_gpus_gets_the_groups_of_devices_that_arent_everybodys() -> None:
+    assert device_groups(["/dev/null", "/dev/zero", "/no/such*"]) == [], "everybody may use these, so no group helps"
+    guarded = [path for path in Path("/dev").glob("*") if path.is_char_device() and path.stat().st_mode & 0o66 == 0o60]
+    assert device_groups(map(str, guarded)) == sorted({path.stat().st_gid for path in guarded} - {0})
 
 
 def test_a_folder_or_file_that_cant_be_made_is_named(tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ def test_a_task_is_written_down_with_what_was_chosen_for_it(desk: Desk) -> None:
     assert desk.create(commands=["a"]) == {
         "runtime": "docker",
         "socket": "/d.sock",
+        "users": "",
         "gpus": [],
         "spec": {"commands": ["a"], "gpu_vendor": "nvidia"},
     }

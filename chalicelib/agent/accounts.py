@@ -1,0 +1,199 @@
+"""Who a plain-process task runs as, and the folders that are its own.
+
+Run by root, a task gets a user of its own (`users`), or the one that its spec names, without any other rights: no
+supplementary groups but those of its GPUs, nothing to gain from a set-uid program. What is made for it is made with its
+rights, never with the agent's: its user chooses paths, and a path may lead anywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import grp
+import os
+import pwd
+import stat
+import tempfile
+from typing import Any, Iterable, Iterator, List, Optional, Tuple
+
+from . import users
+from .task_runtime import OWN_USER, TaskError
+from .tasks import TaskFolder, delete_tree
+from .users import Held, Users
+
+DEVICES = ("/dev/nvidia*", "/dev/kfd", "/dev/dri/*", "/dev/tenstorrent/*", "/dev/accel/*")
+
+
+class Account:
+    """The user and group a task runs as."""
+
+    def __init__(self, wanted: Any) -> None:
+        self.uid, self.gid = os.getuid(), os.getgid()
+        self.confined = False  # has only what its user and group have
+        self.groups: List[int] = []
+        self.held: Optional[Held] = None
+        user, group = named(wanted)
+        known = self._user(user) if user not in (None, "") else self._entry(self.uid)
+        self.name = known.pw_name if known else str(self.uid)
+        if user not in (None, ""):
+            self.uid = known.pw_uid if known else int(user)
+            self.gid = known.pw_gid if known else self.uid
+        if group not in (None, ""):
+            self.gid = self._group(group)
+        if self.uid != os.getuid() and os.getuid() != 0:
+            own = self._entry(os.getuid())
+            raise TaskError(
+                "executor_error",
+                "user %s: the agent here runs as %s, and only root can run a task as somebody else; leave `user` out "
+                "or start the agent as root" % (self.name, own.pw_name if own else os.getuid()),
+            )
+
+    @staticmethod
+    def _entry(uid: int) -> "Optional[pwd.struct_passwd]":
+        try:
+            return pwd.getpwuid(uid)
+        except KeyError:
+            return None
+
+    def _user(self, user: Any) -> "Optional[pwd.struct_passwd]":
+        if str(user).isdigit():
+            return self._entry(int(user))
+        try:
+            return pwd.getpwnam(str(user))
+        except KeyError:
+            raise TaskError("executor_error", "user %s: there is no such user on this machine" % user) from None
+
+    @staticmethod
+    def _group(group: Any) -> int:
+        if str(group).isdigit():
+            return int(group)
+        try:
+            return grp.getgrnam(str(group)).gr_gid
+        except KeyError:
+            raise TaskError("executor_error", "group %s: there is no such group on this machine" % group) from None
+
+    @property
+    def foreign(self) -> bool:
+        return self.uid != os.getuid()
+
+    def become(self) -> None:
+        if self.confined:
+            users.become(self.uid, self.gid, self.groups)
+        elif os.getuid() == 0 and (self.uid or self.gid != os.getgid()):
+            os.initgroups(self.name, self.gid) if self._entry(self.uid) else os.setgroups([self.gid])
+            os.setgid(self.gid)
+            os.setuid(self.uid)
+
+    @contextlib.contextmanager
+    def acting(self) -> Iterator[None]:
+        """Touch files with this account's rights."""
+        mask = os.umask(0o022)
+        groups, gid, uid = os.getgroups(), os.getegid(), os.geteuid()
+        try:
+            if self.foreign:
+                os.setgroups(self.groups)
+                os.setegid(self.gid)
+                os.seteuid(self.uid)
+            yield
+        finally:
+            if self.foreign:
+                os.seteuid(uid)
+                os.setegid(gid)
+                os.setgroups(groups)
+            os.umask(mask)
+
+
+def named(wanted: Any) -> Tuple[Any, Any]:
+    """The user and the group that a spec names; empty or None for none."""
+    if not isinstance(wanted, dict):
+        user, _, group = str("" if wanted is None else wanted).partition(":")
+        return user, group
+    user, group = wanted.get("username"), wanted.get("groupname")
+    return wanted.get("uid") if user in (None, "") else user, wanted.get("gid") if group in (None, "") else group
+
+
+def account_of(wanted: Any, pool: Users, task: str, with_gpus: bool) -> Account:
+    account = Account(wanted)
+    if pool.isolation != OWN_USER:
+        return account
+    if named(wanted)[0] in (None, ""):
+        account.held = pool.take(task)
+        account.uid = account.gid = account.held.uid
+        account.name = "dstack-%d" % account.uid
+    elif 0 in (account.uid, account.gid) or {account.uid, account.gid} & set(pool.ids):
+        raise TaskError(
+            "executor_error",
+            "user %s: plain processes here have no right to be root or another job's user; leave `user` out, use a "
+            "host with a container engine, or start the server with --trust-jobs" % account.name,
+        )
+    account.confined, account.groups = True, [account.gid] + (device_groups() if with_gpus else [])
+    return account
+
+
+def device_groups(patterns: Iterable[str] = DEVICES) -> List[int]:
+    """The groups that may use this machine's GPUs, where not everybody may."""
+    found = set()
+    for path in (path for pattern in patterns for path in glob.glob(pattern)):
+        device = os.stat(path)
+        if stat.S_ISCHR(device.st_mode) and device.st_mode & 0o066 == 0o060 and device.st_gid:
+            found.add(device.st_gid)
+    return sorted(found)
+
+
+def reachable(path: str, account: Account) -> bool:
+    """Can this account reach `path`? The agent's data folder may be private to the agent."""
+    parent = os.path.dirname(path)
+    while account.uid != 0 and parent != os.path.dirname(parent):
+        found = os.stat(parent)
+        shift = 6 if found.st_uid == account.uid else 3 if found.st_gid == account.gid else 0
+        if not found.st_mode >> shift & 1:
+            return False
+        parent = os.path.dirname(parent)
+    return True
+
+
+def outside(task: str) -> str:
+    """What a task's user can reach when the task's folder is out of its reach; short, for sockets have short names."""
+    return os.path.join(tempfile.gettempdir(), "dstack-task-" + task)
+
+
+def own_home(folder: TaskFolder, account: Account) -> Tuple[str, str]:
+    """The task's home, and its folder for temporary files (empty: the machine's), which nobody else may enter."""
+    if not account.foreign:
+        os.makedirs(folder.home, mode=0o700, exist_ok=True)
+        return folder.home, ""
+    base = outside(folder.task)
+    try:
+        os.mkdir(base)
+    except FileExistsError:
+        found = os.lstat(base)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            raise TaskError("executor_error", "%s: somebody else made it; delete it" % base) from None
+    for path in (base, os.path.dirname(folder.path), folder.path):
+        os.chmod(path, 0o711)
+    home = folder.home if reachable(folder.home, account) else os.path.join(base, "home")
+    scratch = os.path.join(base, "tmp")
+    if account.held is not None:
+        account.held.owns([home, scratch])
+    for path in (home, scratch):
+        delete_tree(path)  # of an attempt that didn't come to a start, perhaps as another user
+        os.mkdir(path, 0o700)
+        os.chown(path, account.uid, account.gid)
+    return home, scratch
+
+
+def own_folder(path: str, account: Account) -> None:
+    try:
+        with account.acting():
+            os.makedirs(path, mode=0o755, exist_ok=True)
+    except OSError as problem:
+        raise TaskError("executor_error", "working directory %s: %s" % (path, problem.strerror)) from None
+
+
+def own_file(path: str, text: str, account: Account) -> None:
+    own_folder(os.path.dirname(path), account)
+    try:
+        with account.acting(), open(path, "w") as file:
+            file.write(text)
+    except OSError as problem:
+        raise TaskError("executor_error", "%s: %s" % (path, problem.strerror)) from None

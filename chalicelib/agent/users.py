@@ -1,0 +1,174 @@
+"""A user of its own for each task: numeric ids without an account, each held by one living task at a time.
+
+An id is held by the lock on a file, in one folder for the machine, which several agents may share. The lock lasts as
+long as its supervisor, however that ends; so whoever takes an id first ends what its last holder left. The file lists
+the folders of its holder: they are closed before the id is given again, or the next holder could read them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import json
+import os
+import shutil
+import signal
+import tempfile
+import time
+import zlib
+from dataclasses import dataclass
+from typing import List, Optional
+
+from . import process_tree
+from .task_runtime import NO_ISOLATION, OWN_USER, TaskError
+
+DEFAULT = "61000-61999"
+TRUSTING = "agent"  # instead of a range: tasks run as the agent's own user, or as whom they name
+LEAST = 1000  # ids below are the system's own
+MOST = (1 << 31) - 1
+CLEAR_SECONDS = 5.0  # for killed processes to go
+LEFT = ("/tmp", "/var/tmp", "/dev/shm")  # where everybody may leave files
+
+
+def id_range(text: str) -> range:
+    """`61000-61999` as a range. Raises ValueError, saying what is wrong."""
+    first, _, last = text.partition("-")
+    if not (first.isdigit() and last.isdigit() and LEAST <= int(first) <= int(last) <= MOST):
+        raise ValueError("%r isn't a range of user ids from %d on, such as %s" % (text, LEAST, DEFAULT))
+    return range(int(first), int(last) + 1)
+
+
+def lock_folder() -> str:
+    return "/run/dstack-users" if os.path.isdir("/run") else os.path.join(tempfile.gettempdir(), "dstack-users")
+
+
+@dataclass
+class Held:
+    """An id that a task holds until `release`."""
+
+    uid: int
+    lock: int
+
+    def owns(self, folders: List[str]) -> None:
+        os.ftruncate(self.lock, 0)
+        os.pwrite(self.lock, json.dumps(folders).encode(), 0)
+
+    def clear(self) -> bool:
+        """End its processes, close its folders, delete its files where everybody may write. False if a process stays:
+        one that the kernel can't end."""
+        until = time.monotonic() + CLEAR_SECONDS
+        while process_tree.of_user(self.uid):
+            if time.monotonic() > until:
+                return False
+            kill_all(self.uid)
+            time.sleep(0.005)
+        said = os.pread(self.lock, 1 << 16, 0)
+        for folder in json.loads(said) if said else ():
+            close_folder(folder)
+        for place in LEFT:
+            sweep(place, self.uid)
+        self.owns([])
+        return True
+
+    def release(self) -> None:
+        self.clear()
+        os.close(self.lock)
+
+
+class Users:
+    def __init__(self, told: str = "", locks: str = "") -> None:
+        self._told = told or DEFAULT
+        self._locks = locks or lock_folder()
+        self.ids = range(0) if told == TRUSTING else id_range(self._told)
+
+    @property
+    def isolation(self) -> str:
+        return OWN_USER if self.ids and os.getuid() == 0 and may_become(self.ids[0]) else NO_ISOLATION
+
+    def take(self, task: str) -> Held:
+        """A free id, with nothing left of whoever had it before."""
+        self._make_folder()
+        start = zlib.crc32(task.encode()) % len(self.ids)  # spread, so that an id isn't given again soon
+        for number in range(len(self.ids)):
+            held = self.hold(self.ids[(start + number) % len(self.ids)])
+            if held is not None and held.clear():
+                return held
+            if held is not None:
+                os.close(held.lock)
+        raise TaskError("executor_error", "the user ids %s of this machine are all in use" % self._told)
+
+    def hold(self, uid: int) -> Optional[Held]:
+        lock = os.open(os.path.join(self._locks, str(uid)), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        return Held(uid, lock)
+
+    def _make_folder(self) -> None:
+        os.makedirs(self._locks, mode=0o700, exist_ok=True)
+        found = os.lstat(self._locks)
+        if found.st_uid != os.getuid():
+            raise TaskError("executor_error", "%s: it belongs to user %d; delete it" % (self._locks, found.st_uid))
+
+
+@functools.lru_cache(maxsize=None)
+def may_become(uid: int) -> bool:
+    """Root may become anybody, but not within every user namespace. Asked once, before there are threads."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            become(uid, uid, [])
+            status = 0
+        finally:
+            os._exit(status)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def become(uid: int, gid: int, groups: List[int]) -> None:
+    """For good, and for all that this process starts."""
+    os.setgroups(groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    process_tree.prctl(process_tree.PR_SET_NO_NEW_PRIVS)
+
+
+def kill_all(uid: int) -> None:
+    """Kill every process of a user at once, from inside: one that keeps forking can't outrun it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            become(uid, uid, [])
+            if uid and os.getresuid() == (uid, uid, uid):
+                os.kill(-1, signal.SIGKILL)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def close_folder(path: str) -> None:
+    """Its parent is root's, so nobody has put a link in its place."""
+    try:
+        os.chown(path, 0, 0, follow_symlinks=False)
+        os.chmod(path, 0o700)
+    except FileNotFoundError:
+        return  # deleted with its task
+
+
+def sweep(place: str, uid: int) -> None:
+    try:
+        entries = list(os.scandir(place))
+    except OSError:
+        return  # not on this machine
+    for entry in entries:
+        try:
+            if entry.stat(follow_symlinks=False).st_uid != uid:
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
+        except FileNotFoundError:
+            continue
