@@ -135,6 +135,8 @@ class Submission:
             ):
                 if line:
                     terminal.say(line)
+            for line in plan.get("isolation") or ():
+                terminal.say(line)
         else:
             terminal.warn(refusals(plan["notes"]) if plan.get("notes") else no_offers_hint(self.session))
         terminal.say()

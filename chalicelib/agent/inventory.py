@@ -49,7 +49,8 @@ class Inventory:
         """`told`: a file of facts that override what is found, for simulated machines."""
         self._data, self._run, self._root, self._told = data, run, root, told
 
-    def facts(self, runtimes: List[str]) -> Dict[str, Any]:
+    def facts(self, runtimes: Dict[str, str]) -> Dict[str, Any]:
+        """`runtimes`: those that work here, each with what separates its tasks."""
         found: Dict[str, Any] = {
             "cpus": self.cpus(),
             "memory_mib": self.memory_mib(),
@@ -60,7 +61,8 @@ class Inventory:
             "hostname": socket.gethostname(),
             "addresses": addresses(),
             "gpus": self.gpus(),
-            "runtimes": runtimes,
+            "runtimes": sorted(runtimes),
+            "isolation": runtimes,
             "user": user_name(),
         }
         if self._told:

@@ -10,7 +10,7 @@ import sys
 from typing import Dict, List
 
 from . import VERSION
-from .task_runtime import TaskRuntime
+from .task_runtime import TaskRuntime, isolation
 from .tasks import TaskFolder, read_text, take_lock, write_atomic
 from .users import DEFAULT, TRUSTING, id_range
 
@@ -26,7 +26,7 @@ def main(arguments: List[str]) -> int:
     if options.command == "facts":
         from .inventory import Inventory
 
-        print(json.dumps(Inventory(options.data or "/").facts(sorted(runtimes(options.data or "/", options)))))
+        print(json.dumps(Inventory(options.data or "/").facts(isolation(runtimes(options.data or "/", options)))))
         return 0
     if not options.data or not options.instance:
         parser().error("--data and --instance are needed")
@@ -135,7 +135,8 @@ def run(options: argparse.Namespace) -> int:
     agent = program.Program(data, options.instance, session, roster, usable, inventory)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
-    program.log("agent %s of instance %s, runtimes: %s" % (VERSION, options.instance, ", ".join(sorted(usable))))
+    said = ", ".join("%s (isolation: %s)" % item for item in sorted(isolation(usable).items()))
+    program.log("agent %s of instance %s, runtimes: %s" % (VERSION, options.instance, said))
     agent.run()
     # Threads may be stuck in a poll or a slow fetch; everything that matters is on disk.
     os._exit(0)

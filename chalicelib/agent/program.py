@@ -22,7 +22,7 @@ from .inventory import Inventory
 from .link import Link, LinkError
 from .roster import Roster
 from .session import Abort, Command, End, Keep, Message, Remove, Session, Skip, Start, Stop, Trim
-from .task_runtime import TaskError, TaskRuntime, micros
+from .task_runtime import TaskError, TaskRuntime, isolation, micros
 from .tasks import make_pipe, read_text, write_atomic
 
 LOOK_EVERY = 5.0  # seconds between two looks for dead supervisors and a full disk
@@ -115,7 +115,7 @@ class Program:
         self._address.changed()
         self._push.start()
         self._poll.start()
-        self._took_facts(self._inventory.facts(sorted(self._runtimes)))
+        self._took_facts(self._inventory.facts(isolation(self._runtimes)))
         for task in self._roster.tasks():
             self._refresh(task)
         self._look(time.monotonic())
@@ -229,7 +229,7 @@ class Program:
             self._measuring = False
 
     def _find_facts(self) -> None:
-        facts = self._inventory.facts(sorted(self._runtimes))
+        facts = self._inventory.facts(isolation(self._runtimes))
         self._hand_over(lambda: self._took_facts(facts))
 
     def _took_facts(self, facts: Dict[str, Any]) -> None:

@@ -113,5 +113,9 @@ class TaskRuntime(Protocol):
         ...
 
 
+def isolation(runtimes: Dict[str, TaskRuntime]) -> Dict[str, str]:
+    return {name: runtime.isolation for name, runtime in runtimes.items()}
+
+
 def micros() -> int:
     return time.time_ns() // 1000

@@ -33,7 +33,7 @@ LEFT = ("/tmp", "/var/tmp", "/dev/shm")  # where everybody may leave files
 def id_range(text: str) -> range:
     """`61000-61999` as a range. Raises ValueError, saying what is wrong."""
     first, _, last = text.partition("-")
-    if not (first.isdigit() and last.isdigit() and LEAST <= int(first) <= int(last) <= MOST):
+    if not (text.isascii() and first.isdigit() and last.isdigit() and LEAST <= int(first) <= int(last) <= MOST):
         raise ValueError("%r isn't a range of user ids from %d on, such as %s" % (text, LEAST, DEFAULT))
     return range(int(first), int(last) + 1)
 

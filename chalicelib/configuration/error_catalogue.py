@@ -151,6 +151,14 @@ ENTRIES: dict[str, ErrorEntry] = {
         "x: &x [*x]\n",
         _task("name: train"),
     ),
+    "not-permitted": ErrorEntry(
+        "A field that your role in the project doesn't allow here. The project's admins may use it, and "
+        "`server/config.yml` may allow it to all members.",
+        _task("privileged: true"),
+        "type: task\ncommands: [python train.py]",
+        ".dstack.yml:3:1: privileged: `privileged` is for the project's admins here: the container could take over its "
+        "host (remove it, or ask the server's operator for `allow_non_admins_run_privileged`)",
+    ),
     "too-small": ErrorEntry(
         "A number below what is possible, or something empty.", _task("max_price: 0"), _task("max_price: 0.5")
     ),

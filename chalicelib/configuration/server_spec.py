@@ -122,6 +122,15 @@ class DefaultPermissions(Spec):
         default=Permissions.allow_managers_manage_secrets,
         description="Whether managers of a project may read, set and delete its secrets.",
     )
+    allow_non_admins_run_privileged: bool = Field(
+        default=Permissions.allow_non_admins_run_privileged,
+        description="Whether members who aren't project admins may run privileged containers.",
+    )
+    allow_non_admins_run_unisolated: bool = Field(
+        default=Permissions.allow_non_admins_run_unisolated,
+        description="Whether members who aren't project admins may run jobs where nothing separates them from the "
+        "agent; `--trust-jobs` sets it too.",
+    )
 
     @property
     def meant(self) -> Permissions:

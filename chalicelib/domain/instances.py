@@ -78,6 +78,7 @@ class Instance(Noun):
     internal_ip: str = ""
     gpu_driver: str | None = None
     runtimes: tuple[str, ...] = ()  # as its agent reported; empty until then
+    isolation: str = ""  # of jobs, as its agent reported; empty until then, or from an older agent
     created_at: Micros
     last_processed_at: Micros
     started_at: Micros | None = None  # agent first heard
@@ -132,8 +133,14 @@ class HostFacts(Value):
     hostname: Words = ""
     addresses: tuple[Words, ...] = ()
     gpus: tuple[GpuSeen, ...] = ()
-    runtimes: tuple[Words, ...] = ()  # docker, process
-    user: Words = ""
+    runtimes: tuple[str, ...] = ()  # docker, process
+    isolation: dict[str, str] = {}  # by runtime: container, user (each task has its own), none
+    user: str = ""
+
+    @property
+    def isolates(self) -> str:
+        """What separates the jobs of this machine; they run in containers where that is possible."""
+        return "container" if "docker" in self.runtimes else self.isolation.get("process", "none")
 
 
 class Presence(Noun):

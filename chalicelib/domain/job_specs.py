@@ -77,3 +77,4 @@ class JobSpec(Value):
     node_group_name: str = "0"
     node_group_job_index: int = 0
     runtime: str | None = None  # `docker`: needs a container; clients ignore it
+    isolated: bool = False  # its user may not share the agent's user; clients ignore it

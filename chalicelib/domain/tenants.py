@@ -58,6 +58,8 @@ class Permissions:
     allow_non_admins_create_projects: bool = True
     allow_non_admins_manage_ssh_fleets: bool = True
     allow_managers_manage_secrets: bool = False
+    allow_non_admins_run_privileged: bool = False
+    allow_non_admins_run_unisolated: bool = False
 
     def create_projects(self, user: User) -> bool:
         return self.allow_non_admins_create_projects or user.role is GlobalRole.admin
@@ -67,6 +69,12 @@ class Permissions:
 
     def manage_secrets(self, user: User, role: ProjectRole | None) -> bool:
         return (self.allow_managers_manage_secrets and role is ProjectRole.manager) or _admin(user, role)
+
+    def run_privileged(self, user: User, role: ProjectRole | None) -> bool:
+        return self.allow_non_admins_run_privileged or _admin(user, role)
+
+    def run_unisolated(self, user: User, role: ProjectRole | None) -> bool:
+        return self.allow_non_admins_run_unisolated or _admin(user, role)
 
 
 def _admin(user: User, role: ProjectRole | None) -> bool:

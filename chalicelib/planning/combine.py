@@ -38,6 +38,7 @@ class Wants(NamedTuple):
     fleet_id: str | None = None  # the run is bound to this fleet
     reuse_only: bool = False
     container: tuple[str, ...] = ()  # fields of the run that need a container
+    isolated: bool = False  # not where jobs run as the agent's own user
 
 
 Config = TypeVar("Config", RunConfiguration, FleetConfiguration)
@@ -75,7 +76,7 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
         instance_types=lowered(config.instance_types),
     )
     names = None if config.fleets is None else tuple(reference.name for reference in config.fleets)
-    return Wants(query, names, fleet_id, config.creation_policy == "reuse", needing_container(config))
+    return Wants(query, names, fleet_id, config.creation_policy == "reuse", needing_container(config), job.isolated)
 
 
 def needing_container(config: RunConfiguration) -> tuple[str, ...]:

@@ -170,6 +170,7 @@ class Look:
             "hostname": self.instance.hostname or facts.hostname,
             "internal_ip": self.instance.internal_ip or next(iter(facts.addresses), ""),
             "runtimes": facts.runtimes,
+            "isolation": facts.isolates,
             "gpu_driver": next((gpu.driver for gpu in facts.gpus if gpu.driver), None),
         }
         if self.instance.bought or self.instance.claims:

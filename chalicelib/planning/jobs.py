@@ -50,8 +50,11 @@ def effective(run_spec: RunSpec) -> RunSpec:
     return run_spec.with_(configuration=config.with_(**filled))
 
 
-def job_specs(run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | None = None) -> tuple[JobSpec, ...]:
-    """The jobs of a run: one, for a single-node task. `user_ssh_key`: who may log in, once jobs allow that."""
+def job_specs(
+    run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | None = None, isolated: bool = False
+) -> tuple[JobSpec, ...]:
+    """The jobs of a run: one, for a single-node task. `user_ssh_key`: who may log in, once jobs allow that.
+    `isolated`: only where jobs are separated from the agent."""
     config = merged_run(run_spec)
     if not isinstance(config, TaskConfiguration) or config.groups or (config.nodes or 1) > 1:
         raise NotSupported("Only single-node tasks are supported so far.")
@@ -78,6 +81,7 @@ def job_specs(run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | N
             repo_code_hash=run_spec.repo_code_hash,
             file_archives=run_spec.file_archives,
             runtime="docker" if needing_container(config) else None,
+            isolated=isolated,
         ),
     )
 
@@ -213,6 +217,7 @@ def agent_task(job: Job, spec: JobSpec, instance: Instance, project_name: str) -
         "env": {**instance.env, **task_env(job, spec, instance), **spec.env},
         "image": spec.image_name,
         "runtime": spec.runtime,
+        "isolated": spec.isolated,
         "user": None if spec.user is None else spec.user.model_dump(),
         "working_dir": spec.working_dir,
         "shell": spec.commands[0] if spec.commands[1:3] == ("-i", "-c") else None,

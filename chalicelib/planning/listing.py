@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.offers import Availability, Offer
@@ -11,7 +11,7 @@ from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.combine import Wants, combined, fleet_query, merged_fleet, wants_of
 from chalicelib.planning.offers import OfferBook, slice_of
 from chalicelib.planning.plan import Note
-from chalicelib.planning.pools import READY, blocks_for
+from chalicelib.planning.pools import READY, blocks_for, unisolated, without_docker
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query
 from chalicelib.planning.why_not import closed_to, nearest, no_offers, telling
@@ -73,6 +73,32 @@ def _nothing(wants: Wants, query: Query, view: FleetView, closed: Note | None, b
     if closed:
         return [closed]
     return [] if book.match(query, 1)[1] else [no_offers(f"fleet `{view.fleet.name}`", query, book)]
+
+
+def only_unisolated(run_spec: RunSpec, job_spec: JobSpec, fleets: Sequence[FleetView], book: OfferBook) -> str:
+    """The instance on which the job would have a place if it could do without isolation; empty if it has one anyway,
+    or none."""
+    if not job_spec.isolated or not any(unisolated(instance) for view in fleets for instance in view.instances):
+        return ""
+    if plan_offers(run_spec, job_spec, fleets, book, 1)[1]:
+        return ""
+    wants = wants_of(run_spec, job_spec.with_(isolated=False))
+    for view in fleets:
+        query = combined(wants, view)
+        if not isinstance(query, Note) and (found := [i for i in view.instances if blocks_for(wants, query, i)]):
+            return found[0].name
+    return ""
+
+
+def separation(fleets: Iterable[FleetView]) -> list[str]:
+    """What separates jobs in each fleet with machines where that is less than a container."""
+    lines = []
+    for view in fleets:
+        plain = {instance.isolation == "user" for instance in view.instances if without_docker(instance)}
+        how = "without isolation" if False in plain else "each as a user of its own"
+        if plain:
+            lines.append(f"Fleet {view.fleet.name} runs jobs as plain processes, {how}.")
+    return lines
 
 
 def fleet_offers(spec: FleetSpec, book: OfferBook, limit: int = ALL) -> tuple[list[Offer], int]:

@@ -46,7 +46,7 @@ class Pool:
         self.machines: list[Instance] = []
         self.free: dict[int, int] = {}  # number of free blocks → machines; changed through a journal
         self.ready = self.coming = 0  # those that may take jobs
-        self._whole = self._bought = self._plain = self._unheard = 0
+        self._whole = self._bought = self._plain = self._shared = self._unheard = 0
         self._prices: dict[float, int] = {}  # price → machines that aren't cut
         self._cut: dict[object, _Alike] = {}
         for instance in view.instances:
@@ -71,6 +71,8 @@ class Pool:
             self._bought |= row
         if without_docker(instance):
             self._plain |= row
+        if unisolated(instance):
+            self._shared |= row
         if not instance.unreachable and instance.health != "failure":
             if instance.status in READY:
                 self.ready |= row
@@ -109,6 +111,8 @@ class Pool:
         found = self._stock.offered(query) & self._whole
         if wants.container:
             found &= ~self._plain
+        if wants.isolated:
+            found &= ~self._shared
         made, own = found & self._bought, found & ~self._bought
         made = made and made & self._stock.having(query.resources)
         return made | (own and own & self._stock.having(query.resources, provisioned=False))
@@ -168,11 +172,17 @@ def without_docker(instance: Instance) -> bool:
     return bool(instance.runtimes) and "docker" not in instance.runtimes
 
 
+def unisolated(instance: Instance) -> bool:
+    """Jobs there run as the agent's own user."""
+    return without_docker(instance) and instance.isolation != "user"
+
+
 def blocks_for(wants: Wants, query: Query, instance: Instance) -> int:
     """How many of the instance's blocks the job needs; 0: it doesn't fit."""
     offer = instance.offer
     if (
         (wants.container and without_docker(instance))
+        or (wants.isolated and unisolated(instance))
         or not query.takes_place(offer.backend, offer.region, offer.availability_zones)
         or not query.takes_kind(offer.instance.name, offer.instance.resources)
     ):
@@ -188,4 +198,4 @@ def _kind(instance: Instance) -> object:
     offer = instance.offer
     place = offer.backend, offer.region, offer.availability_zones, offer.price
     what = offer.instance.name, offer.instance.resources.spot, measured(offer.instance.resources)
-    return place, what, instance.total_blocks, instance.bought, without_docker(instance)
+    return place, what, instance.total_blocks, instance.bought, without_docker(instance), unisolated(instance)

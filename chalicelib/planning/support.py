@@ -217,6 +217,15 @@ def refusals(run_spec: RunSpec) -> list[Problem]:
     return kept + unresolved(run_spec.configuration.env, "configuration.env")
 
 
+def privileged(run_spec: RunSpec) -> list[Problem]:
+    """What a run asks for that gives it its host, for a user who may not have that."""
+    if not run_spec.configuration.privileged:
+        return []
+    text = "`privileged` is for the project's admins here: the container could take over its host"
+    hint = "remove it, or ask the server's operator for `allow_non_admins_run_privileged`"
+    return [Problem(text, path="configuration.privileged", hint=hint, code="not-permitted")]
+
+
 def fleet_refusals(spec: FleetSpec) -> list[Problem]:
     """The same for a fleet."""
     found = list(_refused(spec, _FLEET_NOT_BUILT))

@@ -17,9 +17,14 @@ from chalicelib.planning.fitting import Misfit, blocks_needed, misfits
 from chalicelib.planning.floor import Floor
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
-from chalicelib.planning.pools import Pool, without_docker
+from chalicelib.planning.pools import Pool, unisolated, without_docker
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query
+
+UNISOLATED = "runs jobs as plain processes of its agent's user, which only the project's admins may use"
+MORE_ISOLATION = (
+    "install a container engine there, run the server or the agent as root, or start the server with --trust-jobs"
+)
 
 
 def refusals(floor: Floor, wants: Wants, job: Job) -> tuple[Note, ...]:
@@ -94,6 +99,8 @@ def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
     if wants.container and without_docker(instance):
         fields = " and ".join(f"`{name}`" for name in wants.container)
         wrong.append(Misfit("runs plain processes, not containers", f"remove {fields}, or install Docker there"))
+    if wants.isolated and unisolated(instance):
+        wrong.append(Misfit(UNISOLATED, MORE_ISOLATION))
     if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
         wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
     if not query.takes_kind(offer.instance.name, offer.instance.resources):

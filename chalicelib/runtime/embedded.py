@@ -6,6 +6,7 @@ Everything durable is in the data folder, so a killed server continues where it 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from chalicelib.configuration.server_spec import ServerConfig
@@ -44,8 +45,8 @@ class EmbeddedRoot(Root):
         folder, clock = settings.data_dir, clock or SystemClock()
         store, blobs = SqliteStore(folder / "plane.db"), FileBlobs(folder / "blobs")
         program = agent_program(folder)
-        publish(blobs, program.read_bytes())
-        clouds = [local_cloud(folder / "fake-cloud", server_url, program)] if settings.fake_cloud else []
+        fake = folder / "fake-cloud"
+        clouds = [local_cloud(fake, server_url, program, settings.agent_users)] if settings.fake_cloud else []
         self.polls, self.effects = Polls(), EffectPool()
         self.loop = Loop(clock, store.next_due)
         super().__init__(
@@ -66,7 +67,7 @@ class EmbeddedRoot(Root):
                 random_token=random_token,
                 limits=settings.limits,
                 images=settings.images,
-                permissions=config.default_permissions.meant if config.default_permissions else Permissions(),
+                permissions=_permissions(settings, config),
             )
         )
         self._sweeps = Ticker(SWEEP_EVERY, self.sweeper.run)
@@ -87,6 +88,11 @@ class EmbeddedRoot(Root):
         self.loop.stop()
         self.effects.stop()
         super().close()
+
+
+def _permissions(settings: ServerSettings, config: ServerConfig) -> Permissions:
+    given = config.default_permissions.meant if config.default_permissions else Permissions()
+    return replace(given, allow_non_admins_run_unisolated=True) if settings.trust_jobs else given
 
 
 def agent_program(folder: Path) -> Path:

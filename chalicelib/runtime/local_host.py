@@ -23,6 +23,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.runtime.settings import ServerSettings
 from chalicelib.store import nouns
 from chalicelib.usecases import runs
 from chalicelib.usecases.agent_credentials import readmit
@@ -132,6 +133,30 @@ class LocalAgent:
             except BlockingIOError:
                 text = lock.read().strip()
         return int(text) if text.isdigit() else None
+
+
+def isolation_here(settings: ServerSettings) -> str:
+    """The line that says how this machine separates jobs, before any of them runs."""
+    from chalicelib.agent.docker_client import DockerClient
+    from chalicelib.agent.users import Users
+
+    away = ""
+    if settings.agent_runtime != "process":
+        away = DockerClient(str(settings.docker_socket)).ping()
+        if not away:
+            return "Jobs on this machine run in containers"
+        if settings.agent_runtime == "docker":
+            return f"Jobs can't run on this machine: {away}"
+    because = f" ({away})" if away else ""
+    if Users(settings.agent_users).isolation == "user":
+        return f"Jobs on this machine run as plain processes, each as a user of its own{because}"
+    start = f"Jobs on this machine run as plain processes of the server's own user, without isolation{because}"
+    if settings.trust_jobs:
+        return f"{start}, whoever submits them: --trust-jobs"
+    return (
+        f"{start}; only those of admins.\n  For other members' jobs, install Docker, run the server as root, or "
+        "start it with --trust-jobs if you trust them all"
+    )
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -18,7 +18,7 @@ from chalicelib.runtime.announce import first_words
 from chalicelib.runtime.data_folder import locked
 from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
 from chalicelib.runtime.local_fleet import ensure_fleet
-from chalicelib.runtime.local_host import LocalAgent
+from chalicelib.runtime.local_host import LocalAgent, isolation_here
 from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.runtime.web import WebServer
@@ -52,11 +52,12 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         assert owner is not None, "the first start created the admin"
         ensure_projects(plane, owner, config)
         agent = _local_agent(settings, plane, project, found.local)
+        isolation = isolation_here(settings) if agent is not None else ""  # asked before there are threads
         root.start()
 
         def ready() -> None:
             lines = first_words(settings.config_path, found.local, token, owner.token_hash, settings.enter_project)
-            print("\n".join([*lines, *filter(None, (found.note, found.warning))]), flush=True)
+            print("\n".join([*lines, *filter(None, (found.note, found.warning, isolation))]), flush=True)
             if agent is not None:
                 agent.start()
 
@@ -85,5 +86,6 @@ def _local_agent(settings: ServerSettings, plane: Plane, project: Project, url: 
     place = ensure_fleet(plane, project, settings.local_blocks)
     folder = "agent" if place.first else f"agent-{place.instance_id[:8]}"  # a folder belongs to one instance
     program = settings.data_dir / PROGRAM_FILE
-    options = ("--runtime", settings.agent_runtime, "--docker-socket", str(settings.docker_socket))
+    options = ["--runtime", settings.agent_runtime, "--docker-socket", str(settings.docker_socket)]
+    options += ["--users", settings.agent_users]
     return LocalAgent(plane, settings.data_dir / folder, place.instance_id, url, program, options)

@@ -39,9 +39,16 @@ class ServerSettings:
     stop_jobs: bool = False  # on SIGTERM, end the jobs of this machine too
     enter_project: bool | None = None  # in the client's file: even over another's entry, never, or only if it is free
     agent_runtime: str = "auto"  # docker, process, or auto: docker if an engine answers
+    job_users: str = "61000-61999"  # ids for the plain processes of a server that root runs: each job gets its own
+    trust_jobs: bool = False  # every member's plain processes run as the server's user
     docker_socket: Path = Path("/var/run/docker.sock")
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)
+
+    @property
+    def agent_users(self) -> str:
+        """Who jobs run as, in the words of the agent's command line."""
+        return "agent" if self.trust_jobs else self.job_users
 
     def resolved(self) -> ServerSettings:
         return replace(
@@ -78,6 +85,8 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "enter_project": _switch(env, "DSTACK_SERVER_ENTER_PROJECT", ServerSettings.enter_project),
         "agent_runtime": _choice(env, "DSTACK_AGENT_RUNTIME", RUNTIMES, ServerSettings.agent_runtime),
         "docker_socket": _docker_socket(env),
+        "job_users": _job_users(env),
+        "trust_jobs": _switch(env, "DSTACK_SERVER_TRUST_JOBS", ServerSettings.trust_jobs),
         "limits": Limits(upload=_number(env, "DSTACK_SERVER_CODE_UPLOAD_LIMIT", Limits.upload)),
         "images": _images(env),
     }
@@ -154,6 +163,23 @@ def _images(env: Mapping[str, str]) -> Images:
         devel=env.get("DSTACK_DOCKER_DEVEL_IMAGE", Images.devel),
         python=env.get("DSTACK_DEFAULT_PYTHON", Images.python),
     )
+
+
+def _job_users(env: Mapping[str, str]) -> str:
+    text = env.get("DSTACK_SERVER_JOB_USERS", ServerSettings.job_users)
+    first, _, last = text.partition("-")
+    if not (
+        text.isascii()
+        and first.isdigit()
+        and last.isdigit()
+        and len(text) < 22
+        and 1000 <= int(first) <= int(last) < 2**31
+    ):
+        raise Invalid(
+            f"DSTACK_SERVER_JOB_USERS is {text!r}, not a range of user ids from 1000 on.",
+            hint=f"Set it as in DSTACK_SERVER_JOB_USERS={ServerSettings.job_users}.",
+        )
+    return text
 
 
 def _docker_socket(env: Mapping[str, str]) -> Path:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.domain.offers import Gpu, Offer
-from chalicelib.domain.tenants import Project, User
+from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.usecases import run_plans
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.plans import MANY_OFFERS
@@ -48,9 +48,11 @@ class Look:
     whole: bool = False  # existing machines count whole, not with the requested share
 
 
-def list_gpus(plane: Plane, user: User, project: Project, raw: dict[str, Any], look: Look) -> list[GpuGroup]:
+def list_gpus(
+    plane: Plane, user: User, project: Project, raw: dict[str, Any], look: Look, *, role: ProjectRole | None = None
+) -> list[GpuGroup]:
     wanted = run_plans.Look(limit=MANY_OFFERS, beyond_fleets=True, whole=look.whole)
-    plan = run_plans.get_plan(plane, user, project, raw, wanted)
+    plan = run_plans.get_plan(plane, user, project, raw, wanted, role=role)
     groups = grouped((offer for job in plan.jobs[:1] for offer in job.offers), look.by)
     return sorted(groups, key=lambda group: min(group.prices), reverse=look.reverse)
 

@@ -18,7 +18,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.runs import Run, RunBody, RunStatus
 from chalicelib.domain.specs.runs import RunSpec
-from chalicelib.domain.tenants import Project, User
+from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.ports import Age
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import AlreadyExists, Conflict, Refused
@@ -30,6 +30,7 @@ from chalicelib.planning.plan import Note
 from chalicelib.planning.snapshots import FleetView, Given
 from chalicelib.planning.stock import Query
 from chalicelib.planning.transitions import Draft
+from chalicelib.planning.why_not import MORE_ISOLATION, UNISOLATED
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
 from chalicelib.usecases import files, plans, specs
@@ -55,6 +56,7 @@ class RunPlan:
     action: str  # create, update
     notes: tuple[Note, ...]
     delays: str
+    isolation: tuple[str, ...]  # a line for each fleet that separates jobs by less than containers
     ages: Mapping[str, Age]  # of the offers, by backend
 
 
@@ -86,12 +88,17 @@ class _Draft:
 # --- plan -----------------------------------------------------------------------------------------------------------
 
 
-def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any], look: Look) -> RunPlan:
-    draft = _draft(plane, user, project, raw)
+def get_plan(
+    plane: Plane, user: User, project: Project, raw: dict[str, Any], look: Look, *, role: ProjectRole | None = None
+) -> RunPlan:
+    """`role` is the user's role in the project."""
+    draft = _draft(plane, user, project, raw, role)
     back = sealed_specs.to_client(plane.seal, RunSpec, draft.raw, project.id, user.id)
     current = named(plane.store, project, draft.name)
     views = plane.read.fleet_views(project.id)
     book = plane.catalog.book(project.id)
+    if not look.beyond_fleets:
+        _refuse_unisolated(draft, views, book)
     planned: list[JobPlan] = []
     notes: dict[Note, None] = {}
     size = 0
@@ -110,6 +117,7 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any], lo
         action="update" if row is not None and not _obstacles(plane, row, draft) else "create",
         notes=tuple(notes),
         delays=plane.pace.delays(),
+        isolation=tuple(listing.separation(views)),
         ages=plane.catalog.ages(project.id),
     )
 
@@ -138,8 +146,13 @@ def _job_plan(
     return JobPlan(text, tuple(shown[: look.limit]), total, highest), notes
 
 
-def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> _Draft:
-    specs.text_of(raw)  # what is too large isn't looked at
+def _refuse_unisolated(draft: _Draft, views: Sequence[FleetView], book: OfferBook) -> None:
+    for job_spec in draft.job_specs:
+        if name := listing.only_unisolated(draft.spec, job_spec, views, book):
+            raise Refused(f"{name} {UNISOLATED}.", hint=f"{MORE_ISOLATION[0].upper()}{MORE_ISOLATION[1:]}.")
+
+
+def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role: ProjectRole | None) -> _Draft:
     raw = sealed_specs.from_client(plane.seal, RunSpec, raw, project.id, user.id)
     spec = specs.read_run_spec(raw)
     name = spec.configuration.name if spec.run_name is None else spec.run_name
@@ -154,8 +167,12 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> _
         run_name=name, ssh_key_pub=key, configuration=spec.configuration.with_(priority=configuration["priority"])
     )
     effective = planned_jobs.effective(filled)
-    specs.refuse(effective, [*support.refusals(effective), *files.missing(plane, user, effective)])
-    derived = planned_jobs.job_specs(effective, images=plane.images, user_ssh_key=key)
+    found = [*support.refusals(effective), *files.missing(plane, user, effective)]
+    if not plane.permissions.run_privileged(user, role):
+        found += support.privileged(effective)
+    specs.refuse(effective, found)
+    isolated = not plane.permissions.run_unisolated(user, role)
+    derived = planned_jobs.job_specs(effective, images=plane.images, user_ssh_key=key, isolated=isolated)
     sent = {**raw, "ssh_key_pub": key, "configuration": configuration}
     return _Draft(raw, sent, effective, tuple(derived))
 
@@ -184,10 +201,19 @@ class Seen:
 
 
 def apply_plan(
-    plane: Plane, user: User, project: Project, raw: dict[str, Any], seen: Seen | None, *, force: bool
+    plane: Plane,
+    user: User,
+    project: Project,
+    raw: dict[str, Any],
+    seen: Seen | None,
+    *,
+    force: bool,
+    role: ProjectRole | None = None,
 ) -> RunRow:
-    """Submit the run, or change a live run in place if possible."""
-    draft = _draft(plane, user, project, raw)
+    """Submit the run, or change a live run in place if possible. `role` is the user's role in the project."""
+    draft = _draft(plane, user, project, raw, role)
+    if any(job_spec.isolated for job_spec in draft.job_specs):
+        _refuse_unisolated(draft, plane.read.fleet_views(project.id), plane.catalog.book(project.id))
     for _ in range(TRIES):
         try:
             return _apply(plane, user, project, draft, seen, force)

@@ -64,16 +64,24 @@ def server(
     stop_jobs: Annotated[
         bool | None, typer.Option("--stop-jobs", help="Stop this machine's jobs when the server stops.")
     ] = None,
+    trust_jobs: Annotated[
+        bool | None,
+        typer.Option("--trust-jobs", help="Without containers, run every member's jobs as the server's own user."),
+    ] = None,
 ) -> None:
     """Start the control plane on this machine.
 
     Adds its project to ~/.dstack/config.yml, unless that names another server's project with the same name: -y
     replaces it. Remote machines report to --public-url, or by default to the address the server listens on.
 
+    Jobs run in containers if Docker answers. Otherwise they are plain processes: each as a user of its own if root
+    runs the server (DSTACK_SERVER_JOB_USERS, 61000-61999), else as the server's user and for admins only; with
+    --trust-jobs for all members.
+
     Each flag overrides a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_URL,
     DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN,
     DSTACK_SERVER_ENTER_PROJECT (on for -y, off for -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS,
-    DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_STOP_JOBS.
+    DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_STOP_JOBS, DSTACK_SERVER_TRUST_JOBS.
     No --json: it runs until it is stopped; its log goes to standard error.
     """
     if debug and log_level not in (None, "debug"):
@@ -96,6 +104,7 @@ def server(
         local_blocks=local_blocks,
         fake_cloud=fake_cloud,
         stop_jobs=stop_jobs,
+        trust_jobs=trust_jobs,
     )
     raise typer.Exit(serve(settings))
 

@@ -94,6 +94,7 @@ def test_a_task_runs_and_everything_of_it_arrives(agent: Agent) -> None:
     assert agent.plane.logs[task] == b"one\r\ntwo\r\n"
     assert report["log_end"] == 10
     assert agent.plane.facts["cpus"] >= 1 and agent.plane.facts["runtimes"] == ["process"]
+    assert agent.plane.facts["isolation"] == {"process": "user" if os.getuid() == 0 else "none"}
     agent.plane.want(task, "remove")
     agent.plane.until(lambda: task not in agent.plane.wants or not (agent.data / "tasks" / task).exists())
 

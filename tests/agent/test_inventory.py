@@ -86,7 +86,7 @@ def test_cgroup_limits(tmp_path: Path, cgroup: str, files: dict[str, str], cpus:
 
 def test_memory_that_cant_be_found_is_absent(tmp_path: Path) -> None:
     found = machine(tmp_path, **{"proc/meminfo": "nothing\n"})
-    assert "memory_mib" not in found.facts(["process"])
+    assert "memory_mib" not in found.facts({"process": "none"})
 
 
 def test_a_machine_that_says_nothing_of_its_processors_has_one(tmp_path: Path) -> None:
@@ -106,11 +106,12 @@ def test_processors_and_memory_are_counted_by_their_own_lines(tmp_path: Path) ->
 
 def test_the_facts_of_a_machine_in_full(tmp_path: Path) -> None:
     tools = Tools(nvidia_smi=(0, NVIDIA[0][0]), hl_smi=(0, "HL-225, 98304, 1.16, 0000:19:00.0\n"))
-    facts = machine(tmp_path, tools).facts(["process", "docker"])
+    facts = machine(tmp_path, tools).facts({"process": "user", "docker": "container"})
     assert set(facts) == set(
-        ["cpus", "memory_mib", "disk_mib", "arch", "hostname", "addresses", "gpus", "runtimes", "user"]
+        ["cpus", "memory_mib", "disk_mib", "arch", "hostname", "addresses", "gpus", "runtimes", "isolation", "user"]
     )
-    assert (facts["cpus"], facts["memory_mib"], facts["runtimes"]) == (8, 16000, ["process", "docker"])
+    assert (facts["cpus"], facts["memory_mib"], facts["runtimes"]) == (8, 16000, ["docker", "process"])
+    assert facts["isolation"] == {"process": "user", "docker": "container"}
     assert facts["disk_mib"] == pytest.approx(shutil.disk_usage(tmp_path).free / 2**20, abs=4096)
     assert facts["hostname"] == socket.gethostname()
     assert facts["user"] == pwd.getpwuid(os.getuid()).pw_name
@@ -144,7 +145,7 @@ def test_a_tool_is_run_and_its_output_read() -> None:
 
 def test_told_gpus_get_ids_of_their_own_unless_they_are_told(tmp_path: Path) -> None:
     (tmp_path / "told.json").write_text(json.dumps({"gpus": [{"name": "A100"}, {"name": "T4", "id": "mine"}]}))
-    found = Inventory(str(tmp_path), Tools(), told=str(tmp_path / "told.json")).facts([])
+    found = Inventory(str(tmp_path), Tools(), told=str(tmp_path / "told.json")).facts({})
     assert found["gpus"] == [{"id": "0", "name": "A100"}, {"id": "mine", "name": "T4"}]
 
 
@@ -157,13 +158,13 @@ def test_this_machines_addresses_end_with_loopback() -> None:
 
 def test_told_facts_replace_what_is_found(tmp_path: Path) -> None:
     (tmp_path / "told.json").write_text(json.dumps({"cpus": 96, "hostname": "vm-7", "colour": "red"}))
-    found = Inventory(str(tmp_path), Tools(), told=str(tmp_path / "told.json")).facts(["process"])
+    found = Inventory(str(tmp_path), Tools(), told=str(tmp_path / "told.json")).facts({"process": "none"})
     assert (found["cpus"], found["hostname"]) == (96, "vm-7")
     assert found["runtimes"] == ["process"] and "colour" not in found
 
 
 def test_this_very_machine() -> None:
-    facts = Inventory("/tmp").facts(["process"])
+    facts = Inventory("/tmp").facts({"process": "none"})
     assert facts["cpus"] >= 1 and facts["memory_mib"] > 64 and facts["disk_mib"] > 0
     assert facts["arch"] in ("x86", "arm") and facts["hostname"] and facts["user"]
     assert "127.0.0.1" in facts["addresses"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.process import ProcessRuntime
+from chalicelib.agent.process import ProcessRuntime, check
 from chalicelib.agent.process_tree import of_user
 from chalicelib.agent.task_runtime import TaskError
 from chalicelib.agent.users import Users, kill_all
@@ -192,6 +192,27 @@ def test_killing_a_user_from_inside_reaches_nobody_else() -> None:
     assert os.waitpid(other, os.WNOHANG) == (0, 0)
     kill_all(61995)
     os.waitpid(other, 0)
+
+
+def test_whoever_isnt_root_gives_no_isolation_and_says_so() -> None:
+    def found() -> None:
+        assert Users().isolation == "none"
+        with pytest.raises(TaskError, match=r"only the project's admins may use; install a container engine"):
+            check({"isolated": True, "commands": ["true"]}, Users().isolation)
+        check({"isolated": False, "commands": ["true"]}, Users().isolation)
+
+    assert Users().isolation == "user"
+    assert Users("agent").isolation == "none"
+    child = os.fork()
+    if child == 0:
+        os.setresuid(61996, 61996, 61996)
+        status = 1
+        try:
+            found()
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def as_user(uid: int, *argv: str) -> int:

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.tenants import Permissions, ProjectRole
 from chalicelib.usecases import specs
-from tests.api.rig import ADMIN, Rig
+from tests.api.rig import ADMIN, Rig, task
 from tests.world.time import NOW
 
 SSH = {"configuration": {"type": "fleet", "name": "hosts", "ssh_config": {"user": "u", "hosts": ["10.0.0.1"]}}}
@@ -65,6 +65,25 @@ def test_a_manager_elsewhere_keeps_no_secrets_here(tmp_path: Path) -> None:
     rig, _ = rig_with(tmp_path, allow_managers_manage_secrets=True)
     token = rig.user("foreigner", ProjectRole.manager, rig.another_project("other"))
     assert rig.call("/api/project/main/secrets/list", token=token).status == 403
+
+
+NO_PRIVILEGES = (
+    "privileged: `privileged` is for the project's admins here: the container could take over its host (remove it, or "
+    "ask the server's operator for `allow_non_admins_run_privileged`)"
+)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_privileged_containers(tmp_path: Path, allowed: bool) -> None:
+    rig, tokens = rig_with(tmp_path, allow_non_admins_run_privileged=allowed)
+    for role, token in tokens.items():
+        body = {"run_spec": task(role, image="i", privileged=True)}
+        for verb, asked in (("get_plan", body), ("apply", {"plan": body})):
+            if allowed or role in ("global", "admin"):
+                rig.ok(f"P/runs/{verb}", asked, token=token)
+            else:
+                assert rig.refused(f"P/runs/{verb}", asked, token=token) == NO_PRIVILEGES
+        rig.ok("P/runs/apply", {"plan": {"run_spec": task(f"plain-{role}", image="i")}}, token=token)
 
 
 def ssh_fleet(rig: Rig, name: str) -> None:

@@ -167,7 +167,7 @@ def test_a_task_has_every_field_of_the_protocol() -> None:
     task = agent_task(b.job(b.run()), b.job_spec(b.run_spec()), b.host(), "main")
     protocol = (
         "id name project run_name commands env image user working_dir shell privileged registry_auth cpu memory_bytes "
-        "shm_bytes gpus gpu_devices max_duration stop_duration files hostfile volumes home_dir runtime"
+        "shm_bytes gpus gpu_devices max_duration stop_duration files hostfile volumes home_dir runtime isolated"
     )
     assert set(task) == set(protocol.split())
     assert (task["cpu"], task["memory_bytes"], task["gpus"]) == (0, 0, 0)

@@ -298,6 +298,21 @@ def test_what_only_a_container_gives_is_not_put_on_a_host_without() -> None:
     assert "runs plain processes" in jobs_of(plan)["a"].message
 
 
+@pytest.mark.parametrize(("isolation", "where"), [("user", {"a": "local-0"}), ("none", {}), ("", {})])
+def test_a_job_that_needs_isolation_is_not_put_where_there_is_none(isolation: str, where: dict[str, str]) -> None:
+    item = b.queued("a")
+    confined = item.__class__(item.job, item.run, item.spec.with_(isolated=True), item.run_spec)
+    for blocks in (1, 2):
+        plain = b.host(0, LOCAL, runtimes=("process",), isolation=isolation, total_blocks=blocks)
+        plan = decide(b.waiting(confined, fleets=(b.view(LOCAL, plain),)))
+        assert placed(plan) == where
+        assert (
+            where or "which only the project's admins may use (install a container engine" in jobs_of(plan)["a"].message
+        )
+    engine = b.host(0, LOCAL, runtimes=("docker", "process"), isolation="container")
+    assert placed(decide(b.waiting(confined, fleets=(b.view(LOCAL, engine),)))) == {"a": "local-0"}
+
+
 def test_the_default_disk_is_not_asked_of_a_host_that_exists() -> None:
     small = b.host(0, LOCAL)
     assert small.offer.instance.resources.disk.size_mib < 100 * 1024

@@ -37,6 +37,11 @@ def test_a_flag_goes_before_a_variable() -> None:
         ("DSTACK_SERVER_LOCAL_FLEET", "perhaps"),
         ("DSTACK_SERVER_LOCAL_BLOCKS", "two"),
         ("DSTACK_SERVER_FAKE_CLOUD", "aws"),
+        ("DSTACK_SERVER_TRUST_JOBS", "some"),
+        ("DSTACK_SERVER_JOB_USERS", "root"),
+        ("DSTACK_SERVER_JOB_USERS", "0-99"),
+        ("DSTACK_SERVER_JOB_USERS", "61000-60999"),
+        ("DSTACK_SERVER_JOB_USERS", "²-61000"),
     ],
 )
 def test_a_variable_that_makes_no_sense_is_named(name: str, value: str) -> None:
@@ -44,12 +49,18 @@ def test_a_variable_that_makes_no_sense_is_named(name: str, value: str) -> None:
         server_settings({name: value})
 
 
-@pytest.mark.parametrize("field", ["local_fleet", "fake_cloud", "stop_jobs", "enter_project"])
+@pytest.mark.parametrize("field", ["local_fleet", "fake_cloud", "stop_jobs", "trust_jobs", "enter_project"])
 def test_a_switch(field: str) -> None:
     name = f"DSTACK_SERVER_{field.upper()}"
     for word, value in (("on", True), ("TRUE", True), ("1", True), ("off", False), ("0", False), ("no", False)):
         assert getattr(server_settings({name: word}), field) is value
     assert getattr(server_settings({name: "on"}, **{field: False}), field) is False  # the flag wins
+
+
+def test_who_jobs_run_as() -> None:
+    assert server_settings({}).agent_users == "61000-61999"
+    assert server_settings({"DSTACK_SERVER_JOB_USERS": "70000-70009"}).agent_users == "70000-70009"
+    assert server_settings({"DSTACK_SERVER_JOB_USERS": "70000-70009"}, trust_jobs=True).agent_users == "agent"
 
 
 @pytest.mark.parametrize("blocks", ["", "auto", "1", "16"])

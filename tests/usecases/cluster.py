@@ -32,6 +32,7 @@ FACTS = {
     "disk_mib": 100_000,
     "arch": "x86",
     "runtimes": ["process"],
+    "isolation": {"process": "user"},
     "hostname": "box",
 }
 

@@ -102,6 +102,7 @@ def fleet_spec(**config: Any) -> FleetSpec:
 def host_facts(cpus: int = 8, gb: float = 32, **rest: Any) -> HostFacts:
     """What an agent reports about its machine."""
     known = {"disk_mib": 200_000, "arch": "x86", "hostname": "host", "runtimes": ("process",)}
+    known["isolation"] = {"process": "user"}
     return HostFacts(cpus=cpus, memory_mib=int(gb * 1024), **{**known, **rest})
 
 

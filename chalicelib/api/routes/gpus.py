@@ -31,5 +31,5 @@ def list_gpus(call: Call) -> Any:
         problem = Problem("regions belong to backends", "group_by", hint="also group by `backend`: gpu,backend,region")
         raise Invalid([problem])
     look = gpus.Look(by, asked.reverse, asked.full_offers)
-    groups = gpus.list_gpus(call.plane, call.actor, call.tenant, asked.run_spec, look)
+    groups = gpus.list_gpus(call.plane, call.actor, call.tenant, asked.run_spec, look, role=call.role)
     return {**gpus_json(groups), "offers_as_of": ages_json(call.plane.catalog.ages(call.tenant.id))}

@@ -74,7 +74,7 @@ def get_plan(call: Call) -> Any:
     look = run_plans.Look(
         asked.max_offers or DEFAULT_OFFERS, asked.reverse_offers, asked.for_offers_only, asked.full_offers
     )
-    plan = run_plans.get_plan(call.plane, call.actor, call.tenant, asked.run_spec, look)
+    plan = run_plans.get_plan(call.plane, call.actor, call.tenant, asked.run_spec, look, role=call.role)
     return run_plan_json(plan, call.tenant.name, call.actor.name, call.plane.clock.now())
 
 
@@ -89,7 +89,9 @@ def apply(call: Call) -> Any:
     asked = call.parse(ApplyBody)
     current = asked.plan.current_resource
     seen = None if current is None else run_plans.Seen(current.id, current.deployment_num)
-    row = run_plans.apply_plan(call.plane, call.actor, call.tenant, asked.plan.run_spec, seen, force=asked.force)
+    row = run_plans.apply_plan(
+        call.plane, call.actor, call.tenant, asked.plan.run_spec, seen, force=asked.force, role=call.role
+    )
     return run_json(row, call.tenant.name, call.plane.clock.now())
 
 

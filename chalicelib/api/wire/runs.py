@@ -180,5 +180,6 @@ def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros)
         "action": plan.action,
         "notes": [{"subject": note.subject, "text": note.text, "hint": note.hint} for note in plan.notes],
         "delays": plan.delays,
+        "isolation": list(plan.isolation),
         "offers_as_of": ages_json(plan.ages),
     }

@@ -61,8 +61,8 @@ while True:
 
 
 class LocalLauncher:
-    def __init__(self, folder: Path, server_url: str, program: Path) -> None:
-        self._folder, self._server_url, self._program = folder, server_url, program
+    def __init__(self, folder: Path, server_url: str, program: Path, users: str = "") -> None:
+        self._folder, self._server_url, self._program, self._users = folder, server_url, program, users
 
     def launch(self, boot: Boot) -> None:
         home = self._folder / boot.machine_id
@@ -74,7 +74,7 @@ class LocalLauncher:
         _write(home / "facts.json", orjson.dumps(_facts(boot)))
         command = [sys.executable, str(self._program), "--server", server_url or self._server_url]
         command += ["--data", str(home / "data"), "--instance", instance_id, "--token-file", str(home / "token")]
-        command += ["--runtime", "process"]
+        command += ["--runtime", "process", *(["--users", self._users] if self._users else [])]
         with (home / "agent.log").open("ab") as output:
             keeper = subprocess.Popen(
                 [sys.executable, "-c", _KEEPER, str(home), str(boot.delay / SECOND), *command],

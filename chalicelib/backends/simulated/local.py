@@ -12,11 +12,14 @@ from chalicelib.backends.simulated.shelf import FolderShelf
 from chalicelib.domain.instants import SECOND, Micros
 
 
-def local_cloud(folder: Path, server_url: str, program: Path) -> FakeCloud:
-    """Restarts the machines that were running when this computer went down."""
+def local_cloud(folder: Path, server_url: str, program: Path, users: str = "") -> FakeCloud:
+    """Restarts the machines that were running when this computer went down.
+
+    `users`: who jobs run as, in the words of the agent's command line.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     script = ScriptFile(folder / "script.json", Script(boot=SECOND // 2, end=SECOND // 2))
-    launcher = LocalLauncher(folder / "machines", server_url, program)
+    launcher = LocalLauncher(folder / "machines", server_url, program, users)
     cloud = FakeCloud(_now, shelf=FolderShelf(folder / "resources"), launcher=launcher, script=script.current)
     launcher.moved()
     cloud.resume()

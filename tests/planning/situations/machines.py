@@ -101,6 +101,7 @@ situation(
     hostname="h1",
     internal_ip="10.0.0.5",
     runtimes=("process",),
+    isolation="user",
     seen=60,
 )
 situation(
