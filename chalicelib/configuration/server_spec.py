@@ -116,7 +116,8 @@ class DefaultPermissions(Spec):
     )
     allow_non_admins_manage_ssh_fleets: bool = Field(
         default=Permissions.allow_non_admins_manage_ssh_fleets,
-        description="Whether members who aren't project admins may create, change and delete SSH fleets.",
+        description="Whether members who aren't project admins may create SSH fleets, and change and delete their "
+        "own; managers those of others too.",
     )
     allow_managers_manage_secrets: bool = Field(
         default=Permissions.allow_managers_manage_secrets,

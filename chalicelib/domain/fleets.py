@@ -26,6 +26,7 @@ class Fleet(Noun):
     id: str
     project_id: str
     name: str
+    user_id: str = ""  # who created it; empty for a server's own, and for those of earlier versions
     status: FleetStatus = FleetStatus.active
     message: str = ""
     created_at: Micros

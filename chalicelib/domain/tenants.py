@@ -67,6 +67,11 @@ class Permissions:
     def manage_ssh_fleets(self, user: User, role: ProjectRole | None) -> bool:
         return self.allow_non_admins_manage_ssh_fleets or _admin(user, role)
 
+    def end_hosts(self, user: User, role: ProjectRole | None, creator_id: str) -> bool:
+        """Hosts that weren't bought come back only if somebody adds them again, so not everybody may end them."""
+        trusted = role is ProjectRole.manager or _admin(user, role)
+        return self.manage_ssh_fleets(user, role) and (trusted or creator_id == user.id)
+
     def manage_secrets(self, user: User, role: ProjectRole | None) -> bool:
         return (self.allow_managers_manage_secrets and role is ProjectRole.manager) or _admin(user, role)
 

@@ -24,7 +24,7 @@ from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import plans, specs
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.fleets import TRIES, holder, named, refuse_ssh
+from chalicelib.usecases.fleets import TRIES, holder, named, refuse_hosts, refuse_ssh
 from chalicelib.usecases.projects import undeleted
 
 
@@ -80,7 +80,7 @@ def apply_plan(
     specs.text_of(raw)  # what is too large isn't looked at
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
-    refuse_ssh(plane, user, role, [spec])
+    refuse_ssh(plane, user, role, spec)
     specs.refuse(spec, support.fleet_refusals(spec))
     name = spec.configuration.name or specs.invented_name(
         plane.random_id(), "fleet", lambda name: plane.store.get(keys.fleet_name(project.id, name)) is not None
@@ -88,7 +88,7 @@ def apply_plan(
     raw = _complete(raw, name)
     for _ in range(TRIES):
         try:
-            return _apply(plane, user, project, name, spec, raw, seen, force)
+            return _apply(plane, user, project, name, spec, raw, seen, force, role)
         except Conflict:
             continue  # somebody took the name, or the engine moved the fleet: look again
     raise Refused(f"The fleet {name} keeps changing.", hint="Try again.")
@@ -119,6 +119,7 @@ def _apply(
     raw: dict[str, Any],
     seen: Seen | None,
     force: bool,
+    role: ProjectRole | None,
 ) -> FleetRow:
     fleet, version = holder(plane.store, project, name)
     current = None if fleet is None else plane.read.fleet_row(fleet)
@@ -136,6 +137,7 @@ def _apply(
             f"There is a fleet {name} already, and this can't be changed in place: {fields}.",
             hint=f"Delete it first (dstack fleet delete {name}) or choose another name.",
         )
+    refuse_hosts(plane, user, role, current)
     return _update(plane, user, current, spec, raw)
 
 
@@ -163,6 +165,7 @@ def _create(
         id=plane.random_id(),
         project_id=project.id,
         name=name,
+        user_id=user.id,
         created_at=now,
         last_processed_at=now,
         to_create=wanted_at_once(configuration),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chalicelib.domain import keys
@@ -98,7 +98,8 @@ def delete(
 ) -> None:
     """Deletes fleets and all their instances; none if one of them is in use or doesn't exist."""
     rows = [_required(plane, project, name) for name in dict.fromkeys(names)]
-    refuse_ssh(plane, user, role, (FleetSpec.model_validate_json(row.spec) for row in rows))
+    for row in rows:
+        refuse_hosts(plane, user, role, row)
     for row in rows:
         _refuse_if_used(plane.store, f"The fleet {row.fleet.name} is", row.instances)
     for row in rows:
@@ -124,7 +125,7 @@ def delete_instances(
 ) -> None:
     """Deletes single instances of a fleet by number; none if one of them is in use or doesn't exist."""
     row = _required(plane, project, name)
-    refuse_ssh(plane, user, role, (FleetSpec.model_validate_json(row.spec) for row in [row]))
+    refuse_hosts(plane, user, role, row)
     by_num = {instance.num: instance for instance in row.instances}
     missing = sorted(set(nums) - by_num.keys())
     if missing:
@@ -155,12 +156,23 @@ def _end(plane: Plane, user: User, instance: Instance | None) -> None:
     raise Refused("The instance keeps changing.", hint="Try again.")
 
 
-def refuse_ssh(plane: Plane, user: User, role: ProjectRole | None, fleets: Iterable[FleetSpec]) -> None:
+def refuse_ssh(plane: Plane, user: User, role: ProjectRole | None, spec: FleetSpec) -> None:
     """If the installation reserves SSH fleets for admins, refuses everyone else."""
-    if plane.permissions.manage_ssh_fleets(user, role):
-        return
-    if any(spec.configuration.ssh_config is not None for spec in fleets):
+    if spec.configuration.ssh_config is not None and not plane.permissions.manage_ssh_fleets(user, role):
         raise Refused("Only admins of the project may manage its SSH fleets here.", hint="Ask one of them.")
+
+
+def refuse_hosts(plane: Plane, user: User, role: ProjectRole | None, row: FleetRow) -> None:
+    """Refuses whoever may not change or end a fleet of hosts that weren't bought."""
+    spec = FleetSpec.model_validate_json(row.spec)
+    refuse_ssh(plane, user, role, spec)
+    if spec.configuration.ssh_config is None or plane.permissions.end_hosts(user, role, row.fleet.user_id):
+        return
+    raise Refused(
+        f"Only admins and managers of the project, and whoever created it, may change or delete the fleet "
+        f"{row.fleet.name}: its hosts weren't bought for a run.",
+        hint="Ask one of them.",
+    )
 
 
 def _refuse_if_used(store: Store, what: str, instances: Sequence[Instance]) -> None:

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet, FleetBody
+from chalicelib.domain.instances import Instance
 from chalicelib.domain.tenants import Permissions, ProjectRole
+from chalicelib.store import nouns
 from chalicelib.usecases import specs
-from tests.api.rig import ADMIN, Rig, task
+from tests.api.rig import ADMIN, Rig, fleet, task
+from tests.world import nouns as b
 from tests.world.time import NOW
 
 SSH = {"configuration": {"type": "fleet", "name": "hosts", "ssh_config": {"user": "u", "hosts": ["10.0.0.1"]}}}
@@ -86,19 +90,21 @@ def test_privileged_containers(tmp_path: Path, allowed: bool) -> None:
         rig.ok("P/runs/apply", {"plan": {"run_spec": task(f"plain-{role}", image="i")}}, token=token)
 
 
-def ssh_fleet(rig: Rig, name: str) -> None:
-    """An SSH fleet that is there already, as a server makes one for its own machine."""
+def ssh_fleet(rig: Rig, name: str, creator: str = "") -> None:
+    """An SSH fleet that is there already: somebody's, or made by a server for its own machine."""
     spec = {"configuration": {**SSH["configuration"], "name": name}, "profile": {}}
-    fleet = Fleet(
-        id=rig.world.plane.random_id(), project_id=rig.project.id, name=name, created_at=NOW, last_processed_at=NOW
+    made = Fleet(
+        id=rig.world.plane.random_id(),
+        project_id=rig.project.id,
+        name=name,
+        user_id=creator,
+        created_at=NOW,
+        last_processed_at=NOW,
     )
-    rig.world.plane.store.commit(_changes(rig, fleet, FleetBody(fleet_id=fleet.id, spec=specs.text_of(spec))))
+    rig.world.plane.store.commit(_changes(rig, made, FleetBody(fleet_id=made.id, spec=specs.text_of(spec))))
 
 
 def _changes(rig: Rig, fleet: Fleet, body: FleetBody) -> list[Any]:
-    from chalicelib.domain import keys
-    from chalicelib.store import nouns
-
     pointer = nouns.pointer(keys.fleet_name(rig.project.id, fleet.name), fleet.id)
     return [nouns.put(fleet), nouns.put(body), pointer]
 
@@ -111,7 +117,7 @@ def test_managing_ssh_fleets(tmp_path: Path, allowed: bool) -> None:
     rig, tokens = rig_with(tmp_path, allow_non_admins_manage_ssh_fleets=allowed)
     trusted = set(tokens) if allowed else {"global", "admin"}
     for role, token in tokens.items():
-        ssh_fleet(rig, f"of-{role}")
+        ssh_fleet(rig, f"of-{role}", id_of(rig, role))
         told = rig.call("/api/project/main/fleets/apply", {"plan": {"spec": SSH}}, token=token)
         ended = rig.call(
             "/api/project/main/fleets/delete_instances", {"name": f"of-{role}", "instance_nums": []}, token=token
@@ -121,6 +127,48 @@ def test_managing_ssh_fleets(tmp_path: Path, allowed: bool) -> None:
             assert (ONLY_ADMINS in reply.body.decode()) == (role not in trusted), (role, reply.body)
         assert gone.status == (200 if role in trusted else 400)
     assert members(rig, "can_manage_ssh_fleets") == trusted - {"global"}
+
+
+def id_of(rig: Rig, role: str) -> str:
+    found = nouns.find_target(rig.world.plane.store, keys.user_name("admin" if role == "global" else f"the-{role}"))
+    assert found is not None
+    return found[0]
+
+
+def instance_of(rig: Rig, name: str) -> Instance:
+    (found,) = [one for one in rig.world.plane.read.fleets(rig.project.id) if one.name == name]
+    host = b.host(0, found).with_(project_id=rig.project.id)
+    rig.save(host, found.with_(next_instance_num=1))
+    return host
+
+
+NOT_YOURS = "Only admins and managers of the project, and whoever created it, may change or delete the fleet"
+
+
+@pytest.mark.parametrize("creator", ["the server", "another user"])
+def test_hosts_that_nobody_bought_are_ended_by_admins_and_managers_or_who_added_them(
+    tmp_path: Path, creator: str
+) -> None:
+    rig, tokens = rig_with(tmp_path)
+    rig.user("the-other")
+    theirs = "" if creator == "the server" else id_of(rig, "other")
+    for role, token in tokens.items():
+        name = f"by-{role}"
+        ssh_fleet(rig, name, theirs)
+        host = instance_of(rig, name)
+        ended = rig.call("/api/project/main/fleets/delete_instances", {"name": name, "instance_nums": [0]}, token=token)
+        assert (rig.world.again(host).status == "terminating") == (role != "user"), ended.body
+        gone = rig.call("/api/project/main/fleets/delete", {"names": [name]}, token=token)
+        for reply in (ended, gone):
+            assert reply.status == (400 if role == "user" else 200), reply.body
+            assert (f"{NOT_YOURS} {name}" in reply.body.decode()) == (role == "user")
+
+
+def test_a_fleet_remembers_who_created_it(tmp_path: Path) -> None:
+    rig, tokens = rig_with(tmp_path)
+    rig.ok("P/fleets/apply", {"plan": {"spec": fleet("mine")}}, token=tokens["user"])
+    (found,) = rig.world.plane.read.fleets(rig.project.id)
+    assert found.user_id == id_of(rig, "user")
 
 
 def test_fleets_of_clouds_are_everybodys(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_ending_a_machine_ends_the_agent_and_all_that_ran_there(server: str, pro
         "volumes": [],
         "runtime": "process",
     }
-    launcher = LocalLauncher(tmp_path / "machines", server, program)
+    launcher = LocalLauncher(tmp_path / "machines", server, program, "agent")
     launcher.launch(boot(server))
     try:
         found = until(lambda: pids.exists() and len(pids.read_text().split()) == 2 and pids.read_text(), "the task")
