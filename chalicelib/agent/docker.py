@@ -10,11 +10,12 @@ nothing comes twice. The container has the task's id as its name and label, so a
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import socket
 import tempfile
 import time
-from typing import Any, BinaryIO, Callable, Dict, List, Optional, Set
+from typing import Any, BinaryIO, Callable, Dict, List, Optional, Set, Tuple
 from urllib.parse import quote
 
 from . import files, process_tree
@@ -29,6 +30,9 @@ AGAIN_EVERY = 1.0
 DOCKER_SECONDS = 120.0  # how long a new task waits for an engine that is away
 REPORT_EVERY = 1.0
 LOG_OPTIONS = {"max-size": "1g", "max-file": "2"}
+PROCESSES_MOST = 16384
+FILES_MOST, FILES_HARD = 65536, 524288
+SHARED_MEMORY = 16 << 30  # at most, for GPUs whose libraries talk through it; it counts as the container's memory
 GPU_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
 VENDOR_DEVICES = {"amd": ("/dev/kfd", "/dev/dri"), "tenstorrent": ("/dev/tenstorrent",), "intel": ("/dev/accel",)}
 
@@ -214,11 +218,14 @@ def container_body(
     """The body of the engine's create call for the task's container."""
     if spec.get("volumes"):
         raise TaskError("creating_container_error", "volumes aren't supported on this machine yet")
+    files_soft, files_hard = open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     host: Dict[str, Any] = {
         "Privileged": bool(spec.get("privileged")),
         "LogConfig": {"Type": "local", "Config": LOG_OPTIONS},
         "ConsoleSize": [ROWS, COLUMNS],  # newer engines; older ones are told after the start
         "NetworkMode": spec.get("network") or "bridge",
+        "PidsLimit": PROCESSES_MOST,
+        "Ulimits": [{"Name": "nofile", "Soft": files_soft, "Hard": files_hard}],
         "Init": True,  # reaps zombies, and lets a signal end a first process that doesn't listen to it
     }
     if spec.get("memory_bytes"):
@@ -234,7 +241,11 @@ def container_body(
             {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"}
             for path in VENDOR_DEVICES.get(spec["gpu_vendor"], ())
         ]
-        host["IpcMode"] = "host"
+        if spec.get("privileged"):
+            host["IpcMode"] = "host"
+            host.pop("ShmSize", None)
+        else:
+            host.setdefault("ShmSize", SHARED_MEMORY)
     body: Dict[str, Any] = {
         "Image": spec["image"],
         "Env": ["%s=%s" % item for item in sorted(files.with_places(spec, where, "/" + files.HOSTFILE, venv).items())],
@@ -248,6 +259,13 @@ def container_body(
     if spec.get("commands"):
         body["Entrypoint"], body["Cmd"] = spec["commands"][:1], spec["commands"][1:]
     return body
+
+
+def open_files(hard: int) -> Tuple[int, int]:
+    """The soft and the hard limit of open files where the agent's own hard limit is `hard` (-1: none): an engine in a
+    container can't give more than it has."""
+    most = FILES_HARD if hard == resource.RLIM_INFINITY else min(hard, FILES_HARD)
+    return min(FILES_MOST, most), most
 
 
 def usage_of(stats: Dict[str, Any]) -> Optional[Usage]:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import resource
 from typing import Any
 
 import pytest
 
-from chalicelib.agent.docker import Pull, container_body, home_of, usage_of, user_text, venv_dir, working_dir
+from chalicelib.agent.docker import (
+    Pull,
+    container_body,
+    home_of,
+    open_files,
+    usage_of,
+    user_text,
+    venv_dir,
+    working_dir,
+)
 from chalicelib.agent.docker_client import split_image
 from chalicelib.agent.task_runtime import TaskError, Usage
 
@@ -98,6 +108,29 @@ def test_devices_of_other_vendors() -> None:
     for vendor, paths in {"tenstorrent": ["/dev/tenstorrent"], "intel": ["/dev/accel"], "new": []}.items():
         host = body(["0"], gpu_vendor=vendor)["HostConfig"]
         assert [device["PathInContainer"] for device in host["Devices"]] == paths
+
+
+def test_processes_and_open_files_are_limited() -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    for spec in ({}, {"privileged": True}):
+        host = body(**spec)["HostConfig"]
+        assert host["PidsLimit"] == 16384
+        assert host["Ulimits"] == [{"Name": "nofile", "Soft": min(65536, hard), "Hard": min(524288, hard)}]
+
+
+@pytest.mark.parametrize(
+    ("hard", "want"), [(20_000, (20_000, 20_000)), (100_000, (65536, 100_000)), (-1, (65536, 524288))]
+)
+def test_open_files_stay_within_the_machines_own_limit(hard: int, want: tuple[int, int]) -> None:
+    assert open_files(hard) == want
+
+
+def test_only_a_privileged_container_shares_the_hosts_memory_segments() -> None:
+    host = body(["0"], gpu_vendor="amd")["HostConfig"]
+    assert "IpcMode" not in host and host["ShmSize"] == 16 << 30
+    assert body(["0"], gpu_vendor="amd", shm_bytes=5)["HostConfig"]["ShmSize"] == 5
+    host = body(["0"], gpu_vendor="amd", privileged=True)["HostConfig"]
+    assert host["IpcMode"] == "host" and "ShmSize" not in host
 
 
 def test_volumes_are_refused_not_ignored() -> None:
