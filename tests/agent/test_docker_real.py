@@ -35,6 +35,8 @@ class TestDockerRuntime(RuntimeConformance):
         workshop.running(task)
         host = docker_engine.api.container(container_name(task))["HostConfig"]
         assert (host["Memory"], host["NanoCpus"], host["ShmSize"]) == (64 << 20, 500_000_000, 8 << 20)
+        assert host["PidsLimit"] in (16384, None), "None: an engine without that controller"
+        assert [limit["Name"] for limit in host["Ulimits"]] == ["nofile"]
 
     def test_out_of_memory_is_said(self, workshop: Workshop) -> None:
         task = workshop.start("exec python3 -c 'x = bytearray(200 << 20)'", image=PYTHON, memory_bytes=32 << 20)

@@ -21,7 +21,7 @@ from chalicelib.configuration.resolution import resolved
 from chalicelib.configuration.schema import configuration_schema, explains_itself, profiles_schema, server_schema, whole
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Invalid
-from chalicelib.planning.support import refusals
+from chalicelib.planning.support import privileged, refusals
 from tests.configuration.test_recorded import KINDER, STRICTER, reason, recorded
 from tests.wire.corpus import corpus
 from tests.wire.test_corpus import models
@@ -55,7 +55,8 @@ def test_catalogue_entries_are_true(code: str) -> None:
     assert entry.meaning
     if entry.found_by_server:
         read(entry.wrong)
-        found = [problem.text for problem in refusals(RunSpec.model_validate({"configuration": parse(entry.wrong)}))]
+        spec = RunSpec.model_validate({"configuration": parse(entry.wrong)})
+        found = [problem.text for problem in (*refusals(spec), *privileged(spec))]
         assert [f".dstack.yml:3:1: {text.removeprefix('configuration.')}" for text in found] == [entry.found_by_server]
     elif entry.wrong:
         with pytest.raises(Invalid) as caught:
