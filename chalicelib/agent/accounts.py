@@ -153,8 +153,10 @@ def reachable(path: str, account: Account) -> bool:
 
 
 def outside(task: str) -> str:
-    """What a task's user can reach when the task's folder is out of its reach; short, for sockets have short names."""
-    return os.path.join(tempfile.gettempdir(), "dstack-task-" + task)
+    """What a task's user can reach when the task's folder is out of its reach. On a disk, which /tmp often isn't; and
+    short, for sockets have short names."""
+    base = "/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir()
+    return os.path.join(base, "dstack-task-" + task)
 
 
 def own_home(folder: TaskFolder, account: Account) -> Tuple[str, str]:

@@ -21,6 +21,7 @@ from typing import List, Optional
 
 from . import process_tree
 from .task_runtime import NO_ISOLATION, OWN_USER, TaskError
+from .tasks import delete_tree
 
 DEFAULT = "61000-61999"
 TRUSTING = "agent"  # instead of a range: tasks run as the agent's own user, or as whom they name
@@ -53,6 +54,19 @@ class Held:
         os.ftruncate(self.lock, 0)
         os.pwrite(self.lock, json.dumps(folders).encode(), 0)
 
+    def folders(self) -> List[str]:
+        said = os.pread(self.lock, 1 << 16, 0)
+        return list(json.loads(said)) if said else []
+
+    def inherit(self) -> bool:
+        """Clear what was left by a holder that was killed: nobody else deletes its folders for certain."""
+        left = self.folders()
+        if not self.clear():
+            return False
+        for folder in left:
+            delete_tree(folder)
+        return True
+
     def clear(self) -> bool:
         """End its processes, close its folders, delete its files where everybody may write. False if a process stays:
         one that the kernel can't end."""
@@ -62,8 +76,7 @@ class Held:
                 return False
             kill_all(self.uid)
             time.sleep(0.005)
-        said = os.pread(self.lock, 1 << 16, 0)
-        for folder in json.loads(said) if said else ():
+        for folder in self.folders():
             close_folder(folder)
         for place in LEFT:
             sweep(place, self.uid)
@@ -87,17 +100,17 @@ class Users:
 
     def take(self, task: str) -> Held:
         """A free id, with nothing left of whoever had it before."""
-        self._make_folder()
         start = zlib.crc32(task.encode()) % len(self.ids)  # spread, so that an id isn't given again soon
         for number in range(len(self.ids)):
             held = self.hold(self.ids[(start + number) % len(self.ids)])
-            if held is not None and held.clear():
+            if held is not None and held.inherit():
                 return held
             if held is not None:
                 os.close(held.lock)
         raise TaskError("executor_error", "the user ids %s of this machine are all in use" % self._told)
 
     def hold(self, uid: int) -> Optional[Held]:
+        self._make_folder()
         lock = os.open(os.path.join(self._locks, str(uid)), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.agent.accounts import outside
 from chalicelib.agent.process import ProcessRuntime, check
 from chalicelib.agent.process_tree import of_user
 from chalicelib.agent.task_runtime import TaskError
@@ -66,11 +67,11 @@ def test_its_home_is_in_the_agents_folder_or_where_it_can_get_to(workshop: Works
         parent.chmod(0o711 if open_to_others else 0o700)
     task = workshop.start('echo "$HOME"; cd "$HOME" && pwd')
     workshop.exited(task)
-    home = workshop.roster.folder(task).home if open_to_others else f"/tmp/dstack-task-{task}/home"
+    home = workshop.roster.folder(task).home if open_to_others else f"{outside(task)}/home"
     assert workshop.log(task).decode().split() == [home, home]
     assert (stat.S_IMODE(Path(home).stat().st_mode), Path(home).stat().st_uid) == (0o700, 0), "closed with its end"
     workshop.roster.remove(task)
-    assert not Path(home).exists() and not Path(f"/tmp/dstack-task-{task}").exists()
+    assert not Path(home).exists() and not Path(outside(task)).exists()
 
 
 def test_it_reads_neither_the_agents_folder_nor_its_environment(workshop: Workshop) -> None:
@@ -161,10 +162,15 @@ def test_an_id_that_is_given_again_has_no_past(tmp_path: Path) -> None:
     stray = as_user(first.uid, "sleep", "7656")
     os.close(first.lock)  # its supervisor was killed
     second = users.take("two")
-    assert (second.uid, of_user(second.uid), scrap.exists()) == (first.uid, [], False)
-    assert (home.stat().st_uid, stat.S_IMODE(home.stat().st_mode)) == (0, 0o700)
+    assert (second.uid, of_user(second.uid), scrap.exists(), home.exists()) == (first.uid, [], False, False)
     second.release()
     os.waitpid(stray, 0)
+
+
+def test_a_machine_that_restarted_has_no_locks_to_find(tmp_path: Path) -> None:
+    held = Users("61989-61989", str(tmp_path / "locks")).hold(61989)
+    assert held is not None
+    held.release()
 
 
 def test_an_id_belongs_to_one_task_at_a_time(tmp_path: Path) -> None:
@@ -222,6 +228,6 @@ def as_user(uid: int, *argv: str) -> int:
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
         os.execvp(argv[0], argv)
-    while not of_user(uid):
-        pass
+    while Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[0] != argv[0].encode():
+        pass  # until then it holds what its parent holds, locks included
     return child
