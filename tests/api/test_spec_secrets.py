@@ -16,7 +16,7 @@ from chalicelib.domain.tenants import ProjectRole, User
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import fleet_plans, specs
 from chalicelib.usecases.run_plans import Look, get_plan
-from tests.api.rig import Rig, submit, task
+from tests.api.rig import ADMIN, Rig, submit, task
 from tests.api.test_agent_routes import Host
 from tests.api.test_runs import finish, run_of
 from tests.store.test_sealed_specs import FLEET
@@ -113,6 +113,54 @@ def test_a_plan_holds_no_password_that_could_be_logged(rig: Rig) -> None:
     assert user is not None
     plan = get_plan(rig.world.plane, user, rig.project, private(), Look())
     assert "registry.example" in repr(plan) and PASSWORD not in repr(plan)
+
+
+# --- variables ------------------------------------------------------------------------------------------------------
+
+ENV = {"HF_TOKEN": "hf-hush", "EMPTY": "", "KEY": "${{ secrets.key }}", "MIXED": "${{ secrets.key }} hf-hush"}
+NAMES = {"HF_TOKEN": "(hidden)", "EMPTY": "", "KEY": "${{ secrets.key }}", "MIXED": "(hidden)"}
+
+
+def listed(rig: Rig, token: str, **asked: Any) -> Any:
+    (run,) = rig.ok("/api/runs/list", asked, token=token)
+    return run
+
+
+@pytest.mark.parametrize("role", ProjectRole)
+def test_a_list_shows_the_variables_of_others_without_their_values(rig: Rig, role: ProjectRole) -> None:
+    rig.ok("P/secrets/create_or_update", {"name": "key", "value": "v"})
+    bob = rig.user("bob", role)
+    submit(rig, task(env=ENV))
+    run = listed(rig, bob)
+    assert run["run_spec"]["configuration"]["env"] == run["jobs"][0]["job_spec"]["env"] == NAMES
+    assert b"hf-hush" not in orjson.dumps([run, listed(rig, bob, include_jobs=False)])
+
+
+def test_a_list_shows_the_variables_of_ones_own_runs_whole(rig: Rig) -> None:
+    bob = rig.user("bob", ProjectRole.user)
+    rig.ok("P/secrets/create_or_update", {"name": "key", "value": "v"})
+    rig.ok("P/runs/apply", {"plan": {"run_spec": task(env=ENV)}}, token=bob)
+    run = listed(rig, bob)
+    assert run["run_spec"]["configuration"]["env"] == run["jobs"][0]["job_spec"]["env"] == ENV
+    assert b"hf-hush" not in orjson.dumps(listed(rig, ADMIN))  # not even for an admin of everything
+
+
+def test_variables_that_came_as_a_list_are_hidden_too(rig: Rig) -> None:
+    bob = rig.user("bob", ProjectRole.user)
+    submit(rig, task(env=["HF_TOKEN=hf-hush=", "EMPTY="]))
+    run = listed(rig, bob)
+    assert run["run_spec"]["configuration"]["env"] == ["HF_TOKEN=(hidden)", "EMPTY="]
+    assert b"hf-hush" not in orjson.dumps(run)
+
+
+def test_a_run_asked_for_by_name_has_its_variables_so_that_an_unchanged_file_is_no_change(rig: Rig) -> None:
+    bob = rig.user("bob", ProjectRole.user)
+    submit(rig, task(env={"A": "1"}))
+    shown = rig.ok("P/runs/get", {"run_name": "hello"}, token=bob)
+    assert shown["run_spec"]["configuration"]["env"] == {"A": "1"}
+    plan = rig.ok("P/runs/get_plan", {"run_spec": task(env={"A": "1"})}, token=bob)
+    assert plan["action"] == "update"
+    assert plan["current_resource"]["run_spec"]["configuration"]["env"] == {"A": "1"}
 
 
 # --- fleets ---------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pydantic import Field
 from chalicelib.api.requests import At, Id, Name, Object, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.runs import run_json, run_plan_json
+from chalicelib.engine.read import RunRow
 from chalicelib.errors import NotSupported
 from chalicelib.usecases import run_plans, runs
 from chalicelib.usecases.plans import DEFAULT_OFFERS
@@ -116,10 +117,12 @@ def list_runs(call: Call) -> Any:
     )
     named = {project.id: project.name for project in projects}
     now, jobs, limit = call.plane.clock.now(), asked.include_jobs, asked.job_submissions_limit
-    return [
-        run_json(row, named[row.run.project_id], now, jobs=jobs, submissions=limit)
-        for row in runs.list_rows(call.plane, projects, wanted)
-    ]
+
+    def shown(row: RunRow) -> dict[str, Any]:
+        own = row.run.user_id == call.actor.id
+        return run_json(row, named[row.run.project_id], now, jobs=jobs, submissions=limit, env=own)
+
+    return [shown(row) for row in runs.list_rows(call.plane, projects, wanted)]
 
 
 def stop(call: Call) -> None:

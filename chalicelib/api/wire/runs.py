@@ -1,6 +1,9 @@
 """Runs, their jobs and run plans on the wire.
 
 A spec is spliced in as its stored text. The latest submission appears twice in a response and is encoded once.
+
+The values of environment variables are often secrets, though nothing says so. A run that is asked for by name has them,
+because clients compare it with their own file to plan an update; a list of runs has those of the caller's own only.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason, short_text
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.specs.env import without_values
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.engine.read import RunRow
 from chalicelib.store.sealed_specs import shown
@@ -27,9 +31,10 @@ _WAITING = (RunStatus.submitted, RunStatus.pending)
 
 
 def run_json(
-    row: RunRow, project_name: str, now: Micros, *, jobs: bool = True, submissions: int | None = None
+    row: RunRow, project_name: str, now: Micros, *, jobs: bool = True, submissions: int | None = None, env: bool = True
 ) -> dict[str, Any]:
-    """Without `jobs` they are left out; `submissions` limits each job to that many of its latest."""
+    """Without `jobs` they are left out; `submissions` limits each job to that many of its latest. Without `env` the
+    variables of the run have no values."""
     run, histories = row.run, row.histories()
     latest = [history[-1] for history in histories]
     texts = {job.id: orjson.Fragment(orjson.dumps(submission_json(job))) for job in latest}
@@ -45,8 +50,8 @@ def run_json(
         "status": run.status,
         "status_message": _status_message(run, latest),
         "termination_reason": run.reason,
-        "run_spec": orjson.Fragment(shown(RunSpec, row.run_spec)),
-        "jobs": [_job_json(spec, history, texts, submissions) for spec, history in listed],
+        "run_spec": orjson.Fragment(_spec(row.run_spec, env=env)),
+        "jobs": [_job_json(spec, history, texts, submissions, env=env) for spec, history in listed],
         "latest_job_submission": None if last is None else texts[last.id],
         "cost": cost(row.jobs, now),
         "service": None,
@@ -56,6 +61,23 @@ def run_json(
         "next_triggered_at": None,
         "message": run.message,  # why it waits or why it ended, for clients that show it
     }
+
+
+def _spec(stored: str, *, env: bool) -> str | bytes:
+    text = shown(RunSpec, stored)
+    if env or '"env"' not in text:
+        return text
+    spec = orjson.loads(text)
+    configuration = spec["configuration"]
+    return orjson.dumps({**spec, "configuration": {**configuration, "env": without_values(configuration.get("env"))}})
+
+
+def _job_spec(stored: str, *, env: bool) -> str | bytes:
+    text = shown(JobSpec, stored)
+    if env:
+        return text
+    spec = orjson.loads(text)
+    return orjson.dumps({**spec, "env": without_values(spec["env"])})
 
 
 def _status_message(run: Run, latest: list[Job]) -> str:
@@ -74,12 +96,12 @@ def _run_error(run: Run) -> str | None:
 
 
 def _job_json(
-    spec: str, history: list[Job], latest: dict[str, orjson.Fragment], submissions: int | None
+    spec: str, history: list[Job], latest: dict[str, orjson.Fragment], submissions: int | None, *, env: bool
 ) -> dict[str, Any]:
     """A job has at least one submission: clients can't show one without."""
     kept = history if submissions is None else history[-submissions:]
     return {
-        "job_spec": orjson.Fragment(shown(JobSpec, spec)),
+        "job_spec": orjson.Fragment(_job_spec(spec, env=env)),
         "job_submissions": [latest.get(job.id) or submission_json(job) for job in kept],
         "job_connection_info": None,
     }

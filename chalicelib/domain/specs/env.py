@@ -12,9 +12,11 @@ from typing import Annotated, Any
 from pydantic import Discriminator, Tag
 
 from chalicelib.domain.specs.reading import TAG, Reads, Spec, faults
+from chalicelib.domain.specs.secrecy import HIDDEN
 from chalicelib.errors import Problem
 
 _ITEM = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:=(.*))?", re.DOTALL)
+_REFERENCE = re.compile(r"\s*\$\{\{\s*secrets\.[\w-]+\s*\}\}\s*")
 _NAMES = "one has at least a letter and no `=`, for example `BATCH: 32`"
 _HINT = "write `- NAME=value`, or `- NAME` to take it from your own environment"
 
@@ -86,3 +88,21 @@ def unresolved(env: dict[str, str | EnvSentinel], path: str) -> list[Problem]:
 def plain(env: dict[str, str | EnvSentinel]) -> dict[str, str]:
     """The variables that have a value. A server refuses a spec with unresolved ones before it calls this."""
     return {name: value for name, value in env.items() if isinstance(value, str)}
+
+
+def without_values(written: Any) -> Any:
+    """Variables in whatever form they were sent, with their names only. A reference to a secret is no value."""
+    if isinstance(written, dict):
+        return {name: value if _names_only(value) else HIDDEN for name, value in written.items()}
+    if isinstance(written, list):
+        return [_without_value(item) for item in written]
+    return written
+
+
+def _names_only(value: Any) -> bool:
+    return value in (None, "") or (isinstance(value, str) and _REFERENCE.fullmatch(value) is not None)
+
+
+def _without_value(item: Any) -> Any:
+    name, sign, value = str(item).partition("=")
+    return f"{name}{sign}{value if _names_only(value) else HIDDEN}"
