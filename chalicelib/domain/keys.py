@@ -30,6 +30,7 @@ from typing import NamedTuple
 from chalicelib.domain.instants import Micros, sortable
 
 STATUS = "status"
+EVENTS = "events/"  # begins the partition of every project's events
 
 
 class Key(NamedTuple):
@@ -101,7 +102,16 @@ def presence(instance_id: str) -> Key:
 
 
 def event(project_id: str, at: Micros, event_id: str) -> Key:
-    return Key(f"events/{project_id}", f"{sortable(at)}#{event_id}")
+    return Key(events_of(project_id), f"{sortable(at)}#{event_id}")
+
+
+def events_of(project_id: str) -> str:
+    return f"{EVENTS}{project_id}"
+
+
+def event_at(key: Key) -> Micros:
+    """When the event under this key happened."""
+    return int(key.sk.partition("#")[0])
 
 
 def user(user_id: str) -> Key:

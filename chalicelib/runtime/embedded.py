@@ -36,6 +36,7 @@ class EmbeddedRoot(Root):
         from chalicelib.backends.accounts import Account, Accounts
         from chalicelib.backends.simulated.local import local_cloud
         from chalicelib.store.blobs import FileBlobs
+        from chalicelib.store.expiring import ExpiringStore
         from chalicelib.store.log_files import FileLogs
         from chalicelib.store.seal import Sealer
         from chalicelib.store.sqlite import SqliteStore
@@ -43,7 +44,8 @@ class EmbeddedRoot(Root):
         from chalicelib.usecases.server_config import sealing_keys
 
         folder, clock = settings.data_dir, clock or SystemClock()
-        store, blobs = SqliteStore(folder / "plane.db"), FileBlobs(folder / "blobs")
+        store = ExpiringStore(SqliteStore(folder / "plane.db"), settings.retention)
+        blobs = FileBlobs(folder / "blobs")
         program = agent_program(folder)
         fake = folder / "fake-cloud"
         clouds = [local_cloud(fake, server_url, program, settings.agent_users)] if settings.fake_cloud else []
@@ -67,7 +69,8 @@ class EmbeddedRoot(Root):
                 random_token=random_token,
                 limits=settings.limits,
                 images=settings.images,
-                permissions=_permissions(settings, config),
+                permissions=config.default_permissions.meant if config.default_permissions else Permissions(),
+                retention=settings.retention,
             )
         )
         self._sweeps = Ticker(SWEEP_EVERY, self.sweeper.run)

@@ -35,6 +35,7 @@ class LambdaRoot(Root):
     def __init__(self, settings: LambdaSettings, *, clock: Clock | None = None, clients: Clients | None = None) -> None:
         from chalicelib.store.blobs import S3Blobs
         from chalicelib.store.dynamo import DynamoStore
+        from chalicelib.store.expiring import ExpiringStore
         from chalicelib.store.log_blobs import BlobLogs
         from chalicelib.store.seal import Sealer
 
@@ -43,7 +44,7 @@ class LambdaRoot(Root):
         blobs = S3Blobs(settings.bucket, lambda: clients("s3"))
         super().__init__(
             Ports(
-                store=DynamoStore(settings.table, endpoint=settings.endpoint),
+                store=ExpiringStore(DynamoStore(settings.table, endpoint=settings.endpoint), settings.retention),
                 blobs=blobs,
                 logs=BlobLogs(blobs),
                 seal=Sealer(keys.read("master-key")),
@@ -58,6 +59,7 @@ class LambdaRoot(Root):
                 random_id=random_id,
                 random_token=random_token,
                 images=settings.images,
+                retention=settings.retention,
             )
         )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
 from chalicelib.usecases.context import Images, Limits
 
@@ -44,3 +45,4 @@ class Ports:
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)
     permissions: Permissions = field(default_factory=Permissions)
+    retention: Retention = field(default_factory=Retention)

@@ -45,6 +45,7 @@ class Root:
             limits=ports.limits,
             images=ports.images,
             permissions=ports.permissions,
+            retention=ports.retention,
         )
 
     @cached_property

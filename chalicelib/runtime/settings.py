@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
 from chalicelib.domain.bounds import MOST_BLOCKS
+from chalicelib.domain.retention import Retention
 from chalicelib.errors import Invalid
 from chalicelib.runtime.addresses import checked_url
 from chalicelib.usecases.context import Images, Limits
 from chalicelib.usecases.pace import PER_CALL
 
 DEFAULT_PORT = 3000
+MOST_DAYS = 36_500  # a hundred years: for whoever wants to keep everything
 LOG_LEVELS = ("debug", "info", "warning", "error")
 RUNTIMES = ("auto", "docker", "process")
 SWITCHES = {"on": True, "off": False, "1": True, "0": False, "true": True, "false": False, "yes": True, "no": False}
@@ -44,6 +46,7 @@ class ServerSettings:
     docker_socket: Path = Path("/var/run/docker.sock")
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)
+    retention: Retention = field(default_factory=Retention)
 
     @property
     def agent_users(self) -> str:
@@ -89,6 +92,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "trust_jobs": _switch(env, "DSTACK_SERVER_TRUST_JOBS", ServerSettings.trust_jobs),
         "limits": Limits(upload=_number(env, "DSTACK_SERVER_CODE_UPLOAD_LIMIT", Limits.upload)),
         "images": _images(env),
+        "retention": _retention(env),
     }
     values |= {name: value for name, value in flags.items() if value not in (None, "")}
     if values["public_url"] is not None:
@@ -120,6 +124,7 @@ class LambdaSettings:
     endpoint: str | None = None  # an emulator's address, in tests
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
     images: Images = field(default_factory=Images)
+    retention: Retention = field(default_factory=Retention)
 
     @staticmethod
     def from_env(environ: Mapping[str, str] | None = None) -> LambdaSettings:
@@ -144,6 +149,7 @@ class LambdaSettings:
             endpoint=env.get("DSTACK_AWS_ENDPOINT"),
             fake_cloud=env.get("DSTACK_FAKE_CLOUD"),
             images=_images(env),
+            retention=_retention(env),
         )
 
 
@@ -165,21 +171,20 @@ def _images(env: Mapping[str, str]) -> Images:
     )
 
 
-def _job_users(env: Mapping[str, str]) -> str:
-    text = env.get("DSTACK_SERVER_JOB_USERS", ServerSettings.job_users)
-    first, _, last = text.partition("-")
-    if not (
-        text.isascii()
-        and first.isdigit()
-        and last.isdigit()
-        and len(text) < 22
-        and 1000 <= int(first) <= int(last) < 2**31
-    ):
-        raise Invalid(
-            f"DSTACK_SERVER_JOB_USERS is {text!r}, not a range of user ids from 1000 on.",
-            hint=f"Set it as in DSTACK_SERVER_JOB_USERS={ServerSettings.job_users}.",
-        )
-    return text
+def _retention(env: Mapping[str, str]) -> Retention:
+    """`DSTACK_RETAIN_EVENTS` and so on, in days."""
+    return Retention(
+        **{
+            field.name: _number(
+                env,
+                f"DSTACK_RETAIN_{field.name.upper()}",
+                getattr(Retention, field.name),
+                least=0 if field.name == "deleted" else 1,
+                most=MOST_DAYS,
+            )
+            for field in fields(Retention)
+        }
+    )
 
 
 def _docker_socket(env: Mapping[str, str]) -> Path:
@@ -188,10 +193,12 @@ def _docker_socket(env: Mapping[str, str]) -> Path:
     return Path(path) if scheme == "unix" and path else ServerSettings.docker_socket
 
 
-def _number(env: Mapping[str, str], name: str, default: int, *, most: int = 2**40) -> int:
+def _number(env: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = 2**40) -> int:
     text = env.get(name, str(default))
-    if not (text.isascii() and text.isdigit()) or len(text) > 15 or int(text) > most:
-        raise Invalid(f"{name} is {text!r}, not a number from 0 to {most}.", hint=f"Set it as in {name}={default}.")
+    if not (text.isascii() and text.isdigit()) or len(text) > 15 or not least <= int(text) <= most:
+        raise Invalid(
+            f"{name} is {text!r}, not a number from {least} to {most}.", hint=f"Set it as in {name}={default}."
+        )
     return int(text)
 
 

@@ -21,6 +21,7 @@ from chalicelib.errors import Conflict, Invalid
 from chalicelib.store import cursors
 from chalicelib.store.port import Change, Check, Index, Page, Put, Record, shard_of, validate
 
+_SWEPT = 250  # expired records that one commit drops at most
 Hook = Callable[[Sequence[Change]], None]
 
 
@@ -142,7 +143,9 @@ class MemoryStore:
             heapq.heappush(self._expiries, (record.expires_at, key))
 
     def _expire(self) -> None:
-        while self._expiries and self._expiries[0][0] * SECOND < self._clock():
+        for _ in range(_SWEPT):
+            if not self._expiries or self._expiries[0][0] * SECOND >= self._clock():
+                return
             at, key = heapq.heappop(self._expiries)
             found = self._main.records.get(key)
             if found is not None and found.expires_at == at:

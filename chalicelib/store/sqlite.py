@@ -29,7 +29,7 @@ SCHEMA = 1
 _APPLICATION = 0x64737461  # marks a file as ours
 _BUSY_SECONDS = 30.0
 _ONE_BY_ONE = 3  # up to so many keys are read without a transaction, which would cost more
-_SWEEP_EVERY, _SWEPT = 50, 250  # commits between sweeps for expired records, and how many each deletes
+_SWEEP_EVERY, _SWEPT = 50, 250  # commits between sweeps for expired records, and how many each deletes at most
 
 _TABLE = """
 CREATE TABLE records (
@@ -89,6 +89,7 @@ class SqliteStore:
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         self._commits = 0
+        self._behind = False  # there is more that has expired than the last sweep deleted
         try:
             os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
             self._writer = self._connect()
@@ -238,9 +239,10 @@ class SqliteStore:
             self._give_back(reader)
 
     def _sweep(self, writer: sqlite3.Connection) -> None:
+        """Behind, every commit sweeps: commits can write more than one sweep in fifty would delete."""
         self._commits += 1
-        if self._commits % _SWEEP_EVERY == 0:
-            writer.execute(_SWEEP, (int(self._now()), _SWEPT))
+        if self._behind or self._commits % _SWEEP_EVERY == 0:
+            self._behind = writer.execute(_SWEEP, (int(self._now()), _SWEPT)).rowcount == _SWEPT
 
     def _translated(self, error: sqlite3.Error) -> DstackError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF

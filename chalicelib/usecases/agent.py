@@ -149,7 +149,7 @@ class _Exchange:
     def _commit(self, read: Given, entry: Admission, draft: Draft, known: Presence | None) -> None:
         presence = self._presence(entry, changed=not draft.empty)
         beside: list[Change] = [] if presence == known else [nouns.put(presence)]
-        beside += metric_puts(self.message.metrics, self.jobs, self.now)
+        beside += metric_puts(self.message.metrics, self.jobs, self.now, self.plane.retention.metrics)
         room = MAX_CHANGES - draft.size  # all but metrics fit
         if beside or not draft.empty:
             self.plane.door.take(read, draft.plan(), beside[:room], hears=self.message.instance)

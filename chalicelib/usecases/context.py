@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
 from chalicelib.engine.ports import Backends, Catalog, Clock, News, Wake
 from chalicelib.store.port import Store
@@ -58,6 +59,7 @@ class Plane:
     limits: Limits = Limits()
     images: Images = Images()
     permissions: Permissions = field(default_factory=Permissions)
+    retention: Retention = field(default_factory=Retention)
 
     @cached_property
     def door(self) -> Door:

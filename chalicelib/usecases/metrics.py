@@ -1,4 +1,4 @@
-"""A job's usage: points from its agent, each kept for an hour; one every five minutes is kept for a week.
+"""A job's usage: points from its agent, each kept for an hour; one every five minutes is kept for days (`Retention`).
 
 CPU is reported as total time used, so a percentage takes two points: the difference, as a share of the elapsed time.
 """
@@ -24,19 +24,20 @@ from chalicelib.store.port import Put, Record
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.context import Plane
 
-HOUR_SECONDS, WEEK_SECONDS = 3_600, 7 * 86_400
+HOUR_SECONDS, DAY_SECONDS = 3_600, 86_400
 _SLOT, _KEPT = 5 * MINUTE, 10 * SECOND  # the points in the first ten seconds of every five minutes are kept longer
 MAX_POINTS = 1_000
 
 
-def metric_puts(points: Sequence[MetricPoint], jobs: Mapping[str, Job], now: Micros) -> list[Put]:
-    """The writes that keep the points of these jobs. A repeated point is the same record again."""
+def metric_puts(points: Sequence[MetricPoint], jobs: Mapping[str, Job], now: Micros, days: int) -> list[Put]:
+    """The writes that keep the points of these jobs, some of them for `days`. A repeated point is the same record
+    again."""
     puts: dict[Key, Put] = {}
     for point in points:
         if point.task not in jobs:
             continue
         at = min(point.at, now + MINUTE)  # a clock that is ahead must not put points out of sight
-        lifetime = WEEK_SECONDS if at % _SLOT < _KEPT else HOUR_SECONDS
+        lifetime = days * DAY_SECONDS if at % _SLOT < _KEPT else HOUR_SECONDS
         body = orjson.dumps({**point.model_dump(exclude={"task", "at"}), "at": at})
         key = keys.metric(point.task, at)
         puts[key] = Put(Record(key, 1, body, expires_at=now // SECOND + lifetime), expect=None)

@@ -115,7 +115,7 @@ def measured(rig: Rig, job: Job, *points: tuple[int, int]) -> None:
         )
         for at, used in points
     ]
-    rig.world.plane.store.commit(metric_puts(made, {job.id: job}, rig.world.clock.at + MINUTE))
+    rig.world.plane.store.commit(metric_puts(made, {job.id: job}, rig.world.clock.at + MINUTE, 7))
 
 
 def metrics(rig: Rig, **query: Any) -> dict[str, list[Any]]:

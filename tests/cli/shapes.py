@@ -61,7 +61,7 @@ def fill(rig: Rig, dstack: Dstack) -> None:
         MetricPoint(task=pulling.id, at=now + at * SECOND, cpu_usage_micro=at * 1000, memory_usage_bytes=5)
         for at in (1, 11)
     ]
-    rig.world.plane.store.commit(metric_puts(points, {pulling.id: pulling}, now))
+    rig.world.plane.store.commit(metric_puts(points, {pulling.id: pulling}, now, 7))
     rig.world.clock.pass_(MINUTE / 1e6)
     finish(rig, ids["done"], RunStatus.failed)
     rig.ok("P/secrets/create_or_update", {"name": "tok", "value": "v"})

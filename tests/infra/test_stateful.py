@@ -29,4 +29,4 @@ def test_its_outputs_are_settings_that_the_functions_read() -> None:
     source = (ROOT / "chalicelib" / "runtime" / "settings.py").read_text()
     told = {output["Description"] for output in template()["Outputs"].values()}
     assert all(f'"{name}"' in source for name in told)
-    assert len(told) == len(LambdaSettings.__dataclass_fields__) - 5  # all but the URL and what has a default
+    assert len(told) == len(LambdaSettings.__dataclass_fields__) - 6  # all but the URL and what has a default

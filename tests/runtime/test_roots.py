@@ -13,12 +13,17 @@ from typing import Any
 import pytest
 
 from chalicelib.configuration.server_spec import ServerConfig
-from chalicelib.domain.instants import iso
+from chalicelib.domain import keys
+from chalicelib.domain.instants import DAY, SECOND, iso
+from chalicelib.domain.retention import Retention
 from chalicelib.planning.purchases import Describe
 from chalicelib.runtime.embedded import REFRESH_EVERY, EmbeddedRoot
 from chalicelib.runtime.lambda_ import LambdaRoot
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.settings import LambdaSettings, ServerSettings
+from chalicelib.store.dynamo import DynamoStore
+from chalicelib.store.expiring import ExpiringStore
+from chalicelib.store.sqlite import SqliteStore
 from chalicelib.usecases.first_start import first_start
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL
 from tests.api.rig import ADMIN, Rig, submit, task
@@ -104,9 +109,23 @@ def embedded(tmp_path: Path) -> Iterator[Embedded]:
 def test_both_roots_fill_in_the_same_list_and_differ_where_it_says(embedded: Embedded) -> None:
     one, two = embedded.root("here").ports, LambdaRoot(stack("there"), clients=Aws("a1")).ports
     differing = {f.name for f in fields(Ports) if type(getattr(one, f.name)) is not type(getattr(two, f.name))}
-    assert differing >= {"store", "blobs", "logs", "wake", "effects", "news", "clock"}
+    assert differing >= {"blobs", "logs", "wake", "effects", "news", "clock"}
+    assert isinstance(one.store, ExpiringStore) and isinstance(two.store, ExpiringStore)
+    assert (type(one.store.below), type(two.store.below)) == (SqliteStore, DynamoStore)
     assert (one.pace, two.pace) == (EMBEDDED, PER_CALL)
     assert (one.server_url, two.server_url) == ("http://here:3000", "https://there.example.com")
+
+
+def test_events_expire_in_both_roots_when_their_settings_say(embedded: Embedded) -> None:
+    kept = Retention(events=2)
+    one, two = (
+        embedded.root("here", retention=kept),
+        LambdaRoot(stack("t", DSTACK_RETAIN_EVENTS="2"), clients=Aws("a1")),
+    )
+    assert one.plane.retention == two.plane.retention == kept
+    first_start(one.plane, ADMIN)
+    (event,) = one.ports.store.query("main", keys.events_of("")).records
+    assert event.expires_at == (keys.event_at(event.key) + 2 * DAY) // SECOND
 
 
 def test_what_a_root_is_made_of_is_what_its_parts_work_with(embedded: Embedded) -> None:

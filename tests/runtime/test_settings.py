@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
+from chalicelib.domain.retention import Retention
 from chalicelib.errors import Invalid
 from chalicelib.runtime.settings import LambdaSettings, ServerSettings, server_settings
 
@@ -49,7 +52,33 @@ def test_a_variable_that_makes_no_sense_is_named(name: str, value: str) -> None:
         server_settings({name: value})
 
 
-@pytest.mark.parametrize("field", ["local_fleet", "fake_cloud", "stop_jobs", "trust_jobs", "enter_project"])
+NAMES = {
+    "DSTACK_TABLE": "t",
+    "DSTACK_BUCKET": "b",
+    "DSTACK_WAKE_QUEUE": "w",
+    "DSTACK_EFFECT_QUEUE": "e",
+    "DSTACK_KEYS": "k",
+    "DSTACK_API_URL": "u",
+}
+
+
+def test_how_long_things_are_kept_is_set_alike_for_both_roots() -> None:
+    chosen = {f"DSTACK_RETAIN_{field.name.upper()}": str(number) for number, field in enumerate(fields(Retention), 3)}
+    wanted = Retention(events=3, metrics=4, logs=5, deleted=6, archives=7)
+    assert server_settings(chosen).retention == LambdaSettings.from_env(NAMES | chosen).retention == wanted
+    assert server_settings({}).retention == LambdaSettings.from_env(NAMES).retention == Retention()
+    assert server_settings({"DSTACK_RETAIN_DELETED": "0"}).retention.deleted == 0  # with the next sweep
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "90d", "36501"])
+def test_a_number_of_days_that_makes_no_sense_is_named(days: str) -> None:
+    with pytest.raises(
+        Invalid, match=r"DSTACK_RETAIN_EVENTS is .*from 1 to 36500.*Set it as in DSTACK_RETAIN_EVENTS=90"
+    ):
+        LambdaSettings.from_env(NAMES | {"DSTACK_RETAIN_EVENTS": days})
+
+
+@pytest.mark.parametrize("field", ["local_fleet", "fake_cloud", "stop_jobs", "enter_project"])
 def test_a_switch(field: str) -> None:
     name = f"DSTACK_SERVER_{field.upper()}"
     for word, value in (("on", True), ("TRUE", True), ("1", True), ("off", False), ("0", False), ("no", False)):

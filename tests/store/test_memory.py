@@ -153,6 +153,18 @@ def test_expired_records_go_with_the_next_commit() -> None:
     assert [item.key.pk for item in store.records()] == ["a", "kept"]
 
 
+def test_a_commit_drops_a_bounded_number_of_expired_records() -> None:
+    clock = Clock()
+    store = MemoryStore(clock=clock)
+    for start in range(0, 300, 100):
+        store.commit(add(*(record(f"old-{n}", expires_at=5) for n in range(start, start + 100))))
+    clock.at = 6_000_000
+    store.commit(add(record("a")))
+    assert len(store.records()) == 51
+    store.commit(add(record("b")))
+    assert len(store.records()) == 2
+
+
 def test_any_history_reads_alike_in_memory_and_in_sqlite(tmp_path: object) -> None:
     """Seeded: random commits and listings; both stores must answer the same, page for page."""
     from chalicelib.store.sqlite import SqliteStore

@@ -142,6 +142,21 @@ def test_expired_records_go_in_time(path: Path) -> None:
     store.close()
 
 
+def test_expired_records_go_faster_than_they_come_without_holding_up_a_commit(path: Path) -> None:
+    """A host with many jobs sends dozens of points a call; a sweep that took fewer than that would never be done."""
+    store = SqliteStore(path, now=lambda: 1_000.0)
+    for start in range(0, 1_000, 100):
+        store.commit(add(*(record(f"old-{n}", expires_at=999) for n in range(start, start + 100))))
+    for n in range(45):
+        store.commit([Put(record("tick", version=n + 1), None)])
+    counts = [store._read("SELECT count(*) FROM records", ())[0][0]]
+    while counts[-1] > 1:
+        store.commit([Put(record("tick", version=1), None)])
+        counts.append(store._read("SELECT count(*) FROM records", ())[0][0])
+        assert 0 < counts[-2] - counts[-1] <= 250, counts
+    store.close()
+
+
 FILL = """
 import resource, signal, sys
 from chalicelib.errors import StorageFull

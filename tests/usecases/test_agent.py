@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,6 +13,7 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason
+from chalicelib.domain.retention import Retention
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Forbidden, Invalid
 from chalicelib.usecases.agent import has_news, sync
@@ -530,3 +532,16 @@ def test_metrics_are_kept_for_an_hour_and_one_in_five_minutes_for_a_week(cluster
     page = cluster.world.plane.store.query("main", keys.metric(job.id, 0).pk)
     now = cluster.world.clock.at // SECOND
     assert [record.expires_at - now for record in page.records if record.expires_at] == [7 * 86_400, 3_600, 3_600]
+
+
+def test_how_long_metrics_are_kept_is_the_operators_choice(tmp_path: Path) -> None:
+    from chalicelib.domain import keys
+
+    cluster = Cluster.of(World.in_folder(tmp_path, retention=Retention(metrics=2)))
+    cluster.agent.join()
+    job = cluster.place()
+    start = cluster.world.clock.at - cluster.world.clock.at % (5 * MINUTE)
+    cluster.agent.say(running(job), metrics=[{"task": job.id, "at": start, "cpu_usage_micro": 1}])
+    (record,) = cluster.world.plane.store.query("main", keys.metric(job.id, 0).pk).records
+    assert record.expires_at == cluster.world.clock.at // SECOND + 2 * 86_400
+    cluster.world.plane.store.close()

@@ -1,0 +1,16 @@
+"""How long things are kept that nobody uses any more. What still runs is never erased, whatever these say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Retention:
+    """Days."""
+
+    events: int = 90
+    metrics: int = 7  # the points of every five minutes; those in between are kept for an hour
+    logs: int = 30  # after the run's end
+    deleted: int = 1  # what is left of a run or a project after its deletion
+    archives: int = 30  # uploaded files and code, after they were last uploaded or used
