@@ -41,3 +41,10 @@ def sweep_orphans(event: Any) -> Any:
     from functions import sweep_orphans as function
 
     return function.handler(event.to_dict(), event.context)
+
+
+@app.schedule("rate(10 minutes)")  # type: ignore[untyped-decorator]
+def erase_unused(event: Any) -> Any:
+    from functions import erase_unused as function
+
+    return function.handler(event.to_dict(), event.context)

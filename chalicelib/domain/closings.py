@@ -1,4 +1,5 @@
-"""The end of a deleted project: due until nothing of it runs any more, even if the deletion itself crashed."""
+"""The end of a deleted project: due until nothing of it runs any more, even if the deletion itself crashed; and listed
+until everything of it is erased (`engine/erasing.py`)."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ class Closing(Noun):
     id: str  # the project's
     began_at: Micros
     due_at: Micros | None = None
+    erased: bool = False
 
     def place(self) -> keys.Place:
-        return keys.Place(keys.closing(self.id), due=keys.due(f"closing/{self.id}", self.due_at))
+        listed = None if self.erased else keys.by_time(keys.CLOSINGS, self.began_at, self.id)
+        return keys.Place(keys.closing(self.id), listed, due=keys.due(f"closing/{self.id}", self.due_at))

@@ -2,7 +2,7 @@
 
 | noun      | pk               | sk                      | gsi1                               | gsi2                   |
 |-----------|------------------|-------------------------|------------------------------------|------------------------|
-| Run       | run/<id>         | status                  | runs/<project>, submitted#id       | live/<project>, same   |
+| Run       | run/<id>         | status                  | runs/<project>, submitted#id       | live/<project> (****)  |
 | RunBody   | run/<id>         | body/<deployment>       |                                    |                        |
 | Job       | run/<id>         | job/<replica>/<job>/<n> | queue/<project>, priority#age (*)  |                        |
 | Fleet     | fleet/<id>       | status                  | fleets/<project>, created#id       |                        |
@@ -12,15 +12,17 @@
 | Event     | events/<project> | at#id                   | run-events/<run>                   | fleet-events/<fleet>   |
 | User      | user/<id>        | status                  |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
-| Closing   | closing/<project> | status                 |                                    |                        |
+| Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
 | Member    | project/<id>     | member/<user>           | member-of/<user>, project          |                        |
 | Secret    | project/<id>     | secret/<name>           |                                    |                        |
 | Repo      | project/<id>     | repo/<repo_id>          |                                    |                        |
-| Archive   | archive/<id>     | status                  |                                    |                        |
+| Archive   | archive/<id>     | status                  | archives, used#id                  |                        |
 | Sighting  | sightings/<acct> | hash of its subject     |                                    |                        |
 | names     | see `*_name`     |                         | pointers, so that a name is taken by one commit only |      |
 
-(*) only while it waits for capacity; (**) only while it has a free block. Deleted runs and fleets leave their indexes.
+(*) only while it waits for capacity; (**) only while it has a free block; (***) until everything of it is erased;
+(****) `ended-runs` once it has ended, until its logs are erased; `deleted-runs` once it is deleted, until it is.
+Deleted runs and fleets leave the lists of their projects.
 """
 
 from __future__ import annotations
@@ -31,6 +33,12 @@ from chalicelib.domain.instants import Micros, sortable
 
 STATUS = "status"
 EVENTS = "events/"  # begins the partition of every project's events
+
+# What is to be erased some day, oldest first: see `engine/erasing.py`.
+ENDED_RUNS = "ended-runs"
+DELETED_RUNS = "deleted-runs"
+CLOSINGS = "closings"
+ARCHIVES = "archives"
 
 
 class Key(NamedTuple):

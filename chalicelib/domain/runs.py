@@ -65,6 +65,8 @@ class Run(Noun):
     fleet_name: str | None = None
     stop_at: Micros | None = None  # terminating: when a graceful stop becomes an abort
     deleted: bool = False
+    deleted_at: Micros | None = None
+    logs_erased: bool = False  # the logs of its jobs, some time after its end
     due_at: Micros | None = None  # when a pass must look again even if nothing happens
 
     @property
@@ -72,16 +74,26 @@ class Run(Noun):
         return self.status in (RunStatus.terminated, RunStatus.failed, RunStatus.done)
 
     @property
+    def ended_at(self) -> Micros:
+        """For a finished run."""
+        return self.finished_at or self.last_processed_at
+
+    @property
     def resubmission_attempt(self) -> int:
         """The retries of the replica that has had the most."""
         return max((retry.attempt for retry in self.retries), default=0)
 
     def place(self) -> keys.Place:
+        """In the second index it stands where somebody will look for it next: among the live runs, or among those
+        that have something to erase."""
         if self.deleted:
-            return keys.Place(keys.run(self.id))
+            gone = keys.by_time(keys.DELETED_RUNS, self.deleted_at or self.last_processed_at, self.id)
+            return keys.Place(keys.run(self.id), gsi2=gone)
         listed = keys.by_time(keys.runs_of(self.project_id), self.submitted_at, self.id)
-        live = None if self.finished else (keys.live_runs_of(self.project_id), listed[1])
-        return keys.Place(keys.run(self.id), listed, live, keys.due(f"run/{self.id}", self.due_at))
+        beside: tuple[str, str] | None = (keys.live_runs_of(self.project_id), listed[1])
+        if self.finished:
+            beside = None if self.logs_erased else keys.by_time(keys.ENDED_RUNS, self.ended_at, self.id)
+        return keys.Place(keys.run(self.id), listed, beside, keys.due(f"run/{self.id}", self.due_at))
 
 
 class RunBody(Noun):

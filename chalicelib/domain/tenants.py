@@ -143,6 +143,8 @@ class Archive(Noun):
     hash: str
     blob: str
     size: int
+    used_at: Micros = 0  # when it was last uploaded, asked for or needed, to the day
+    erased: bool = False  # as good as gone: its bytes are being deleted
 
     def place(self) -> keys.Place:
-        return keys.Place(keys.archive(self.id))
+        return keys.Place(keys.archive(self.id), keys.by_time(keys.ARCHIVES, self.used_at, self.id))

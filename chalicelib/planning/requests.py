@@ -35,10 +35,10 @@ def stop_run(run: Run, reason: RunReason, draft: Draft, message: str = "") -> Pl
 
 
 def delete_run(run: Run, draft: Draft) -> Plan:
-    """Remove a finished run from the lists."""
+    """Remove a finished run from the lists. Its jobs, specs and logs are erased later (`engine/erasing.py`)."""
     if run.deleted or not run.finished:
         return Plan()
-    draft.save(run.with_(deleted=True, due_at=None))
+    draft.save(run.with_(deleted=True, deleted_at=draft.now, due_at=None))
     draft.tell(EventType.deleted, run)
     return draft.plan()
 

@@ -23,6 +23,7 @@ from chalicelib.usecases.pace import EMBEDDED
 
 PROGRAM_FILE = "agent.pyz"
 SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
+ERASE_EVERY = 600.0  # seconds between turns of erasing what nobody uses any more
 REFRESH_EVERY = 600.0  # seconds between refreshes of the offers: prices change by the hour, and each costs a call
 FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; a slow one's come later
 
@@ -74,6 +75,7 @@ class EmbeddedRoot(Root):
             )
         )
         self._sweeps = Ticker(SWEEP_EVERY, self.sweeper.run)
+        self._erasures = Ticker(ERASE_EVERY, self.eraser.run)
         self._refreshes = Ticker(REFRESH_EVERY, self.refresh_catalog, at_once=True)
 
     def start(self) -> None:
@@ -82,12 +84,14 @@ class EmbeddedRoot(Root):
             self._refreshes.wait_first(FIRST_OFFERS)  # or waiting jobs would find no offers
         self.effects.start(self.executor.execute)
         self.loop.start(self.reconciler)
+        self._erasures.start()
         if self.ports.backends.accounts():
             self._sweeps.start()
 
     def close(self) -> None:
         self._refreshes.stop()
         self._sweeps.stop()
+        self._erasures.stop()
         self.loop.stop()
         self.effects.stop()
         super().close()

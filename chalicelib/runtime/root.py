@@ -11,6 +11,7 @@ from chalicelib.usecases.context import Plane
 
 if TYPE_CHECKING:
     from chalicelib.catalog.offers import StoredCatalog
+    from chalicelib.engine.erasing import Eraser
     from chalicelib.engine.execute import Executor
     from chalicelib.engine.load import Loader
     from chalicelib.engine.reconcile import Reconciler
@@ -106,6 +107,13 @@ class Root:
         from chalicelib.engine.sweep import Sweeper
 
         return Sweeper(self.executor)
+
+    @cached_property
+    def eraser(self) -> Eraser:
+        from chalicelib.engine.erasing import Eraser
+
+        ports = self.ports
+        return Eraser(ports.store, ports.blobs, ports.logs, ports.clock, ports.retention)
 
     def refresh_catalog(self) -> None:
         """Fetch every account's offers; plans read the stored copy."""

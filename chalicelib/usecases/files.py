@@ -1,4 +1,8 @@
-"""Uploaded archives: content under its own hash, checked before it is stored (`archives`)."""
+"""Uploaded archives: content under its own hash, checked before it is stored (`archives`).
+
+An archive that nobody has used for long is erased (`engine/erasing.py`). Whoever uploads one, asks for it or submits a
+run with it uses it; that is noted once a day, so that it costs no write as a rule.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import re
 
 from chalicelib.domain import keys
 from chalicelib.domain.ids import derive, is_id
+from chalicelib.domain.instants import DAY
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Archive, User
 from chalicelib.errors import Conflict, Invalid, NotFound, Problem, Refused
@@ -15,12 +20,13 @@ from chalicelib.usecases.archives import check_tar
 from chalicelib.usecases.context import Plane
 
 _HASH = re.compile(r"[0-9a-f]{64}")
+TRIES = 5  # commits under contention before the caller hears of it
 
 
 def archive_by_hash(plane: Plane, user: User, hash_: str) -> Archive:
     """One of the user's own archives. Raises NotFound, after which clients upload it."""
-    found = nouns.find(plane.store, Archive, keys.archive(archive_id(user.id, hash_)))
-    if found is None:
+    found = _find(plane, archive_id(user.id, hash_))
+    if found is None or not _use(plane, found):
         raise NotFound(f"There is no archive with the hash {hash_[:64]!r}.")
     return found
 
@@ -34,17 +40,61 @@ def save_archive(plane: Plane, user: User, name: str, content: bytes) -> Archive
 
 def keep(plane: Plane, owner_id: str, folder: str, hash_: str, content: bytes) -> Archive:
     """Store content whose hash was checked. The bytes come first, so no record lacks them."""
-    blob = f"{folder}/{owner_id}/{hash_}"
-    archive = Archive(id=archive_id(owner_id, hash_), owner_id=owner_id, hash=hash_, blob=blob, size=len(content))
-    known = nouns.find(plane.store, Archive, keys.archive(archive.id))
-    if known is not None:
-        return known
-    plane.blobs.put(blob, content)
-    try:
-        plane.store.commit([nouns.put(archive)])
-    except Conflict:
-        return archive  # the same content came twice at once
-    return archive
+    for _ in range(TRIES):
+        known = nouns.find(plane.store, Archive, keys.archive(archive_id(owner_id, hash_)))
+        if known is not None and not known.erased:
+            if _use(plane, known):
+                return known
+            continue
+        # The bytes of an erased one may be deleted at any moment, so the new ones have another name.
+        blob = f"{folder}/{owner_id}/{hash_}" + ("" if known is None else f"-{plane.random_id()}")
+        version, now = 0 if known is None else known.version, plane.clock.now()
+        archive = Archive(id=archive_id(owner_id, hash_), owner_id=owner_id, hash=hash_, blob=blob, size=len(content))
+        archive = archive.with_(used_at=now, version=version)
+        plane.blobs.put(blob, content)
+        try:
+            plane.store.commit([nouns.put(archive)])
+        except Conflict:
+            continue  # the same content came twice at once, or the old one has gone: look again
+        return archive
+    raise Refused("This archive keeps changing.", hint="Try again.")
+
+
+def use(plane: Plane, project_id: str, spec: RunSpec) -> None:
+    """Note that a run which is about to be submitted needs its archives. Raises Refused for one that was just
+    erased."""
+    ids = [sent.id for sent in spec.file_archives]
+    if spec.repo_code_hash:
+        ids.append(archive_id(project_id, spec.repo_code_hash))
+    wanted = [keys.archive(id_) for id_ in dict.fromkeys(ids)]
+    for archive in nouns.find_many(plane.store, Archive, wanted) if wanted else ():
+        if archive is not None and (archive.erased or not _use(plane, archive)):
+            raise Refused(
+                "The files of this run were just erased: nothing had used them for long.", hint="Apply again."
+            )
+
+
+def _use(plane: Plane, archive: Archive) -> bool:
+    """Note that it is used; False if it was erased meanwhile."""
+    now, found = plane.clock.now(), archive
+    for _ in range(TRIES):
+        if found.used_at > now - DAY // 2:
+            return True
+        try:
+            plane.store.commit([nouns.put(found.with_(used_at=now))])
+        except Conflict:
+            again = _find(plane, archive.id)
+            if again is None:
+                return False
+            found = again
+            continue
+        return True
+    raise Refused("This archive keeps changing.", hint="Try again.")
+
+
+def _find(plane: Plane, id_: str) -> Archive | None:
+    found = nouns.find(plane.store, Archive, keys.archive(id_))
+    return None if found is None or found.erased else found
 
 
 def archive_id(owner_id: str, hash_: str) -> str:
@@ -59,7 +109,11 @@ def missing(plane: Plane, user: User, spec: RunSpec) -> list[Problem]:
         return [Problem("they come without an archive", path="configuration.files", hint=hint)]
     places = {number: sent.id for number, sent in enumerate(spec.file_archives) if is_id(sent.id)}
     found = nouns.find_many(plane.store, Archive, [keys.archive(id_) for id_ in places.values()]) if places else []
-    mine = {number for number, archive in zip(places, found, strict=True) if archive and archive.owner_id == user.id}
+    mine = {
+        number
+        for number, archive in zip(places, found, strict=True)
+        if archive and archive.owner_id == user.id and not archive.erased
+    }
     return [
         Problem(f"you didn't upload an archive `{sent.id[:36]}`", path=f"file_archives.{number}.id", hint=hint)
         for number, sent in enumerate(spec.file_archives)

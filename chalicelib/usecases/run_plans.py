@@ -210,10 +210,9 @@ def apply_plan(
     force: bool,
     role: ProjectRole | None = None,
 ) -> RunRow:
-    """Submit the run, or change a live run in place if possible. `role` is the user's role in the project."""
-    draft = _draft(plane, user, project, raw, role)
-    if any(job_spec.isolated for job_spec in draft.job_specs):
-        _refuse_unisolated(draft, plane.read.fleet_views(project.id), plane.catalog.book(project.id))
+    """Submit the run, or change a live run in place if possible."""
+    draft = _draft(plane, user, project, raw)
+    files.use(plane, project.id, draft.spec)
     for _ in range(TRIES):
         try:
             return _apply(plane, user, project, draft, seen, force)
@@ -270,7 +269,7 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
     )
     jobs = tuple(_job(run, spec) for spec in draft.job_specs)
     made = Draft(now, (user.id, user.name))
-    for noun in (run, body, *jobs, *((finished.with_(deleted=True, due_at=None),) if finished else ())):
+    for noun in (run, body, *jobs, *((finished.with_(deleted=True, deleted_at=now, due_at=None),) if finished else ())):
         made.save(noun)
     for noun in (run, *jobs):
         made.tell(EventType.created, noun)

@@ -146,7 +146,9 @@ from chalicelib.configuration.server import parse_server
 print(len(config_models()), [facts_of(name) for name in built()])
 parse_server("projects: [{name: main, backends: [{type: aws, creds: {type: default}}]}]")
 """
-FUNCTIONS = "from functions import agent_sync, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans"
+FUNCTIONS = (
+    "from functions import agent_sync, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans"
+)
 
 
 @pytest.mark.parametrize("code", [ROWS, "import app", FUNCTIONS], ids=["rows", "app", "functions"])

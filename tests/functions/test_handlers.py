@@ -17,14 +17,16 @@ import pytest
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.domain.instants import DAY
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lambda_ import BATCH, Hints, QueuedEffects
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.first_start import first_start
-from functions import agent_sync, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
+from functions import agent_sync, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
+from tests.api.test_runs import finish
 from tests.harness.lambda_host import scheduled_event, sqs_event, url_event
 from tests.usecases.cluster import FACTS as HOST
 from tests.world.plane import World
@@ -143,54 +145,10 @@ def test_a_schedule_finds_what_a_lost_hint_would_have_named(stack: Stack) -> Non
     assert stack.run_status() != "submitted"
 
 
-@pytest.mark.parametrize("path", ["/api/runs/list", "/healthcheck", "/api/users/get_my_user", "/nothing"])
-def test_the_agents_address_answers_what_agents_call_and_nothing_else(stack: Stack, path: str) -> None:
-    """Not even to an admin's token."""
-    event = url_event("POST", path, "", {"Authorization": f"Bearer {ADMIN}"}, b"{}")
-    answer = agent_sync.handler(event, None, stack.root)
-    assert answer["statusCode"] == 404
-    assert json.loads(base64.b64decode(answer["body"])) == {"detail": f"There is nothing at {path}"}
-
-
-def test_the_agents_address_says_which_methods_it_takes_and_serves_the_program(stack: Stack) -> None:
-    def asked(method: str, path: str) -> int:
-        return int(agent_sync.handler(url_event(method, path, "", {}, b""), None, stack.root)["statusCode"])
-
-    assert asked("GET", "/agent/sync") == 405
-    assert asked("POST", "/agent/sync") == 403  # there is no token
-    assert asked("GET", "/agent/files/x") == 403
-    assert asked("GET", "/agent/agent.pyz") == 200
-
-
-class Broken:
-    """A queue that takes every second message."""
-
-    def __init__(self) -> None:
-        self.taken: list[list[str]] = []
-        self.asked = 0
-
-    def send_message(self, QueueUrl: str, MessageBody: str) -> None:
-        self.asked += 1
-        if self.asked % 2:
-            raise ConnectionError("the queue is away")
-        self.taken.append(json.loads(MessageBody)["units"])
-
-
-def test_a_wake_up_that_fails_after_a_commit_is_counted_and_doesnt_fail_the_request(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    queue = Broken()
-    hints = Hints(lambda service: queue, "wake")
-    rig = Rig.at(tmp_path, wake=hints)
-    submit(rig, task("hello"))
-    assert hints.lost == 2 and queue.taken == []  # the queue's and the run's
-    assert "2 wake-ups were lost, 2 since" in caplog.text
-    assert rig.ok("P/runs/get", {"run_name": "hello"})["status"] == "submitted"
-
-
-def test_one_lost_batch_of_wake_ups_leaves_the_others() -> None:
-    queue = Broken()
-    hints = Hints(lambda service: queue, "wake")
-    hints([f"run/{number:03}" for number in range(2 * BATCH)])
-    assert queue.taken == [[f"run/{number:03}" for number in range(BATCH, 2 * BATCH)]]
-    assert hints.lost == BATCH
+def test_what_nobody_uses_any_more_is_erased(stack: Stack) -> None:
+    made = submit(stack.rig, task("hello"))
+    finish(stack.rig, made["id"])
+    stack.rig.ok("P/runs/delete", {"runs_names": ["hello"]})
+    stack.rig.world.clock.at += DAY
+    done = erase_unused.handler(scheduled_event("erase"), None, stack.root)
+    assert done == {"projects": [], "runs": [made["id"]], "logs": [], "archives": [], "events": 0}

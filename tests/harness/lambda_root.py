@@ -75,6 +75,7 @@ def main() -> int:
         ("reap-idle", 1, reap),
         ("sweep-orphans", 5, sweep),
         ("refresh-catalog", 15, refresh),
+        ("erase-unused", 10, deployed("functions.erase_unused.handler")),
     ):
         in_background(keep_time, rule, minutes * MINUTE, function)
     from cli.config import set_default_project

@@ -64,7 +64,7 @@ def test_each_function_has_its_own_role_with_its_own_policy(package: Path) -> No
     made = resources(package)
     roles = {name for name, one in made.items() if one["Type"] == "AWS::IAM::Role"}
     functions = {name: one for name, one in made.items() if one["Type"] == "AWS::Serverless::Function"}
-    assert sorted(functions) == ["APIHandler", "ReapIdle", "Reconcile", "SweepOrphans"]
+    assert sorted(functions) == ["APIHandler", "EraseUnused", "ReapIdle", "Reconcile", "SweepOrphans"]
     used = [one["Properties"]["Role"]["Fn::GetAtt"][0] for one in functions.values()]
     assert sorted(used) == sorted(roles)
     written = [json.loads(path.read_text())["Statement"] for path in POLICIES]
@@ -79,7 +79,8 @@ def test_schedules_are_what_the_app_says(package: Path) -> None:
         for name, one in resources(package).items()
         if one["Type"] == "AWS::Serverless::Function" and name != "APIHandler"
     }
-    assert rates == {"Reconcile": "rate(1 minute)", "ReapIdle": "rate(1 minute)", "SweepOrphans": "rate(5 minutes)"}
+    minutely = {"Reconcile": "rate(1 minute)", "ReapIdle": "rate(1 minute)"}
+    assert rates == {**minutely, "SweepOrphans": "rate(5 minutes)", "EraseUnused": "rate(10 minutes)"}
 
 
 @pytest.mark.parametrize("path", POLICIES, ids=[path.stem for path in POLICIES])

@@ -14,7 +14,7 @@ from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import LambdaSettings
 from chalicelib.store.dynamo import create_table
 from chalicelib.usecases.first_start import first_start
-from functions import agent_sync, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
+from functions import agent_sync, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from tests.emulators.ministack import Emulator
 from tests.harness.lambda_host import api_event, scheduled_event, sqs_event, url_event
 from tests.world.site import ADMIN, HOP, Answer, Site
@@ -75,6 +75,7 @@ class AwsSite(Site):
             ("reap-idle", 1, self._deployed(reap_idle.handler)),
             ("sweep-orphans", 5, self._deployed(sweep_orphans.handler)),
             ("refresh-catalog", 15, refresh),
+            ("erase-unused", 10, self._deployed(erase_unused.handler)),
         ):
             self.time.every(minutes * 60.0, lambda rule=rule, function=function: function(scheduled_event(rule)))
 

@@ -1,0 +1,212 @@
+"""Erasing what nobody uses any more: one bounded turn at a time, so that nothing grows for ever.
+
+What is to be erased some day stands in an index by the time from which it counts: ended runs with logs, deleted runs,
+deleted projects, archives. A turn takes the oldest of each, reads it again by key and asks `planning.erasing` whether
+it may go. The record that lists it is deleted last, so a turn that crashes leaves the rest to the next one, and two
+turns at once do no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import TYPE_CHECKING
+
+from chalicelib.domain import keys
+from chalicelib.domain.closings import Closing
+from chalicelib.domain.instants import DAY, SECOND, Micros, sortable
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.retention import Retention
+from chalicelib.domain.runs import Run
+from chalicelib.domain.tenants import Archive, Project
+from chalicelib.engine.ports import Clock
+from chalicelib.errors import Conflict
+from chalicelib.planning import erasing
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of, every
+from chalicelib.store.port import MAX_CHANGES, Change, Check, Delete, Index, Record, Store
+
+if TYPE_CHECKING:
+    from chalicelib.store.blobs import Blobs
+    from chalicelib.store.logs import LogStore
+
+log = logging.getLogger(__name__)
+
+BATCH = 500  # of each kind a turn
+PATIENCE: Micros = 60 * SECOND  # after which a turn begins nothing more
+_OF_PROJECT = ("member/", "repo/", "run-name/", "secret/")  # what stands beside a project's status
+
+
+@dataclass
+class Erased:
+    """What a turn erased, by id."""
+
+    projects: list[str] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    logs: list[str] = field(default_factory=list)  # of these runs
+    archives: list[str] = field(default_factory=list)
+    events: int = 0
+
+
+class Eraser:
+    def __init__(self, store: Store, blobs: Blobs, logs: LogStore, clock: Clock, kept: Retention) -> None:
+        self._store, self._blobs, self._logs, self._clock, self._kept = store, blobs, logs, clock, kept
+
+    def run(self) -> Erased:
+        """One turn."""
+        done, until = Erased(), self._clock.now() + PATIENCE
+        kept = self._kept
+        self._each("gsi1", keys.CLOSINGS, kept.deleted, until, lambda record: self._project(record, done))
+        self._each("gsi2", keys.DELETED_RUNS, kept.deleted, until, lambda record: self._run(record, done))
+        self._each("gsi2", keys.ENDED_RUNS, kept.logs, until, lambda record: self._logs_of(record, done))
+        with _apart("erasing archives"):
+            self._archives(until, done)
+        for project_id in ("", *self._projects()):
+            if self._clock.now() < until:
+                with _apart(f"erasing events of {project_id}"):
+                    self._events(project_id, done)
+        return done
+
+    def _each(self, index: Index, partition: str, days: int, until: Micros, erase: Callable[[Record], None]) -> None:
+        with _apart(f"listing {partition}"):
+            for record in self._oldest(index, partition, days):
+                if self._clock.now() >= until:
+                    return
+                with _apart(f"erasing {record.key.pk}"):
+                    erase(record)
+
+    def _oldest(self, index: Index, partition: str, days: int) -> Sequence[Record]:
+        before = self._clock.now() - days * DAY + 1
+        return self._store.query(index, partition, high=sortable(before), limit=BATCH).records
+
+    # --- runs --------------------------------------------------------------------------------------------------------
+
+    def _run(self, listed: Record, done: Erased) -> None:
+        records = list(all_of(self._store, "main", listed.key.pk))
+        run, jobs = _read(records)
+        if run is None or not erasing.run_goes(run, jobs, self._kept, self._clock.now()):
+            return
+        self._delete_logs(jobs)
+        status = nouns.key_of(run)
+        beside = [Delete(record.key) for record in records if record.key != status]
+        self._delete([*beside, Delete(status, run.version)])
+        done.runs.append(run.id)
+
+    def _logs_of(self, listed: Record, done: Erased) -> None:
+        run, jobs = _read(all_of(self._store, "main", listed.key.pk, low="job/"))
+        if run is None or not erasing.logs_go(run, jobs, self._kept, self._clock.now()):
+            return
+        self._delete_logs(jobs)
+        self._store.commit([nouns.put(run.with_(logs_erased=True))])
+        done.logs.append(run.id)
+
+    def _delete_logs(self, jobs: Iterable[Job]) -> None:
+        for job in jobs:
+            self._logs.delete(job.project_id, job.id)
+
+    # --- projects ----------------------------------------------------------------------------------------------------
+
+    def _project(self, listed: Record, done: Erased) -> None:
+        """Its runs are deleted, as by their owners, and erased like others; its own record stays, because events name
+        it. A deletion that is taken back meanwhile writes the project, and this loses."""
+        closing = nouns.find(self._store, Closing, listed.key)
+        project = None if closing is None else nouns.find(self._store, Project, keys.project(closing.id))
+        if closing is None or project is None:
+            return
+        if not erasing.project_goes(closing, project, self._kept, self._clock.now()):
+            return
+        still = Check(nouns.key_of(project), project.version)
+        runs = [record.key for record in self._store.query("gsi1", keys.runs_of(project.id), limit=BATCH).records]
+        found = nouns.find_many(self._store, Run, runs) if runs else []
+        gone = [run.with_(deleted=True, deleted_at=closing.began_at, due_at=None) for run in found if run]
+        records = chain.from_iterable(every(self._store, nouns.key_of(project).pk, sort) for sort in _OF_PROJECT)
+        rest = [record.key for record in islice(records, BATCH)]
+        changes: list[Change] = [*map(nouns.put, gone), *map(Delete, rest)]
+        for start in range(0, len(changes), MAX_CHANGES - 1):
+            self._store.commit([still, *changes[start : start + MAX_CHANGES - 1]])
+        if not changes:
+            self._store.commit([still, nouns.put(closing.with_(erased=True))])
+            done.projects.append(project.id)
+
+    def _projects(self) -> Iterator[str]:
+        """The ids of all projects of which something may be left."""
+        for record in every(self._store, "projects", "name/"):
+            yield nouns.pointed(record)
+        for record in all_of(self._store, "gsi1", keys.CLOSINGS):
+            yield nouns.read(Closing, record).id
+
+    # --- archives ----------------------------------------------------------------------------------------------------
+
+    def _archives(self, until: Micros, done: Erased) -> None:
+        listed = [record.key for record in self._oldest("gsi1", keys.ARCHIVES, self._kept.archives)]
+        found = nouns.find_many(self._store, Archive, listed) if listed else []
+        old = [each for each in found if each and erasing.archive_goes(each, self._kept, self._clock.now())]
+        asked = [archive for archive in old if not archive.erased]
+        used = self._used(asked) if asked else frozenset()
+        for archive in old:
+            if self._clock.now() >= until:
+                return
+            with _apart(f"erasing archive {archive.id}"):
+                if archive.id in used:
+                    self._store.commit([nouns.put(archive.with_(used_at=self._clock.now()))])
+                else:
+                    self._archive(archive, done)
+
+    def _used(self, archives: Sequence[Archive]) -> frozenset[str]:
+        """Those that a live run needs: its spec has the archive's id, or the hash of its code. Looked for in the text,
+        because thousands of runs may live."""
+        marks = [(one.id, one.id.encode(), one.hash.encode()) for one in archives]
+        return frozenset(
+            id_
+            for project_id in self._projects()
+            for run in all_of(self._store, "gsi2", keys.live_runs_of(project_id))
+            for body in every(self._store, run.key.pk, "body/")
+            for id_, by_id, by_hash in marks
+            if by_id in body.body or by_hash in body.body
+        )
+
+    def _archive(self, archive: Archive, done: Erased) -> None:
+        """Marked first, so that nobody counts on it while its bytes go."""
+        if not archive.erased:
+            marked = archive.with_(erased=True)
+            self._store.commit([nouns.put(marked)])
+            archive = marked.with_(version=marked.version + 1)
+        self._blobs.delete(archive.blob)
+        self._store.commit([Delete(nouns.key_of(archive), archive.version)])
+        done.archives.append(archive.id)
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def _events(self, project_id: str, done: Erased) -> None:
+        found = self._oldest("main", keys.events_of(project_id), self._kept.events)
+        self._delete([Delete(record.key) for record in found])
+        done.events += len(found)
+
+    def _delete(self, changes: Sequence[Delete]) -> None:
+        for start in range(0, len(changes), MAX_CHANGES):
+            self._store.commit(changes[start : start + MAX_CHANGES])
+
+
+def _read(records: Iterable[Record]) -> tuple[Run | None, list[Job]]:
+    run: Run | None = None
+    jobs: list[Job] = []
+    for record in records:
+        if record.key.sk == keys.STATUS:
+            run = nouns.read(Run, record)
+        elif record.key.sk.startswith("job/"):
+            jobs.append(nouns.read(Job, record))
+    return run, jobs
+
+
+@contextmanager
+def _apart(what: str) -> Iterator[None]:
+    """A failure is logged and left to the next turn; it holds up nothing else."""
+    try:
+        yield
+    except Conflict:
+        log.info("%s: somebody else was faster", what)
+    except Exception:  # a bug, the store or the disk
+        log.exception("%s failed", what)

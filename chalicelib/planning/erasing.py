@@ -1,0 +1,37 @@
+"""What may be erased: nothing that still runs, and nothing before its time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from chalicelib.domain.closings import Closing
+from chalicelib.domain.instants import DAY, Micros
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.retention import Retention
+from chalicelib.domain.runs import Run
+from chalicelib.domain.tenants import Archive, Project
+
+
+def run_goes(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> bool:
+    """May a deleted run be erased, with its jobs, specs and logs?"""
+    deleted_at = run.deleted_at or run.last_processed_at
+    return run.deleted and _over(run, jobs) and deleted_at <= now - kept.deleted * DAY
+
+
+def logs_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> bool:
+    return not run.logs_erased and _over(run, jobs) and run.ended_at <= now - kept.logs * DAY
+
+
+def archive_goes(archive: Archive, kept: Retention, now: Micros) -> bool:
+    """Provided that no live run uses it."""
+    return archive.erased or archive.used_at <= now - kept.archives * DAY
+
+
+def project_goes(closing: Closing, project: Project, kept: Retention, now: Micros) -> bool:
+    """May what is left of a deleted project be erased? Its closing is due while anything of it runs."""
+    over = project.deleted and closing.due_at is None and not closing.erased
+    return over and closing.began_at <= now - kept.deleted * DAY
+
+
+def _over(run: Run, jobs: Iterable[Job]) -> bool:
+    return run.finished and all(job.finished for job in jobs)

@@ -1,0 +1,82 @@
+"""What may be erased and when: never what still runs, never before its time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.closings import Closing
+from chalicelib.domain.instants import DAY
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.retention import Retention
+from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.tenants import Archive, Project
+from chalicelib.planning.erasing import archive_goes, logs_go, project_goes, run_goes
+from tests.world import nouns as b
+from tests.world.time import NOW
+
+KEPT = Retention(logs=30, deleted=1, archives=10)
+
+
+def ended(at: int = NOW, **rest: Any) -> Run:
+    return b.run(status=RunStatus.done, finished_at=at, **rest)
+
+
+def job(of: Run, status: JobStatus = JobStatus.done) -> Job:
+    return b.job(of, status=status)
+
+
+def test_a_deleted_run_goes_a_day_later() -> None:
+    run = ended(deleted=True, deleted_at=NOW)
+    assert not run_goes(run, [job(run)], KEPT, NOW + DAY - 1)
+    assert run_goes(run, [job(run)], KEPT, NOW + DAY)
+    assert not run_goes(ended(), [], KEPT, NOW + 100 * DAY), "nobody deleted it"
+
+
+def test_logs_go_a_month_after_the_end() -> None:
+    run = ended()
+    assert not logs_go(run, [job(run)], KEPT, NOW + 30 * DAY - 1)
+    assert logs_go(run, [job(run)], KEPT, NOW + 30 * DAY)
+    assert not logs_go(ended(logs_erased=True), [], KEPT, NOW + 30 * DAY)
+
+
+@pytest.mark.parametrize("status", [status for status in JobStatus if not b.job(b.run(), status=status).finished])
+def test_nothing_goes_while_a_job_lives(status: JobStatus) -> None:
+    run = ended(deleted=True, deleted_at=NOW)
+    jobs = [job(run), job(run, status)]
+    assert not run_goes(run, jobs, KEPT, NOW + 100 * DAY) and not logs_go(run, jobs, KEPT, NOW + 100 * DAY)
+
+
+@pytest.mark.parametrize("status", [status for status in RunStatus if not b.run(status=status).finished])
+def test_nothing_of_a_live_run_goes(status: RunStatus) -> None:
+    run = b.run(status=status, deleted=True, deleted_at=NOW)
+    assert not run_goes(run, [], KEPT, NOW + 100 * DAY) and not logs_go(run, [], KEPT, NOW + 100 * DAY)
+
+
+def test_runs_of_older_versions_say_less() -> None:
+    run = ended(deleted=True, last_processed_at=NOW).with_(finished_at=None)
+    assert run_goes(run, [], KEPT, NOW + DAY) and not run_goes(run, [], KEPT, NOW + DAY - 1)
+    assert logs_go(run, [], KEPT, NOW + 30 * DAY) and not logs_go(run, [], KEPT, NOW + 30 * DAY - 1)
+
+
+def test_an_archive_goes_after_its_last_use_or_if_its_end_has_begun() -> None:
+    archive = Archive(id="a", owner_id="u", hash="h", blob="b", size=1, used_at=NOW)
+    assert not archive_goes(archive, KEPT, NOW + 10 * DAY - 1) and archive_goes(archive, KEPT, NOW + 10 * DAY)
+    assert archive_goes(archive.with_(erased=True), KEPT, NOW)
+
+
+@pytest.mark.parametrize(
+    ("project", "closing", "goes"),
+    [
+        ({}, {}, True),
+        ({"deleted": False}, {}, False),  # taken back
+        ({}, {"due_at": NOW + 5 * DAY}, False),  # something of it still runs
+        ({}, {"erased": True}, False),
+        ({}, {"began_at": NOW + 1}, False),
+    ],
+)
+def test_a_project_goes_once_nothing_of_it_runs(project: dict[str, Any], closing: dict[str, Any], goes: bool) -> None:
+    gone = Project(**{"id": "p", "name": "lab", "owner_id": "u", "created_at": NOW, "deleted": True, **project})
+    end = Closing(**{"id": "p", "began_at": NOW, **closing})
+    assert project_goes(end, gone, KEPT, NOW + DAY) is goes
