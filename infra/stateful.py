@@ -49,8 +49,23 @@ def _bucket() -> dict[str, Any]:
         "BucketName": {"Fn::Sub": "dstack-${Stage}-${AWS::AccountId}"},
         "PublicAccessBlockConfiguration": dict.fromkeys(closed, True),
         "BucketEncryption": {"ServerSideEncryptionConfiguration": [encryption]},
+        "LifecycleConfiguration": {"Rules": [_leftovers()]},
     }
     return {"Type": "AWS::S3::Bucket", **KEPT, "Properties": properties}
+
+
+def _leftovers() -> dict[str, Any]:
+    """What no record speaks of: uploads that were broken off, and versions of deleted objects if the owner turns
+    versioning on. No rule goes by an object's age: the log of a run that still runs may be older than any other, so
+    `functions.erase_unused` deletes logs and archives, which knows what runs."""
+    return {
+        "Id": "leftovers",
+        "Status": "Enabled",
+        "Prefix": "",
+        "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
+        "NoncurrentVersionExpiration": {"NoncurrentDays": 1},
+        "ExpiredObjectDeleteMarker": True,
+    }
 
 
 def _queue(name: str) -> dict[str, Any]:

@@ -25,6 +25,14 @@ def test_what_holds_state_outlives_the_stack_and_what_fails_is_set_aside() -> No
         assert target == {"Fn::GetAtt": [f"{name}Aside", "Arn"]} and f"{name}Aside" in RESOURCES
 
 
+def test_the_bucket_drops_leftovers_and_nothing_by_its_age() -> None:
+    """The log of a run that still runs may be older than anything else there."""
+    (rule,) = RESOURCES["Bucket"]["Properties"]["LifecycleConfiguration"]["Rules"]
+    assert rule["Status"] == "Enabled" and rule["AbortIncompleteMultipartUpload"]["DaysAfterInitiation"] == 1
+    assert rule["NoncurrentVersionExpiration"]["NoncurrentDays"] == 1
+    assert not rule.keys() & {"ExpirationInDays", "ExpirationDate", "Expiration", "Transitions"}
+
+
 def test_its_outputs_are_settings_that_the_functions_read() -> None:
     source = (ROOT / "chalicelib" / "runtime" / "settings.py").read_text()
     told = {output["Description"] for output in template()["Outputs"].values()}
