@@ -10,4 +10,4 @@ from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    return asdict((root or lambda_.root()).eraser.run())
+    return asdict((root or lambda_.root()).erase())

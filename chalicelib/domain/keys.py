@@ -18,6 +18,7 @@
 | Repo      | project/<id>     | repo/<repo_id>          |                                    |                        |
 | Archive   | archive/<id>     | status                  | archives, used#id                  |                        |
 | Sighting  | sightings/<acct> | hash of its subject     |                                    |                        |
+| Renewal   | renewal          | form                    |                                    |                        |
 | names     | see `*_name`     |                         | pointers, so that a name is taken by one commit only |      |
 
 (*) only while it waits for capacity; (**) only while it has a free block; (***) until everything of it is erased;
@@ -168,6 +169,10 @@ def sightings_of(account: str) -> str:
 
 def sighting(account: str, subject_hash: str) -> Key:
     return Key(sightings_of(account), subject_hash)
+
+
+def renewal(form: int) -> Key:
+    return Key("renewal", f"{form:05d}")
 
 
 def metric(job_id: str, at: Micros) -> Key:

@@ -75,7 +75,7 @@ class EmbeddedRoot(Root):
             )
         )
         self._sweeps = Ticker(SWEEP_EVERY, self.sweeper.run)
-        self._erasures = Ticker(ERASE_EVERY, self.eraser.run)
+        self._erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
         self._refreshes = Ticker(REFRESH_EVERY, self.refresh_catalog, at_once=True)
 
     def start(self) -> None:

@@ -11,7 +11,7 @@ from chalicelib.usecases.context import Plane
 
 if TYPE_CHECKING:
     from chalicelib.catalog.offers import StoredCatalog
-    from chalicelib.engine.erasing import Eraser
+    from chalicelib.engine.erasing import Erased, Eraser
     from chalicelib.engine.execute import Executor
     from chalicelib.engine.load import Loader
     from chalicelib.engine.reconcile import Reconciler
@@ -114,6 +114,13 @@ class Root:
 
         ports = self.ports
         return Eraser(ports.store, ports.blobs, ports.logs, ports.clock, ports.retention)
+
+    def erase(self) -> Erased:
+        """One turn of erasing what nobody uses any more, and of bringing older records up to date."""
+        from chalicelib.engine.renewing import Renewer
+
+        Renewer(self.ports.store, self.ports.seal).run()
+        return self.eraser.run()
 
     def refresh_catalog(self) -> None:
         """Fetch every account's offers; plans read the stored copy."""

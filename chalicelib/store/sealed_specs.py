@@ -59,6 +59,20 @@ def sealed_text(seal: Sealer, model: Kind, text: str, context: str) -> str:
     return orjson.dumps(sealed(seal, model, orjson.loads(text), context)).decode() if _may_hold(model, text) else text
 
 
+def resealed(seal: Sealer, model: Kind, text: str, context: str) -> str:
+    """A stored spec with what an older version left in clear sealed; the same text if there is nothing of that."""
+    if not _may_hold(model, text):
+        return text
+
+    def change(found: str, _: Leaf) -> str:
+        known = _REFERENCE.fullmatch(found) or _SEALED.fullmatch(found)
+        return found if known else _FORM + seal.seal(found, context=context)
+
+    raw = orjson.loads(text)
+    after = replaced(secrets_of(model), raw, change)
+    return text if after == raw else orjson.dumps(after).decode()
+
+
 def opened(seal: Sealer, model: Kind, raw: Raw, context: str) -> Raw:
     """The inverse of `sealed`. What an older version stored in clear stays as it is."""
 

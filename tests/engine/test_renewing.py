@@ -1,0 +1,153 @@
+"""What older versions stored is brought up to date, once and bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from chalicelib.domain import keys
+from chalicelib.domain.events import Event, EventType, Target
+from chalicelib.domain.fleets import FleetBody
+from chalicelib.domain.instants import DAY
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.keys import Key
+from chalicelib.domain.runs import Run, RunBody
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.engine.renewing import BATCH, Renewal, Renewer
+from chalicelib.store import nouns, sealed_specs
+from chalicelib.store.port import Put
+from tests.api.rig import Rig, fleet, submit, task
+from tests.api.test_runs import finish, run_of
+from tests.engine.test_erasing import turn
+from tests.store.test_sealed_specs import FLEET
+from tests.world.time import NOW
+
+PASSWORD = "hush-hush"
+PRIVATE = {"image": "i", "registry_auth": {"username": "me", "password": PASSWORD}}
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    made = Rig.at(tmp_path)
+    yield made
+    made.world.plane.store.close()
+
+
+def renew(rig: Rig) -> int:
+    """Turns until all is done."""
+    for number in range(1, 50):
+        if Renewer(rig.world.plane.store, rig.world.plane.seal).run().done:
+            return number
+    raise AssertionError("it never ends")
+
+
+def clear(rig: Rig, name: str = "hello", **spec: Any) -> Run:
+    """A run whose password an older version stored in clear."""
+    run = run_of(rig, submit(rig, task(name, **{**PRIVATE, **spec}))["id"])
+    body = body_of(rig, run)
+    opened = sealed_specs.run_spec(rig.world.plane.seal, run.id, body.run_spec)
+    job = orjson.loads(body.job_specs[0]) | {"registry_auth": PRIVATE["registry_auth"]}
+    rig.save(body.with_(run_spec=opened.model_dump_json(), job_specs=(orjson.dumps(job).decode(),)))
+    assert PASSWORD in text_of(rig, run)
+    return run
+
+
+def body_of(rig: Rig, run: Run) -> RunBody:
+    body = nouns.find(rig.world.plane.store, RunBody, keys.run_body(run.id, 0))
+    assert body is not None
+    return body
+
+
+def text_of(rig: Rig, run: Run) -> str:
+    return body_of(rig, run).model_dump_json()
+
+
+def outdated(rig: Rig, key: Key, **places: Any) -> None:
+    """The record as an older version placed it."""
+    record = rig.record(key)
+    rig.world.plane.store.commit([Put(replace(record, **places), None)])
+
+
+def test_a_password_that_was_stored_in_clear_is_sealed_and_still_opens(rig: Rig) -> None:
+    run = clear(rig)
+    renew(rig)
+    assert PASSWORD not in text_of(rig, run)
+    opened = sealed_specs.run_spec(rig.world.plane.seal, run.id, body_of(rig, run).run_spec)
+    assert opened.configuration.registry_auth is not None
+    assert opened.configuration.registry_auth.password == PASSWORD
+    assert rig.ok("P/runs/get_plan", {"run_spec": task(**PRIVATE)})["action"] == "update"
+    stored = orjson.loads(body_of(rig, run).job_specs[0])
+    sent = sealed_specs.opened(rig.world.plane.seal, JobSpec, stored, sealed_specs.of_run(run.id))
+    assert sent["registry_auth"]["password"] == PASSWORD
+
+
+def test_what_is_sealed_or_a_reference_stays_as_it_is(rig: Rig) -> None:
+    rig.ok("P/secrets/create_or_update", {"name": "key", "value": "v"})
+    refers = {"registry_auth": {"username": "me", "password": "${{ secrets.key }}"}}
+    specs = {"one": PRIVATE, "two": {**PRIVATE, **refers}}
+    runs = [run_of(rig, submit(rig, task(name, **spec))["id"]) for name, spec in specs.items()]
+    before = [(body_of(rig, run).version, text_of(rig, run)) for run in runs]
+    renew(rig)
+    assert [(body_of(rig, run).version, text_of(rig, run)) for run in runs] == before
+
+
+def test_the_keys_of_a_fleet_are_sealed(rig: Rig) -> None:
+    rig.ok("P/fleets/apply", {"plan": {"spec": fleet("lab")}, "force": False})
+    found = nouns.find_target(rig.world.plane.store, keys.fleet_name(rig.project.id, "lab"))
+    assert found is not None
+    body = nouns.find(rig.world.plane.store, FleetBody, keys.fleet_body(found[0], 0))
+    assert body is not None
+    rig.save(body.with_(spec=orjson.dumps(FLEET).decode()))
+    renew(rig)
+    after = rig.world.again(body)
+    assert "hush" not in after.spec and "BEGIN" not in after.spec
+    opened = sealed_specs.fleet_spec(rig.world.plane.seal, found[0], after.spec)
+    assert opened == FleetSpec.model_validate(FLEET)
+
+
+def test_runs_that_ended_before_there_was_an_end_for_them_are_erased(rig: Rig) -> None:
+    kept, gone = submit(rig, task("kept"))["id"], submit(rig, task("gone"))["id"]
+    live = submit(rig, task("live"))["id"]
+    for run_id in (kept, gone):
+        finish(rig, run_id)
+    rig.ok("P/runs/delete", {"runs_names": ["gone"]})
+    rig.save(run_of(rig, gone).with_(deleted_at=None))
+    for run_id in (kept, gone):
+        outdated(rig, keys.run(run_id), gsi2=None)
+    before = rig.record(keys.run(live))
+    rig.world.clock.at += 40 * DAY
+    assert turn(rig).runs == []
+    renew(rig)
+    done = turn(rig)
+    assert (done.runs, done.logs) == ([gone], [kept])
+    assert rig.record(keys.run(live)) == before
+
+
+def test_it_goes_through_all_projects_in_bounded_turns_and_once(rig: Rig) -> None:
+    other = Rig(rig.world, rig.another_project("other"))
+    runs = [clear(rig), clear(other)]
+    about = (Target(type="project", id=rig.project.id, name="main"),)
+    many = [
+        Event(id=f"e{n}", project_id=rig.project.id, at=NOW - n, type=EventType.changed, targets=about)
+        for n in range(1, BATCH + 1)
+    ]
+    for start in range(0, BATCH, 100):
+        rig.save(*many[start : start + 100])
+    assert renew(rig) == 4, "one to begin, two for the many, one for the other project"
+    assert all(PASSWORD not in text_of(rig, run) for run in runs)
+    late = clear(rig, "late")
+    assert renew(rig) == 1 and PASSWORD in text_of(rig, late), "new records are written as they should be"
+
+
+def test_a_restart_continues_where_it_was(rig: Rig) -> None:
+    run = clear(rig)
+    positions = [Renewer(rig.world.plane.store, rig.world.plane.seal).run() for _ in range(3)]
+    assert [each.project_id for each in positions] == [rig.project.id, "", ""]
+    assert [each.done for each in positions] == [False, True, True]
+    stored = nouns.find(rig.world.plane.store, Renewal, keys.renewal(Renewal.form))
+    assert stored is not None and stored.done and PASSWORD not in text_of(rig, run)
