@@ -114,9 +114,10 @@ class Group(_Plain, TyperGroup):
             formatter.write_dl(self.lines())
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """An example of each command, or those of the only one."""
+        """Its own examples and one of each command, or those of the only one."""
         every = [(found.epilog or "").splitlines()[2:] for found in self.commands.values()]
-        examples = every[0] if len(every) == 1 else [line for lines in every for line in lines[:1]]
+        own = (self.epilog or "").splitlines()[2:]
+        examples = every[0] if len(every) == 1 and not own else [*own, *(line for lines in every for line in lines[:1])]
         if examples:
             formatter.write_paragraph()
             with formatter.indentation():
@@ -155,19 +156,22 @@ def new_group(help: str, cls: type[Group] = Group, *, passing_on: bool = False, 
     )
 
 
+def epilog(*examples: str) -> str:
+    """The end of a command's help."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples)
+
+
 def command(
     group: typer.Typer, name: str, *examples: str, cls: type[Command] = Command, hidden: bool = False, **settings: Any
 ) -> Callable[[F], F]:
     """Adds the decorated function to `group`; its help ends with `examples`, each a line that works as written."""
 
     def add(function: F) -> F:
-        text = inspect.cleandoc(function.__doc__ or "")
-        lines = "\n".join(f"  {line}" for line in examples)
         group.command(
             name,
             cls=cls,
-            help=text,
-            epilog=f"\b\nExamples:\n{lines}" if examples else None,
+            help=inspect.cleandoc(function.__doc__ or ""),
+            epilog=epilog(*examples) if examples else None,
             hidden=hidden,
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, **settings},
         )(function)

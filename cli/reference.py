@@ -52,7 +52,7 @@ def leaves(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tu
     """Every command that does something, with its path, older spellings included."""
     root: Any = command or typer.main.get_command(app)
     names = list(getattr(root, "commands", {})) if command else [*GROUPS, *HIDDEN]
-    if not names:
+    if not names or getattr(root, "epilog", None):  # a group with examples of its own does something itself
         yield path, root
     for name in names:
         yield from leaves(root.get_command(None, name), (*path, name))

@@ -40,6 +40,7 @@ COMMANDS = {
     "ps": Shape(1, "Runs, newest first, each job with its latest submission only.", {"runs[]": "Run"}),
     "run get": Shape(1, "One run, with every submission of its jobs.", {"": "Run"}),
     "secret get": Shape(1, "One secret with its value.", ours=True),
+    "server info": Shape(1, "What a server's data takes, in bytes, and how many days it keeps things.", ours=True),
     "secret list": Shape(1, "Secrets, without `value`.", ours=True),
 }
 NOUNS = {

@@ -6,7 +6,7 @@ Everything durable is in the data folder, so a killed server continues where it 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from chalicelib.configuration.server_spec import ServerConfig
@@ -37,6 +37,7 @@ class EmbeddedRoot(Root):
         from chalicelib.backends.accounts import Account, Accounts
         from chalicelib.backends.simulated.local import local_cloud
         from chalicelib.store.blobs import FileBlobs
+        from chalicelib.store.disk import used
         from chalicelib.store.expiring import ExpiringStore
         from chalicelib.store.log_files import FileLogs
         from chalicelib.store.seal import Sealer
@@ -68,6 +69,7 @@ class EmbeddedRoot(Root):
                 clock=clock,
                 random_id=random_id,
                 random_token=random_token,
+                measure=partial(used, folder),
                 limits=settings.limits,
                 images=settings.images,
                 permissions=config.default_permissions.meant if config.default_permissions else Permissions(),

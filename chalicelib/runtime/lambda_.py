@@ -14,6 +14,7 @@ from typing import Any
 
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.spi import Backend
+from chalicelib.domain.usage import Usage
 from chalicelib.engine.ports import Clock
 from chalicelib.planning.plan import Effect
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
@@ -58,6 +59,7 @@ class LambdaRoot(Root):
                 clock=clock,
                 random_id=random_id,
                 random_token=random_token,
+                measure=Usage,
                 images=settings.images,
                 retention=settings.retention,
             )

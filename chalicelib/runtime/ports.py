@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
+from chalicelib.domain.usage import Measure
 from chalicelib.usecases.context import Images, Limits
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Ports:
     clock: Clock  #                    the machine's                      the machine's
     random_id: Callable[[], str]  #    UUIDs                              UUIDs
     random_token: Callable[[], str]  # secrets                            secrets
+    measure: Measure  #                the data folder                    nothing: AWS shows sizes
     # What the operator chose:
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)

@@ -47,6 +47,7 @@ class Root:
             images=ports.images,
             permissions=ports.permissions,
             retention=ports.retention,
+            measure=ports.measure,
         )
 
     @cached_property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
+from chalicelib.domain.usage import Measure, Usage
 from chalicelib.engine.ports import Backends, Catalog, Clock, News, Wake
 from chalicelib.store.port import Store
 from chalicelib.usecases.pace import Pace
@@ -60,6 +61,7 @@ class Plane:
     images: Images = Images()
     permissions: Permissions = field(default_factory=Permissions)
     retention: Retention = field(default_factory=Retention)
+    measure: Measure = Usage
 
     @cached_property
     def door(self) -> Door:

@@ -1,4 +1,5 @@
-"""`dstack server`: starts the embedded control plane; everything it does is in `chalicelib.runtime`."""
+"""`dstack server`: starts the embedded control plane, which is in `chalicelib.runtime`; and asks a running one about
+itself."""
 
 from __future__ import annotations
 
@@ -7,20 +8,40 @@ from typing import Annotated, Literal
 
 import typer
 
-from cli.parameters import command, new_group
+from cli.parameters import JsonOption, ProjectOption, command, epilog, new_group
+from cli.render import as_json
+from cli.session import open_session
+from cli.shapes import document
+from cli.tables.usage import days_kept, usage_table
 from cli.terminal import STANDARD_INPUT, Terminal, terminal
 
-app = new_group("Start the control plane on this machine.")
+HELP = """\
+Start the control plane on this machine.
 
+Adds its project to ~/.dstack/config.yml, unless that names another server's project with the same name: -y
+replaces it. Remote machines report to --public-url, or by default to the address the server listens on.
 
-@command(
-    app,
-    "server",
-    "dstack server",
-    "dstack server --port 3100 --data-dir /srv/dstack --log-level debug",
-    "dstack server --public-url https://dstack.example.com",
-    "dstack server --fake-cloud --no-local-fleet",
+Each flag overrides a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_URL,
+DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN,
+DSTACK_SERVER_ENTER_PROJECT (on for -y, off for -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS,
+DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_STOP_JOBS.
+DSTACK_RETAIN_EVENTS, _METRICS, _LOGS, _DELETED and _ARCHIVES say for how many days things are kept.
+No --json: it runs until it is stopped; its log goes to standard error.
+"""
+
+app = new_group(
+    HELP,
+    invoke_without_command=True,
+    epilog=epilog(
+        "dstack server",
+        "dstack server --port 3100 --data-dir /srv/dstack --log-level debug",
+        "dstack server --public-url https://dstack.example.com",
+        "dstack server --fake-cloud --no-local-fleet",
+    ),
 )
+
+
+@app.callback()
 def server(
     ctx: typer.Context,
     *,
@@ -69,21 +90,9 @@ def server(
         typer.Option("--trust-jobs", help="Without containers, run every member's jobs as the server's own user."),
     ] = None,
 ) -> None:
-    """Start the control plane on this machine.
-
-    Adds its project to ~/.dstack/config.yml, unless that names another server's project with the same name: -y
-    replaces it. Remote machines report to --public-url, or by default to the address the server listens on.
-
-    Jobs run in containers if Docker answers. Otherwise they are plain processes: each as a user of its own if root
-    runs the server (DSTACK_SERVER_JOB_USERS, 61000-61999), else as the server's user and for admins only; with
-    --trust-jobs for all members.
-
-    Each flag overrides a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_URL,
-    DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN,
-    DSTACK_SERVER_ENTER_PROJECT (on for -y, off for -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS,
-    DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_STOP_JOBS, DSTACK_SERVER_TRUST_JOBS.
-    No --json: it runs until it is stopped; its log goes to standard error.
-    """
+    """Start the control plane on this machine."""
+    if ctx.invoked_subcommand is not None:
+        return
     if debug and log_level not in (None, "debug"):
         raise typer.BadParameter(f"--debug and --log-level {log_level} contradict each other.")
     if yes and no:
@@ -117,3 +126,21 @@ def _admin_token(here: Terminal, token: str | None) -> str | None:
             "DSTACK_SERVER_ADMIN_TOKEN, or --token - with the token on standard input."
         )
     return here.secret(token, "--token") if token else None
+
+
+@command(app, "info", "dstack server info", "dstack server info --json | jq '.parts[].bytes'")
+def info(ctx: typer.Context, *, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+    """Show how much room a server's data takes, and how long it keeps what nobody uses.
+
+    Asks the server of the project; only its global admins may.
+    """
+    session = open_session(ctx, project)
+    found = session.client.post("/api/server/get_usage")
+    if json_wanted:
+        session.terminal.say(as_json(document("server info", found)))
+        return
+    if found["parts"]:
+        session.show(usage_table(found))
+    else:
+        session.terminal.warn("This server keeps its data in AWS, whose console shows the sizes.")
+    session.terminal.say(days_kept(found["days"], session.terminal.width, session.terminal.colour))

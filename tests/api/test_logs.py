@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from typing import Any, cast
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,9 @@ from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import MINUTE, SECOND, iso
 from chalicelib.domain.jobs import Job
-from chalicelib.domain.tenants import GlobalRole, ProjectRole, User
+from chalicelib.domain.retention import Retention
+from chalicelib.domain.tenants import ProjectRole
+from chalicelib.domain.usage import Part, Usage
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Page, Store
 from chalicelib.usecases import events
@@ -339,6 +342,20 @@ def test_bad_filters_are_refused(rig: Rig, fields: dict[str, Any]) -> None:
 def test_the_server_says_who_it_is_without_a_token(rig: Rig) -> None:
     assert rig.call("/api/server/get_info", token=None).json == {"server_version": "0.22.5"}
     assert rig.call("/healthcheck", token=None, method="GET").json == {"status": "running"}
+
+
+def test_the_room_that_a_server_takes_is_shown_to_its_admins_only(tmp_path: Path) -> None:
+    parts = (Part("logs", 7, 1), Part("blobs", 9, 3, whole=False))
+    rig = Rig.at(tmp_path, measure=lambda: Usage(parts, 5), retention=Retention(events=3))
+    found = rig.ok("/api/server/get_usage")
+    assert found["parts"] == [
+        {"name": "logs", "bytes": 7, "files": 1, "whole": True},
+        {"name": "blobs", "bytes": 9, "files": 3, "whole": False},
+    ]
+    assert (found["free"], found["days"]["events"]) == (5, 3)
+    chief = rig.user("chief", ProjectRole.admin)
+    assert rig.call("/api/server/get_usage", token=chief).status == 403
+    rig.world.plane.store.close()
 
 
 def test_history_says_that_who_made_it_is_gone(rig: Rig) -> None:

@@ -85,6 +85,7 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
         "project list": ["project list --json", "project list -v --json"],
         "secret list": ["secret list --json"],
         "secret get": ["secret get tok --json"],
+        "server info": ["server info --json"],
         "apply": ["apply -f task.yml -n fresh -y --json", "apply -f fleet.yml -y --json"],
     }
     return {name: [_printed(dstack, line) for line in each] for name, each in lines.items()}

@@ -40,6 +40,7 @@ FACES = {  # command line: what it is called
     "run get train": "run-get",
     "secret": "secret",
     "secret get deploy_key": "secret-get",
+    "server info": "server-info",
 }
 NO_TABLE = {  # lines, a log, a script
     "attach", "completion", "delete", "fleet delete", "fleet delete-instance", "init", "logs", "project add",

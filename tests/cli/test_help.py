@@ -42,7 +42,7 @@ GROUPS_OF_MORE = [name for name in (*GROUPS, *HIDDEN) if getattr(ROOT.get_comman
 def test_help_of_a_group_shows_examples_of_its_commands(name: str, bare: Dstack) -> None:
     shown = bare(name, "--help").out.partition("Examples:")[2].splitlines()
     examples = [line.strip() for line in shown if line.strip()]
-    assert len(examples) >= 2 and all(line.startswith(f"dstack {name} ") for line in examples), shown
+    assert len(examples) >= 2 and all(f"{line} ".startswith(f"dstack {name} ") for line in examples), shown
     assert {line for path in LEAVES for line in map(str.strip, (LEAVES[path].epilog or "").splitlines())} >= {*examples}
 
 

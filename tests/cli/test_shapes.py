@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.domain.usage import Part, Usage
 from cli.shapes import COMMANDS, SHAPES
 from docs import json_shapes
 from tests.api.rig import OFFERS, Rig
@@ -22,12 +23,14 @@ from tests.cli.shapes import RECORDED, RealPlane, observed, recorded
 from tests.cli.test_help import LEAVES
 from tests.world.ports import Books
 
+USAGE = Usage((Part("database", 4096, 1),), 10**9)
+
 
 @pytest.fixture
 def plane(tmp_path: Path) -> Iterator[RealPlane]:
     found = RealPlane()
     (tmp_path / "api").mkdir()
-    found.rig = Rig.at(tmp_path / "api", catalog=Books(OFFERS, error="its last refresh failed"))
+    found.rig = Rig.at(tmp_path / "api", catalog=Books(OFFERS, error="its last refresh failed"), measure=lambda: USAGE)
     yield found
     found.rig.world.plane.store.close()
 

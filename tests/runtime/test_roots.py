@@ -16,6 +16,7 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY, SECOND, iso
 from chalicelib.domain.retention import Retention
+from chalicelib.domain.usage import Usage
 from chalicelib.planning.purchases import Describe
 from chalicelib.runtime.embedded import REFRESH_EVERY, EmbeddedRoot
 from chalicelib.runtime.lambda_ import LambdaRoot
@@ -126,6 +127,15 @@ def test_events_expire_in_both_roots_when_their_settings_say(embedded: Embedded)
     first_start(one.plane, ADMIN)
     (event,) = one.ports.store.query("main", keys.events_of("")).records
     assert event.expires_at == (keys.event_at(event.key) + 2 * DAY) // SECOND
+
+
+def test_a_server_measures_its_own_folder(embedded: Embedded) -> None:
+    root = embedded.root("here")
+    before = {part.name: part.bytes for part in root.plane.measure().parts}
+    root.ports.blobs.put("a/b", b"12345")
+    after = {part.name: part.bytes for part in root.plane.measure().parts}
+    assert after["blobs"] - before["blobs"] == 5 and after["database"] > 0
+    assert LambdaRoot(stack("there"), clients=Aws("a1")).plane.measure() == Usage()
 
 
 def test_what_a_root_is_made_of_is_what_its_parts_work_with(embedded: Embedded) -> None:

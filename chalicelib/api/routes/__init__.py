@@ -88,6 +88,7 @@ _ROWS = (
     ("POST", "/api/events/list", Access.user, "events.list_events"),
     ("POST", "/api/auth/list_providers", Access.public, "auth.list_providers"),
     ("POST", "/api/server/get_info", Access.public, "server.get_info"),
+    ("POST", "/api/server/get_usage", Access.admin, "server.get_usage"),
     ("GET", "/healthcheck", Access.public, "server.healthcheck"),
     ("POST", "/agent/sync", Access.agent, "agent.sync"),
     ("GET", "/agent/files/{archive_id}", Access.agent, "agent.file"),

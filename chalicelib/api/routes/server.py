@@ -1,4 +1,4 @@
-"""The two calls that need no token: server info and health."""
+"""The server itself: its version and health, which need no token, and for its admins the room its data takes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ from chalicelib.usecases import server
 
 def get_info(call: Call) -> Any:
     return server.info()
+
+
+def get_usage(call: Call) -> Any:
+    return server.usage(call.plane)
 
 
 def healthcheck(call: Call) -> Any:

@@ -1,0 +1,36 @@
+"""The table of `dstack server info`: the parts of a server's data and their sizes."""
+
+from __future__ import annotations
+
+from cli.render import Table, facts
+from cli.tables.cells import Json
+
+UNITS = ("B", "KB", "MB", "GB", "TB")
+KEPT = {  # a setting: what it is about
+    "events": "events",
+    "metrics": "metrics",
+    "logs": "logs, after a run's end",
+    "deleted": "deleted runs and projects",
+    "archives": "uploads, after their last use",
+}
+
+
+def usage_table(found: Json) -> Table:
+    table = Table(("PART", "FILES", "SIZE"))
+    for part in found["parts"]:
+        least = "" if part["whole"] else "over "  # too many to count them all
+        table.add(part["name"], f"{least}{part['files']}", f"{least}{size(part['bytes'])}")
+    table.add("free on its disk", "", size(found["free"]))
+    return table
+
+
+def days_kept(days: Json, width: int | None, colour: bool) -> str:
+    kept = [(words, f"{days[name]} day{'' if days[name] == 1 else 's'}") for name, words in KEPT.items()]
+    return "\nKept for\n" + facts([(f"  {words}", text) for words, text in kept], width, colour)
+
+
+def size(bytes: int) -> str:
+    amount, unit = float(bytes), 0
+    while amount >= 1024 and unit < len(UNITS) - 1:
+        amount, unit = amount / 1024, unit + 1
+    return f"{amount:.0f} {UNITS[unit]}" if amount >= 10 or not unit else f"{amount:.1f} {UNITS[unit]}"
