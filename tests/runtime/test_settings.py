@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+import re
+from dataclasses import asdict, fields
+from pathlib import Path
 
 import pytest
 
@@ -68,6 +70,12 @@ def test_how_long_things_are_kept_is_set_alike_for_both_roots() -> None:
     assert server_settings(chosen).retention == LambdaSettings.from_env(NAMES | chosen).retention == wanted
     assert server_settings({}).retention == LambdaSettings.from_env(NAMES).retention == Retention()
     assert server_settings({"DSTACK_RETAIN_DELETED": "0"}).retention.deleted == 0  # with the next sweep
+
+
+def test_the_page_says_what_holds_unless_it_is_set() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "retention.md").read_text(encoding="utf-8")
+    told = re.findall(r"\| (\d+) \| `DSTACK_RETAIN_(\w+)` \|", page)
+    assert {name.lower(): int(days) for days, name in told} == asdict(Retention())
 
 
 @pytest.mark.parametrize("days", ["0", "-1", "90d", "36501"])
