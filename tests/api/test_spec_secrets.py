@@ -9,7 +9,7 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event
-from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.runs import RunBody
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import ProjectRole, User
@@ -189,6 +189,20 @@ def test_a_fleets_keys_are_sealed_on_disk_and_shown_in_no_answer(rig: Rig) -> No
     row = rig.world.plane.read.fleet_row(fleet)
     opened = sealed_specs.fleet_spec(rig.world.plane.seal, fleet.id, row.spec)
     assert opened == FleetSpec.model_validate(FLEET) != FleetSpec.model_validate_json(row.spec)
+
+
+def test_lists_of_fleets_show_variables_by_their_names(rig: Rig) -> None:
+    """Nobody owns a fleet, so nobody's own are whole; a fleet that is asked for by name has them, as a run has."""
+    fleet = ssh_fleet(rig)
+    body = nouns.find(rig.world.plane.store, FleetBody, keys.fleet_body(fleet.id, 0))
+    assert body is not None
+    spec = orjson.loads(body.spec)
+    spec["configuration"]["env"] = {"TOKEN": "t-0-k", "EMPTY": ""}
+    rig.save(body.with_(spec=orjson.dumps(spec).decode()))
+    for listed in (*rig.ok("P/fleets/list"), *rig.ok("/api/fleets/list", {})):
+        assert listed["spec"]["configuration"]["env"] == {"TOKEN": "(hidden)", "EMPTY": ""}
+    found = rig.ok("P/fleets/get", {"name": "lab"})
+    assert found["spec"]["configuration"]["env"] == {"TOKEN": "t-0-k", "EMPTY": ""}
 
 
 def test_an_unchanged_key_is_no_change_of_the_hosts_and_another_one_is(rig: Rig) -> None:

@@ -90,7 +90,7 @@ def get(call: Call) -> Any:
 def list_project(call: Call) -> Any:
     asked = call.parse(ProjectListBody)
     if asked.limit is None:
-        return [fleet_json(row, call.tenant.name) for row in fleets.list_all(call.plane, call.tenant)]
+        return [fleet_json(row, call.tenant.name, env=False) for row in fleets.list_all(call.plane, call.tenant)]
     return _page(call, asked, [call.tenant], limit=asked.limit)
 
 
@@ -107,7 +107,7 @@ def _page(call: Call, asked: ListBody | ProjectListBody, projects: Sequence[Proj
         prev_created_at=asked.prev_created_at,
         prev_id=asked.prev_id,
     )
-    return [fleet_json(row, project.name) for project, row in fleets.list_rows(call.plane, projects, wanted)]
+    return [fleet_json(row, project.name, env=False) for project, row in fleets.list_rows(call.plane, projects, wanted)]
 
 
 def delete(call: Call) -> None:

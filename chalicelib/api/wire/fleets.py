@@ -8,20 +8,21 @@ import orjson
 
 from chalicelib.api.wire.instances import instance_json
 from chalicelib.api.wire.offers import offers_json
+from chalicelib.api.wire.specs import spec_json
 from chalicelib.domain.instants import iso
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.engine.read import FleetRow
-from chalicelib.store.sealed_specs import shown
 from chalicelib.usecases.fleet_plans import FleetPlan
 
 
-def fleet_json(row: FleetRow, project_name: str) -> dict[str, Any]:
+def fleet_json(row: FleetRow, project_name: str, *, env: bool = True) -> dict[str, Any]:
+    """Without `env` the variables of its jobs have no values."""
     fleet = row.fleet
     return {
         "id": fleet.id,
         "name": fleet.name,
         "project_name": project_name,
-        "spec": spec_json(row.spec),
+        "spec": spec_json(FleetSpec, row.spec, env=env),
         "created_at": iso(fleet.created_at),
         "status": fleet.status,
         "status_message": fleet.message or None,
@@ -34,15 +35,10 @@ def fleet_plan_json(plan: FleetPlan, project_name: str, user_name: str) -> dict[
         "project_name": project_name,
         "user": user_name,
         "spec": orjson.Fragment(plan.spec),
-        "effective_spec": spec_json(plan.spec),
+        "effective_spec": spec_json(FleetSpec, plan.spec),
         "current_resource": None if plan.current is None else fleet_json(plan.current, project_name),
         "offers": offers_json(plan.offers),
         "total_offers": plan.total_offers,
         "max_offer_price": plan.max_price,
         "action": plan.action,
     }
-
-
-def spec_json(spec: str) -> orjson.Fragment:
-    """A fleet's spec as it was sent, without private keys."""
-    return orjson.Fragment(shown(FleetSpec, spec))

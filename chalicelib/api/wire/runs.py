@@ -1,9 +1,6 @@
 """Runs, their jobs and run plans on the wire.
 
 A spec is spliced in as its stored text. The latest submission appears twice in a response and is encoded once.
-
-The values of environment variables are often secrets, though nothing says so. A run that is asked for by name has them,
-because clients compare it with their own file to plan an update; a list of runs has those of the caller's own only.
 """
 
 from __future__ import annotations
@@ -13,15 +10,14 @@ from typing import Any
 import orjson
 
 from chalicelib.api.wire.offers import ages_json, offer_json, offers_json, text_of
+from chalicelib.api.wire.specs import job_spec_json, spec_json
 from chalicelib.domain.instants import Micros, iso
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason, short_text
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.domain.specs.env import without_values
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.engine.read import RunRow
-from chalicelib.store.sealed_specs import shown
 from chalicelib.usecases.run_plans import RunPlan
 from chalicelib.usecases.runs import cost
 
@@ -50,7 +46,7 @@ def run_json(
         "status": run.status,
         "status_message": _status_message(run, latest),
         "termination_reason": run.reason,
-        "run_spec": orjson.Fragment(_spec(row.run_spec, env=env)),
+        "run_spec": spec_json(RunSpec, row.run_spec, env=env),
         "jobs": [_job_json(spec, history, texts, submissions, env=env) for spec, history in listed],
         "latest_job_submission": None if last is None else texts[last.id],
         "cost": cost(row.jobs, now),
@@ -61,23 +57,6 @@ def run_json(
         "next_triggered_at": None,
         "message": run.message,  # why it waits or why it ended, for clients that show it
     }
-
-
-def _spec(stored: str, *, env: bool) -> str | bytes:
-    text = shown(RunSpec, stored)
-    if env or '"env"' not in text:
-        return text
-    spec = orjson.loads(text)
-    configuration = spec["configuration"]
-    return orjson.dumps({**spec, "configuration": {**configuration, "env": without_values(configuration.get("env"))}})
-
-
-def _job_spec(stored: str, *, env: bool) -> str | bytes:
-    text = shown(JobSpec, stored)
-    if env:
-        return text
-    spec = orjson.loads(text)
-    return orjson.dumps({**spec, "env": without_values(spec["env"])})
 
 
 def _status_message(run: Run, latest: list[Job]) -> str:
@@ -101,7 +80,7 @@ def _job_json(
     """A job has at least one submission: clients can't show one without."""
     kept = history if submissions is None else history[-submissions:]
     return {
-        "job_spec": orjson.Fragment(_job_spec(spec, env=env)),
+        "job_spec": job_spec_json(JobSpec, spec, env=env),
         "job_submissions": [latest.get(job.id) or submission_json(job) for job in kept],
         "job_connection_info": None,
     }
