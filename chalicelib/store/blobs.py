@@ -19,6 +19,7 @@ from chalicelib.store.disk import disk_error, make_folder, sync_folder
 
 _NAME = re.compile(r"(?!\.)[\w@=+.-]+(/(?!\.)[\w@=+.-]+)*", re.ASCII)
 _MAX_NAME = 512
+_AT_ONCE = 1000  # objects that one request to S3 deletes
 
 
 class Blobs(Protocol):
@@ -27,8 +28,8 @@ class Blobs(Protocol):
 
     def get(self, name: str) -> bytes | None: ...
 
-    def delete(self, name: str) -> None:
-        """Deleting a missing blob is fine."""
+    def delete(self, *names: str) -> None:
+        """Deleting a missing blob is fine. Many at once cost little more than one."""
 
     def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
         """Names that begin with `prefix` and sort after `after`, in text order."""
@@ -74,8 +75,11 @@ class FileBlobs:
         except OSError as error:
             raise disk_error(path, error) from error
 
-    def delete(self, name: str) -> None:
-        path = self._root / checked(name)
+    def delete(self, *names: str) -> None:
+        for path in [self._root / checked(name) for name in names]:
+            self._unlink(path)
+
+    def _unlink(self, path: Path) -> None:
         try:
             path.unlink(missing_ok=True)
         except (NotADirectoryError, IsADirectoryError):
@@ -114,8 +118,13 @@ class S3Blobs:
         data: bytes = answer["Body"].read()
         return data
 
-    def delete(self, name: str) -> None:
-        self._call("delete_object", missing=("NoSuchKey", "404"), Key=checked(name))
+    def delete(self, *names: str) -> None:
+        found = [checked(name) for name in names]
+        for start in range(0, len(found), _AT_ONCE):
+            some = [{"Key": name} for name in found[start : start + _AT_ONCE]]
+            answer = self._call("delete_objects", Delete={"Objects": some, "Quiet": True})
+            if wrong := answer.get("Errors"):
+                raise self._refused("delete_objects", f"{wrong[0].get('Key')}: {wrong[0].get('Code')}")
 
     def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
         if "/" in prefix:
@@ -146,7 +155,7 @@ class S3Blobs:
         except BotoCoreError as error:
             raise self._refused(operation, error) from error
 
-    def _refused(self, operation: str, error: Exception) -> DstackError:
+    def _refused(self, operation: str, error: Exception | str) -> DstackError:
         return Refused(
             f"The bucket {self._bucket} didn't answer {operation}: {error}.",
             hint="Check that the bucket exists and that the function's policy names it.",

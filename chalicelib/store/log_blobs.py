@@ -62,8 +62,7 @@ class BlobLogs:
     def delete(self, project_id: str, job_id: str) -> None:
         folder = self._folder(project_id, job_id)
         while names := self._blobs.list(folder, limit=_LISTED):
-            for name in names:
-                self._blobs.delete(name)
+            self._blobs.delete(*names)
 
     def _folder(self, project_id: str, job_id: str) -> str:
         return "logs/{}/{}/".format(*checked_ids(project_id, job_id))

@@ -133,7 +133,7 @@ def test_a_full_disk_is_told_and_nothing_is_kept(tmp_path) -> None:
         def get(self, name: str) -> bytes | None:
             return None
 
-        def delete(self, name: str) -> None: ...
+        def delete(self, *names: str) -> None: ...
 
         def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
             return []

@@ -39,6 +39,17 @@ class BlobContract(Conformance):
         assert blobs.get("code/a") is None
         assert blobs.list("") == []
 
+    def test_delete_many(self, blobs: Blobs) -> None:
+        names = [f"n/{n:02d}" for n in range(25)]
+        for name in names:
+            blobs.put(name, b"1")
+        blobs.delete(*names[5:], "n/none")
+        assert blobs.list("") == names[:5]
+        blobs.delete()
+        with pytest.raises(Invalid):
+            blobs.delete("n/00", "../n/01")
+        assert blobs.list("") == names[:5]
+
     def test_list_is_in_text_order_by_prefix(self, blobs: Blobs) -> None:
         names = ["a-b", "a.b/c", "a/b", "a/c/d", "a/ca", "ab", "b"]
         for name in reversed(names):

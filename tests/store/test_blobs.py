@@ -6,11 +6,12 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from chalicelib.errors import Invalid
-from chalicelib.store.blobs import Blobs, FileBlobs
+from chalicelib.errors import Invalid, Refused
+from chalicelib.store.blobs import Blobs, FileBlobs, S3Blobs
 from tests.store.blob_contract import BlobContract
 
 
@@ -63,3 +64,12 @@ def test_a_blob_that_does_not_fit_leaves_the_one_before(tmp_path: Path) -> None:
     assert child.returncode == 0, child.stderr
     assert "Make room" in child.stdout
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_what_a_bucket_would_not_delete_is_named() -> None:
+    class Refusing:
+        def delete_objects(self, **asked: Any) -> Any:
+            return {"Errors": [{"Key": "logs/a", "Code": "AccessDenied"}]}
+
+    with pytest.raises(Refused, match=r"bucket mine didn't answer delete_objects: logs/a: AccessDenied"):
+        S3Blobs("mine", Refusing).delete("logs/a")

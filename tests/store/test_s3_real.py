@@ -68,6 +68,13 @@ def test_more_names_than_one_answer_holds(bucket: S3Blobs) -> None:
     assert bucket.list("n/", limit=1002) == names[:1002]
 
 
+def test_more_objects_are_deleted_than_one_request_takes(bucket: S3Blobs) -> None:
+    names = [f"n/{n:04d}" for n in range(1_003)]
+    bucket.put(names[-1], b"1")
+    bucket.delete(*names)
+    assert bucket.list("n/") == []
+
+
 def test_a_bucket_that_is_not_there_is_named(s3: Any) -> None:
     blobs = S3Blobs("nowhere", lambda: s3)
     with pytest.raises(Refused, match="nowhere"):

@@ -60,8 +60,9 @@ class Blobs:
     def get(self, name: str) -> bytes | None:
         return self._kept.get(name)
 
-    def delete(self, name: str) -> None:
-        self._kept.pop(name, None)
+    def delete(self, *names: str) -> None:
+        for name in names:
+            self._kept.pop(name, None)
 
     def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
         return sorted(name for name in self._kept if name.startswith(prefix) and name > after)[:limit]
