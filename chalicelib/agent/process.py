@@ -122,7 +122,7 @@ def check(spec: Dict[str, Any], isolation: str) -> None:
     if wanted > there:
         raise TaskError(
             "executor_error",
-            "shm_size: %d MiB are asked for and this machine's /dev/shm has %d; plain processes share it as it is"
+            "shm_size: %d MiB requested, but this machine's /dev/shm has %d; plain processes share it as it is"
             % (wanted >> 20, there >> 20),
         )
 

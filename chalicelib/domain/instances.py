@@ -133,9 +133,9 @@ class HostFacts(Value):
     hostname: Words = ""
     addresses: tuple[Words, ...] = ()
     gpus: tuple[GpuSeen, ...] = ()
-    runtimes: tuple[str, ...] = ()  # docker, process
-    isolation: dict[str, str] = {}  # by runtime: container, user (each task has its own), none
-    user: str = ""
+    runtimes: tuple[Words, ...] = ()  # docker, process
+    isolation: dict[Words, Words] = {}  # by runtime: container, user (each task has its own), none
+    user: Words = ""
 
     @property
     def isolates(self) -> str:

@@ -6,6 +6,7 @@ Everything durable is in the data folder, so a killed server continues where it 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -49,6 +50,7 @@ class EmbeddedRoot(Root):
         store = ExpiringStore(SqliteStore(folder / "plane.db"), settings.retention)
         blobs = FileBlobs(folder / "blobs")
         program = agent_program(folder)
+        publish(blobs, program.read_bytes())
         fake = folder / "fake-cloud"
         clouds = [local_cloud(fake, server_url, program, settings.agent_users)] if settings.fake_cloud else []
         self.polls, self.effects = Polls(), EffectPool()
@@ -72,7 +74,7 @@ class EmbeddedRoot(Root):
                 measure=partial(used, folder),
                 limits=settings.limits,
                 images=settings.images,
-                permissions=config.default_permissions.meant if config.default_permissions else Permissions(),
+                permissions=_permissions(settings, config),
                 retention=settings.retention,
             )
         )

@@ -193,6 +193,23 @@ def _docker_socket(env: Mapping[str, str]) -> Path:
     return Path(path) if scheme == "unix" and path else ServerSettings.docker_socket
 
 
+def _job_users(env: Mapping[str, str]) -> str:
+    text = env.get("DSTACK_SERVER_JOB_USERS", ServerSettings.job_users)
+    first, _, last = text.partition("-")
+    if not (
+        text.isascii()
+        and first.isdigit()
+        and last.isdigit()
+        and len(text) < 22
+        and 1000 <= int(first) <= int(last) < 2**31
+    ):
+        raise Invalid(
+            f"DSTACK_SERVER_JOB_USERS is {text!r}, not a range of user ids from 1000 on.",
+            hint=f"Set it as in DSTACK_SERVER_JOB_USERS={ServerSettings.job_users}.",
+        )
+    return text
+
+
 def _number(env: Mapping[str, str], name: str, default: int, *, least: int = 0, most: int = 2**40) -> int:
     text = env.get(name, str(default))
     if not (text.isascii() and text.isdigit()) or len(text) > 15 or not least <= int(text) <= most:

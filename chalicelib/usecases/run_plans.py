@@ -211,7 +211,7 @@ def apply_plan(
     role: ProjectRole | None = None,
 ) -> RunRow:
     """Submit the run, or change a live run in place if possible."""
-    draft = _draft(plane, user, project, raw)
+    draft = _draft(plane, user, project, raw, role)
     files.use(plane, project.id, draft.spec)
     for _ in range(TRIES):
         try:

@@ -21,10 +21,14 @@ Start the control plane on this machine.
 Adds its project to ~/.dstack/config.yml, unless that names another server's project with the same name: -y
 replaces it. Remote machines report to --public-url, or by default to the address the server listens on.
 
+Jobs run in containers if Docker answers. Otherwise they are plain processes: each as a user of its own if root
+runs the server (DSTACK_SERVER_JOB_USERS, 61000-61999), else as the server's user and for admins only; with
+--trust-jobs for all members.
+
 Each flag overrides a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_URL,
 DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN,
 DSTACK_SERVER_ENTER_PROJECT (on for -y, off for -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS,
-DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_STOP_JOBS.
+DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_STOP_JOBS, DSTACK_SERVER_TRUST_JOBS.
 DSTACK_RETAIN_EVENTS, _METRICS, _LOGS, _DELETED and _ARCHIVES say for how many days things are kept.
 No --json: it runs until it is stopped; its log goes to standard error.
 """

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.accounts import Account, device_groups, own_file, own_folder, reachable
+from chalicelib.agent.accounts import Account, device_groups, outside, own_file, own_folder, reachable
 from chalicelib.agent.cgroups import CgroupLimits
 from chalicelib.agent.process import ProcessRuntime, task_environment
 from chalicelib.agent.task_runtime import Began, TaskError
@@ -171,7 +171,7 @@ def test_no_supervisor_no_usage(tmp_path: Path) -> None:
 
 def test_remove_deletes_a_home_outside_the_tasks_folder(tmp_path: Path) -> None:
     folder = TaskFolder(str(tmp_path), f"{os.getpid()}-no-such-task")
-    home = Path(outside_home(folder.task))
+    home = Path(outside(folder.task))
     (home / "deep").mkdir(parents=True)
     ProcessRuntime().remove(folder)
     assert not home.exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,7 +14,7 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import MINUTE, SECOND, iso
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.retention import Retention
-from chalicelib.domain.tenants import ProjectRole
+from chalicelib.domain.tenants import GlobalRole, ProjectRole, User
 from chalicelib.domain.usage import Part, Usage
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Page, Store

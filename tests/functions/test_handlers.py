@@ -20,7 +20,7 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import DAY
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.runtime.embedded import EmbeddedRoot
-from chalicelib.runtime.lambda_ import BATCH, Hints, QueuedEffects
+from chalicelib.runtime.lambda_ import QueuedEffects
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.first_start import first_start
