@@ -12,6 +12,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 from collections.abc import Iterator
 from pathlib import Path
@@ -93,9 +94,17 @@ class Screen:
         return True
 
 
-def test_a_log_is_seen_while_its_job_runs(server: Server, tmp_path: Path) -> None:
-    """Piped: the job waits for a file that is created only once its first line was seen."""
-    sign = tmp_path / "sign"
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """One that a job can look into, whoever it runs as."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_a_log_is_seen_while_its_job_runs(server: Server, tmp_path: Path, open_folder: Path) -> None:
+    """Piped: the job waits for a file that is made only once its first line was seen."""
+    sign = open_folder / "sign"
     commands = f"commands: ['echo seen', 'until [ -e {sign} ]; do sleep 0.1; done', 'echo ended', '(exit 5)']\n"
     (tmp_path / ".dstack.yml").write_text("type: task\nname: watched\n" + commands + SMALL)
     command = [*DSTACK, "apply", "-y"]

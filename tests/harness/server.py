@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chalicelib.agent.process_tree import descendants
+
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "test-admin-token"
 PATIENCE = 120.0  # seconds to wait for anything real: two busy cores are slow
@@ -147,8 +149,10 @@ class HttpError(AssertionError):
 
 
 def processes_of(home: Path) -> list[int]:
-    """Processes whose command line or environment names this folder: the agent, its supervisors, their jobs."""
-    needle, found = str(home).encode(), []
+    """Processes whose command line or environment names this folder or a task in it, and those below them: the agent,
+    its supervisors, their jobs."""
+    found: list[int] = []
+    needles = [str(home).encode(), *(path.name.encode() for path in home.glob("*/agent*/tasks/*"))]
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
@@ -156,6 +160,6 @@ def processes_of(home: Path) -> list[int]:
             text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
         except OSError:
             continue
-        if needle in text:
-            found.append(int(entry.name))
-    return found
+        if any(needle in text for needle in needles):
+            found += [int(entry.name), *descendants(int(entry.name))]
+    return list(dict.fromkeys(found))
