@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote
@@ -33,7 +34,9 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 SYNC_PATH = "/agent/sync"
 LONGEST_POLL = 60.0  # seconds
 SMALL = 16 * 1024  # bytes of a body that is read before its sender is known, and isn't counted
-PATIENCE = 8  # times the limit that we read of a known caller's body, so that its sender gets the refusal
+DRAINED_OF_KNOWN = (
+    64 * 2**20
+)  # bytes that we read of a known caller's body that is too large, so that it gets the refusal
 DRAINED, DRAIN_SECONDS = 64 * 1024, 2.0  # bytes that we read of others', for the same reason
 PIECE = 64 * 1024  # bytes of an answer that are handed on at once
 READ_SECONDS = 180.0  # in which a client has to have read its answer
@@ -138,9 +141,10 @@ class AsgiBridge:
         *,
         has_news: Callable[[Mapping[str, Any]], bool],
         on_ready: Callable[[], None] = lambda: None,
+        linger: float = DRAIN_SECONDS,
     ) -> None:
         self._app, self._refusal, self._users, self._agents, self._polls = app, refusal, users, agents, polls
-        self._has_news, self._on_ready = has_news, on_ready
+        self._has_news, self._on_ready, self._linger = has_news, on_ready, linger
         self._health = Health(lambda head: agents.turns.run("", partial(self._call, head, b"", b"")))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -164,7 +168,7 @@ class AsgiBridge:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        exchange = Exchange(scope, receive, send, _size_of(headers))
+        exchange = Exchange(scope, receive, send, _size_of(headers), self._linger)
         head = dispatch.head_of(dispatch.Request(scope["method"], scope["path"].rstrip("/") or "/", headers=headers))
         if isinstance(head, Reply):
             await exchange.answer(head)
@@ -194,7 +198,8 @@ class AsgiBridge:
         except Turned as turned:
             await exchange.answer(turned.reply)
         except TooLarge:
-            await exchange.answer(dispatch.refused(dispatch.too_large(limit)), drained=PATIENCE * limit)
+            known = head.route.access is not Access.public
+            await exchange.answer(dispatch.refused(dispatch.too_large(limit)), known=known)
         except Busy:
             reply = dispatch.refused(_BUSY)
             await exchange.answer(Reply(503, {**reply.headers, "retry-after": "2"}, reply.body))
@@ -268,10 +273,11 @@ class Turned(Exception):
 class Exchange:
     """One request and its response on their connection."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, size: int | None) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, size: int | None, linger: float) -> None:
         self._head_only, self._receive, self._send = scope["method"] == "HEAD", receive, send
         self.wire: Wire = scope.get("state", {}).get("connection") or _NO_WIRE
         self.query: bytes = scope["query_string"]
+        self._linger = linger
         self.size = 2**62 if size is None else size  # of the body, as announced; at most
         self._whole = size == 0  # was it read to its end?
 
@@ -297,16 +303,16 @@ class Exchange:
                 self._whole = True
                 return b"".join(chunks)
 
-    async def answer(self, reply: Reply, *, drained: int = DRAINED) -> None:
+    async def answer(self, reply: Reply, *, known: bool = False) -> None:
         """Send the response. What is left of the body is read after it, up to a limit, or the client, which sends first
-        and reads then, wouldn't get to the response; and the connection is closed."""
+        and reads then, wouldn't get to the response; and the connection is closed. Of a `known` caller more is read."""
         try:
             await asyncio.wait_for(self._write(reply), READ_SECONDS)
         except TimeoutError:
             self.wire.leave()
             return
         if not self._whole:
-            await self._drain(drained)
+            await self._drain(known)
             await self._send({"type": "http.response.body", "body": b""})
 
     async def _write(self, reply: Reply) -> None:
@@ -320,7 +326,9 @@ class Exchange:
             last = self._whole and start + PIECE >= len(body)
             await self._send({"type": "http.response.body", "body": body[start : start + PIECE], "more_body": not last})
 
-    async def _drain(self, limit: int) -> None:
+    async def _drain(self, known: bool) -> None:
+        limit, seconds = (DRAINED_OF_KNOWN, READ_SECONDS) if known else (DRAINED, self._linger)
+
         async def drain() -> None:
             size = 0
             while size <= limit:
@@ -328,11 +336,11 @@ class Exchange:
                 size += len(message.get("body", b""))
                 if message["type"] == "http.disconnect" or not message.get("more_body"):
                     return
+            if not known:
+                await asyncio.Event().wait()  # the rest of the time: it slows down who sends on and on
 
-        try:
-            await asyncio.wait_for(drain(), DRAIN_SECONDS if limit <= DRAINED else READ_SECONDS)
-        except TimeoutError:
-            return  # the rest isn't waited for: the connection closes
+        with suppress(TimeoutError):  # the rest of the body isn't waited for: the connection closes
+            await asyncio.wait_for(drain(), seconds)
 
 
 class _NoWire:

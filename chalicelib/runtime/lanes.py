@@ -1,7 +1,7 @@
 """How callers share the server: its threads in turns, and its memory for bodies and answers by the byte.
 
-Users and agents have a lane each, so that slow listings never keep an agent waiting. Within a lane nobody gets all: a
-caller leaves one thread and half of the memory to others, and those who wait for a thread take turns.
+Users and agents have a lane each, so that slow listings never keep an agent waiting. Within a lane nobody gets more
+than half of the threads and of the memory, and those who wait for a thread take turns.
 
 Everything here runs on the event loop.
 """
@@ -29,7 +29,7 @@ class Turns:
     """Calls on a few threads: each caller's in the order they came, and the callers in turns."""
 
     def __init__(self, threads: Executor, places: int) -> None:
-        self._threads, self._places, self._each = threads, places, max(1, places - 1)
+        self._threads, self._places, self._each = threads, places, max(1, places // 2)
         self._running: Counter[str] = Counter()
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # whose turn is next comes first
 

@@ -91,7 +91,7 @@ class Gateway:
             Lane(threads, 2, body=LIMIT, memory=self.memory, patience=self.patience)
             for threads in (self.users, self.agents)
         )
-        return AsgiBridge(self.app, self.refusal, users, agents, Polls(), has_news=self.has_news)
+        return AsgiBridge(self.app, self.refusal, users, agents, Polls(), has_news=self.has_news, linger=0.01)
 
     def ask(
         self,

@@ -49,7 +49,9 @@ class Listening:
 
     def serve(self, connection: type[Connection], listener: socket.socket) -> None:
         lane = Lane(ThreadPoolExecutor(1), 1, body=LIMIT, memory=2 * LIMIT)
-        gateway = AsgiBridge(self.app, lambda head, size: None, lane, lane, Polls(), has_news=lambda answer: True)
+        gateway = AsgiBridge(
+            self.app, lambda head, size: None, lane, lane, Polls(), has_news=lambda answer: True, linger=0.01
+        )
         config = uvicorn.Config(gateway, http=connection, ws="none", log_level="critical", timeout_graceful_shutdown=30)
         self.server = uvicorn.Server(config)
         asyncio.run(self.server.serve(sockets=[listener]))
