@@ -20,7 +20,7 @@ from chalicelib.planning.requests import delete_fleet, stop_run
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.transitions import Draft
 
-LOOK: Micros = MINUTE  # while something is left
+LOOK_CLOSING: Micros = MINUTE  # while something is left
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def decide_closing(snapshot: ClosingSnapshot) -> Plan:
         steps += stop_run(run, RunReason.stopped_by_user, Draft(now), "its project was deleted").steps
     for fleet in snapshot.fleets:
         steps += delete_fleet(fleet, Draft(now), "its project was deleted").steps
-    due = now + LOOK if snapshot.runs or snapshot.fleets else None
+    due = now + LOOK_CLOSING if snapshot.runs or snapshot.fleets else None
     if due is None or closing.due_at is None or closing.due_at <= now:
         steps.append(Step((closing.with_(due_at=due),)))
     return Plan(tuple(steps), next_wake=due)

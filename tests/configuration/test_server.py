@@ -337,10 +337,16 @@ _letters = st.text("abcdefghijklmnopqrstuvwxyzABCDEFGHJK023456789", min_size=12,
 @given(st.sampled_from(_PLACES), _letters)
 @example("projects: []\nencryption: {{keys: [{{type: {0}}}]}}", "0000iDEntity")  # nearly a known word
 def test_no_secret_at_all_is_repeated(place: str, secret: str) -> None:
+    """A message may name all that is known, so a secret that happens to be a known word stands there in any case."""
+    assert secret not in _told(place, secret) or secret in _told(place, secret[::-1])
+
+
+def _told(place: str, secret: str) -> str:
     try:
         read(place.format(f'"{secret}"'))
     except Invalid as error:
-        assert secret not in str(error)
+        return str(error)
+    return ""
 
 
 def test_a_model_never_prints_what_is_secret() -> None:

@@ -15,7 +15,7 @@ from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.read import Reader
-from chalicelib.planning.closing import LOOK
+from chalicelib.planning.closing import LOOK_CLOSING
 from chalicelib.planning.fleet import MOST_AT_ONCE
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.queue import decide_queue
@@ -335,7 +335,7 @@ def test_what_a_half_done_deletion_left_running_ends(place: Engine) -> None:
     run = nouns.find(place.store, Run, keys.run(job.run_id))
     assert run is not None
     assert (run.status, run.message) == (RunStatus.terminated, "its project was deleted")
-    place.clock.pass_(LOOK / SECOND)
+    place.clock.pass_(LOOK_CLOSING / SECOND)
     place.reconciler().run(kinds=["closing"])
     closing = nouns.find(place.store, Closing, keys.closing(PROJECT))
     assert closing is not None and closing.due_at is None

@@ -8,7 +8,7 @@ from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import FleetStatus
 from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.runs import RunStatus
-from chalicelib.planning.closing import LOOK, ClosingSnapshot, decide_closing
+from chalicelib.planning.closing import LOOK_CLOSING, ClosingSnapshot, decide_closing
 from tests.world import nouns as b
 from tests.world.nouns import lint
 
@@ -27,7 +27,7 @@ def test_a_run_is_stopped_and_a_fleet_deleted() -> None:
     assert (after["run"].status, after["run"].reason) == (RunStatus.terminating, RunReason.stopped_by_user)
     assert after["run"].message == "its project was deleted"
     assert after["fleet"].status is FleetStatus.terminating
-    assert after["closing"].due_at == b.NOW + LOOK
+    assert after["closing"].due_at == b.NOW + LOOK_CLOSING
 
 
 def test_what_already_ends_is_looked_at_again_until_it_has() -> None:

@@ -226,6 +226,7 @@ def test_a_task_in_full() -> None:
         "stop_duration": 7,
         "files": [],
         "hostfile": "10.0.0.5 slots=2\n",
+        "isolated": False,
         "volumes": [],
         "home_dir": None,
     }

@@ -13,7 +13,7 @@ from chalicelib.domain.tenants import Project
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.usecases.agent_message import MetricPoint
-from chalicelib.usecases.metrics import HOUR_SECONDS, MAX_POINTS, WEEK_SECONDS, Usage, Wanted, job_usage, metric_puts
+from chalicelib.usecases.metrics import DAY_SECONDS, HOUR_SECONDS, MAX_POINTS, Usage, Wanted, job_usage, metric_puts
 from tests.world import nouns as b
 from tests.world.engine import Engine
 
@@ -27,10 +27,15 @@ def point(at: int, task: str = JOB.id, **used: Any) -> MetricPoint:
 
 @pytest.mark.parametrize(
     ("at", "lifetime"),
-    [(0, WEEK_SECONDS), (10 * SECOND - 1, WEEK_SECONDS), (10 * SECOND, HOUR_SECONDS), (5 * MINUTE - 1, HOUR_SECONDS)],
+    [
+        (0, 7 * DAY_SECONDS),
+        (10 * SECOND - 1, 7 * DAY_SECONDS),
+        (10 * SECOND, HOUR_SECONDS),
+        (5 * MINUTE - 1, HOUR_SECONDS),
+    ],
 )
 def test_a_point_in_the_first_seconds_of_a_slot_is_kept_for_a_week(at: int, lifetime: int) -> None:
-    (put,) = metric_puts([point(SLOT + at)], {JOB.id: JOB}, SLOT + at)
+    (put,) = metric_puts([point(SLOT + at)], {JOB.id: JOB}, SLOT + at, 7)
     assert put.record.expires_at == (SLOT + at) // SECOND + lifetime
     assert (put.record.key, put.expect, put.record.version) == (keys.metric(JOB.id, SLOT + at), None, 1)
 
@@ -38,18 +43,18 @@ def test_a_point_in_the_first_seconds_of_a_slot_is_kept_for_a_week(at: int, life
 def test_a_point_keeps_what_was_measured_and_no_more() -> None:
     gpus = [{"memory_usage_bytes": 5, "util_percent": 50.0}]
     used = {"cpu_usage_micro": 1, "memory_usage_bytes": 2, "memory_working_set_bytes": 3, "gpus": gpus}
-    (put,) = metric_puts([point(7, **used)], {JOB.id: JOB}, b.NOW)
+    (put,) = metric_puts([point(7, **used)], {JOB.id: JOB}, b.NOW, 7)
     assert orjson.loads(put.record.body) == {**used, "at": 7}
 
 
 def test_a_clock_that_is_ahead_is_set_right() -> None:
-    puts = metric_puts([point(b.NOW + MINUTE), point(b.NOW + MINUTE + 1)], {JOB.id: JOB}, b.NOW)
+    puts = metric_puts([point(b.NOW + MINUTE), point(b.NOW + MINUTE + 1)], {JOB.id: JOB}, b.NOW, 7)
     assert [put.record.key for put in puts] == [keys.metric(JOB.id, b.NOW + MINUTE)]
     assert orjson.loads(puts[0].record.body)["at"] == b.NOW + MINUTE
 
 
 def test_points_of_others_jobs_are_dropped_and_a_repeated_one_is_one() -> None:
-    puts = metric_puts([point(1, "other"), point(2), point(2), point(3)], {JOB.id: JOB}, b.NOW)
+    puts = metric_puts([point(1, "other"), point(2), point(2), point(3)], {JOB.id: JOB}, b.NOW, 7)
     assert [put.record.key.sk for put in puts] == [keys.metric(JOB.id, at).sk for at in (2, 3)]
 
 
@@ -79,7 +84,7 @@ def measured(place: Engine, name: str = "one", **more: Any) -> str:
         )
         for at, cpu, memory in points
     ]
-    place.store.commit(metric_puts(sent, {job.id: job}, place.at))
+    place.store.commit(metric_puts(sent, {job.id: job}, place.at, 7))
     return job.run_id
 
 
