@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 SEEDS ?= 200
 N ?= 60
 SEED ?= 1
+CALLS ?= 200000
 # Some environments forbid Python to keep what it compiled; the second run of a suite lives on it.
 export PYTHONDONTWRITEBYTECODE :=
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast check bench sim mutants docs lock clean
+.PHONY: help install demo test test-fast check bench sim fuzz mutants docs lock clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -57,6 +58,9 @@ bench: $(VENV)/.dev ## the figures, beside the budgets and docs/bench.json; RECO
 
 sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200, or SECONDS=60 at most
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SECONDS),--seconds $(SECONDS)) --coverage --planted
+
+fuzz: $(VENV)/.dev ## hostile calls by several tenants at once; CALLS=200000 SEED=1
+	@$(BIN)/python -m tests.fuzz --calls $(CALLS) --seed $(SEED)
 
 mutants: $(VENV)/.dev ## change the code in small places, one at a time: does a test notice? N=60 SEED=1
 	@$(BIN)/python -m tests.mutants --count $(N) --seed $(SEED)

@@ -1,0 +1,219 @@
+"""One call, drawn from its number: who, which route, and what it says."""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from chalicelib.api.dispatch import Request
+from chalicelib.api.route import Route
+from chalicelib.api.routes import BUILT, ROUTES
+from tests.api.rig import fleet, task
+from tests.api.uploads import BOUNDARY, multipart
+from tests.fuzz.documents import archive
+from tests.fuzz.shapes import Shapes, changed, known, spoilt
+from tests.fuzz.tenants import TENANTS, Handles
+from tests.fuzz.watch import Caller
+from tests.usecases.cluster import FACTS
+from tests.world.time import NOW
+
+ROUGH = 0.08  # of the bodies are spoilt as bytes
+WRITTEN = Path(__file__).parents[1] / "configuration" / "bodies.json"
+Draw = random.Random
+
+
+class Cast(Protocol):
+    """Who can call, and what each tenant has."""
+
+    @property
+    def callers(self) -> list[Caller]: ...
+
+    def handles_of(self, tenant: str) -> Handles: ...
+
+
+def draw(town: Cast, rng: Draw) -> tuple[Caller, Request]:
+    agents = [each for each in town.callers if each.agent_of]
+    if agents and rng.random() < 0.2:
+        caller = rng.choice(agents)
+        return caller, agents_call(town, caller, rng)
+    people = [each for each in town.callers if not each.agent_of]
+    (caller,) = rng.choices(people, [weight(each) for each in people])
+    route = rng.choice(BUILT if rng.random() < 0.97 else ROUTES)
+    tenant = caller.home if rng.random() < 0.75 else rng.choice(TENANTS)
+    return caller, users_call(town, caller, route, tenant, rng)
+
+
+def weight(caller: Caller) -> float:
+    """How often a caller is drawn: those who may do something meet more of the code."""
+    return 0.2 if caller.name.endswith("gone") or caller.name in ("nobody", "forger", "loner", "root") else 1
+
+
+def users_call(town: Cast, caller: Caller, route: Route, tenant: str, rng: Draw) -> Request:
+    handles = {**town.handles_of(tenant)}
+    if rng.random() < 0.2:  # things of one in the project of another
+        handles |= town.handles_of(rng.choice(TENANTS))
+    headers = headers_of(caller, rng)
+    shapes = Shapes(rng, handles)
+    path = filled(route, {**handles, "project_name": [tenant]}, rng)
+    query = {name: str(shapes.field(name, inner, 0)) for name, inner in row(route).get("query", {}).items()}
+    query = {name: value for name, value in query.items() if rng.random() < 0.7}
+    if path.endswith(("upload_code", "upload_archive")):
+        headers["content-type"] = f"multipart/form-data; boundary={BOUNDARY}"
+        body = multipart(archive(rng), None if rng.random() < 0.8 else rng.choice(("", "x", "../x", "0" * 64)))
+    else:
+        body = encoded(json_body(route, shapes, rng))
+    if rng.random() < ROUGH:
+        body = spoilt(body, rng)
+    return Request(route.method, path, query, headers, body)
+
+
+def json_body(route: Route, shapes: Shapes, rng: Draw) -> Any:
+    name = route.path.rpartition("/project/{project_name}/")[2]
+    if name in COMPOSED and rng.random() < 0.8:
+        value: Any = COMPOSED[name](shapes, rng)
+    else:
+        value = shapes.value(row(route).get("body", {"type": "object"}))
+    for _ in range(rng.choice((0, 0, 0, 1, 2, 4))):
+        value = changed(value, rng)
+    return value
+
+
+def row(route: Route) -> dict[str, Any]:
+    found: dict[str, Any] = known()["routes"].get(f"{route.method} {route.path}", {})
+    return found
+
+
+def headers_of(caller: Caller, rng: Draw) -> dict[str, str]:
+    headers = {"content-type": "application/json"}
+    if caller.token is not None:
+        headers["authorization"] = f"Bearer {caller.token}"
+    if rng.random() < 0.02:
+        headers["x-api-version"] = rng.choice(("0.22.5", "latest", "9", "0.19.0", "x" * 300, "0.22.٥"))
+    if rng.random() < 0.02:
+        headers["authorization"] = rng.choice(("", "Bearer", "Bearer  ", "Basic x", "Bearer \0", "bearer " + "é" * 9))
+    return headers
+
+
+def filled(route: Route, handles: dict[str, list[Any]], rng: Draw) -> str:
+    parts = []
+    for part in route.path.split("/"):
+        if not part.startswith("{"):
+            parts.append(part)
+        elif rng.random() < 0.02:
+            parts.append(rng.choice(("", "..", "%2e%2e", "\0", "é", "x" * 3000, "none-such", "\ud800")))
+        else:
+            parts.append(str(rng.choice(handles.get(part[1:-1], ["x"]))))
+    return "/".join(parts)
+
+
+def encoded(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+# --- bodies that get far: what clients send of a run and of a fleet ---------------------------------------------------
+
+
+@cache
+def written() -> dict[str, list[Any]]:
+    """Specs as the genuine client sent them, by kind."""
+    found: dict[str, list[Any]] = {}
+    for kind, spec, *_ in orjson.loads(WRITTEN.read_bytes()):
+        found.setdefault(kind, []).append(spec)
+    return found
+
+
+def run_spec(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    spec = dict(rng.choice(written()["run"])) if rng.random() < 0.5 else {**task(), "profile": {"name": "default"}}
+    spec["run_name"] = rng.choice(("seen", "other", f"run-{rng.randrange(30)}", None))
+    for name in ("repo_id", "file_archives", "repo_code_hash"):
+        if rng.random() < 0.4 and name in shapes.handles:
+            spec[name] = rng.choice(shapes.handles[name])
+    if rng.random() < 0.5:
+        spec["configuration"] = shaped(shapes, rng, "TaskConfiguration-Input", spec["configuration"])
+    return spec
+
+
+def fleet_spec(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    plain = fleet(rng.choice(("seen", "another", f"pool-{rng.randrange(20)}", None)))
+    spec = dict(rng.choice([*written().get("fleet", []), plain])) if rng.random() < 0.5 else plain
+    if rng.random() < 0.5:
+        spec["configuration"] = shaped(shapes, rng, "FleetConfiguration-Input", spec["configuration"])
+    return spec
+
+
+def shaped(shapes: Shapes, rng: Draw, model: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec with up to three of its fields drawn anew."""
+    fields = known()["schemas"][model]["properties"]
+    chosen = rng.sample(sorted(fields), k=rng.choice((1, 1, 2, 3)))
+    return {**spec, **{name: shapes.value(fields[name]) for name in chosen if name != "type"}}
+
+
+def named_page(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    return {"after": rng.choice(("", "a", "seen", "zzz")), "limit": rng.choice((None, 1, 2000))}
+
+
+COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
+    "repos/list": named_page,
+    "secrets/list": named_page,
+    "runs/get_plan": lambda shapes, rng: {"run_spec": run_spec(shapes, rng), "max_offers": rng.choice((None, 0, 3))},
+    "runs/apply": lambda shapes, rng: {
+        "plan": {"run_spec": run_spec(shapes, rng), "current_resource": None},
+        "force": rng.random() < 0.5,
+    },
+    "gpus/list": lambda shapes, rng: {"run_spec": run_spec(shapes, rng), "group_by": ["backend"][: rng.randrange(2)]},
+    "fleets/get_plan": lambda shapes, rng: {"spec": fleet_spec(shapes, rng)},
+    "fleets/apply": lambda shapes, rng: {"plan": {"spec": fleet_spec(shapes, rng)}, "force": rng.random() < 0.5},
+}
+
+
+# --- agents -----------------------------------------------------------------------------------------------------------
+
+
+def agents_call(town: Cast, caller: Caller, rng: Draw) -> Request:
+    handles = town.handles_of(caller.home if rng.random() < 0.7 else rng.choice(TENANTS))
+    headers = headers_of(caller, rng)
+    if rng.random() < 0.15:
+        kind = rng.choice(("archive_id", "archive_id", "id"))
+        return Request("GET", f"/agent/files/{rng.choice(handles[kind])}", {}, headers)
+    caller.seq += rng.choice((0, 1, 1, 1, 5))
+    value: Any = message(caller, handles, rng)
+    for _ in range(rng.choice((0, 0, 0, 1, 1, 3))):
+        value = changed(value, rng)
+    body = encoded(value)
+    return Request("POST", "/agent/sync", {}, headers, spoilt(body, rng) if rng.random() < ROUGH else body)
+
+
+def message(caller: Caller, handles: dict[str, list[Any]], rng: Draw) -> dict[str, Any]:
+    """A message of the agent, mostly about its own instance and job."""
+    job = rng.choice(handles["task"])
+    said = base64.b64encode(f"said by {caller.home}\n".encode()).decode()
+    at = NOW + rng.choice((0, -1, 10**6, 10**15))
+    parts = {
+        "agent": "1.2.3",
+        "facts": {**FACTS, "gpus": [{"name": "A100", "memory_mib": 40_960}]},
+        "tasks": [
+            {"id": job, "state": rng.choice(("preparing", "pulling", "running", "running")), "at": at,
+             "exit_status": None, "reason": None, "message": "so so", "log_end": 0,
+             "pull": {"downloaded_bytes": 1, "extracted_bytes": 1, "total_bytes": 5}, "username": "u",
+             "working_dir": "/w"},
+        ],
+        "logs": [
+            {"task": job, "offset": rng.choice((0, 14, 26, 10**9, -1)), "records": [[at, said]] * rng.choice((1, 3))},
+        ],
+        "metrics": [
+            {"task": job, "at": at, "cpu_usage_micro": 5, "memory_usage_bytes": 2**30, "memory_working_set_bytes": 9,
+             "gpus": [{"memory_usage_bytes": 1, "util_percent": 50}]},
+        ],
+        "wait": rng.choice((0, 5)),
+    }  # fmt: skip
+    head = {"v": 1, "instance": rng.choice(handles["instance"]), "boot": "boot-1", "seq": caller.seq}
+    if rng.random() < 0.01:
+        parts["tasks"] = [{**parts["tasks"][0], "state": "exited", "exit_status": rng.choice((0, 1, None))}]  # type: ignore[index]
+    return {**head, **{name: part for name, part in parts.items() if rng.random() < 0.5}}
