@@ -184,6 +184,9 @@ def agents_call(town: Cast, caller: Caller, rng: Draw) -> Request:
         return Request("GET", f"/agent/files/{rng.choice(handles[kind])}", {}, headers)
     caller.seq += rng.choice((0, 1, 1, 1, 5))
     value: Any = message(caller, handles, rng)
+    own = [{"id": job, "state": "running"} for job in town.handles_of(caller.home)["task"]]
+    if rng.random() < 0.97:  # one that isn't listed is lost, and the host has nothing to do any more
+        value["tasks"] = own + [each for each in value.get("tasks", ()) if each["id"] != own[0]["id"]]
     for _ in range(rng.choice((0, 0, 0, 1, 1, 3))):
         value = changed(value, rng)
     body = encoded(value)

@@ -67,6 +67,7 @@ class Town:
 
     def _strangers(self) -> None:
         loner = self.rig.user("loner")
+        self.give_key("loner", "canary-loner_sshkey")
         self.callers += [
             Caller("nobody", None, "red"),
             Caller("forger", "0" * 32, "blue"),
@@ -74,6 +75,13 @@ class Town:
             Caller("root", ADMIN, "green", self._user_id("admin")),
         ]
         self.ground.users["loner"] = self._user_id("loner")
+
+    def give_key(self, name: str, private: str) -> User:
+        plane, key = self.rig.world.plane, keys.user(self._user_id(name))
+        user = nouns.read(User, self.rig.record(key))
+        sealed = plane.seal.seal(private, context=f"user/{user.id}")
+        self.rig.save(user.with_(ssh_private_key=sealed))
+        return nouns.read(User, self.rig.record(key))
 
     def _user_id(self, name: str) -> str:
         found = nouns.find_target(self.store, keys.user_name(name))
@@ -133,10 +141,9 @@ class Tenant:
         """A user whose e-mail address is the project's to see, and whose SSH key is nobody else's."""
         rig = self.town.rig
         token = rig.user(name, role, self.project)
-        user_id = self.town._user_id(name)
-        user = nouns.read(User, rig.record(keys.user(user_id)))
-        sealed = rig.world.plane.seal.seal(f"canary-{name}_sshkey", context=f"user/{user_id}")
-        rig.save(user.with_(email=f"canary-{self.name}_mail@example.org", ssh_private_key=sealed))
+        user = self.town.give_key(name, f"canary-{name}_sshkey")
+        rig.save(user.with_(email=f"canary-{self.name}_mail@example.org"))
+        user_id = user.id
         self.town.ground.users[name] = user_id
         self.town.callers.append(Caller(name, token, self.name, user_id))
 
@@ -202,12 +209,13 @@ class Tenant:
         line = base64.b64encode(f"canary-{self.name}_log".encode()).decode()
         parts: list[dict[str, Any]] = [
             {"facts": FACTS},
-            {"tasks": [{"id": job.id, "state": "running"}]},
+            {},
             {"logs": [{"task": job.id, "offset": 0, "records": [[NOW, line]]}]},
         ]
         for part in parts:
             agent.seq += 1
             head = {"v": 1, "instance": agent.instance, "boot": "boot-1", "seq": agent.seq}
+            head["tasks"] = [{"id": job.id, "state": "running"}]  # one that isn't listed is lost
             reply = send(self.town.rig, "POST", "/agent/sync", orjson.dumps({**head, **part}), token=agent.token or "")
             assert reply.status == 200, reply.body
             agent.token = reply.json.get("credential", agent.token)
