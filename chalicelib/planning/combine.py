@@ -138,8 +138,8 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
         mine, theirs = getattr(run, field), getattr(fleet, field)
         both = mine if theirs is None else theirs if mine is None else mine & theirs
         if both is not None and not both:
-            words, allowed = field.replace("_", " "), ", ".join(sorted(theirs))
-            return Note(subject, f"allows only the {words} {allowed}", f"change the run's or the fleet's `{field}`")
+            why = _apart(field.replace("_", " "), mine, theirs)
+            return Note(subject, why, f"change the run's or the fleet's `{field}`")
         lists[field] = both
     if run.spot is not None and fleet.spot is not None and run.spot != fleet.spot:
         market = "spot" if fleet.spot else "on-demand"
@@ -159,6 +159,13 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
         machine=fleet.machine,
         **lists,
     )
+
+
+def _apart(words: str, mine: frozenset[str] | None, theirs: frozenset[str] | None) -> str:
+    """Why a run's list and a fleet's have nothing in common; an empty list allows nothing by itself."""
+    if mine is not None and not mine:
+        return f"is of no use to a run that allows no {words}"
+    return f"allows only the {words} {', '.join(sorted(theirs))}" if theirs else f"allows no {words}"
 
 
 def meet_resources(a: ResourcesSpec, b: ResourcesSpec) -> ResourcesSpec | str:

@@ -256,6 +256,10 @@ def test_without_fleets_it_says_to_make_one() -> None:
     ("fleet", "config", "says"),
     [
         ({"backends": ["gcp"]}, {"backends": ["aws"]}, "allows only the backends gcp"),
+        ({}, {"backends": []}, "is of no use to a run that allows no backends"),
+        ({"regions": ["eu"]}, {"regions": []}, "is of no use to a run that allows no regions"),
+        ({"regions": []}, {"regions": ["eu"]}, "allows no regions"),
+        ({"regions": []}, {}, "allows no regions"),
         ({"spot_policy": "spot"}, {}, "takes spot instances only"),
         ({"resources": {"cpu": "..2"}}, {"resources": {"cpu": "4.."}}, "ask for different CPU counts"),
         ({"max_price": 0.5}, {}, "costs more than `max_price`, 0.5"),
