@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -124,8 +125,17 @@ def _leading_out(inside: Path) -> Iterator[str]:
     for where, folders, files in os.walk(inside):
         for name in (*folders, *files):
             place = Path(where, name)
-            if place.is_symlink() and not Path(os.path.realpath(place)).is_relative_to(root):
+            if place.is_symlink() and not _goes_round(place) and not Path(os.path.realpath(place)).is_relative_to(root):
                 yield str(place)
+
+
+def _goes_round(link: Path) -> bool:
+    """Does a link lead to itself, which is nowhere?"""
+    try:
+        link.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
 
 
 def _remove(place: Path) -> None:

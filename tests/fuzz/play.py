@@ -126,7 +126,8 @@ class Batch:
         if self.timed and cost > SLOW and about != "a document":  # unpacking is on the time of whoever packed
             finds.append(f"{cost:.1f} s of processor")
         self.tally.calls += 1
-        self.tally.costs.append(cost)
+        if about != "a document":
+            self.tally.costs.append(cost)
         self.tally.finds += [Find(number, what, f"{about} {self.errors.last}") for what in finds]
 
     def document(self, rng: random.Random) -> Iterator[str]:
