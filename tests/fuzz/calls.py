@@ -13,10 +13,10 @@ from typing import Any, Protocol
 import orjson
 
 from chalicelib.api.dispatch import Request
-from chalicelib.api.route import Route
+from chalicelib.api.route import Access, Route
 from chalicelib.api.routes import BUILT, ROUTES
 from tests.api.rig import fleet, task
-from tests.api.uploads import BOUNDARY, multipart
+from tests.api.uploads import BOUNDARY, multipart, tar
 from tests.fuzz.documents import archive
 from tests.fuzz.shapes import Shapes, changed, known, spoilt
 from tests.fuzz.tenants import TENANTS, Handles
@@ -46,6 +46,8 @@ def draw(town: Cast, rng: Draw) -> tuple[Caller, Request]:
     people = [each for each in town.callers if not each.agent_of]
     (caller,) = rng.choices(people, [weight(each) for each in people])
     route = rng.choice(BUILT if rng.random() < 0.97 else ROUTES)
+    if route.access is Access.admin and rng.random() < 0.4:
+        caller = next(each for each in reversed(people) if each.user_id)  # the mighty one comes last
     tenant = caller.home if rng.random() < 0.75 else rng.choice(TENANTS)
     return caller, users_call(town, caller, route, tenant, rng)
 
@@ -57,6 +59,8 @@ def weight(caller: Caller) -> float:
 
 def users_call(town: Cast, caller: Caller, route: Route, tenant: str, rng: Draw) -> Request:
     handles = {**town.handles_of(tenant)}
+    if route.path.startswith("/api/project") and rng.random() < 0.7:
+        handles["id"] = handles["instance" if "/instances/" in route.path else "id"]
     if rng.random() < 0.2:  # things of one in the project of another
         handles |= town.handles_of(rng.choice(TENANTS))
     headers = headers_of(caller, rng)
@@ -66,7 +70,8 @@ def users_call(town: Cast, caller: Caller, route: Route, tenant: str, rng: Draw)
     query = {name: value for name, value in query.items() if rng.random() < 0.7}
     if path.endswith(("upload_code", "upload_archive")):
         headers["content-type"] = f"multipart/form-data; boundary={BOUNDARY}"
-        body = multipart(archive(rng), None if rng.random() < 0.8 else rng.choice(("", "x", "../x", "0" * 64)))
+        content = archive(rng) if rng.random() < 0.6 else tar(("a.txt", rng.randbytes(9)))
+        body = multipart(content, None if rng.random() < 0.8 else rng.choice(("", "x", "../x", "0" * 64)))
     else:
         body = encoded(json_body(route, shapes, rng))
     if rng.random() < ROUGH:
@@ -76,12 +81,12 @@ def users_call(town: Cast, caller: Caller, route: Route, tenant: str, rng: Draw)
 
 def json_body(route: Route, shapes: Shapes, rng: Draw) -> Any:
     name = route.path.rpartition("/project/{project_name}/")[2]
-    if name in COMPOSED and rng.random() < 0.8:
+    if name in COMPOSED and rng.random() < 0.9:
         value: Any = COMPOSED[name](shapes, rng)
     else:
         value = shapes.value(row(route).get("body", {"type": "object"}))
-    for _ in range(rng.choice((0, 0, 0, 1, 2, 4))):
-        value = changed(value, rng)
+    for _ in range(rng.choice((0, 0, 0, 0, 0, 1, 1, 4))):
+        value = changed(value, rng, within=rng.random() < 0.9)
     return value
 
 
@@ -130,12 +135,12 @@ def written() -> dict[str, list[Any]]:
 
 
 def run_spec(shapes: Shapes, rng: Draw) -> dict[str, Any]:
-    spec = dict(rng.choice(written()["run"])) if rng.random() < 0.5 else {**task(), "profile": {"name": "default"}}
+    spec = dict(rng.choice(written()["run"])) if rng.random() < 0.3 else {**task(), "profile": {"name": "default"}}
     spec["run_name"] = rng.choice(("seen", "other", f"run-{rng.randrange(30)}", None))
     for name in ("repo_id", "file_archives", "repo_code_hash"):
         if rng.random() < 0.4 and name in shapes.handles:
             spec[name] = rng.choice(shapes.handles[name])
-    if rng.random() < 0.5:
+    if rng.random() < 0.4:
         spec["configuration"] = shaped(shapes, rng, "TaskConfiguration-Input", spec["configuration"])
     return spec
 
@@ -159,10 +164,27 @@ def named_page(shapes: Shapes, rng: Draw) -> dict[str, Any]:
     return {"after": rng.choice(("", "a", "seen", "zzz")), "limit": rng.choice((None, 1, 2000))}
 
 
+def setting(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    names = [*shapes.handles["username"], "loner", "none-such"]
+    roles = ("admin", "manager", "user")
+    return {"members": [{"username": name, "project_role": rng.choice(roles)} for name in rng.sample(names, 3)]}
+
+
+def user(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    name = rng.choice((*shapes.handles["username"], f"person-{rng.randrange(9)}"))
+    role = rng.choice(("user", "user", "admin"))
+    return {"username": name, "global_role": role, "email": rng.choice((None, "a@b.c")), "active": rng.random() < 0.7}
+
+
 COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
+    "/api/projects/{project_name}/set_members": setting,
+    "/api/projects/{project_name}/add_members": setting,
+    "/api/projects/create": lambda shapes, rng: {"project_name": f"project-{rng.randrange(30)}"},
+    "/api/users/create": user,
+    "/api/users/update": user,
     "repos/list": named_page,
     "secrets/list": named_page,
-    "runs/get_plan": lambda shapes, rng: {"run_spec": run_spec(shapes, rng), "max_offers": rng.choice((None, 0, 3))},
+    "runs/get_plan": lambda shapes, rng: {"run_spec": run_spec(shapes, rng), "max_offers": rng.choice((None, 1, 3))},
     "runs/apply": lambda shapes, rng: {
         "plan": {"run_spec": run_spec(shapes, rng), "current_resource": None},
         "force": rng.random() < 0.5,
@@ -187,8 +209,8 @@ def agents_call(town: Cast, caller: Caller, rng: Draw) -> Request:
     own = [{"id": job, "state": "running"} for job in town.handles_of(caller.home)["task"]]
     if rng.random() < 0.97:  # one that isn't listed is lost, and the host has nothing to do any more
         value["tasks"] = own + [each for each in value.get("tasks", ()) if each["id"] != own[0]["id"]]
-    for _ in range(rng.choice((0, 0, 0, 1, 1, 3))):
-        value = changed(value, rng)
+    for _ in range(rng.choice((0, 0, 0, 0, 1, 1, 3))):
+        value = changed(value, rng, within=rng.random() < 0.9)
     body = encoded(value)
     return Request("POST", "/agent/sync", {}, headers, spoilt(body, rng) if rng.random() < ROUGH else body)
 
@@ -200,7 +222,7 @@ def message(caller: Caller, handles: dict[str, list[Any]], rng: Draw) -> dict[st
     at = NOW + rng.choice((0, -1, 10**6, 10**15))
     parts = {
         "agent": "1.2.3",
-        "facts": {**FACTS, "gpus": [{"name": "A100", "memory_mib": 40_960}]},
+        "facts": {**FACTS, "gpus": [{"name": "A100", "memory_mib": 40_960, "vendor": "nvidia"}]},
         "tasks": [
             {"id": job, "state": rng.choice(("preparing", "pulling", "running", "running")), "at": at,
              "exit_status": None, "reason": None, "message": "so so", "log_end": 0,
@@ -208,7 +230,7 @@ def message(caller: Caller, handles: dict[str, list[Any]], rng: Draw) -> dict[st
              "working_dir": "/w"},
         ],
         "logs": [
-            {"task": job, "offset": rng.choice((0, 14, 26, 10**9, -1)), "records": [[at, said]] * rng.choice((1, 3))},
+            {"task": job, "offset": rng.choice((0, 14, 14, 26, 10**9)), "records": [[at, said]] * rng.choice((1, 3))},
         ],
         "metrics": [
             {"task": job, "at": at, "cpu_usage_micro": 5, "memory_usage_bytes": 2**30, "memory_working_set_bytes": 9,

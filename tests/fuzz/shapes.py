@@ -98,14 +98,15 @@ class Shapes:
             return None
         if schema.get("format") == "date-time":
             return rng.choice(("2026-11-21T05:11:20.465869+00:00", "2030-01-01T00:00:00Z", "1970-01-01T00:00:00Z"))
-        if schema.get("format") == "uuid":
+        if schema.get("format") == "uuid" or (kind == "string" and rng.random() < 0.1):
             return f"{rng.getrandbits(32):08x}-2e9a-4af5-aab4-144f175852f7"
         return rng.choice(WORDS) if kind == "string" else rng.choice(ODD)
 
 
-def changed(value: Any, rng: random.Random) -> Any:
-    """`value` with one part of it, anywhere, replaced, removed, doubled or joined by something odd."""
-    if isinstance(value, dict) and value and rng.random() < 0.85:
+def changed(value: Any, rng: random.Random, *, within: bool = False) -> Any:
+    """`value` with one part of it, anywhere, replaced, removed, doubled or joined by something odd. `within`: never
+    the whole."""
+    if isinstance(value, dict) and value and (within or rng.random() < 0.85):
         name = rng.choice(list(value))
         act = rng.random()
         if act < 0.12:
