@@ -134,9 +134,16 @@ def wrote(ground: Ground, caller: Caller, before: Standing, public: set[str], wr
     guarded = {*ground.projects.values(), *ground.users.values()} - before.projects - {caller.user_id}
     for key in written:
         owner = ground.store.owners.get(key.pk, "")
-        joins = owner in public and (key == keys.member(owner, caller.user_id) or key.pk == f"events/{owner}")
+        joins = owner in public and _joining(owner, caller.user_id, key, written)
         if (owner in guarded and not joins) or key.pk in ("users", "sightings"):
             yield f"{caller.name} writes {key}"
+
+
+def _joining(project_id: str, user_id: str, key: Key, written: list[Key]) -> bool:
+    """Is it one of the records that change when a user joins a public project? Anybody may."""
+    member = keys.member(project_id, user_id)
+    mine = key in (member, keys.project(project_id)) or key.pk == f"events/{project_id}"
+    return mine and member in written
 
 
 def failed(reply: Reply) -> Iterator[str]:
