@@ -26,6 +26,7 @@ from tests.fuzz.tenants import TENANTS, Answerer, Town
 from tests.fuzz.watch import Caller, failed, seen, wrote
 
 BATCH = 500
+PASS = 100  # calls between two passes of the engine
 DOCUMENTS = 0.12  # of the calls are archives or configuration files instead
 SLOW = 2.0  # seconds of processor that no call may take: others wait for it
 
@@ -129,6 +130,8 @@ class Batch:
         if about != "a document":
             self.tally.costs.append(cost)
         self.tally.finds += [Find(number, what, f"{about} {self.errors.last}") for what in finds]
+        if number % PASS == PASS - 1:
+            self.decide(number)
 
     def document(self, rng: random.Random) -> Iterator[str]:
         if rng.random() < 0.5:
@@ -159,7 +162,13 @@ class Batch:
 
     def end(self, number: int) -> None:
         """What the calls left behind: the engine must be able to decide about it, and each log be its job's own."""
+        self.decide(number)
+        self.tally.finds += [Find(number, what) for what in self.mixed_logs()]
+
+    def decide(self, number: int) -> None:
+        """A pass of the engine, a while later. Its effects stay undone: each is a cloud that doesn't answer."""
         world = self.town.rig.world
+        world.clock.pass_(7)
         self.errors.last = ""
         reconciler = Reconciler(
             world.plane.store, world.clock, wake=world.plane.wake, news=world.plane.news, effects=self.town,
@@ -168,7 +177,6 @@ class Batch:
         woken, world.woken[:] = dict.fromkeys(world.woken), []
         for unit, error in reconciler.run(woken).failed.items():
             self.tally.finds.append(Find(number, f"the engine fails at {unit}: {error}", self.errors.last))
-        self.tally.finds += [Find(number, what) for what in self.mixed_logs()]
 
     def mixed_logs(self) -> Iterator[str]:
         for tenant in TENANTS:

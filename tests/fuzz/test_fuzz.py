@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from chalicelib.api.routes import BUILT
 from chalicelib.domain import keys
 from chalicelib.domain.tenants import Project
 from chalicelib.store import nouns
+from chalicelib.store.port import Put
 from tests.fuzz import documents
 from tests.fuzz.calls import COMPOSED
 from tests.fuzz.play import BATCH, batches, honest, play
@@ -78,6 +80,20 @@ def silent(town: Town, request: Request) -> Reply:
 def test_a_planted_fault_is_found(answer: Answerer, finds: str) -> None:
     tally = play(1, range(250), answer=answer, timed=False)
     assert any(find.what.startswith(finds) for find in tally.finds), {find.what for find in tally.finds}
+
+
+def undecidable(town: Town, request: Request) -> Reply:
+    """Leaves a run that nobody can read."""
+    (run_id,) = town.handles["red"]["run_id"]
+    kept = town.rig.record(keys.run(run_id))
+    town.store.commit([Put(replace(kept, version=kept.version + 1, body=b"{}"), kept.version)])
+    town.rig.world.plane.wake([f"run/{run_id}"])
+    return honest(town, request)
+
+
+def test_what_the_engine_cannot_decide_is_found() -> None:
+    tally = play(1, range(20), answer=undecidable, timed=False)
+    assert any(find.what.startswith("the engine fails at run/") for find in tally.finds)
 
 
 def test_who_may_read_and_write_is_no_find() -> None:
