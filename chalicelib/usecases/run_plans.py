@@ -210,8 +210,10 @@ def apply_plan(
     force: bool,
     role: ProjectRole | None = None,
 ) -> RunRow:
-    """Submit the run, or change a live run in place if possible."""
+    """Submit the run, or change a live run in place if possible. `role` is the user's role in the project."""
     draft = _draft(plane, user, project, raw, role)
+    if any(job_spec.isolated for job_spec in draft.job_specs):
+        _refuse_unisolated(draft, plane.read.fleet_views(project.id), plane.catalog.book(project.id))
     files.use(plane, project.id, draft.spec)
     for _ in range(TRIES):
         try:

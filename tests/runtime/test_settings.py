@@ -86,7 +86,7 @@ def test_a_number_of_days_that_makes_no_sense_is_named(days: str) -> None:
         LambdaSettings.from_env(NAMES | {"DSTACK_RETAIN_EVENTS": days})
 
 
-@pytest.mark.parametrize("field", ["local_fleet", "fake_cloud", "stop_jobs", "enter_project"])
+@pytest.mark.parametrize("field", ["local_fleet", "fake_cloud", "stop_jobs", "trust_jobs", "enter_project"])
 def test_a_switch(field: str) -> None:
     name = f"DSTACK_SERVER_{field.upper()}"
     for word, value in (("on", True), ("TRUE", True), ("1", True), ("off", False), ("0", False), ("no", False)):
