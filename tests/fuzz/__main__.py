@@ -36,8 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
         if sys.stderr.isatty():
             print(f"\r{total.calls}/{given.calls} calls, {len(total.finds)} finds", end="", file=sys.stderr, flush=True)
     took = time.monotonic() - begun
-    over = send_some(given.seed, given.calls // 50 if given.sockets is None else given.sockets)
     status = tell(total.finds, lambda find: f"--seed {given.seed} --only {find.number}")
+    over = send_some(given.seed, given.calls // 50 if given.sockets is None else given.sockets)
     status |= tell(over.finds, lambda find: f"--seed {given.seed} --calls 0 --sockets {find.number + 1}")
     summary(total, over, given.seed, took)
     return status

@@ -59,8 +59,11 @@ def weight(caller: Caller) -> float:
 
 def users_call(town: Cast, caller: Caller, route: Route, tenant: str, rng: Draw) -> Request:
     handles = {**town.handles_of(tenant)}
-    if route.path.startswith("/api/project") and rng.random() < 0.7:
-        handles["id"] = handles["instance" if "/instances/" in route.path else "id"]
+    if (
+        route.path.startswith(("/api/project/{project_name}/runs", "/api/project/{project_name}/instances"))
+        and rng.random() < 0.7
+    ):
+        handles["id"] = handles["instance" if "/instances/" in route.path else "run_id"]
     if rng.random() < 0.2:  # things of one in the project of another
         handles |= town.handles_of(rng.choice(TENANTS))
     headers = headers_of(caller, rng)

@@ -72,6 +72,7 @@ class Far:
         return {
             "project_name": [tenant], "run_name": ["seen"], "runs_names": [["seen"]], "name": ["seen"],
             "names": [["seen"]], "repo_id": ["none"], "username": [f"{tenant}-user"], "instance": ["x"], "task": ["x"],
+            "run_id": ["6628ef34-2e9a-4af5-aab4-144f175852f7"],
         }  # fmt: skip
 
     def build(self) -> None:
