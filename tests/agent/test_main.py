@@ -27,6 +27,7 @@ def test_what_is_assumed_where_nothing_is_said() -> None:
         "token_file": None,
         "runtime": "auto",
         "docker_socket": "/var/run/docker.sock",
+        "users": "61000-61999",
         "wait": 25.0,
     }
     assert options("facts", "--wait", "5").wait == 5.0
@@ -56,7 +57,7 @@ def test_the_first_start_needs_a_server(tmp_path: Path, capsys: pytest.CaptureFi
         main.main(["--data", str(tmp_path / "d"), "--instance", "i", "--runtime", "process"])
     assert "--server is needed the first time" in capsys.readouterr().err
     assert (tmp_path / "d/instance").read_text() == "i\n"
-    assert (tmp_path / "d/tasks").stat().st_mode & 0o777 == 0o711
+    assert (tmp_path / "d/tasks").stat().st_mode & 0o777 == 0o700, "nobody else looks in"
     assert main.main(["--data", str(tmp_path / "d"), "--instance", "j"]) == main.USED == 3
     assert "belongs to instance i, not j" in capsys.readouterr().err
 
@@ -72,8 +73,8 @@ def test_docker_is_used_where_it_answers(tmp_path: Path) -> None:
 
 
 def test_each_runtime_by_its_name() -> None:
-    assert isinstance(main.make_runtime("docker", "/d", "/s"), DockerRuntime)
-    assert isinstance(main.make_runtime("process", "/d", "/s"), ProcessRuntime)
+    assert isinstance(main.make_runtime("docker", "/d", "/s", "agent"), DockerRuntime)
+    assert isinstance(main.make_runtime("process", "/d", "/s", "agent"), ProcessRuntime)
 
 
 def test_what_is_kept_is_written_only_when_it_changes(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ CARDS = [{"id": f"GPU-{number}", "vendor": "nvidia"} for number in range(4)]
 class Runtime:
     """Runs nothing; keeps whose leavings it was asked to delete."""
 
+    isolation = "none"
+
     def __init__(self, name: str) -> None:
         self.name, self.removed = name, list[str]()
 
