@@ -1,9 +1,10 @@
-"""What others notice while some do their worst: three crowds at once, and beside them a tenant who runs short tasks and
-watches the health check.
+"""What others notice while some do their worst: three crowds and a huge fleet at once, and beside them a tenant who runs
+short tasks and watches the health check.
 
 `slow`   300 clients that send their request a byte at a time, and come again when they are cut off
 `large`  60 clients that send 8 MB of JSON without a token, again and again
 `flood`  16 callers of one tenant that search 20,000 events for what isn't there, without a pause
+fleet    `nodes: 20000` of that tenant on a simulated cloud, whose machines never report
 
 The crowds are a process of their own. A crowd more is a function in CROWDS; what it needs is prepared in `prepare`.
 """
@@ -30,7 +31,7 @@ from chalicelib.store.sqlite import SqliteStore
 from tests.bench.measure import report, running_server, server_pid, submit, task, wait_local_host
 from tests.harness.server import ROOT, Server
 
-SLOW, LARGE, FLOOD = 300, 60, 16
+SLOW, LARGE, FLOOD, NODES = 300, 60, 16, 20_000
 EVENTS, A_COMMIT = 20_000, 100
 BODY = b"[" + b'"x",' * 2_000_000 + b'"x"]'
 WARM, SECONDS = 3.0, 30.0
@@ -144,7 +145,7 @@ def started(server: Server, name: str) -> float:
 
 
 def prepare(server: Server) -> str:
-    """The noisy tenant, with a long history. Returns its token."""
+    """The noisy tenant, with a long history and a huge fleet. Returns its token."""
     token: str = server.call("/api/users/create", {"username": "noisy", "global_role": "user"})["creds"]["token"]
     project = server.call("/api/projects/create", {"project_name": "noisy"}, token=token)["project_id"]
     store, now = SqliteStore(server.data / "plane.db"), time.time_ns() // 1000
@@ -158,7 +159,17 @@ def prepare(server: Server) -> str:
             ]
         )
     store.close()
+    (server.data / "fake-cloud" / "script.json").write_text(json.dumps({"absent": 2 * NODES}))
+    fleet = {"type": "fleet", "name": "huge", "nodes": NODES, "resources": {"cpu": "2..", "gpu": "0.."}}
+    spec = {"configuration": fleet, "profile": {}}
+    server.call("/api/project/noisy/fleets/apply", {"plan": {"spec": spec}, "force": False}, token=token)
     return token
+
+
+def ordered(server: Server) -> int:
+    """How many machines of the huge fleet there are by now."""
+    (fleet,) = server.call("/api/project/noisy/fleets/list", {})
+    return len(fleet["instances"])
 
 
 def peak_mb(pid: int) -> float:
@@ -172,7 +183,7 @@ def p99(samples: list[float]) -> float:
 
 
 def main() -> None:
-    with running_server() as server:
+    with running_server("--fake-cloud") as server:
         wait_local_host(server)
         command = [sys.executable, "-m", "tests.bench.load", server.url, prepare(server)]
         crowds = subprocess.Popen(command, cwd=ROOT)
@@ -196,6 +207,7 @@ def main() -> None:
             start_p99_s=p99(starts),
             peak_mb=peak_mb(server_pid(server)),
             tasks=len(starts),
+            machines=ordered(server),
         )
 
 
