@@ -1,5 +1,5 @@
-"""What others notice while some do their worst: three crowds and a huge fleet at once, and beside them a tenant who runs
-short tasks and watches the health check.
+"""What others notice while some do their worst: three crowds and a huge fleet at once, and beside them a tenant who
+runs short tasks and watches the health check.
 
 `slow`   300 clients that send their request a byte at a time, and come again when they are cut off
 `large`  60 clients that send 8 MB of JSON without a token, again and again
