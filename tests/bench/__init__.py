@@ -16,7 +16,7 @@
 `cli`       whole processes: `dstack --help`, and `dstack ps` with an empty list
 `idle`      an embedded server with its own agent: 40 s in which nobody asks anything
 `load`      300 slow clients, 60 large bodies without a token, a flood of searches and a huge fleet at once: what
-            another tenant's health check and the start of its task take meanwhile; and the most memory that the server took
+            another tenant waits meanwhile for its health check and its tasks, and the most memory that the server took
 
 To compare two trees, run both on one machine, one right after the other, and look at CPU rather than at wall time: a
 neighbour's work stretches the second and hardly the first.
