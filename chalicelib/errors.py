@@ -161,3 +161,11 @@ class AlreadyThere(BackendError):
 
 class Transient(BackendError):
     """Unknown outcome: a time-out, a 5xx, a reset. Look for the name, then repeat."""
+
+
+class NotYet(BackendError):
+    """What the call waits for isn't there yet. Nothing is wrong; ask again."""
+
+
+class Unfit(BackendError):
+    """A host can't be used as it is. The message names everything that is missing, with what mends it."""

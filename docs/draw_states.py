@@ -9,13 +9,14 @@ from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN
 from chalicelib.machines.table import StateMachine, mermaid
+from chalicelib.machines.workflow import WORKFLOW
 
 PAGE = Path(__file__).parent / "states.md"
 
 _INTRO = """# States
 
-The states of runs, jobs, instances and fleets, and the events that move them. This page is generated from the tables in
-`chalicelib/machines` (`python -m docs.draw_states`), which alone define every status change.
+The states of runs, jobs, instances, fleets and workflows, and the events that move them. This page is generated from
+the tables in `chalicelib/machines` (`python -m docs.draw_states`), which alone define every status change.
 
 Every state that isn't final has a deadline that moves it on, listed below its diagram.
 """
@@ -25,6 +26,7 @@ _ABOUT = {
     "job": "A job is one attempt to run. A retry creates a new job; a finished job never changes again.",
     "instance": "An instance is `terminated` only when the cloud confirms that nothing is left.",
     "fleet": "A deleted fleet stays `terminating` until its last instance is gone.",
+    "workflow": "A fixed sequence of steps, such as setting up a host. It is finished, or undone to the last step.",
 }
 
 
@@ -36,7 +38,7 @@ def section(machine: StateMachine) -> str:
 
 
 def page() -> str:
-    return "\n".join([_INTRO, *(section(machine) for machine in (RUN, JOB, INSTANCE, FLEET))])
+    return "\n".join([_INTRO, *(section(machine) for machine in (RUN, JOB, INSTANCE, FLEET, WORKFLOW))])
 
 
 if __name__ == "__main__":

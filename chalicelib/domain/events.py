@@ -41,10 +41,12 @@ class EventType(StrEnum):
     orphaned = "orphaned"  # a resource with our tag that belongs to no instance was first seen
     reclaimed = "reclaimed"  # such a resource is being removed
     missing = "missing"  # an instance was first found missing from the cloud's list
+    step_done = "step_done"  # of a workflow: `detail`
+    step_undone = "step_undone"
 
 
 class Target(Value):
-    type: str  # project, user, fleet, instance, run, job, volume, gateway, secret
+    type: str  # project, user, fleet, instance, run, job, workflow, volume, gateway, secret
     id: str
     name: str
 
@@ -159,4 +161,6 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.orphaned: lambda event: f"{event.detail} belongs to no instance; it is removed if the next look agrees",
     EventType.reclaimed: lambda event: f"{event.detail} belongs to no instance and is being removed",
     EventType.missing: lambda event: "the cloud doesn't list its machine; it is given up if the next look agrees",
+    EventType.step_done: lambda event: _joined("done", event.detail),
+    EventType.step_undone: lambda event: _joined("undone", event.detail),
 }

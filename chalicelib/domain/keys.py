@@ -9,6 +9,7 @@
 | FleetBody | fleet/<id>       | body/<num>              |                                    |                        |
 | Instance  | instance/<id>    | status                  | instances/<fleet>, num#epoch       | free/<project> (**)    |
 | Presence  | instance/<id>    | presence                |                                    |                        |
+| Workflow  | workflow/<id>    | status                  |                                    |                        |
 | Event     | events/<project> | at#id                   | run-events/<run>                   | fleet-events/<fleet>   |
 | User      | user/<id>        | status                  |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
@@ -108,6 +109,10 @@ def instance(instance_id: str) -> Key:
 
 def presence(instance_id: str) -> Key:
     return Key(f"instance/{instance_id}", "presence")
+
+
+def workflow(workflow_id: str) -> Key:
+    return Key(f"workflow/{workflow_id}", STATUS)
 
 
 def event(project_id: str, at: Micros, event_id: str) -> Key:

@@ -19,6 +19,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run
+from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.load import Loader
 from chalicelib.errors import Bug
 from chalicelib.machines.fleet import FLEET
@@ -26,6 +27,7 @@ from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN
 from chalicelib.machines.table import StateMachine
+from chalicelib.machines.workflow import WORKFLOW
 from chalicelib.planning import invariants
 from chalicelib.planning.closing import decide_closing
 from chalicelib.planning.fleet import decide_fleet
@@ -36,6 +38,7 @@ from chalicelib.planning.plan import Outcome, Plan
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import Snapshot
+from chalicelib.planning.workflows import decide_step, decide_workflow
 
 
 @dataclass(frozen=True)
@@ -136,7 +139,7 @@ KINDS = Kinds(
             INSTANCE,
             Unit(
                 decide_instance,
-                woken_by=frozenset({"queue", "run", "instance", "fleet"}),
+                woken_by=frozenset({"queue", "run", "instance", "fleet", "workflow"}),
                 load=lambda load, id, now: load.instance(id, now),
                 conclude=decide_outcome,
             ),
@@ -153,6 +156,18 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.fleet(id, now),
             ),
             plans=(invariants.fleet_sizes,),
+        ),
+        Kind(
+            "workflow",
+            Workflow,
+            WORKFLOW,
+            Unit(
+                decide_workflow,
+                woken_by=frozenset({"instance", "workflow"}),
+                load=lambda load, id, now: load.workflow(id, now),
+                conclude=decide_step,
+            ),
+            steps=(invariants.workflows,),
         ),
         Kind(
             "closing",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pydantic import ValidationError
 
@@ -15,8 +15,10 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job, JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.runs import Run
+from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.ports import Backends, Catalog
 from chalicelib.engine.read import Reader, has_room
+from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import Bug
 from chalicelib.planning.closing import ClosingSnapshot
 from chalicelib.planning.fleet import ends_instances
@@ -29,6 +31,7 @@ from chalicelib.planning.snapshots import (
     QueueSnapshot,
     RunSnapshot,
 )
+from chalicelib.planning.workflows import Definition, WorkflowSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 
@@ -40,8 +43,14 @@ PAGE = 500  # waiting jobs per query; one page holds most queues
 class Loader:
     """The snapshots of every kind of unit."""
 
-    def __init__(self, read: Reader, catalog: Catalog, backends: Backends) -> None:
-        self.read, self.catalog, self.backends = read, catalog, backends
+    def __init__(
+        self,
+        read: Reader,
+        catalog: Catalog,
+        backends: Backends,
+        workflows: Mapping[str, Definition] = WORKFLOWS,
+    ) -> None:
+        self.read, self.catalog, self.backends, self.workflows = read, catalog, backends, workflows
         self.store = read.store
 
     def run(self, run_id: str, now: Micros) -> RunSnapshot | None:
@@ -96,6 +105,15 @@ class Loader:
             return None
         runs, fleets = self.read.live_runs(project_id), self.read.fleets(project_id)
         return ClosingSnapshot(now, closing, tuple(runs), tuple(fleets))
+
+    def workflow(self, workflow_id: str, now: Micros) -> WorkflowSnapshot | None:
+        workflow = self.read.find(Workflow, keys.workflow(workflow_id))
+        if workflow is None:
+            return None
+        definition = self.workflows.get(workflow.definition)
+        if definition is None:
+            raise Bug(f"workflow {workflow.name} is a {workflow.definition}, which isn't declared")
+        return WorkflowSnapshot(now, workflow, definition)
 
     # --- the queue ---------------------------------------------------------------------------------------------------
 

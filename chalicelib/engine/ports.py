@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from chalicelib.backends.accounts import Account
     from chalicelib.backends.spi import Backend
     from chalicelib.domain.facts import BackendFacts
+    from chalicelib.domain.workflows import Workflow
     from chalicelib.planning.offers import OfferBook
     from chalicelib.planning.plan import Effect
 
@@ -47,6 +48,16 @@ class Backends(Protocol):
 
     def accounts(self, project_id: str | None = None) -> Sequence[Account]:
         """Every account, or those that serve one project."""
+
+
+class Performer(Protocol):
+    """Performs the steps of one workflow. Both may be called again, also after a call that never returned, and `undo`
+    also for a step that was done in part or not at all. Raises the errors of backends; `NotYet` while a step waits."""
+
+    def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
+        """Returns the ids of what was made, for `workflow.state`."""
+
+    def undo(self, step: str, workflow: Workflow) -> Mapping[str, str] | None: ...
 
 
 @dataclass(frozen=True)

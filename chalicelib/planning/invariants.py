@@ -10,11 +10,13 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job
 from chalicelib.domain.reasons import InstanceReason
+from chalicelib.domain.workflows import Workflow
 from chalicelib.planning.combine import merged_fleet
 from chalicelib.planning.lint import Known
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.purchases import Create, Describe, Terminate, unit_of
 from chalicelib.planning.snapshots import Snapshot
+from chalicelib.planning.workflows import DoStep
 
 
 def ended_jobs(step: Step, known: Known) -> Iterator[str]:
@@ -104,6 +106,19 @@ def purchases(step: Step, known: Known) -> Iterator[str]:
                 yield f"instance {instance.name} isn't of a backend, so it can't be bought"
         elif isinstance(effect, Terminate) and (instance is None or instance.status != InstanceStatus.terminating):
             yield f"{effect.unit} is given back without being terminating"
+
+
+def workflows(step: Step, known: Known) -> Iterator[str]:
+    """A workflow that hasn't ended is looked at again, and an attempt is committed before it is made."""
+    saved = {noun.unit: noun for noun in step.saves if isinstance(noun, Workflow)}
+    for workflow in saved.values():
+        if not workflow.ended and workflow.due_at is None:
+            yield f"workflow {workflow.name} is {workflow.status.value} and nothing will look at it again"
+    for effect in step.effects:
+        if isinstance(effect, DoStep):
+            workflow_ = saved.get(effect.unit)
+            if workflow_ is None or workflow_.act_until != effect.act_until or workflow_.ended:
+                yield f"{effect.unit} attempts {effect.step} without committing it"
 
 
 def fleet_sizes(snapshot: Snapshot, plan: Plan) -> Iterator[str]:

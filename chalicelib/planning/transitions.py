@@ -19,11 +19,13 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason, job_outcome, run_outcome
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import GRACE, JOB
 from chalicelib.machines.run import RUN
 from chalicelib.machines.table import apply
+from chalicelib.machines.workflow import WORKFLOW
 from chalicelib.planning.plan import Effect, Plan, Step
 
 _STAMPS = {"provisioning": "provisioned_at", "pulling": "pulling_at", "running": "running_at"}
@@ -36,7 +38,7 @@ def target(noun: Noun) -> Target:
 
 # By kind of noun: its field that names the run, or the fleet, within which things happen to it.
 _RUN_OF: dict[type, str] = {Run: "id", Job: "run_id"}
-_FLEET_OF: dict[type, str] = {Fleet: "id", Instance: "fleet_id"}
+_FLEET_OF: dict[type, str] = {Fleet: "id", Instance: "fleet_id", Workflow: "fleet_id"}
 
 
 def _first_of(about: Sequence[Noun], fields: Mapping[type, str]) -> str | None:
@@ -134,6 +136,12 @@ class Draft:
         new = FleetStatus(apply(FLEET, fleet.status, event))
         moved = fleet.with_(**{"status": new, "last_processed_at": self.now, **changes})
         self._moved(fleet, moved, note)
+        return moved
+
+    def move_workflow(self, workflow: Workflow, event: str, **changes: Any) -> Workflow:
+        new = WorkflowStatus(apply(WORKFLOW, workflow.status, event))
+        moved = workflow.with_(**{"status": new, "last_processed_at": self.now, **changes})
+        self._moved(workflow, moved, "")
         return moved
 
     def _moved(self, old: Any, new: Any, note: str, trade: Trade | None = None, *beside: Noun) -> None:

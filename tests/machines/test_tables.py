@@ -14,8 +14,9 @@ from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN, observe
 from chalicelib.machines.table import StateMachine, allows, apply, mermaid
+from chalicelib.machines.workflow import WORKFLOW
 
-MACHINES = (RUN, JOB, INSTANCE, FLEET)
+MACHINES = (RUN, JOB, INSTANCE, FLEET, WORKFLOW)
 MODULES = Path(__file__).parents[2] / "chalicelib"
 walked = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.noun)
 
@@ -63,8 +64,10 @@ def test_the_statuses_of_the_domain_are_those_of_the_table(machine: StateMachine
     from chalicelib.domain.instances import InstanceStatus
     from chalicelib.domain.jobs import JobStatus
     from chalicelib.domain.runs import RunStatus
+    from chalicelib.domain.workflows import WorkflowStatus
 
-    known = {"run": RunStatus, "job": JobStatus, "instance": InstanceStatus, "fleet": FleetStatus}[machine.noun]
+    nouns = {"run": RunStatus, "job": JobStatus, "instance": InstanceStatus, "fleet": FleetStatus}
+    known = {**nouns, "workflow": WorkflowStatus}[machine.noun]
     reserved = {"fleet": {"submitted", "failed"}}.get(machine.noun, set())  # the wire's, which we never enter
     assert {status.value for status in known} - reserved == set(machine.states)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from chalicelib.engine.ports import Backends, Clock
+from chalicelib.engine.ports import Backends, Clock, Performer
 from chalicelib.errors import BackendError, Transient
+from chalicelib.planning.failures import MEANINGS
 from chalicelib.store.port import Store
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ class Acting:
     program: Callable[[], str] = (
         str  # the SHA-256 of the agent that new machines run, which is served once this returns
     )
+    performers: Mapping[str, Performer] = field(default_factory=dict)  # of workflows' steps, by definition
 
 
 @contextmanager
@@ -37,3 +39,9 @@ def translated(what: str) -> Iterator[None]:
     except Exception as error:
         log.exception("a call about %s failed in a way its backend doesn't translate", what)
         raise Transient(f"the backend failed unexpectedly ({type(error).__name__}: {error})") from error
+
+
+def said(error: BackendError) -> tuple[str, str, float | None]:
+    """An error as an outcome carries it: its name in the table of meanings, its words, and when to try again."""
+    known = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in MEANINGS), BackendError.__name__)
+    return known, str(error), getattr(error, "retry_after", None)

@@ -22,9 +22,8 @@ from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.engine.effects.acting import Acting, translated
+from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.errors import BackendError, Conflict, Gone
-from chalicelib.planning.failures import MEANINGS
 from chalicelib.planning.plan import Effect, Outcome
 from chalicelib.planning.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen, Terminate, may_begin
 from chalicelib.store import nouns
@@ -61,7 +60,7 @@ class Purchases:
                     return None
                 instance = found
         except BackendError as error:
-            return NotBought(effect.unit, *_said(error), epoch, effect.act_until)
+            return NotBought(effect.unit, *said(error), epoch, effect.act_until)
         log.info("the purchase of %s stops here: it is no longer wanted, or it took too long", instance.name)
         return None
 
@@ -126,7 +125,7 @@ class Purchases:
         except Gone:
             return Seen(effect.unit, instance.epoch, "gone")
         except BackendError as error:
-            return NotDone(effect.unit, *_said(error), instance.epoch)
+            return NotDone(effect.unit, *said(error), instance.epoch)
         return Seen(
             effect.unit, instance.epoch, machine.state, machine.hostname, machine.internal_ip, machine.interrupted
         )
@@ -143,7 +142,7 @@ class Purchases:
             with translated(instance.name):
                 listed = list(backend.list_owned(instance.id))
         except BackendError as error:
-            return NotDone(effect.unit, *_said(error), instance.epoch)
+            return NotDone(effect.unit, *said(error), instance.epoch)
         owned = [o.handle for o in listed if (o.install, o.instance_id) == (self.here.install_id, instance.id)]
         found = self.checkpoint(instance, owned, backend)
         if found is None:
@@ -156,7 +155,7 @@ class Purchases:
             except Gone:
                 continue
             except BackendError as error:
-                failed = failed or NotDone(effect.unit, *_said(error), instance.epoch)
+                failed = failed or NotDone(effect.unit, *said(error), instance.epoch)
             else:
                 going = going or f"{handle.kind} {handle.id} is being removed"
         return failed or Left(effect.unit, instance.epoch, began, instance.act_until, going)
@@ -167,11 +166,6 @@ class Purchases:
             log.info("%s is too late: its instance has ended", effect)
             return None
         return instance
-
-
-def _said(error: BackendError) -> tuple[str, str, float | None]:
-    known = next((kind.__name__ for kind in type(error).__mro__ if kind.__name__ in MEANINGS), BackendError.__name__)
-    return known, str(error), getattr(error, "retry_after", None)
 
 
 def _give_back(backend: Backend, handle: Handle) -> None:

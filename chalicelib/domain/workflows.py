@@ -1,0 +1,66 @@
+"""A workflow: a fixed sequence of steps about one unit, which is finished or undone whatever happens in between.
+
+The record holds where it stands and ids of what it made, never a key or a password: those are read anew by every step.
+Its steps are declared in planning (`engine/workflows.py` lists them).
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import ClassVar
+
+from chalicelib.domain import keys
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instants import DAY, SECOND, Micros
+from chalicelib.domain.noun import Noun
+
+KEPT: Micros = 7 * DAY  # after its end
+
+
+class WorkflowStatus(StrEnum):
+    running = "running"
+    done = "done"
+    undoing = "undoing"
+    undone = "undone"
+
+
+def workflow_id(subject: str, definition: str, epoch: int = 0) -> str:
+    """The id of a unit's workflow, so that it can be read by key before an index shows it."""
+    return derive(subject, definition, epoch)
+
+
+class Workflow(Noun):
+    kind: ClassVar[str] = "workflow"
+
+    id: str
+    project_id: str
+    definition: str
+    name: str  # of what it is about, for people
+    subject: str  # the unit that waits for its end: `instance/<id>`
+    backend: str  # where its steps are executed, so that a queue can route them
+    fleet_id: str | None = None
+    status: WorkflowStatus = WorkflowStatus.running
+    step: int = 0  # index of the step that is done or undone next
+    failures: int = 0  # of this step, in a row
+    cancelled: bool = False  # nobody wants it to finish any more
+    reason: str | None = None  # why it is undone: the name of an error
+    message: str = ""
+    state: dict[str, str] = {}  # ids of what its steps made
+    began_at: Micros
+    step_at: Micros  # when this step was first tried
+    last_processed_at: Micros
+    finished_at: Micros | None = None
+    act_until: Micros | None = None  # until then an attempt may be in flight, and only its committer acts
+    due_at: Micros | None = None
+
+    @property
+    def unit(self) -> str:
+        return f"workflow/{self.id}"
+
+    @property
+    def ended(self) -> bool:
+        return self.status in (WorkflowStatus.done, WorkflowStatus.undone)
+
+    def place(self) -> keys.Place:
+        expires_at = None if self.finished_at is None else (self.finished_at + KEPT) // SECOND
+        return keys.Place(keys.workflow(self.id), due=keys.due(self.unit, self.due_at), expires_at=expires_at)

@@ -1,0 +1,40 @@
+"""Attempts at a workflow's steps, each made by the performer of its definition."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import ClassVar
+
+from chalicelib.domain import keys
+from chalicelib.domain.workflows import Workflow, WorkflowStatus
+from chalicelib.engine.effects.acting import Acting, said, translated
+from chalicelib.errors import BackendError, NotYet
+from chalicelib.planning.plan import Effect, Outcome
+from chalicelib.planning.workflows import DoStep, StepDone, StepFailed, StepWaits
+from chalicelib.store import nouns
+
+log = logging.getLogger(__name__)
+
+
+class Steps:
+    effects: ClassVar[Mapping[type[Effect], str]] = {DoStep: "attempt"}
+
+    def __init__(self, here: Acting) -> None:
+        self.here = here
+
+    def attempt(self, effect: DoStep) -> Outcome | None:
+        workflow = nouns.find(self.here.store, Workflow, keys.workflow(effect.unit.partition("/")[2]))
+        undoing = workflow is not None and workflow.status is WorkflowStatus.undoing
+        if workflow is None or workflow.act_until != effect.act_until or undoing != effect.undo or workflow.ended:
+            log.info("%s is too late: its workflow has gone on", effect)
+            return None
+        performer = self.here.performers[workflow.definition]
+        try:
+            with translated(f"{workflow.name}, {effect.step}"):
+                made = performer.undo(effect.step, workflow) if undoing else performer.do(effect.step, workflow)
+        except NotYet as waits:
+            return StepWaits(effect.unit, effect.act_until, str(waits))
+        except BackendError as error:
+            return StepFailed(effect.unit, *said(error), effect.act_until)
+        return StepDone(effect.unit, effect.act_until, tuple(sorted((made or {}).items())))

@@ -1,0 +1,148 @@
+"""Workflows: whatever goes wrong at whatever step, a workflow finishes or leaves nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from chalicelib.domain.events import Event
+from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.workflows import Workflow, WorkflowStatus
+from chalicelib.engine.workflows import WORKFLOWS
+from chalicelib.errors import NotYet, Transient, Unfit
+from chalicelib.planning.workflows import Definition, WorkflowStep
+from chalicelib.store import nouns
+from tests.engine.workflow_kit import Course, Fault, check, faults
+
+TENT = Definition(
+    "pitch_tent",
+    (
+        WorkflowStep("place", "find a place", timeout=10 * SECOND, undo=False),
+        WorkflowStep("poles", "put up the poles", timeout=20 * SECOND),
+        WorkflowStep("sheet", "spread the sheet", timeout=20 * SECOND),
+        WorkflowStep("dry", "let it dry", timeout=5 * SECOND, patience=MINUTE, undo=False),
+    ),
+)
+
+
+class Meadow:
+    """Where tents are pitched. It takes a while until a sheet is dry."""
+
+    def __init__(self, wet: int = 3) -> None:
+        self.things: dict[str, str] = {}
+        self.wet = wet
+        self.performer = self
+
+    def left(self) -> object:
+        return dict(self.things)
+
+    def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
+        if step == "dry":
+            self.wet -= 1
+            if self.wet >= 0:
+                raise NotYet("the sheet is wet")
+            return None
+        if step == "sheet" and workflow.state.get("poles") != "3":
+            raise Unfit("a sheet needs poles")
+        if step != "place":
+            self.things[step] = workflow.id
+        return {"poles": "3"} if step == "poles" else None
+
+    def undo(self, step: str, workflow: Workflow) -> None:
+        if step == "poles" and "sheet" in self.things:
+            raise Transient("the sheet must go first")
+        self.things.pop(step, None)
+
+
+def test_its_steps_are_done_in_order() -> None:
+    meadow = Meadow()
+    course = check(TENT, meadow, None)
+    assert course.performer.made == [("place", False), ("poles", False), ("sheet", False), ("dry", False)]
+    assert meadow.things == {"poles": "w", "sheet": "w"}
+    assert course.workflow.state == {"poles": "3"}
+
+
+@pytest.mark.parametrize("fault", list(faults(TENT)), ids=str)
+def test_whatever_goes_wrong_it_is_done_or_leaves_nothing(fault: Fault) -> None:
+    check(TENT, Meadow(), fault)
+
+
+@pytest.mark.parametrize("kind", ["poles", "sheet"])
+def test_a_step_that_keeps_failing_is_given_up_after_its_attempts(kind: str) -> None:
+    tried: list[str] = []
+
+    class Stormy(Meadow):
+        def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
+            tried.append(step)
+            if step == kind:
+                raise Transient("a storm")
+            return super().do(step, workflow)
+
+    meadow = Stormy()
+    course = Course(TENT, meadow, None)
+    assert course.play().status is WorkflowStatus.undone
+    assert tried.count(kind) == TENT.named(kind).attempts
+    assert (course.workflow.reason, course.workflow.message) == ("Transient", "a storm")
+    assert meadow.left() == {}
+
+
+def test_a_step_that_waits_too_long_is_given_up_with_what_it_waits_for() -> None:
+    meadow = Meadow(wet=10_000)
+    began = (course := Course(TENT, meadow, None)).engine.at
+    ended = course.play()
+    assert (ended.status, ended.reason, ended.message) == (WorkflowStatus.undone, "timeout", "the sheet is wet")
+    assert MINUTE <= course.engine.at - began < 2 * MINUTE
+
+
+def test_undoing_is_never_given_up() -> None:
+    class Stuck(Meadow):
+        calm = 30
+
+        def undo(self, step: str, workflow: Workflow) -> None:
+            self.calm -= 1
+            if self.calm > 0:
+                raise Unfit("the poles are stuck")
+            super().undo(step, workflow)
+
+    meadow = Stuck(wet=10_000)
+    course = Course(TENT, meadow, None)
+    assert course.play().status is WorkflowStatus.undone
+    assert meadow.left() == {}
+
+
+def test_an_attempt_in_flight_is_left_alone() -> None:
+    """Another process is making it: a pass waits until it can't be any more."""
+    course = Course(TENT, Meadow(), None)
+    engine = course.engine
+    engine.reconciler(kinds=course.kinds).run([course.workflow.unit])
+    assert len(engine.effects) == 1
+    course.cancel()
+    engine.at += 9 * SECOND
+    engine.reconciler(kinds=course.kinds).run([course.workflow.unit])
+    assert len(engine.effects) == 1, "even a cancelled workflow waits for the attempt"
+    engine.at += SECOND
+    engine.reconciler(kinds=course.kinds).run([course.workflow.unit])
+    assert course.workflow.status is WorkflowStatus.undone, "nothing was done that could be undone"
+
+
+def test_the_history_says_what_was_done_and_undone() -> None:
+    course = Course(TENT, Meadow(), Fault("refused", "sheet"))
+    course.play()
+    records = course.engine.store.query("main", "events/p", limit=50).records
+    assert [nouns.read(Event, record).message for record in records] == [
+        "created",
+        "done: find a place",
+        "done: put up the poles",
+        "Unfit: refused",
+        "running → undoing: refused",
+        "undone: spread the sheet",
+        "undone: put up the poles",
+        "undoing → undone",
+    ]
+
+
+def test_every_declared_workflow_can_be_told_apart() -> None:
+    for name, definition in WORKFLOWS.items():
+        assert name == definition.name
+        assert len({step.name for step in definition.steps}) == len(definition.steps)
