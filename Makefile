@@ -71,7 +71,7 @@ docs: $(VENV)/.dev ## write the generated pages anew
 
 lock: ## pin the dependencies anew (needs uv)
 	uv pip compile $(LOCK) pyproject.toml --group build -o requirements.lock
-	uv pip compile $(LOCK) pyproject.toml --extra aws --extra ssh --group dev -o requirements-dev.lock
+	uv pip compile $(LOCK) pyproject.toml --extra aws --group dev -o requirements-dev.lock
 	@$(BIN)/python -m infra.requirements
 
 clean: ## remove what was made here

@@ -5,6 +5,7 @@
 `machines`       pure tables: one state machine per file, the only way to a new status.
 `planning`       pure decisions: snapshot in, plan out; no clock, no socket.
 `backends`       effects: one protocol, one package per provider, a simulated cloud; accounts say who uses them.
+`hosts`          effects: hosts that people own: logging in over SSH, setting them up, clearing them again.
 `agent`          the program on every instance: standard library only, shipped as one file, imported by nothing here.
 `store`          effects: one small port, SQLite and DynamoDB behind it, blobs beside it.
 `catalog`        offers as snapshots with their age; plans never call a cloud.
@@ -19,7 +20,7 @@ Imports go one way (import-linter enforces it):
          |
       runtime -> engine -> planning -> machines -> domain
          |          +-> backends.spi, backends.accounts, store.port      (no implementation)
-         +-> backends.*, store.*
+         +-> backends.*, hosts.*, store.*
          +-> api -> usecases -> store.port, catalog, planning, configuration; wake ports of engine
 
 Every package may raise from `errors`, and clean texts of others with `printable`.

@@ -1,4 +1,6 @@
-"""The command line: `run` the agent (the default), `supervise` one task, print the machine's `facts`."""
+"""The command line: `run` the agent (the default), `supervise` one task, print the machine's `facts`, or `clear` the
+machine of all that the agent and its tasks left.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +30,8 @@ def main(arguments: List[str]) -> int:
 
         print(json.dumps(Inventory(options.data or "/").facts(isolation(runtimes(options.data or "/", options)))))
         return 0
+    if options.command == "clear" and options.data:
+        return clear(options)
     if not options.data or not options.instance:
         parser().error("--data and --instance are needed")
     return run(options)
@@ -35,7 +39,7 @@ def main(arguments: List[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser("agent", description="Runs the tasks that a server gives to this machine.")
-    found.add_argument("command", nargs="?", choices=["run", "facts"], default="run")
+    found.add_argument("command", nargs="?", choices=["run", "facts", "clear"], default="run")
     found.add_argument("--server", help="the server's URL; stored in the data folder and read from there afterwards")
     found.add_argument("--data", help="the agent's folder: tasks, their output, the credential")
     found.add_argument("--instance", help="the id of this machine's instance")
@@ -93,6 +97,25 @@ def runtimes(data: str, options: argparse.Namespace) -> Dict[str, TaskRuntime]:
     if not usable:
         sys.exit("; ".join(runtime.problem() for runtime in found.values()))
     return usable
+
+
+def clear(options: argparse.Namespace) -> int:
+    from . import build, clearing
+    from .roster import Roster
+
+    data = os.path.abspath(options.data)
+    if not os.path.isdir(data):
+        return 0
+    lock = take_lock(os.path.join(data, "lock"))
+    if lock is None:
+        print("an agent is running on %s; stop it first" % data, file=sys.stderr)
+        return USED
+    usable = runtimes(data, options)
+    roster = Roster(data, usable, sorted(usable)[0], build.lay_out(data), options.docker_socket, options.users)
+    problem = clearing.clear(data, usable, roster)
+    if problem:
+        print(problem, file=sys.stderr)
+    return 1 if problem else 0
 
 
 def run(options: argparse.Namespace) -> int:

@@ -34,6 +34,8 @@ class Fleet(Noun):
     spec_num: int = 0  # which FleetBody is in force; one higher with every update in place
     next_instance_num: int = 0
     to_create: int = 0  # instances that an apply requested and that don't exist yet (target, then min)
+    to_add: tuple[str, ...] = ()  # hosts that an apply requested and that have no instance yet, as OnPrem.key
+    failed: tuple[str, ...] = ()  # ids of instances whose hosts couldn't be added, until the next apply
     consolidation_attempt: int = 0  # failed attempts to reach `nodes.min` since the last success or update
     tried: tuple[
         str, ...

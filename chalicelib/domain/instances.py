@@ -7,7 +7,7 @@ There are two items because there are two writers, so neither makes the other's 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator
 
@@ -54,6 +54,21 @@ class Handle(Value):
     data: dict[str, str] = {}
 
 
+class OnPrem(Value):
+    """Where a host of an SSH fleet is reached. How to log in is in the fleet's spec number `spec_num`."""
+
+    hostname: str
+    port: int
+    internal_ip: str = ""  # as the spec says; empty: as found
+    blocks: int | Literal["auto"] | None = None  # None: the fleet's
+    spec_num: int = 0
+
+    @property
+    def key(self) -> str:
+        """What makes it the same host when the spec changes."""
+        return f"{self.hostname}:{self.port}"
+
+
 class Instance(Noun):
     kind: ClassVar[str] = "instance"
 
@@ -74,6 +89,8 @@ class Instance(Noun):
     env: dict[str, str] = {}  # the fleet's `env`, for every job here
     idle_seconds: int | None = None  # None: never reaped for idleness
     handles: tuple[Handle, ...] = ()
+    host: OnPrem | None = None  # of an SSH fleet: set up when it is added, and cleared when it is removed
+    forgotten: bool = False  # a user doesn't want to wait until it is cleared
     hostname: str = ""
     internal_ip: str = ""
     gpu_driver: str | None = None

@@ -10,6 +10,7 @@
 | Instance  | instance/<id>    | status                  | instances/<fleet>, num#epoch       | free/<project> (**)    |
 | Presence  | instance/<id>    | presence                |                                    |                        |
 | Workflow  | workflow/<id>    | status                  |                                    |                        |
+| Contact   | instance/<id>    | contact                 | tunnels, instance                  |                        |
 | Event     | events/<project> | at#id                   | run-events/<run>                   | fleet-events/<fleet>   |
 | User      | user/<id>        | status                  |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
@@ -41,6 +42,8 @@ ENDED_RUNS = "ended-runs"
 DELETED_RUNS = "deleted-runs"
 CLOSINGS = "closings"
 ARCHIVES = "archives"
+
+TUNNELS = "tunnels"  # hosts whose agents are carried over SSH
 
 
 class Key(NamedTuple):
@@ -113,6 +116,10 @@ def presence(instance_id: str) -> Key:
 
 def workflow(workflow_id: str) -> Key:
     return Key(f"workflow/{workflow_id}", STATUS)
+
+
+def contact(instance_id: str) -> Key:
+    return Key(f"instance/{instance_id}", "contact")
 
 
 def event(project_id: str, at: Micros, event_id: str) -> Key:

@@ -22,6 +22,7 @@ from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import Bug
 from chalicelib.planning.closing import ClosingSnapshot
 from chalicelib.planning.fleet import ends_instances
+from chalicelib.planning.hosts import workflow_ids
 from chalicelib.planning.instance import needs_others
 from chalicelib.planning.snapshots import (
     FleetSnapshot,
@@ -88,7 +89,11 @@ class Loader:
         alone = not needs_others(instance, fleet, self.read.fleet_spec(fleet.id, fleet.spec_num), now)
         view = self.read.view(fleet, [instance], alone=alone)
         facts = self.backends.facts(instance.project_id).get(instance.offer.backend)
-        return InstanceSnapshot(now, instance, presence, view, tuple(jobs), facts)
+        return InstanceSnapshot(now, instance, presence, view, tuple(jobs), facts, self._workflows(instance))
+
+    def _workflows(self, instance: Instance) -> tuple[Workflow, ...]:
+        wanted = [keys.workflow(each) for each in workflow_ids(instance)]
+        return tuple(each for each in self.read.find_many(Workflow, wanted) if each)
 
     def fleet(self, fleet_id: str, now: Micros) -> FleetSnapshot | None:
         fleet = self.read.find(Fleet, keys.fleet(fleet_id))

@@ -186,7 +186,12 @@ class Reader:
         return body
 
     def fleet_row(self, fleet: Fleet) -> FleetRow:
-        return FleetRow(fleet, self._fleet_body(fleet.id, fleet.spec_num).spec, self.instances(fleet.id))
+        spec = self._fleet_body(fleet.id, fleet.spec_num).spec
+        failed = self.find_many(Instance, [keys.instance(each) for each in fleet.failed])
+        live = self.instances(fleet.id)
+        shown = {each.id for each in live}
+        gone = [each for each in failed if each is not None and each.id not in shown]
+        return FleetRow(fleet, spec, (*live, *gone))
 
     def instances(self, fleet_id: str) -> tuple[Instance, ...]:
         """A fleet's instances that aren't terminated, in order of their numbers, as its index shows them."""

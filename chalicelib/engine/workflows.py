@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.planning.workflows import Definition
 
-_DECLARED: tuple[Definition, ...] = ()
-
-WORKFLOWS: Mapping[str, Definition] = {definition.name: definition for definition in _DECLARED}
+WORKFLOWS: Mapping[str, Definition] = {definition.name: definition for definition in (ADD_HOST, REMOVE_HOST)}

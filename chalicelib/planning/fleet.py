@@ -6,6 +6,8 @@ offer has failed, the fleet pauses, longer each time; after fifteen pauses it wa
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from chalicelib.domain.events import EventType, Trade
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet, FleetStatus
@@ -18,6 +20,7 @@ from chalicelib.machines.fleet import LOOK_DELETING
 from chalicelib.machines.instance import FLEET_IDLE
 from chalicelib.planning import purchases
 from chalicelib.planning.combine import fleet_query, idle_seconds, merged_fleet
+from chalicelib.planning.hosts import match_hosts
 from chalicelib.planning.plan import Note, Plan, Step
 from chalicelib.planning.queue import new_instance
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView
@@ -40,7 +43,9 @@ def decide_fleet(snapshot: FleetSnapshot) -> Plan:
         return _wind_up(snapshot)
     if fleet.status != FleetStatus.active or fleet.deleted:
         return Plan()
-    steps = _shrink(snapshot)
+    steps, fleet = match_hosts(snapshot)
+    snapshot = replace(snapshot, view=replace(snapshot.view, fleet=fleet))
+    steps += _shrink(snapshot)
     grown, notes, fleet = _grow(snapshot)
     steps += grown
     due = fleet.due_at

@@ -7,6 +7,8 @@ one way: `terminating`, where the request is repeated until the cloud confirms t
 
 from __future__ import annotations
 
+from typing import Literal
+
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
@@ -15,14 +17,25 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Disk, Gpu, Resources
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.machines.instance import INSTANCE, TERMINATE_EVERY, TERMINATE_SELDOM, UNREACHABLE_LIMIT
 from chalicelib.machines.table import allows
 from chalicelib.planning import purchases
 from chalicelib.planning.combine import merged_fleet
 from chalicelib.planning.fitting import total_blocks
+from chalicelib.planning.hosts import (
+    ADD_HOST,
+    REMOVE_HOST,
+    TAKEN_OUT,
+    hosts_of,
+    internal_address,
+    misplaced_host,
+    workflow_of,
+)
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.snapshots import InstanceSnapshot
 from chalicelib.planning.transitions import Draft
+from chalicelib.planning.workflows import Definition, begin, cancel
 
 DESCRIBE_EVERY: Micros = 15 * SECOND  # while a new machine's agent hasn't reported
 CHECK_EVERY: Micros = MINUTE  # while a machine that has reported is silent
@@ -107,11 +120,11 @@ class Look:
     # --- before the agent reports ------------------------------------------------------------------------------------
 
     def pending(self) -> None:
-        if self._joined():
+        if self._joined() or self._overdue():
             return
-        if self._overdue():
-            return
-        if not self.instance.bought:  # its agent's first message wakes this; in case that is lost, look again
+        if self.instance.host is not None:
+            self._adding()
+        elif not self.instance.bought:  # its agent's first message wakes this; in case that is lost, look again
             self._look_again(self.now + (CHECK_EVERY if self.instance.claims else AT_MINIMUM))
         elif self.instance.act_until is None or self.instance.act_until > self.now:
             self._look_again(self.instance.act_until or self.instance.deadline or self.now + AT_MINIMUM)
@@ -119,6 +132,20 @@ class Look:
             until = purchases.act_until(self.now, self.facts)
             self._keep(act_until=until, due_at=until)
             self.draft.act(purchases.create(self.instance))
+
+    def _adding(self) -> None:
+        """A host that is being set up. Its agent's first message ends this, or the workflow's end does."""
+        adding = self._workflow(ADD_HOST)
+        if adding is None:
+            begin(self.draft, workflow_of(self.instance, ADD_HOST, self.now))
+        elif adding.status is WorkflowStatus.undone:
+            late = adding.reason == "timeout"
+            self._end(InstanceReason.provisioning_timeout if late else InstanceReason.error, adding.message)
+            return
+        self._look_again(self.now + AT_MINIMUM)
+
+    def _workflow(self, definition: Definition) -> Workflow | None:
+        return next((each for each in self.snapshot.workflows if each.definition == definition.name), None)
 
     def provisioning(self) -> None:
         if self._joined() or self._overdue():
@@ -140,11 +167,15 @@ class Look:
         facts = self.presence.facts if self.presence else None
         if facts is None or self._ends_with_fleet:
             return False
+        misplaced = misplaced_host(self.instance, self.snapshot.fleet.spec, facts)
+        if misplaced:
+            self._end(InstanceReason.error, misplaced)
+            return True
         changes = self._found(facts)
         note = f"its agent reports from {facts.hostname or 'the machine'}"
-        if not self.instance.bought and total_blocks(self.config.blocks, resources_of(facts)) is None:
+        if not self.instance.bought and total_blocks(self.blocks, resources_of(facts)) is None:
             has = f"{facts.cpus} CPUs" + (f" and {len(facts.gpus)} GPUs" if facts.gpus else "")
-            note += f"; {has} can't be split into {self.config.blocks} equal blocks, so the machine stays whole"
+            note += f"; {has} can't be split into {self.blocks} equal blocks, so the machine stays whole"
         self.instance = self.draft.move_instance(
             self.instance,
             "joined",
@@ -164,11 +195,17 @@ class Look:
         self.joined()
         return True
 
+    @property
+    def blocks(self) -> int | Literal["auto"]:
+        host = self.instance.host
+        return self.config.blocks if host is None or host.blocks is None else host.blocks
+
     def _found(self, facts: HostFacts) -> dict[str, object]:
         """What the agent's facts change. A bought machine has what was bought; a host, what its agent found."""
         changes: dict[str, object] = {
             "hostname": self.instance.hostname or facts.hostname,
-            "internal_ip": self.instance.internal_ip or next(iter(facts.addresses), ""),
+            "internal_ip": self.instance.internal_ip
+            or internal_address(self.instance, self.snapshot.fleet.spec, facts),
             "runtimes": facts.runtimes,
             "isolation": facts.isolates,
             "gpu_driver": next((gpu.driver for gpu in facts.gpus if gpu.driver), None),
@@ -176,7 +213,7 @@ class Look:
         if self.instance.bought or self.instance.claims:
             return changes
         has = resources_of(facts)
-        blocks = total_blocks(self.config.blocks, has) or 1
+        blocks = total_blocks(self.blocks, has) or 1
         offer = self.instance.offer
         kind = offer.instance.with_(resources=has)
         return {
@@ -190,6 +227,10 @@ class Look:
     def joined(self) -> None:
         if self._ends_with_fleet:
             self._end(InstanceReason.terminated_by_user, "its fleet is being deleted")
+            return
+        host = self.instance.host
+        if host is not None and not self.instance.claims and host.key not in hosts_of(self.snapshot.fleet.spec):
+            self._end(InstanceReason.terminated_by_user, TAKEN_OUT)
             return
         if self.instance.status == InstanceStatus.idle and self.instance.claims:
             self.instance = self.draft.move_instance(
@@ -284,11 +325,37 @@ class Look:
             self.draft.act(purchases.terminate(self.instance, self.now + pause))
 
     def _let_go(self) -> None:
-        """A host that we didn't buy leaves with its last job."""
-        if not self.instance.claims:
+        """A host that we didn't buy leaves with its last job, once it is cleared."""
+        if not self.instance.claims and self._cleared():
+            self._left_behind()
             self.ended()
         else:
             self._look_again(self.now + MINUTE)
+
+    def _cleared(self) -> bool:
+        """Is nothing of ours on the host any more, or does nobody want to wait for that?"""
+        adding, removing = self._workflow(ADD_HOST), self._workflow(REMOVE_HOST)
+        if self.instance.host is None:
+            return True
+        if self.instance.forgotten:
+            for workflow in filter(None, (adding, removing)):
+                cancel(self.draft, workflow)
+            return True
+        if adding is not None and not adding.ended:
+            cancel(self.draft, adding)
+            return False
+        if adding is not None and adding.status is WorkflowStatus.undone:
+            return True
+        if removing is None:
+            begin(self.draft, workflow_of(self.instance, REMOVE_HOST, self.now))
+            return False
+        return removing.ended
+
+    def _left_behind(self) -> None:
+        """A host that couldn't be added stays in view until the next apply."""
+        if self.instance.host is not None and self.instance.reason is not InstanceReason.terminated_by_user:
+            self.fleet = self.fleet.with_(failed=(*self.fleet.failed, self.instance.id))
+            self.draft.save(self.fleet)
 
     def ended(self) -> None:
         if not allows(INSTANCE, self.instance.status, "gone"):

@@ -19,6 +19,7 @@ from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.workflows import Workflow
 
 if TYPE_CHECKING:
     from chalicelib.planning.offers import OfferBook
@@ -137,6 +138,7 @@ class InstanceSnapshot:
     fleet: FleetView  # all the fleet's instances, this one included
     jobs: tuple[Job, ...]  # those that hold a claim here
     facts: BackendFacts | None = None
+    workflows: tuple[Workflow, ...] = ()  # of a host that is being added or removed
 
     @property
     def unit(self) -> str:
@@ -144,6 +146,7 @@ class InstanceSnapshot:
 
     def nouns(self) -> Iterator[Noun]:
         yield from self.jobs
+        yield from self.workflows
         yield from self.fleet.nouns()
         yield self.instance  # read by key, so it wins over the fleet's copy
 

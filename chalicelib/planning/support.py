@@ -45,6 +45,18 @@ def _effects(prefix: str, *names: str) -> dict[str, Support]:
     return {f"{prefix}{name}": Supported(f"{EFFECTS}::test_effect[{prefix}{name}]") for name in names}
 
 
+HOSTS = "tests/planning/test_hosts.py"
+_LOGIN = ("user", "port", "identity_file", "ssh_key.public", "ssh_key.private")
+_JUMP = tuple(f"proxy_jump.{name}" for name in ("hostname", *_LOGIN))
+_HOST = ("hostname", *_LOGIN, *_JUMP, "internal_ip", "blocks")
+_HOSTS = (*_LOGIN, *_JUMP, "network", *(f"hosts.{name}" for name in _HOST))
+
+
+def _of_hosts(prefix: str) -> dict[str, Support]:
+    """The same for the hosts of SSH fleets, in `test_hosts`."""
+    return {f"{prefix}{name}": Supported(f"{HOSTS}::test_setting[{prefix}{name}]") for name in _HOSTS}
+
+
 _REMOVE = "remove it; it will be accepted once it has an effect"
 
 _RESOURCES = [
@@ -179,9 +191,7 @@ FLEET: dict[str, Support] = {
         "a fleet below its target always retries, at its own pace", "remove it", (False, True)
     ),
     "fleet.configuration.backend_options": _PARAMS_REFUSED["backend_options"],
-    "fleet.configuration.ssh_config": NotBuilt(
-        "hosts can't be added over SSH yet", "use this machine's fleet `local`, or a fleet with `nodes`"
-    ),
+    **_of_hosts("fleet.configuration.ssh_config."),
     **_effects("fleet.profile.", *_PLACING),
     **{f"fleet.profile.{name}": _PARAMS_REFUSED[name] for name in ("reservation", "backend_options")},
     **{

@@ -31,7 +31,7 @@ class WorkflowStep:
     name: str
     says: str  # what it does, for people: `install the agent`
     timeout: Micros  # one attempt, after which it is taken for dead and may be made again
-    attempts: int = 3  # that may fail before the workflow is undone
+    attempts: int | None = 3  # that may fail before the workflow is undone; None: it is never given up
     pause: Micros = 2 * SECOND  # after a failure; doubled each time
     patience: Micros = 0  # how long it may answer "not yet"
     look: Micros = SECOND  # how long to wait after such an answer
@@ -188,11 +188,13 @@ class _Course:
     def failed(self, failed: StepFailed) -> None:
         step, failures = self._step, self.workflow.failures + 1
         self.draft.tell(EventType.failed, self.workflow, reason=failed.error, detail=failed.message[:500])
-        if not self._undoing and (failures >= step.attempts or not meaning(failed.error).repeat):
+        most = None if self._undoing else step.attempts
+        if most is not None and (failures >= most or not meaning(failed.error).repeat):
             self._unwind(failed.error, failed.message)
             self.go_on()
             return
-        pause = min(UNDO_EVERY << min(failures - 1, 10), UNDO_SELDOM) if self._undoing else step.pause << (failures - 1)
+        first = UNDO_EVERY if self._undoing else step.pause
+        pause = min(first << min(failures - 1, 10), UNDO_SELDOM)
         if failed.retry_after is not None:
             pause = max(pause, round(failed.retry_after * SECOND))
         self._keep(failures=failures, message=failed.message, act_until=None, due_at=self.now + pause)

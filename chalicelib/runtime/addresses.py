@@ -55,6 +55,15 @@ class Addresses:
         )
 
 
+def local_end(listener: socket.socket) -> tuple[str, int]:
+    """Where this machine itself connects to."""
+    host, port = listener.getsockname()[:2]
+    bound = ipaddress.ip_address(host.partition("%")[0])
+    if not bound.is_unspecified:
+        return host, port
+    return "127.0.0.1" if bound.version == 4 else "::1", port
+
+
 def addresses_of(listener: socket.socket, public_url: str | None) -> Addresses:
     host, port = listener.getsockname()[:2]
     bound = ipaddress.ip_address(host.partition("%")[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.tenants import Permissions
@@ -21,6 +22,9 @@ from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.pace import EMBEDDED
+
+if TYPE_CHECKING:
+    from chalicelib.hosts.tunnels import Tunnels
 
 PROGRAM_FILE = "agent.pyz"
 SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
@@ -78,6 +82,7 @@ class EmbeddedRoot(Root):
                 retention=settings.retention,
             )
         )
+        self._tunnels: Tunnels | None = None
         self._sweeps = Ticker(SWEEP_EVERY, self.sweeper.run)
         self._erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
         self._refreshes = Ticker(REFRESH_EVERY, self.refresh_catalog, at_once=True)
@@ -92,10 +97,19 @@ class EmbeddedRoot(Root):
         if self.ports.backends.accounts():
             self._sweeps.start()
 
+    def carry(self, server: tuple[str, int]) -> None:
+        """From now on, carry the agents of hosts that can't reach this server. `server`: where it listens."""
+        from chalicelib.hosts.tunnels import Tunnels
+
+        self._tunnels = Tunnels(self.ports.store, self.logins, self.login_of, self.install_id, server)
+        self._tunnels.start()
+
     def close(self) -> None:
         self._refreshes.stop()
         self._sweeps.stop()
         self._erasures.stop()
+        if self._tunnels is not None:
+            self._tunnels.stop()
         self.loop.stop()
         self.effects.stop()
         super().close()

@@ -17,6 +17,7 @@ from chalicelib.usecases.context import Images, Limits
 if TYPE_CHECKING:
     from chalicelib.backends.accounts import Accounts
     from chalicelib.engine.ports import Clock, Effects, News, Wake
+    from chalicelib.hosts.steps import Logins
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.logs import LogStore
     from chalicelib.store.port import Store
@@ -43,6 +44,7 @@ class Ports:
     random_id: Callable[[], str]  #    UUIDs                              UUIDs
     random_token: Callable[[], str]  # secrets                            secrets
     measure: Measure  #                the data folder                    nothing: AWS shows sizes
+    logins: Logins | None = None  #    SSH                                SSH
     # What the operator chose:
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,15 @@ from chalicelib.usecases.context import Plane
 
 if TYPE_CHECKING:
     from chalicelib.catalog.offers import StoredCatalog
+    from chalicelib.domain.instances import Instance
     from chalicelib.engine.erasing import Erased, Eraser
     from chalicelib.engine.execute import Executor
     from chalicelib.engine.load import Loader
+    from chalicelib.engine.ports import Performer
     from chalicelib.engine.reconcile import Reconciler
     from chalicelib.engine.sweep import Sweeper
+    from chalicelib.hosts.connection import Login
+    from chalicelib.hosts.steps import Logins
 
 
 class Root:
@@ -86,8 +91,39 @@ class Root:
             ports.install_key,
             ports.server_url,
             lambda: self._program,
+            self._performers,
         )
         return Executor(acting, self._load, wake=ports.wake, news=ports.news)
+
+    @cached_property
+    def logins(self) -> Logins:
+        from chalicelib.hosts.connection import Ssh
+
+        return self.ports.logins or Ssh()
+
+    def login_of(self, instance: Instance) -> Login:
+        from chalicelib.hosts.logins import login_of
+
+        return login_of(self.ports.store, self.ports.seal, instance)
+
+    @cached_property
+    def _performers(self) -> Mapping[str, Performer]:
+        from chalicelib.agent.build import build
+        from chalicelib.hosts.steps import HostSteps
+        from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
+
+        ports = self.ports
+        hosts = HostSteps(
+            ports.store,
+            ports.clock,
+            self.logins,
+            self.login_of,
+            self.install_id,
+            ports.install_key,
+            ports.server_url,
+            build,
+        )
+        return {ADD_HOST.name: hosts, REMOVE_HOST.name: hosts}
 
     @cached_property
     def _program(self) -> str:

@@ -13,7 +13,7 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain import keys
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import DstackError
-from chalicelib.runtime.addresses import addresses_of, listen
+from chalicelib.runtime.addresses import addresses_of, listen, local_end
 from chalicelib.runtime.announce import first_words
 from chalicelib.runtime.data_folder import locked
 from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
@@ -54,6 +54,7 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         agent = _local_agent(settings, plane, project, found.local)
         isolation = isolation_here(settings) if agent is not None else ""  # asked before there are threads
         root.start()
+        root.carry(local_end(listener))
 
         def ready() -> None:
             lines = first_words(settings.config_path, found.local, token, owner.token_hash, settings.enter_project)

@@ -22,7 +22,7 @@ from chalicelib.planning.combine import fleet_query, merged_fleet
 from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
-from chalicelib.usecases import plans, specs
+from chalicelib.usecases import hosts, plans, specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.fleets import TRIES, holder, named, refuse_hosts, refuse_ssh
 from chalicelib.usecases.projects import undeleted
@@ -50,7 +50,7 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) ->
     specs.text_of(raw)  # what is too large isn't looked at
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
-    specs.refuse(spec, support.fleet_refusals(spec))
+    specs.refuse(spec, [*support.fleet_refusals(spec), *hosts.problems(spec)])
     name = spec.configuration.name
     fleet = None if name is None else named(plane.store, project, name)
     current = None if fleet is None else plane.read.fleet_row(fleet)
@@ -81,7 +81,7 @@ def apply_plan(
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
     refuse_ssh(plane, user, role, spec)
-    specs.refuse(spec, support.fleet_refusals(spec))
+    specs.refuse(spec, [*support.fleet_refusals(spec), *hosts.problems(spec)])
     name = spec.configuration.name or specs.invented_name(
         plane.random_id(), "fleet", lambda name: plane.store.get(keys.fleet_name(project.id, name)) is not None
     )
@@ -102,7 +102,8 @@ def _complete(raw: dict[str, Any], name: str | None) -> dict[str, Any]:
 def _obstacles(plane: Plane, current: FleetRow, spec: FleetSpec) -> list[str]:
     if current.fleet.status is not FleetStatus.active:
         return [f"it is {current.fleet.status.value}"]
-    return specs.needs_new_fleet(_clear(plane, current), spec)
+    old = _clear(plane, current)
+    return [*specs.needs_new_fleet(old, spec), *hosts.obstacles(old, spec, current)]
 
 
 def _clear(plane: Plane, row: FleetRow) -> FleetSpec:
@@ -126,7 +127,7 @@ def _apply(
     if seen is not None and not force:
         _check_seen(current, seen, name)
     if current is None:
-        return _create(plane, user, project, (name, version), spec.configuration, raw)
+        return _create(plane, user, project, (name, version), spec, raw)
     if current.fleet.status is not FleetStatus.active:
         hint = "Wait until it is gone."
         raise AlreadyExists(f"There is a fleet {name} already, and it is {current.fleet.status.value}.", hint=hint)
@@ -156,7 +157,7 @@ def _create(
     user: User,
     project: Project,
     claim: tuple[str, int],
-    configuration: FleetConfiguration,
+    spec: FleetSpec,
     raw: dict[str, Any],
 ) -> FleetRow:
     """A new fleet. `claim`: its name, and the pointer's version at which that name was free."""
@@ -168,7 +169,8 @@ def _create(
         user_id=user.id,
         created_at=now,
         last_processed_at=now,
-        to_create=wanted_at_once(configuration),
+        to_create=wanted_at_once(spec.configuration),
+        to_add=hosts.wanted(spec, None),
         due_at=now,
     )
     body = stored_body(plane, fleet, raw)
@@ -184,12 +186,16 @@ def _create(
 
 def _update(plane: Plane, user: User, current: FleetRow, spec: FleetSpec, raw: dict[str, Any]) -> FleetRow:
     changed = specs.changed_fields(_clear(plane, current), spec)
-    if not changed:
+    to_add = hosts.wanted(spec, current)
+    if not changed and set(to_add) <= set(current.fleet.to_add):
         return current
+    hosts.refuse_busy(plane.store, spec, current)
     now = plane.clock.now()
     fleet = current.fleet.with_(
         spec_num=current.fleet.spec_num + 1,
         to_create=max(0, wanted_at_once(spec.configuration) - len(current.instances)),
+        to_add=to_add,
+        failed=(),
         consolidation_attempt=0,
         last_processed_at=now,
         due_at=now,

@@ -101,7 +101,7 @@ def delete(
     for row in rows:
         refuse_hosts(plane, user, role, row)
     for row in rows:
-        _refuse_if_used(plane.store, f"The fleet {row.fleet.name} is", row.instances)
+        refuse_if_used(plane.store, f"The fleet {row.fleet.name} is", row.instances)
     for row in rows:
         _delete(plane, user, row.fleet)
 
@@ -133,7 +133,7 @@ def delete_instances(
         raise NotFound(f"The fleet {name} has no instance {listed}.", hint="See them with: dstack fleet list -v")
     chosen = [by_num[num] for num in dict.fromkeys(nums)]
     for instance in chosen:
-        _refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])
+        refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])
     for instance in chosen:
         _end(plane, user, instance)
 
@@ -146,7 +146,7 @@ def _end(plane: Plane, user: User, instance: Instance | None) -> None:
         plan = end_instance(instance, Draft(now, (user.id, user.name)))
         if plan.empty:
             return
-        _refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])
+        refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])
         try:
             plane.door.take(Given(now, (instance,)), plan)
         except Conflict:
@@ -175,7 +175,7 @@ def refuse_hosts(plane: Plane, user: User, role: ProjectRole | None, row: FleetR
     )
 
 
-def _refuse_if_used(store: Store, what: str, instances: Sequence[Instance]) -> None:
+def refuse_if_used(store: Store, what: str, instances: Sequence[Instance]) -> None:
     run_ids = list(dict.fromkeys(claim.run_id for instance in instances for claim in instance.claims))
     if not run_ids:
         return

@@ -1,0 +1,57 @@
+"""Leaving a machine: end every task, delete what they left outside their folders, then all in the agent's own folder.
+
+It may be repeated, also after it was killed half-way. It runs while no agent does.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Dict, List
+
+from .roster import Roster
+from .task_runtime import TaskRuntime
+from .tasks import delete_tree
+
+PATIENCE = 60.0  # seconds for all tasks to end
+STEP = 0.05
+
+
+def clear(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience: float = PATIENCE) -> str:
+    """Empties the data folder. Returns why it can't; empty when nothing is left."""
+    left = _ended(roster, patience)
+    if left:
+        return "these tasks don't end: %s" % ", ".join(left)
+    for runtime in runtimes.values():
+        runtime.sweep(set())
+    for name in os.listdir(data):
+        path = os.path.join(data, name)
+        if os.path.isdir(path) and not os.path.islink(path):
+            delete_tree(path)
+        else:
+            os.unlink(path)
+    return ""
+
+
+def _ended(roster: Roster, patience: float) -> List[str]:
+    """Ends and removes every task. Returns those that don't end."""
+    left, deadline = roster.tasks(), time.monotonic() + patience
+    for task in left:
+        if not roster.over(task):
+            roster.abort(task)
+            if roster.orphaned(task):  # a supervisor that finds the order to end knows how
+                roster.launch(task, _nothing)
+    while left:
+        roster.reap()
+        for task in [task for task in left if roster.over(task)]:
+            roster.remove(task)
+            left.remove(task)
+        if left and time.monotonic() > deadline:
+            return left
+        if left:
+            time.sleep(STEP)
+    return []
+
+
+def _nothing(url: str, place: str) -> None:
+    """A task that is to end needs no files."""

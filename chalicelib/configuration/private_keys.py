@@ -1,0 +1,60 @@
+"""Private SSH keys as people have them, in any of the usual files, brought to one form."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from chalicelib.errors import Invalid
+
+MOST_BYTES = 64 * 1024
+_KINDS = (ed25519.Ed25519PrivateKey, ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)
+_Key = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
+def plain(text: str) -> str:
+    """The key in OpenSSH's own format. Raises Invalid where it needs a passphrase or isn't such a key."""
+    key = _read(text)
+    done = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    return done.decode()
+
+
+def public(text: str) -> str:
+    """The public half, as in `authorized_keys`."""
+    form = serialization.PublicFormat.OpenSSH
+    return _read(text).public_key().public_bytes(serialization.Encoding.OpenSSH, form).decode()
+
+
+def fingerprint(public_key: str) -> str:
+    """`SHA256:…` of a public key line, as `ssh-keygen -l` prints it (RFC 4253 §6.6 for what is hashed)."""
+    blob = base64.b64decode(public_key.split()[1])
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def _read(text: str) -> _Key:
+    data = text.strip().encode() + b"\n"
+    if len(data) > MOST_BYTES:
+        raise Invalid("This private key is too large to be one.", hint="Give a key that ssh-keygen made.")
+    opener = serialization.load_ssh_private_key
+    if b"BEGIN OPENSSH PRIVATE KEY" not in data:
+        opener = serialization.load_pem_private_key  # type: ignore[assignment]
+    try:
+        key = opener(data, password=None)
+    except TypeError:
+        raise Invalid("This private key needs a passphrase, which nobody could type.", hint=_WITHOUT) from None
+    except (ValueError, UnsupportedAlgorithm) as problem:
+        if "password" in str(problem).lower() or "passphrase" in str(problem).lower():
+            raise Invalid("This private key needs a passphrase, which nobody could type.", hint=_WITHOUT) from None
+        raise Invalid("This isn't a private SSH key.", hint="Give the file without `.pub`.") from None
+    if not isinstance(key, _KINDS):
+        raise Invalid("Keys of this type aren't supported.", hint="Use ed25519, ecdsa or RSA.")
+    return key
+
+
+_WITHOUT = "Make a key without one for this: ssh-keygen -t ed25519 -N '' -f ~/.ssh/dstack"

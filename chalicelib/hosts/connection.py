@@ -1,0 +1,222 @@
+"""A login to a host over SSH, direct or through a jump host, and what can be done with it: run a command, put a file.
+
+A host's key is pinned at first contact; another key later is refused with both fingerprints, because whoever holds it
+would receive the program that we run as root. paramiko is imported when the first connection is made.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shlex
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from chalicelib.configuration.private_keys import fingerprint, plain, public
+from chalicelib.errors import Transient, Unfit
+
+CONNECT_TIMEOUT = 10.0  # seconds, each for reaching the host, its greeting and the login
+_CHUNK = 32 * 1024
+
+
+@dataclass(frozen=True)
+class Login:
+    """Where and how to log in."""
+
+    hostname: str
+    port: int
+    user: str
+    private_key: str = field(repr=False)
+    pinned: str = ""  # the host's public key, `type base64`; empty at first contact
+    jump: Login | None = None
+
+    def expecting(self, shown: Sequence[str]) -> Login:
+        """This login with the keys that the hosts on the way must show, outermost first."""
+        *before, last = shown
+        jump = replace(self.jump, pinned=before[0]) if self.jump is not None and before else self.jump
+        return replace(self, pinned=last, jump=jump)
+
+    def __str__(self) -> str:
+        return f"{self.user}@{self.hostname}" + (f":{self.port}" if self.port != 22 else "")
+
+
+@dataclass(frozen=True)
+class Ran:
+    status: int
+    out: str
+    err: str
+
+    @property
+    def words(self) -> str:
+        """What it said last, for people."""
+        lines = [line.strip() for line in (self.err or self.out).splitlines() if line.strip()]
+        return lines[-1][:300] if lines else f"exit status {self.status}"
+
+
+class Connection:
+    """One login. `shown` are the keys of the hosts on the way, outermost first."""
+
+    def __init__(self, login: Login, transports: list[Any]) -> None:
+        self.login, self._transports = login, transports
+        self.shown = tuple(_line(transport.get_remote_server_key()) for transport in transports)
+
+    @property
+    def transport(self) -> Any:
+        return self._transports[-1]
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout: float = 60.0) -> Ran:
+        """Run a shell command to its end. Raises Transient when the connection breaks or it takes longer."""
+        import paramiko
+
+        deadline = time.monotonic() + timeout
+        try:
+            channel = self.transport.open_session(timeout=CONNECT_TIMEOUT)
+            with contextlib.closing(channel):
+                channel.settimeout(timeout)
+                channel.exec_command(command)
+                channel.sendall(stdin)
+                channel.shutdown_write()
+                # One after the other: what we run writes far less to either than a channel holds (2 MiB).
+                out, err = _all(channel, channel.recv, deadline), _all(channel, channel.recv_stderr, deadline)
+                if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
+                    raise TimeoutError
+                return Ran(channel.recv_exit_status(), out, err)
+        except TimeoutError:
+            raise Transient(f"{self.login}: a command took longer than {timeout:.0f} s") from None
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            raise Transient(f"{self.login}: the connection broke ({_words(error)})") from None
+
+    def put(self, path: str, data: bytes, mode: int, *, sudo: str = "", timeout: float = 120.0) -> None:
+        """Write a file whole or not at all. `sudo` comes before each command."""
+        aside, target = shlex.quote(f"{path}.new"), shlex.quote(path)
+        script = f"umask 077 && cat > {aside} && chmod {mode:o} {aside} && mv -f {aside} {target}"
+        ran = self.run(f"{sudo} sh -c {shlex.quote(script)}".strip(), stdin=data, timeout=timeout)
+        if ran.status:
+            raise Unfit(f"{self.login}: {path} couldn't be written ({ran.words})")
+
+    def close(self) -> None:
+        for transport in reversed(self._transports):
+            transport.close()
+
+
+class Ssh:
+    """Opens connections. The one implementation of what the steps need; tests have others."""
+
+    @contextlib.contextmanager
+    def connect(self, login: Login) -> Iterator[Connection]:
+        """Raises Transient where the host can't be reached, Unfit where it refuses us or isn't who it was."""
+        transports: list[Any] = []
+        try:
+            for each in (login.jump, login):
+                if each is not None:
+                    transports.append(_opened(each, transports[-1] if transports else None))
+            yield Connection(login, transports)
+        finally:
+            for transport in reversed(transports):
+                transport.close()
+
+
+def _opened(login: Login, through: Any | None) -> Any:
+    import paramiko
+
+    transport = paramiko.Transport(_socket(login) if through is None else _tunnel(login, through))
+    transport.banner_timeout = transport.auth_timeout = CONNECT_TIMEOUT
+    try:
+        if login.pinned:
+            transport.get_security_options().key_types = _algorithms(login.pinned)
+        try:
+            transport.start_client(timeout=CONNECT_TIMEOUT)
+        except paramiko.ssh_exception.IncompatiblePeer:
+            raise _changed(login, "none of that type") from None
+        shown = _line(transport.get_remote_server_key())
+        if login.pinned and shown != login.pinned:
+            raise _changed(login, fingerprint(shown))
+        transport.auth_publickey(login.user, _key(login.private_key))
+        transport.set_keepalive(30)
+    except paramiko.AuthenticationException:
+        transport.close()
+        known = public(login.private_key)
+        raise Unfit(
+            f"{login} refuses the key {fingerprint(known)}; add it to ~{login.user}/.ssh/authorized_keys there: {known}"
+        ) from None
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        transport.close()
+        raise Transient(f"{login}: no SSH connection ({_words(error)})") from None
+    except BaseException:
+        transport.close()
+        raise
+    return transport
+
+
+def _socket(login: Login) -> socket.socket:
+    try:
+        return socket.create_connection((login.hostname, login.port), timeout=CONNECT_TIMEOUT)
+    except socket.gaierror:
+        raise Transient(f"{login.hostname}: no host of that name is known here") from None
+    except TimeoutError:
+        raise Transient(f"{login}: no answer within {CONNECT_TIMEOUT:.0f} s") from None
+    except OSError as error:
+        raise Transient(f"{login}: {_words(error)}") from None
+
+
+def _tunnel(login: Login, through: Any) -> Any:
+    import paramiko
+
+    try:
+        return through.open_channel(
+            "direct-tcpip", (login.hostname, login.port), ("127.0.0.1", 0), timeout=CONNECT_TIMEOUT
+        )
+    except paramiko.ChannelException as error:
+        if error.code == 1:  # administratively prohibited, RFC 4254 §5.1
+            raise Unfit(
+                f"the jump host forbids forwarding to {login.hostname}; "
+                "set `AllowTcpForwarding yes` in its /etc/ssh/sshd_config and run: sudo systemctl reload ssh"
+            ) from None
+        raise Transient(f"{login}: the jump host can't reach it ({_words(error)})") from None
+    except (paramiko.SSHException, OSError, EOFError) as error:
+        raise Transient(f"{login}: the jump host gave no connection ({_words(error)})") from None
+
+
+def _changed(login: Login, now: str) -> Unfit:
+    return Unfit(
+        f"{login.hostname} shows another host key than at first contact: {now} instead of {fingerprint(login.pinned)}. "
+        "Somebody else may be answering. If the host was installed anew, remove it from the fleet and add it again"
+    )
+
+
+def _key(text: str) -> Any:
+    import paramiko
+
+    kinds: Mapping[str, Any] = {
+        "ssh-ed25519": paramiko.Ed25519Key,
+        "ssh-rsa": paramiko.RSAKey,
+    }
+    kind = kinds.get(public(text).split()[0], paramiko.ECDSAKey)
+    return kind(file_obj=io.StringIO(plain(text)))
+
+
+def _line(key: Any) -> str:
+    return f"{key.get_name()} {key.get_base64()}"
+
+
+def _algorithms(pinned: str) -> tuple[str, ...]:
+    name = pinned.split(maxsplit=1)[0]
+    return ("rsa-sha2-512", "rsa-sha2-256") if name == "ssh-rsa" else (name,)
+
+
+def _all(channel: Any, receive: Callable[[int], bytes], deadline: float) -> str:
+    """One output to its end."""
+    found = bytearray()
+    while True:
+        channel.settimeout(max(0.01, deadline - time.monotonic()))
+        more = receive(_CHUNK)
+        if not more:
+            return found.decode("utf-8", "replace")
+        found += more
+
+
+def _words(error: BaseException) -> str:
+    return str(error).strip() or type(error).__name__

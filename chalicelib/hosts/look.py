@@ -1,0 +1,149 @@
+"""What a host is like before anything is installed: one script for any POSIX shell, and what is missing for our agent.
+
+All that is missing is named at once, each with the command that mends it. What the machine has (CPUs, memory, GPUs) is
+left to the agent, which measures it itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+HOME = "/var/lib/dstack"  # of the agent, on every host
+OWNER = f"{HOME}/owner"  # the installation and the instance that the host belongs to
+LEAST_DISK_MIB = 1024
+
+# Prints `name=value` lines. Each answers for itself: whatever is missing on a host, the others still come.
+SCRIPT = r"""
+say() { printf '%s=%s\n' "$1" "$(printf %s "$2" | tr '\n\r' '  ')"; }
+have() { command -v "$1" >/dev/null 2>&1; }
+say uid "$(id -u)"
+SUDO=
+if [ "$(id -u)" != 0 ]; then
+  SUDO='sudo -n'
+  if ! have sudo; then say sudo missing
+  elif sudo -n true 2>/dev/null; then say sudo yes
+  else say sudo password; fi
+else say sudo root; fi
+say arch "$(uname -m)"
+say kernel "$(uname -s)"
+say os "$(. /etc/os-release 2>/dev/null; printf %s "$PRETTY_NAME")"
+say clock "$(date +%s)"
+say python "$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)"
+[ -d /run/systemd/system ] && say systemd yes
+have docker && say docker_client yes
+say docker "$($SUDO docker version --format '{{.Server.Version}}' 2>/dev/null)"
+say docker_says "$($SUDO docker version --format '{{.Server.Version}}' 2>&1 >/dev/null | tail -n 1)"
+say disk_kib "$(df -Pk /var/lib 2>/dev/null | awk 'NR==2 {print $4}')"
+say owner "$($SUDO cat OWNER 2>/dev/null)"
+sshd=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd)
+say forwarding "$($SUDO "$sshd" -T 2>/dev/null | awk '$1=="allowtcpforwarding" {print $2}')"
+say end yes
+""".replace("OWNER", OWNER)
+
+
+@dataclass(frozen=True)
+class Report:
+    """A host, as the script found it. An empty value is one that couldn't be found."""
+
+    sudo: str = ""  # root, yes, password, missing
+    kernel: str = ""
+    arch: str = ""
+    os: str = ""
+    clock: int | None = None  # seconds since 1970
+    python: str = ""
+    systemd: bool = False
+    docker_client: bool = False
+    docker: str = ""  # the engine's version
+    docker_says: str = ""  # why there is none
+    disk_mib: int | None = None
+    owner: str = ""
+    forwarding: str = ""  # what sshd allows: yes, no, local, remote, all
+    whole: bool = False  # the script came to its end
+
+    @property
+    def as_root(self) -> str:
+        """What to put before a command that root must run."""
+        return "" if self.sudo == "root" else "sudo -n"
+
+
+def report(text: str) -> Report:
+    found = dict(re.findall(r"^([a-z_]+)=(.*)$", text, re.MULTILINE))
+    return Report(
+        sudo=found.get("sudo", ""),
+        kernel=found.get("kernel", ""),
+        arch=found.get("arch", ""),
+        os=found.get("os", "").strip(),
+        clock=_number(found, "clock"),
+        python=found.get("python", "").strip(),
+        systemd=found.get("systemd") == "yes",
+        docker_client=found.get("docker_client") == "yes",
+        docker=found.get("docker", "").strip(),
+        docker_says=found.get("docker_says", "").strip(),
+        disk_mib=None if (kib := _number(found, "disk_kib")) is None else kib >> 10,
+        owner=found.get("owner", "").strip(),
+        forwarding=found.get("forwarding", "").strip(),
+        whole="end" in found,
+    )
+
+
+def _number(found: Mapping[str, str], name: str) -> int | None:
+    text = found.get(name, "").strip()
+    return int(text) if text.isdecimal() and len(text) < 16 else None
+
+
+@dataclass(frozen=True)
+class Lack:
+    what: str
+    mend: str  # the command, or what to do
+
+    def __str__(self) -> str:
+        return f"{self.what} (mend it: {self.mend})"
+
+
+def lacks(seen: Report, user: str, owner: str) -> tuple[Lack, ...]:
+    """Everything that keeps the agent of `owner` (installation/instance) off this host."""
+    return tuple(_lacks(seen, user, owner))
+
+
+def _lacks(seen: Report, user: str, owner: str) -> Iterator[Lack]:
+    if seen.kernel != "Linux":
+        yield Lack(f"it runs {seen.kernel or 'something unknown'}", "use a Linux host")
+    if seen.arch not in ("x86_64", "amd64", "aarch64", "arm64"):
+        yield Lack(f"its CPU is a {seen.arch or 'kind that uname does not name'}", "use a host with x86-64 or ARM64")
+    if seen.sudo == "missing":
+        yield Lack(f"{user} isn't root and there is no sudo", "log in as root, or: apt-get install sudo")
+    elif seen.sudo == "password":
+        rule = f"echo '{user} ALL=(ALL) NOPASSWD:ALL' | sudo tee /etc/sudoers.d/dstack"
+        yield Lack(f"sudo asks {user} for a password", rule)
+    if not seen.systemd:
+        yield Lack("it wasn't booted with systemd", "use a host with systemd")
+    if _version(seen.python) < (3, 8):
+        has = f"its Python is {seen.python}, and 3.8 is needed" if seen.python else "there is no Python 3"
+        yield Lack(has, "sudo apt-get install -y python3")
+    if not seen.docker:
+        yield _no_docker(seen)
+    if seen.forwarding == "no":
+        mend = "set `AllowTcpForwarding yes` in /etc/ssh/sshd_config, then: sudo systemctl reload ssh"
+        yield Lack("its SSH server forbids forwarding, which attaching to a run needs", mend)
+    if seen.disk_mib is not None and seen.disk_mib < LEAST_DISK_MIB:
+        yield Lack(f"only {seen.disk_mib} MiB are free under /var/lib", "free some space; 1 GiB is the least")
+    if seen.owner and seen.owner != owner:
+        installation, _, instance = seen.owner.partition("/")
+        ours = installation == owner.partition("/")[0]
+        where = (
+            f"instance {instance} of this server" if ours else f"another dstack server (installation {installation})"
+        )
+        yield Lack(f"it belongs to {where}", f"remove it from its fleet there first; if that is gone: sudo rm {OWNER}")
+
+
+def _no_docker(seen: Report) -> Lack:
+    if not seen.docker_client:
+        return Lack("there is no Docker Engine", "curl -fsSL https://get.docker.com | sudo sh")
+    says = f" ({seen.docker_says[:200]})" if seen.docker_says else ""
+    return Lack(f"its Docker Engine doesn't answer{says}", "sudo systemctl enable --now docker")
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")) if re.fullmatch(r"\d+\.\d+", text) else (0,)

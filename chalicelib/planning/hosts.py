@@ -1,0 +1,181 @@
+"""The workflows of hosts that people own: adding one to a fleet, and taking it out again without a trace.
+
+What adding did is undone by the same code that removal runs, so a host that couldn't be added is left as it was found.
+Removal is never given up: a host that is away is cleared when it is back, or forgotten on request.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+
+from chalicelib.domain.events import EventType
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import HostFacts, Instance, InstanceStatus, OnPrem, instance_id
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.offers import InstanceType, Offer, Resources
+from chalicelib.domain.reasons import InstanceReason
+from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.workflows import Workflow, workflow_id
+from chalicelib.planning.plan import Step
+from chalicelib.planning.snapshots import FleetSnapshot, FleetView
+from chalicelib.planning.transitions import Draft
+from chalicelib.planning.workflows import Definition, WorkflowStep
+
+ADD_HOST = Definition(
+    "add_host",
+    (
+        WorkflowStep("look", "log in and look at the host", timeout=MINUTE, undo=False),
+        WorkflowStep("install", "install the agent", timeout=3 * MINUTE),
+        WorkflowStep("start", "start the agent", timeout=MINUTE),
+        WorkflowStep("report", "wait for its report", timeout=30 * SECOND, patience=90 * SECOND, undo=False),
+    ),
+)
+
+REMOVE_HOST = Definition(
+    "remove_host",
+    (
+        WorkflowStep("stop", "stop the agent", timeout=MINUTE, attempts=None, undo=False),
+        WorkflowStep("clear", "clear the host", timeout=3 * MINUTE, attempts=None, undo=False),
+    ),
+)
+
+TAKEN_OUT = "it was taken out of the fleet's hosts"
+_IN_USE = (InstanceStatus.idle, InstanceStatus.busy, InstanceStatus.terminated)
+
+
+# --- which hosts a fleet has ------------------------------------------------------------------------------------------
+
+
+def hosts_of(spec: FleetSpec, spec_num: int = 0) -> dict[str, OnPrem]:
+    """The hosts that the spec names with a login, by their keys. A fleet of this machine has none."""
+    ssh = spec.configuration.ssh_config
+    found = {}
+    for host in ssh.each if ssh is not None else ():
+        if host.user or (ssh is not None and ssh.user):
+            made = OnPrem(
+                hostname=host.hostname,
+                port=host.port or (ssh.port if ssh is not None else None) or 22,
+                internal_ip=host.internal_ip or "",
+                blocks=host.blocks,
+                spec_num=spec_num,
+            )
+            found[made.key] = made
+    return found
+
+
+def match_hosts(snapshot: FleetSnapshot) -> tuple[list[Step], Fleet]:
+    """Add the hosts that an apply requested, and let go of those that the spec no longer names. With the fleet as it
+    is then."""
+    view, now = snapshot.view, snapshot.now
+    named = hosts_of(view.spec, view.fleet.spec_num)
+    present = [instance for instance in view.instances if instance.host is not None]
+    steps = [step for instance in present for step in _kept_or_not(instance, named, now)]
+    taken = {instance.host.key for instance in present if instance.host is not None}
+    fleet = view.fleet
+    for key in fleet.to_add:
+        if key in taken:  # its instance is there, or still being cleared: then the fleet is woken at its end
+            continue
+        draft = Draft(now)
+        fleet = fleet.with_(to_add=tuple(other for other in fleet.to_add if other != key), last_processed_at=now)
+        if key in named:
+            instance = _new_host(FleetView(fleet, view.spec), named[key], now)
+            fleet = fleet.with_(next_instance_num=instance.num + 1)
+            draft.save(instance)
+            draft.tell(EventType.created, instance, fleet, detail=key)
+            draft.wake(f"instance/{instance.id}")
+        draft.save(fleet)
+        steps.append(draft.step())
+    return steps, fleet
+
+
+def _kept_or_not(instance: Instance, named: Mapping[str, OnPrem], now: Micros) -> list[Step]:
+    assert instance.host is not None
+    draft, wanted = Draft(now), named.get(instance.host.key)
+    if instance.status in (InstanceStatus.terminating, InstanceStatus.terminated):
+        return []
+    if wanted is None:
+        if instance.claims:  # it is woken when its last job ends, and wakes the fleet
+            return []
+        draft.end_instance(instance, InstanceReason.terminated_by_user, TAKEN_OUT)
+    elif wanted != instance.host:
+        draft.save(instance.with_(host=wanted, due_at=now))
+    return [] if draft.empty else [draft.step()]
+
+
+def _new_host(view: FleetView, host: OnPrem, now: Micros) -> Instance:
+    fleet, num = view.fleet, view.fleet.next_instance_num
+    unknown = InstanceType(name="instance", resources=Resources(cpus=0, memory_mib=0))  # until its agent has looked
+    return Instance(
+        id=instance_id(fleet.id, num),
+        project_id=fleet.project_id,
+        fleet_id=fleet.id,
+        fleet_name=fleet.name,
+        num=num,
+        name=f"{fleet.name}-{num}",
+        offer=Offer(backend="remote", instance=unknown, region="remote", price=0.0),
+        env={name: str(value) for name, value in view.spec.configuration.env.items()},
+        host=host,
+        hostname=host.hostname,
+        created_at=now,
+        last_processed_at=now,
+        due_at=now,
+    )
+
+
+# --- a host's place in its network ------------------------------------------------------------------------------------
+
+
+def internal_address(instance: Instance, spec: FleetSpec, facts: HostFacts) -> str:
+    """Where the other hosts reach it: as the spec says, else the first within the spec's network, else its first."""
+    network = spec.configuration.ssh_config.network if spec.configuration.ssh_config is not None else None
+    if instance.host is not None and instance.host.internal_ip:
+        return instance.host.internal_ip
+    return next((each for each in facts.addresses if network is None or _within(each, network)), "")
+
+
+def misplaced_host(instance: Instance, spec: FleetSpec, facts: HostFacts) -> str:
+    """Why the host isn't in the network that the spec gives it; empty if it is."""
+    ssh, host = spec.configuration.ssh_config, instance.host
+    if ssh is None or host is None:
+        return ""
+    has = ", ".join(facts.addresses) or "none"
+    if host.internal_ip and host.internal_ip not in facts.addresses:
+        return f"it doesn't have the `internal_ip` {host.internal_ip}; its addresses are {has}"
+    if ssh.network and not any(_within(each, ssh.network) for each in facts.addresses):
+        return f"it has no address in the `network` {ssh.network}; its addresses are {has}"
+    return ""
+
+
+def _within(address: str, network: str) -> bool:
+    try:
+        return ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)
+    except ValueError:  # an agent may report anything
+        return False
+
+
+# --- a host's workflows -----------------------------------------------------------------------------------------------
+
+
+def workflow_ids(instance: Instance) -> tuple[str, ...]:
+    """The workflows that its next decision may depend on."""
+    if instance.host is None or instance.status in _IN_USE:
+        return ()
+    subject = f"instance/{instance.id}"
+    return tuple(workflow_id(subject, each.name, instance.epoch) for each in (ADD_HOST, REMOVE_HOST))
+
+
+def workflow_of(instance: Instance, definition: Definition, now: Micros) -> Workflow:
+    subject = f"instance/{instance.id}"
+    return Workflow(
+        id=workflow_id(subject, definition.name, instance.epoch),
+        project_id=instance.project_id,
+        definition=definition.name,
+        name=instance.name,
+        subject=subject,
+        backend="ssh",
+        fleet_id=instance.fleet_id,
+        began_at=now,
+        step_at=now,
+        last_processed_at=now,
+    )
