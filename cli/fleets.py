@@ -7,6 +7,7 @@ from typing import Any
 
 from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from cli.follow import Stages
+from cli.host_progress import HostProgress
 from cli.render import as_json, facts
 from cli.runs import ApplyOptions, Definition
 from cli.session import Session
@@ -137,13 +138,17 @@ def _changes(plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, A
 def _wait(session: Session, fleet: dict[str, Any], *, asks: bool) -> int:
     """Waits until its machines are ready; fails if one ended or isn't available."""
     terminal, name = session.terminal, fleet["name"]
-    stages, looks = Stages(session), 0
+    stages, looks, progress = Stages(session), 0, HostProgress(session)
     try:
         while _is_coming(fleet, looks):
+            for line in progress.news(fleet):
+                terminal.warn(line)
             stages.say(f"{_ready(fleet)} of {_wanted(fleet)} machines ready", f" · {looks * READY_SECONDS:.0f} s")
             terminal.sleep(READY_SECONDS)
             fleet, looks = session.get_fleet(name), looks + 1
         stages.close()
+        for line in progress.news(fleet):
+            terminal.warn(line)
     except KeyboardInterrupt:
         stages.close()
         if not asks or not terminal.confirm(f"Give up and delete the fleet {name}?"):

@@ -117,12 +117,15 @@ class Event(Noun):
 
 def _status(event: Event) -> str:
     """Shows the reason when an end begins; the final status repeats it only for runs, whose line may be read alone."""
+    moved = f"{event.before} → {event.after}"
+    if event.targets[0].type == "workflow":
+        return _joined(f"workflow {moved}", event.detail)
     tells = event.after == "terminating" or event.targets[0].type == "run"
-    return _joined(f"{event.before} → {event.after}", _spaced(event.reason) if tells else "", event.detail)
+    return _joined(moved, _spaced(event.reason) if tells else "", event.detail)
 
 
 def _created(event: Event) -> str:
-    words = {"run": "submitted", "job": "created; waiting for capacity", "secret": "set"}
+    words = {"run": "submitted", "job": "created; waiting for capacity", "secret": "set", "workflow": "workflow began"}
     return _joined(words.get(event.targets[0].type, "created"), event.detail)
 
 

@@ -57,9 +57,8 @@ class HostSteps:
 
     def undo(self, step: str, workflow: Workflow) -> None:
         instance = self._instance(workflow)
-        if step == "start":
-            self._stop(instance, workflow)
-        elif step == "install":
+        self._stop(instance, workflow)
+        if step == "install":
             self._clear(instance, workflow)
 
     # --- adding ------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from chalicelib.domain.events import EventType
 from chalicelib.domain.fleets import Fleet
-from chalicelib.domain.instances import Instance
+from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.reasons import InstanceReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.machines.fleet import FLEET
@@ -57,4 +57,14 @@ def end_instance(instance: Instance, draft: Draft) -> Plan:
     if not allows(INSTANCE, instance.status, "end"):
         return Plan()
     draft.end_instance(instance, InstanceReason.terminated_by_user)
+    return draft.plan()
+
+
+def forget_host(instance: Instance, draft: Draft) -> Plan:
+    """Stop waiting until a host that is leaving is cleared. What is still on it stays there."""
+    if instance.host is None or instance.forgotten or instance.status is not InstanceStatus.terminating:
+        return Plan()
+    draft.save(instance.with_(forgotten=True, due_at=draft.now))
+    draft.tell(EventType.changed, instance, fields=("forgotten",))
+    draft.wake(f"instance/{instance.id}")
     return draft.plan()

@@ -7,7 +7,7 @@ in a step is saved once, in its last state. Events of a step are a microsecond a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from chalicelib.domain.events import Event, EventType, Target, Trade
@@ -34,6 +34,14 @@ _STAMPS = {"provisioning": "provisioned_at", "pulling": "pulling_at", "running":
 def target(noun: Noun) -> Target:
     """A noun as an event names it."""
     return Target.made(type=noun.kind, id=noun.id, name=noun.name)  # type: ignore[attr-defined]
+
+
+def _targets(noun: Noun) -> Iterator[Target]:
+    """What an event about this noun is filed under: a workflow's also under its subject, which people know."""
+    yield target(noun)
+    if isinstance(noun, Workflow):
+        kind, _, subject_id = noun.subject.partition("/")
+        yield Target.made(type=kind, id=subject_id, name=noun.name)
 
 
 # By kind of noun: its field that names the run, or the fleet, within which things happen to it.
@@ -84,7 +92,7 @@ class Draft:
                 project_id=first.project_id,
                 at=at,
                 type=type,
-                targets=tuple([target(noun) for noun in about]),
+                targets=tuple([each for noun in about for each in _targets(noun)]),
                 run_id=_first_of(about, _RUN_OF),
                 fleet_id=_first_of(about, _FLEET_OF),
                 **self._actor,

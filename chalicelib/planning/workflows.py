@@ -127,7 +127,7 @@ def begin(draft: Draft, workflow: Workflow) -> Workflow:
     """A new workflow, which the unit it is about saves with its own change."""
     begun = workflow.with_(due_at=draft.now)
     draft.save(begun)
-    draft.tell(EventType.created, begun)
+    draft.tell(EventType.created, begun, detail=begun.definition.replace("_", " "))
     draft.wake(begun.unit)
     return begun
 

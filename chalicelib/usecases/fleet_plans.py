@@ -5,6 +5,7 @@ A new fleet is one commit: the fleet, its spec, its name and the event. The reco
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +20,9 @@ from chalicelib.engine.read import FleetRow
 from chalicelib.errors import AlreadyExists, Conflict, Refused
 from chalicelib.planning import listing, support
 from chalicelib.planning.combine import fleet_query, merged_fleet
-from chalicelib.planning.snapshots import Given
+from chalicelib.planning.hosts import match_hosts
+from chalicelib.planning.plan import Plan
+from chalicelib.planning.snapshots import FleetSnapshot, FleetView, Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases import hosts, plans, specs
@@ -181,7 +184,7 @@ def _create(
     made.wake(f"fleet/{fleet.id}", f"queue/{project.id}")
     pointer = nouns.pointer(keys.fleet_name(project.id, name), fleet.id, version=version)
     plane.door.take(Given(now, ()), made.plan(), [pointer, undeleted(plane.store, project)])
-    return FleetRow(fleet, body.spec, ())
+    return _with_hosts(plane, FleetRow(fleet.with_(version=1), body.spec, ()), spec)
 
 
 def _update(plane: Plane, user: User, current: FleetRow, spec: FleetSpec, raw: dict[str, Any]) -> FleetRow:
@@ -208,7 +211,20 @@ def _update(plane: Plane, user: User, current: FleetRow, spec: FleetSpec, raw: d
     change.tell(EventType.changed, fleet, fields=fields)
     change.wake(f"fleet/{fleet.id}", f"queue/{fleet.project_id}")
     plane.door.take(Given(now, (current.fleet,)), change.plan())
-    return FleetRow(fleet, body.spec, current.instances)
+    row = FleetRow(fleet.with_(version=fleet.version + 1), body.spec, current.instances)
+    return _with_hosts(plane, row, spec)
+
+
+def _with_hosts(plane: Plane, row: FleetRow, spec: FleetSpec) -> FleetRow:
+    """Its hosts are added now and not by the next pass: clients watch the instances that an apply answers with."""
+    if not row.fleet.to_add:
+        return row
+    view = FleetView(row.fleet, spec, row.instances)
+    snapshot = FleetSnapshot(plane.clock.now(), view, plane.catalog.book(row.fleet.project_id))
+    steps, _ = match_hosts(snapshot)
+    with suppress(Conflict):  # a pass was first, and added them
+        plane.door.take(snapshot, Plan(tuple(steps)))
+    return plane.read.fleet_row(nouns.find(plane.store, Fleet, keys.fleet(row.fleet.id)) or row.fleet)
 
 
 def stored_body(plane: Plane, fleet: Fleet, raw: dict[str, Any]) -> FleetBody:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from chalicelib.domain import keys
@@ -14,7 +14,8 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import Conflict, Invalid, NotFound, Refused
-from chalicelib.planning.requests import delete_fleet, end_instance
+from chalicelib.planning.plan import Plan
+from chalicelib.planning.requests import delete_fleet, end_instance, forget_host
 from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
@@ -94,9 +95,16 @@ def holder(store: Store, project: Project, name: str) -> tuple[Fleet | None, int
 
 
 def delete(
-    plane: Plane, user: User, project: Project, names: Sequence[str], *, role: ProjectRole | None = None
+    plane: Plane,
+    user: User,
+    project: Project,
+    names: Sequence[str],
+    *,
+    role: ProjectRole | None = None,
+    force: bool = False,
 ) -> None:
-    """Deletes fleets and all their instances; none if one of them is in use or doesn't exist."""
+    """Deletes fleets and all their instances; none if one of them is in use or doesn't exist. `force`: hosts that are
+    away aren't waited for."""
     rows = [_required(plane, project, name) for name in dict.fromkeys(names)]
     for row in rows:
         refuse_hosts(plane, user, role, row)
@@ -104,6 +112,8 @@ def delete(
         refuse_if_used(plane.store, f"The fleet {row.fleet.name} is", row.instances)
     for row in rows:
         _delete(plane, user, row.fleet)
+        if force:
+            _forget(plane, user, row.instances)
 
 
 def _delete(plane: Plane, user: User, fleet: Fleet | None) -> None:
@@ -121,9 +131,17 @@ def _delete(plane: Plane, user: User, fleet: Fleet | None) -> None:
 
 
 def delete_instances(
-    plane: Plane, user: User, project: Project, name: str, nums: Sequence[int], *, role: ProjectRole | None = None
+    plane: Plane,
+    user: User,
+    project: Project,
+    name: str,
+    nums: Sequence[int],
+    *,
+    role: ProjectRole | None = None,
+    force: bool = False,
 ) -> None:
-    """Deletes single instances of a fleet by number; none if one of them is in use or doesn't exist."""
+    """Deletes single instances of a fleet by number; none if one of them is in use or doesn't exist. `force`: as in
+    `delete`."""
     row = _required(plane, project, name)
     refuse_hosts(plane, user, role, row)
     by_num = {instance.num: instance for instance in row.instances}
@@ -135,15 +153,24 @@ def delete_instances(
     for instance in chosen:
         refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])
     for instance in chosen:
-        _end(plane, user, instance)
+        _change(plane, user, instance, end_instance)
+    if force:
+        _forget(plane, user, chosen)
 
 
-def _end(plane: Plane, user: User, instance: Instance | None) -> None:
+def _forget(plane: Plane, user: User, instances: Sequence[Instance]) -> None:
+    for instance in instances:
+        if instance.host is not None:
+            _change(plane, user, instance, end_instance)
+            _change(plane, user, nouns.find(plane.store, Instance, keys.instance(instance.id)), forget_host)
+
+
+def _change(plane: Plane, user: User, instance: Instance | None, change: Callable[[Instance, Draft], Plan]) -> None:
     for _ in range(TRIES):
         if instance is None:
             return
         now = plane.clock.now()
-        plan = end_instance(instance, Draft(now, (user.id, user.name)))
+        plan = change(instance, Draft(now, (user.id, user.name)))
         if plan.empty:
             return
         refuse_if_used(plane.store, f"The instance {instance.name} is", [instance])

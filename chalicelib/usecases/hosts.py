@@ -23,7 +23,7 @@ def problems(spec: FleetSpec) -> list[Problem]:
 
 def _problems(ssh: SSHParams) -> Iterator[Problem]:
     seen: dict[tuple[str, int], int] = {}
-    known: dict[str, Problem | None] = {}
+    known = set[str]()
     if not ssh.hosts:
         yield Problem("there are no hosts", path=f"{_AT}.hosts", hint="name at least one", code="missing")
     for number, host in enumerate(ssh.each):
@@ -43,7 +43,7 @@ def _problems(ssh: SSHParams) -> Iterator[Problem]:
             yield from _key(jump.ssh_key or ssh.ssh_key, jump.hostname, f"{at if own else _AT}.proxy_jump", known)
 
 
-def _key(key: SSHKey | None, where: str, at: str, known: dict[str, Problem | None]) -> Iterator[Problem]:
+def _key(key: SSHKey | None, where: str, at: str, known: set[str]) -> Iterator[Problem]:
     """A key that several hosts share is looked at once and reported once."""
     from chalicelib.configuration.private_keys import plain  # cryptography, which no other plan needs
 
@@ -51,13 +51,11 @@ def _key(key: SSHKey | None, where: str, at: str, known: dict[str, Problem | Non
     if key is None or not key.private:
         yield Problem(f"no private key to log in to {where}", path=path, hint="set `identity_file`", code="missing")
     elif key.private not in known:
-        known[key.private] = None
+        known.add(key.private)
         try:
             plain(key.private)
         except Invalid as refused:
-            problem = refused.problems[0]
-            known[key.private] = problem
-            yield Problem(problem.message, path=path, hint=problem.hint, code="invalid-key")
+            yield Problem(refused.message.rstrip("."), path=path, hint=refused.hint, code="invalid-key")
 
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)

@@ -98,7 +98,9 @@ def _by_id(session: Session, fleet_id: str) -> Any:
         raise NotFound(f"There is no fleet with the id {fleet_id} in project {session.project}.") from None
 
 
-@command(app, "delete", "dstack fleet delete gpu", "dstack fleet delete gpu -i 0 -i 3 -y")
+@command(
+    app, "delete", "dstack fleet delete gpu", "dstack fleet delete gpu -i 0 -i 3 -y", "dstack fleet delete lab --force"
+)
 def delete(
     ctx: typer.Context,
     *,
@@ -107,16 +109,20 @@ def delete(
         list[int] | None,
         typer.Option("-i", "--instance", min=0, metavar="N", help="Delete only this machine. Repeatable."),
     ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Don't wait for hosts that are away: what was installed there stays there."),
+    ] = False,
     project: ProjectOption = None,
     yes: YesOption = False,
 ) -> None:
     """Delete a fleet and its machines, or single machines of it.
 
-    A fleet or machine in use can't be deleted. Machines are terminated in the background; `dstack fleet` shows them
-    until they are gone.
+    A fleet or machine in use can't be deleted. Machines are terminated in the background, and hosts of SSH fleets
+    cleared of all that was installed there; `dstack fleet` shows them until they are gone.
     No --json: it prints one line.
     """
-    _delete(open_session(ctx, project), name, instances or [], yes)
+    _delete(open_session(ctx, project), name, instances or [], yes, force)
 
 
 @command(app, "delete-instance", "dstack fleet delete-instance gpu 0", "dstack fleet delete-instance gpu 1 2 -y")
@@ -137,7 +143,7 @@ def delete_instance(
     _delete(open_session(ctx, project), name, numbers, yes)
 
 
-def _delete(session: Session, name: str, numbers: list[int], yes: bool) -> None:
+def _delete(session: Session, name: str, numbers: list[int], yes: bool, force: bool = False) -> None:
     found = session.get_fleet(name)
     there = sorted(one["instance_num"] for one in found.get("instances") or ())
     unknown = [number for number in numbers if number not in there]
@@ -155,8 +161,9 @@ def _delete(session: Session, name: str, numbers: list[int], yes: bool) -> None:
     if not yes and not session.terminal.confirm(f"Delete {what}?"):
         session.terminal.say("Nothing was deleted.")
         return
+    forced = {"force": True} if force else {}
     if numbers:
-        session.client.in_project("fleets/delete_instances", {"name": name, "instance_nums": numbers})
+        session.client.in_project("fleets/delete_instances", {"name": name, "instance_nums": numbers, **forced})
     else:
-        session.client.in_project("fleets/delete", {"names": [name]})
+        session.client.in_project("fleets/delete", {"names": [name], **forced})
     session.terminal.say(f"Deleting {what}.")

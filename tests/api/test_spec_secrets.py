@@ -209,9 +209,9 @@ def test_an_unchanged_key_is_no_change_of_the_hosts_and_another_one_is(rig: Rig)
     fleet = ssh_fleet(rig)
     row = rig.world.plane.read.fleet_row(fleet)
     opened = sealed_specs.fleet_spec(rig.world.plane.seal, fleet.id, row.spec)
-    assert specs.needs_new_fleet(opened, FleetSpec.model_validate(FLEET)) == []
+    assert specs.changed_fields(opened, FleetSpec.model_validate(FLEET)) == []
     other = orjson.loads(orjson.dumps(FLEET).replace(b"BEGIN two", b"BEGIN three"))
-    assert specs.needs_new_fleet(opened, FleetSpec.model_validate(other)) == ["configuration.ssh_config"]
+    assert specs.changed_fields(opened, FleetSpec.model_validate(other)) == ["configuration.ssh_config"]
 
 
 def test_a_fleet_stays_the_one_a_client_saw_whose_keys_it_never_saw(rig: Rig) -> None:

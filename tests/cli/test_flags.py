@@ -172,6 +172,7 @@ ELSEWHERE = {  # flags that show on another command line than the plain one
     ("project add", "no"): Line("project add --name lab --url {url} --token t", answers="y\n"),
     ("run get", "run_id"): Line("run get"),
     ("fleet get", "fleet_id"): Line("fleet get"),
+    ("fleet delete", "force"): Line("fleet delete gpu -y"),
     ("pool", "project"): Line("pool", "list"),
     ("run", "project"): Line("run", "get train"),
 }

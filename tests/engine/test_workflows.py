@@ -131,14 +131,14 @@ def test_the_history_says_what_was_done_and_undone() -> None:
     course.play()
     records = course.engine.store.query("main", "events/p", limit=50).records
     assert [nouns.read(Event, record).message for record in records] == [
-        "created",
+        "workflow began: pitch tent",
         "done: find a place",
         "done: put up the poles",
         "Unfit: refused",
-        "running → undoing: refused",
+        "workflow running → undoing: refused",
         "undone: spread the sheet",
         "undone: put up the poles",
-        "undoing → undone",
+        "workflow undoing → undone",
     ]
 
 

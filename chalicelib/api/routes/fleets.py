@@ -60,11 +60,13 @@ class ProjectListBody(RequestBody):
 
 class DeleteBody(RequestBody):
     names: list[Name] = Field(max_length=100)
+    force: bool = False  # ours: don't wait for hosts that are away
 
 
 class DeleteInstancesBody(RequestBody):
     name: Name
     instance_nums: list[Annotated[int, Field(ge=0, le=1_000_000)]] = Field(max_length=1000)
+    force: bool = False  # ours, as above
 
 
 def get_plan(call: Call) -> Any:
@@ -111,9 +113,12 @@ def _page(call: Call, asked: ListBody | ProjectListBody, projects: Sequence[Proj
 
 
 def delete(call: Call) -> None:
-    fleets.delete(call.plane, call.actor, call.tenant, call.parse(DeleteBody).names, role=call.role)
+    asked = call.parse(DeleteBody)
+    fleets.delete(call.plane, call.actor, call.tenant, asked.names, role=call.role, force=asked.force)
 
 
 def delete_instances(call: Call) -> None:
     asked = call.parse(DeleteInstancesBody)
-    fleets.delete_instances(call.plane, call.actor, call.tenant, asked.name, asked.instance_nums, role=call.role)
+    fleets.delete_instances(
+        call.plane, call.actor, call.tenant, asked.name, asked.instance_nums, role=call.role, force=asked.force
+    )

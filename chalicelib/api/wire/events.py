@@ -9,6 +9,8 @@ from chalicelib.domain.events import Event
 from chalicelib.domain.instants import iso
 from chalicelib.domain.tenants import Project
 
+_OURS = ("workflow",)  # kinds of target that clients of this line don't know; each stands beside one that they do
+
 
 def event_json(event: Event, projects: Mapping[str, Project], gone: Set[str]) -> dict[str, Any]:
     """`gone`: the ids of actors that have been deleted."""
@@ -25,5 +27,7 @@ def event_json(event: Event, projects: Mapping[str, Project], gone: Set[str]) ->
         "actor_user_id": event.actor_id,
         "actor_user": event.actor_name,
         "is_actor_user_deleted": None if event.actor_id is None else event.actor_id in gone,
-        "targets": [{"type": t.type, **within, "id": t.id, "name": t.name} for t in event.targets],
+        "targets": [
+            {"type": t.type, **within, "id": t.id, "name": t.name} for t in event.targets if t.type not in _OURS
+        ],
     }

@@ -1,0 +1,72 @@
+"""Private keys in every form that people have them in; what can't be used is refused with what to do."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import dsa, ec, ed25519, rsa
+
+from chalicelib.configuration.private_keys import fingerprint, plain, public
+from chalicelib.errors import Invalid
+
+MADE = {
+    "ed25519": ed25519.Ed25519PrivateKey.generate(),
+    "ecdsa": ec.generate_private_key(ec.SECP256R1()),
+    "rsa": rsa.generate_private_key(65537, 2048),
+}
+FORMS = {
+    "openssh": (serialization.PrivateFormat.OpenSSH, None),
+    "pkcs8": (serialization.PrivateFormat.PKCS8, None),
+    "traditional": (serialization.PrivateFormat.TraditionalOpenSSL, "ed25519"),
+}
+
+
+def text_of(kind: str, form: str, passphrase: bytes = b"") -> str:
+    locked = serialization.BestAvailableEncryption(passphrase) if passphrase else serialization.NoEncryption()
+    return MADE[kind].private_bytes(serialization.Encoding.PEM, FORMS[form][0], locked).decode()
+
+
+ALL = [(kind, form) for kind in MADE for form, (_, lacking) in FORMS.items() if kind != lacking]
+
+
+@pytest.mark.parametrize(("kind", "form"), ALL)
+def test_a_key_is_brought_to_one_form(kind: str, form: str) -> None:
+    text = plain(text_of(kind, form))
+    assert text.startswith("-----BEGIN OPENSSH PRIVATE KEY-----")
+    assert public(text) == public(text_of(kind, form)), "it is the same key"
+    assert public(plain(f"\n\n{text}\n\n")) == public(text), "whatever blank lines an editor added"
+
+
+@pytest.mark.parametrize(("kind", "form"), ALL)
+def test_a_passphrase_is_refused(kind: str, form: str) -> None:
+    with pytest.raises(Invalid, match="needs a passphrase") as refused:
+        plain(text_of(kind, form, b"open sesame"))
+    assert "ssh-keygen -t ed25519 -N ''" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "text", ["", "hello", "ssh-ed25519 AAAA me", "-----BEGIN OPENSSH PRIVATE KEY-----\nAA\n", "x" * 70_000]
+)
+def test_what_isnt_a_key_is_refused(text: str) -> None:
+    with pytest.raises(Invalid):
+        plain(text)
+
+
+def test_a_key_of_another_kind_is_refused() -> None:
+    old = dsa.generate_private_key(1024)
+    pem = old.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    with pytest.raises(Invalid, match="aren't supported"):
+        plain(pem)
+
+
+@pytest.mark.parametrize("kind", MADE)
+def test_a_fingerprint_is_what_ssh_keygen_prints(kind: str, tmp_path: Path) -> None:
+    line = public(text_of(kind, "openssh"))
+    (tmp_path / "key.pub").write_text(line + "\n")
+    said = subprocess.check_output(["ssh-keygen", "-lf", str(tmp_path / "key.pub")], text=True)
+    assert fingerprint(line) == said.split()[1]

@@ -1,0 +1,180 @@
+"""The steps of hosts: whatever goes wrong at whatever step, a host is in the fleet or as it was found."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from chalicelib.domain import keys
+from chalicelib.domain.contacts import Contact
+from chalicelib.domain.instances import InstanceStatus, OnPrem
+from chalicelib.domain.workflows import Workflow, WorkflowStatus
+from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.errors import NotYet, Transient, Unfit
+from chalicelib.hosts import install
+from chalicelib.hosts.connection import Login, Ran
+from chalicelib.hosts.look import OWNER
+from chalicelib.hosts.steps import QUIET, HostSteps
+from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST, workflow_of
+from chalicelib.store import nouns
+from chalicelib.store.memory import MemoryStore
+from tests.engine.workflow_kit import Fault, check, faults
+from tests.hosts.fake_host import KEY, FakeHost
+from tests.world import nouns as b
+from tests.world.time import Clock
+
+LOGIN = Login("h1", 22, "ubuntu", "a key")
+MINE = "install"
+
+
+class Bench:
+    """A host of a fleet whose agent has reported."""
+
+    def __init__(self, host: FakeHost | None = None, *, heard: bool = True) -> None:
+        self.host, self.store, self.clock = host or FakeHost(), MemoryStore(), Clock()
+        pending = {"status": InstanceStatus.pending, "started_at": None, "idle_since": None}
+        on_prem = OnPrem(hostname="h1", port=22)
+        self.instance = b.host(0, b.fleet("lab"), host=on_prem, due_at=self.clock.now(), **pending)
+        made: list[Any] = [self.instance]
+        if heard:
+            made.append(b.heard(self.instance, facts=b.host_facts()))
+        self.store.commit([nouns.put(noun) for noun in made])
+        self.performer = HostSteps(
+            self.store, self.clock, self.host, lambda _: LOGIN, MINE, b"k" * 32, "http://plane", lambda: b"the agent"
+        )
+
+    @property
+    def about(self) -> dict[str, str]:
+        return {"subject": f"instance/{self.instance.id}"}
+
+    @property
+    def owner(self) -> bytes:
+        return f"{MINE}/{self.instance.id}".encode()
+
+    @property
+    def contact(self) -> Contact | None:
+        return nouns.find(self.store, Contact, keys.contact(self.instance.id))
+
+    def workflow(self, **changes: Any) -> Workflow:
+        return workflow_of(self.instance, ADD_HOST, self.clock.now()).with_(**changes)
+
+    def left(self) -> object:
+        return copy.deepcopy((self.host.files, self.host.running))
+
+
+def test_a_host_is_set_up() -> None:
+    bench = Bench()
+    check(ADD_HOST, bench, None, **bench.about)
+    files = bench.host.files
+    assert bench.host.running and files[install.PROGRAM] == b"the agent" and files[OWNER] == bench.owner
+    assert files[install.TOKEN].decode() == bootstrap_token(b"k" * 32, bench.instance.id, 0)
+    assert f"--server http://plane --data {install.HOME}".encode() in files[install.UNIT_FILE]
+
+
+@pytest.mark.parametrize("fault", list(faults(ADD_HOST)), ids=str)
+def test_whatever_goes_wrong_it_is_added_or_as_it_was_found(fault: Fault) -> None:
+    bench = Bench(FakeHost(files={"/etc/motd": b"hello"}))
+    check(ADD_HOST, bench, fault, **bench.about)
+
+
+NEVER_UNDONE = ("refused", "refused after", "cancelled", "cancelled after")
+
+
+@pytest.mark.parametrize("fault", [f for f in faults(REMOVE_HOST) if f.kind not in NEVER_UNDONE], ids=str)
+def test_whatever_goes_wrong_it_is_cleared(fault: Fault) -> None:
+    bench = Bench(FakeHost(files={"/etc/motd": b"hello"}))
+    before = bench.left()
+    check(ADD_HOST, bench, None, **bench.about)
+    check(REMOVE_HOST, bench, fault, **bench.about)
+    assert bench.left() == before
+    assert bench.contact is None
+
+
+def test_a_host_that_is_away_is_cleared_when_it_is_back() -> None:
+    bench = Bench()
+    check(ADD_HOST, bench, None, **bench.about)
+    bench.host.away = True
+    with pytest.raises(Transient, match="no answer"):
+        bench.performer.do("stop", bench.workflow())
+    bench.host.away = False
+    check(REMOVE_HOST, bench, None, **bench.about)
+    assert bench.host.files == {}
+
+
+def test_everything_that_is_missing_is_named_at_once() -> None:
+    bench = Bench(FakeHost(lacking={"docker": "", "docker_client": "", "sudo": "password"}))
+    with pytest.raises(Unfit, match=r"sudo asks ubuntu for a password .*; there is no Docker Engine"):
+        bench.performer.do("look", bench.workflow())
+    assert bench.host.files == {}
+
+
+def test_another_instances_host_is_left_alone() -> None:
+    theirs = {OWNER: b"install/another", install.PROGRAM: b"theirs", install.UNIT_FILE: b"theirs"}
+    bench = Bench(FakeHost(files=dict(theirs), running=True))
+    with pytest.raises(Unfit, match="belongs to instance another of this server"):
+        bench.performer.do("look", bench.workflow())
+    with pytest.raises(Transient, match="belongs to somebody else"):
+        bench.performer.do("install", bench.workflow())
+    bench.performer.undo("start", bench.workflow())
+    assert bench.host.files == theirs and bench.host.running
+
+
+def test_first_contact_pins_the_keys() -> None:
+    bench = Bench()
+    bench.performer.do("look", bench.workflow())
+    assert bench.contact is not None and bench.contact.shown == (KEY,)
+    assert [login.pinned for login in bench.host.logins] == [""]
+    bench.performer.do("start", bench.workflow())
+    assert bench.host.logins[-1].pinned == KEY, "from then on the host must show this key"
+
+
+def test_a_host_that_cant_reach_the_server_gets_a_tunnel() -> None:
+    bench = Bench(FakeHost(reaches=False))
+    bench.performer.do("look", bench.workflow())
+    assert bench.contact is not None and bench.contact.tunnel
+    bench.performer.do("install", bench.workflow())
+    assert b"--server" not in bench.host.files[install.UNIT_FILE], "the tunnel writes the address"
+    bench.host.reaches = True
+    bench.performer.do("look", bench.workflow())
+    assert not bench.contact.tunnel
+
+
+def test_an_agent_that_is_silent_is_asked_for_its_log() -> None:
+    bench = Bench(heard=False)
+    with pytest.raises(NotYet, match="hasn't reported yet"):
+        bench.performer.do("report", bench.workflow())
+    assert bench.host.logins == [], "at first nobody logs in for that"
+    late = bench.workflow(step_at=bench.clock.now() - QUIET)
+    with pytest.raises(NotYet, match="its log ends with: nothing"):
+        bench.performer.do("report", late)
+
+
+def test_a_look_that_was_cut_off_proves_nothing() -> None:
+    bench = Bench()
+    bench.performer = replace(bench.performer, logins=CutOff(bench.host))
+    with pytest.raises(Transient, match="cut off"):
+        bench.performer.do("look", bench.workflow())
+
+
+@dataclass
+class CutOff:
+    """A host whose connection breaks during the look."""
+
+    host: FakeHost
+
+    @contextmanager
+    def connect(self, login: Login) -> Iterator[Any]:
+        with self.host.connect(login) as connection:
+            connection.run = lambda *_, **__: Ran(0, "uid=0\nsudo=yes\n", "")  # type: ignore[method-assign]
+            yield connection
+
+
+def test_a_cancelled_workflow_is_undone() -> None:
+    bench = Bench()
+    course = check(ADD_HOST, bench, Fault("cancelled after", "start"), **bench.about)
+    assert course.workflow.status is WorkflowStatus.undone
