@@ -43,9 +43,14 @@ class Fleet(Noun):
     due_at: Micros | None = None
     deleted: bool = False
 
+    @property
+    def ended(self) -> bool:
+        return self.status in (FleetStatus.terminated, FleetStatus.failed)
+
     def place(self) -> keys.Place:
         listed = None if self.deleted else keys.by_time(keys.fleets_of(self.project_id), self.created_at, self.id)
-        return keys.Place(keys.fleet(self.id), listed, due=keys.due(f"fleet/{self.id}", self.due_at))
+        over = keys.by_time(keys.ENDED_FLEETS, self.last_processed_at, self.id) if self.ended else None
+        return keys.Place(keys.fleet(self.id), listed, over, keys.due(f"fleet/{self.id}", self.due_at))
 
 
 class FleetBody(Noun):

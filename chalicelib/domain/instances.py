@@ -122,9 +122,16 @@ class Instance(Noun):
         """Created by a backend, so it must be released; an SSH or local host isn't ours to end."""
         return self.offer.backend != "remote"
 
+    @property
+    def ended_at(self) -> Micros:
+        """For a terminated instance."""
+        return self.finished_at or self.last_processed_at
+
     def place(self) -> keys.Place:
-        gone = self.status is InstanceStatus.terminated
-        listed = None if gone else (keys.instances_of(self.fleet_id), f"{self.num:06d}#{self.epoch:06d}")
+        if self.status is InstanceStatus.terminated:
+            ended = keys.by_time(keys.ENDED_INSTANCES, self.ended_at, self.id)
+            return keys.Place(keys.instance(self.id), gsi2=ended, due=keys.due(f"instance/{self.id}", self.due_at))
+        listed = (keys.instances_of(self.fleet_id), f"{self.num:06d}#{self.epoch:06d}")
         joined = self.status in (InstanceStatus.idle, InstanceStatus.busy)
         free = (keys.free_of(self.project_id), self.id) if joined and self.free_blocks > 0 else None
         return keys.Place(keys.instance(self.id), listed, free, keys.due(f"instance/{self.id}", self.due_at))

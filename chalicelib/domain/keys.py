@@ -5,7 +5,7 @@
 | Run       | run/<id>         | status                  | runs/<project>, submitted#id       | live/<project> (****)  |
 | RunBody   | run/<id>         | body/<deployment>       |                                    |                        |
 | Job       | run/<id>         | job/<replica>/<job>/<n> | queue/<project>, priority#age (*)  |                        |
-| Fleet     | fleet/<id>       | status                  | fleets/<project>, created#id       |                        |
+| Fleet     | fleet/<id>       | status                  | fleets/<project>, created#id       | ended-fleets (*****)   |
 | FleetBody | fleet/<id>       | body/<num>              |                                    |                        |
 | Instance  | instance/<id>    | status                  | instances/<fleet>, num#epoch       | free/<project> (**)    |
 | Presence  | instance/<id>    | presence                |                                    |                        |
@@ -23,9 +23,10 @@
 | Renewal   | renewal          | form                    |                                    |                        |
 | names     | see `*_name`     |                         | pointers, so that a name is taken by one commit only |      |
 
-(*) only while it waits for capacity; (**) only while it has a free block; (***) until everything of it is erased;
+(*) only while it waits for capacity; (**) only while it has a free block, and `ended-instances` once it is terminated;
+(***) until everything of it is erased;
 (****) `ended-runs` once it has ended, until its logs are erased; `deleted-runs` once it is deleted, until it is.
-Deleted runs and fleets leave the lists of their projects.
+(*****) once it has ended. Deleted runs and fleets leave the lists of their projects.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ EVENTS = "events/"  # begins the partition of every project's events
 # What is to be erased some day, oldest first: see `engine/erasing.py`.
 ENDED_RUNS = "ended-runs"
 DELETED_RUNS = "deleted-runs"
+ENDED_INSTANCES = "ended-instances"
+ENDED_FLEETS = "ended-fleets"
 CLOSINGS = "closings"
 ARCHIVES = "archives"
 

@@ -1,9 +1,9 @@
 """Erasing what nobody uses any more: one bounded turn at a time, so that nothing grows for ever.
 
 What is to be erased some day stands in an index by the time from which it counts: ended runs with logs, deleted runs,
-deleted projects, archives. A turn takes the oldest of each, reads it again by key and asks `planning.erasing` whether
-it may go. The record that lists it is deleted last, so a turn that crashes leaves the rest to the next one, and two
-turns at once do no harm.
+terminated instances, ended fleets, deleted projects, archives. A turn takes the oldest of each, reads it again by key
+and asks `planning.erasing` whether it may go. The record that lists it is deleted last, so a turn that crashes leaves
+the rest to the next one, and two turns at once do no harm.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import DAY, SECOND, Micros, sortable
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.retention import Retention
@@ -47,6 +49,8 @@ class Erased:
     projects: list[str] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
     logs: list[str] = field(default_factory=list)  # of these runs
+    instances: list[str] = field(default_factory=list)
+    fleets: list[str] = field(default_factory=list)
     archives: list[str] = field(default_factory=list)
     events: int = 0
 
@@ -62,6 +66,8 @@ class Eraser:
         self._each("gsi1", keys.CLOSINGS, kept.deleted, until, lambda record: self._project(record, done))
         self._each("gsi2", keys.DELETED_RUNS, kept.deleted, until, lambda record: self._run(record, done))
         self._each("gsi2", keys.ENDED_RUNS, kept.logs, until, lambda record: self._logs_of(record, done))
+        self._each("gsi2", keys.ENDED_INSTANCES, kept.fleets, until, lambda record: self._instance(record, done))
+        self._each("gsi2", keys.ENDED_FLEETS, kept.fleets, until, lambda record: self._fleet(record, done))
         with _apart("erasing archives"):
             self._archives(until, done)
         for project_id in ("", *self._projects()):
@@ -106,6 +112,29 @@ class Eraser:
     def _delete_logs(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
             self._logs.delete(job.project_id, job.id)
+
+    # --- fleets ------------------------------------------------------------------------------------------------------
+
+    def _instance(self, listed: Record, done: Erased) -> None:
+        """With its agent's record. Runs keep where they ran, and events what it cost."""
+        instance = nouns.find(self._store, Instance, listed.key)
+        if instance is None or not erasing.instance_goes(instance, self._kept, self._clock.now()):
+            return
+        self._store.commit([Delete(keys.presence(instance.id)), Delete(listed.key, instance.version)])
+        done.instances.append(instance.id)
+
+    def _fleet(self, listed: Record, done: Erased) -> None:
+        """With its specs, and its name unless another fleet has it."""
+        fleet = nouns.find(self._store, Fleet, listed.key)
+        if fleet is None or not erasing.fleet_goes(fleet, self._kept, self._clock.now()):
+            return
+        name = keys.fleet_name(fleet.project_id, fleet.name)
+        pointer = nouns.find_target(self._store, name)
+        if pointer is not None and pointer[0] == fleet.id:
+            self._store.commit([Delete(name, pointer[1])])
+        self._delete([Delete(record.key) for record in every(self._store, listed.key.pk, "body/")])
+        self._delete([Delete(listed.key, fleet.version)])
+        done.fleets.append(fleet.id)
 
     # --- projects ----------------------------------------------------------------------------------------------------
 

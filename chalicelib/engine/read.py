@@ -225,7 +225,7 @@ class Reader:
         hidden = [i for num in young if (i := instance_id(fleet.id, num)) not in shown and not self._gone.peek(i)]
         wanted = [*(i.id for i in listed if again(i)), *hidden]
         current = {i.id: i for i in self.find_many(Instance, [keys.instance(i) for i in wanted]) if i}
-        for found in current.values():
-            if found.status is InstanceStatus.terminated:
-                self._gone.keep(found.id, True)
+        for i in wanted:  # one that isn't there any more was terminated long ago
+            if i not in current or current[i].status is InstanceStatus.terminated:
+                self._gone.keep(i, True)
         return {i.id: i for i in listed} | current

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from chalicelib.domain.closings import Closing
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import DAY, Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.retention import Retention
@@ -20,6 +22,16 @@ def run_goes(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> boo
 
 def logs_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> bool:
     return not run.logs_erased and _over(run, jobs) and run.ended_at <= now - kept.logs * DAY
+
+
+def instance_goes(instance: Instance, kept: Retention, now: Micros) -> bool:
+    over = instance.status is InstanceStatus.terminated and not instance.claims
+    return over and instance.ended_at <= now - kept.fleets * DAY
+
+
+def fleet_goes(fleet: Fleet, kept: Retention, now: Micros) -> bool:
+    """Its instances ended before it did, so they go first."""
+    return fleet.ended and fleet.last_processed_at <= now - kept.fleets * DAY
 
 
 def archive_goes(archive: Archive, kept: Retention, now: Micros) -> bool:

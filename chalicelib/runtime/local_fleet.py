@@ -29,6 +29,7 @@ from chalicelib.usecases.fleets import holder
 log = logging.getLogger(__name__)
 
 FLEET = "local"
+MOST_ENDED = 1_000  # fleets of this machine that its user may have deleted
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ class Place:
 def ensure_fleet(plane: Plane, project: Project, blocks: str) -> Place:
     """This machine's instance, created if missing; the machine is split into `blocks`."""
     wanted: Blocks = "auto" if blocks == "auto" else int(blocks)
-    for count in itertools.count():
-        fleet_id = derive(plane.install_id, "fleet", FLEET, *([count] if count else []))
+    for count in itertools.count(_first(plane, project)):
+        fleet_id = _fleet_id(plane, count)
         fleet = nouns.find(plane.store, Fleet, keys.fleet(fleet_id))
         if fleet is None:
             _make(plane, project, fleet_id, wanted)
@@ -58,6 +59,18 @@ def ensure_fleet(plane: Plane, project: Project, blocks: str) -> Place:
         if fleet.status is FleetStatus.active:
             return Place(_rejoin(plane, fleet), first=False)
     raise Bug("counting never ends")
+
+
+def _fleet_id(plane: Plane, count: int) -> str:
+    return derive(plane.install_id, "fleet", FLEET, *([count] if count else []))
+
+
+def _first(plane: Plane, project: Project) -> int:
+    """Where to begin to count: at the fleet that has the name now. Those before it ended, and may be erased by now."""
+    named = nouns.find_target(plane.store, keys.fleet_name(project.id, FLEET))
+    if named is None:
+        return 0
+    return next((count for count in range(MOST_ENDED) if _fleet_id(plane, count) == named[0]), 0)
 
 
 def _make(plane: Plane, project: Project, fleet_id: str, blocks: Blocks) -> None:

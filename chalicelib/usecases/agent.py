@@ -28,7 +28,7 @@ from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change
-from chalicelib.usecases.agent_credentials import Admission, admit
+from chalicelib.usecases.agent_credentials import Admission, admit, outlived
 from chalicelib.usecases.agent_logs import take_logs
 from chalicelib.usecases.agent_message import Message, read_message
 from chalicelib.usecases.agent_tasks import task_of
@@ -87,10 +87,12 @@ class _Exchange:
         found = self.plane.store.get_many([keys.instance(self.message.instance), keys.presence(self.message.instance)])
         instance = None if found[0] is None else nouns.read(Instance, found[0])
         known = None if found[1] is None else nouns.read(Presence, found[1])
+        if instance is None and outlived(self.plane, self.message.instance, credential):
+            return _gone(self.message)
         entry = admit(self.plane, instance, known, credential, self.message.boot)
         assert instance is not None, "admit lets nobody in for an instance that isn't there"
         if instance.status is InstanceStatus.terminated:
-            return {"seq": self.message.seq, "error": "gone", "tasks": [], "logs": [], "next_sync_in": 60, "news": True}
+            return _gone(self.message)
         self._load(instance)
         read = Given(self.now, (instance, *self.jobs.values()))
         after, draft = self._fold(instance, entry, repeated=_repeated(entry.presence, self.message))
@@ -218,6 +220,10 @@ class _Exchange:
         last = max((at for at in (instance.idle_since, *(job.running_at for job in jobs)) if at), default=0)
         changing = self.unfinished or _joining(instance) or ending or starting
         return self.plane.pace.pause(changing=changing, since=self.now - last)
+
+
+def _gone(message: Message) -> dict[str, Any]:
+    return {"seq": message.seq, "error": "gone", "tasks": [], "logs": [], "next_sync_in": 60, "news": True}
 
 
 def _joining(instance: Instance) -> bool:

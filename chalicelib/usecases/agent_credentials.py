@@ -54,6 +54,13 @@ def admit(plane: Plane, instance: Instance | None, presence: Presence | None, cr
     return Admission(known.with_(credential_hash=hash_token(fresh)), fresh)
 
 
+def outlived(plane: Plane, instance_id: str, credential: str) -> bool:
+    """Does the token of an instance whose record was erased come back? An agent that was away for that long falls back
+    to its token, and must still learn that it has to end. A record is written before its token is handed out."""
+    token = bootstrap_token(plane.install_key, instance_id, 0)
+    return hmac.compare_digest(hash_token(credential), hash_token(token))
+
+
 def holds(presence: Presence, credential: str) -> bool:
     """Is it one of the agent's credentials?"""
     given = hash_token(credential)

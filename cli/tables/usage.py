@@ -11,6 +11,7 @@ KEPT = {  # a setting: what it is about
     "metrics": "metrics",
     "logs": "logs, after a run's end",
     "deleted": "deleted runs and projects",
+    "fleets": "ended fleets and instances",
     "archives": "uploads, after their last use",
 }
 
@@ -25,7 +26,8 @@ def usage_table(found: Json) -> Table:
 
 
 def days_kept(days: Json, width: int | None, colour: bool) -> str:
-    kept = [(words, f"{days[name]} day{'' if days[name] == 1 else 's'}") for name, words in KEPT.items()]
+    known = [(words, days[name]) for name, words in KEPT.items() if name in days]  # an older server has fewer
+    kept = [(words, f"{number} day{'' if number == 1 else 's'}") for words, number in known]
     return "\nKept for\n" + facts([(f"  {words}", text) for words, text in kept], width, colour)
 
 

@@ -111,7 +111,7 @@ USAGE = {
         {"name": "logs", "bytes": 999, "files": 12, "whole": True},
     ],
     "free": 40_000_000_000,
-    "days": {"events": 90, "metrics": 7, "logs": 30, "deleted": 1, "archives": 30},
+    "days": {"events": 90, "metrics": 7, "logs": 30, "deleted": 1, "fleets": 30, "archives": 30},
 }
 ANSWERS: dict[str, Any] = {
     "/api/server/get_usage": USAGE,

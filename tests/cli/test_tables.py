@@ -21,6 +21,7 @@ from cli.tables.metrics import course, metrics_table
 from cli.tables.offers import ages_line, gpus_table
 from cli.tables.plans import changes, changes_table, cost_line, fleet_facts, offers_summary, offers_table, run_facts
 from cli.tables.runs import runs_table
+from cli.tables.usage import days_kept
 from tests.cli.conftest import NOW
 from tests.cli.plane import finished, fleet, instance, machine, offer, run, submission
 
@@ -300,3 +301,8 @@ def test_a_course_is_bars() -> None:
     assert course([0, 50, 100], 100) == "▁▅█"
     assert len(course(list(range(360)), 360)) == 20
     assert course([], 100) == ""
+
+
+def test_a_server_that_keeps_fewer_kinds_of_things_is_shown_as_well() -> None:
+    shown = days_kept({"events": 90, "deleted": 1}, 80, colour=False)
+    assert shown == "\nKept for\n  events                     90 days\n  deleted runs and projects  1 day"

@@ -151,4 +151,4 @@ def test_what_nobody_uses_any_more_is_erased(stack: Stack) -> None:
     stack.rig.ok("P/runs/delete", {"runs_names": ["hello"]})
     stack.rig.world.clock.at += DAY
     done = erase_unused.handler(scheduled_event("erase"), None, stack.root)
-    assert done == {"projects": [], "runs": [made["id"]], "logs": [], "archives": [], "events": 0}
+    assert {what: found for what, found in done.items() if found} == {"runs": [made["id"]]}

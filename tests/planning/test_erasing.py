@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.closings import Closing
+from chalicelib.domain.fleets import FleetStatus
+from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import DAY
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Archive, Project
-from chalicelib.planning.erasing import archive_goes, logs_go, project_goes, run_goes
+from chalicelib.planning.erasing import archive_goes, fleet_goes, instance_goes, logs_go, project_goes, run_goes
 from tests.world import nouns as b
 from tests.world.time import NOW
 
-KEPT = Retention(logs=30, deleted=1, archives=10)
+KEPT = Retention(logs=30, deleted=1, fleets=20, archives=10)
 
 
 def ended(at: int = NOW, **rest: Any) -> Run:
@@ -58,6 +60,21 @@ def test_runs_of_older_versions_say_less() -> None:
     run = ended(deleted=True, last_processed_at=NOW).with_(finished_at=None)
     assert run_goes(run, [], KEPT, NOW + DAY) and not run_goes(run, [], KEPT, NOW + DAY - 1)
     assert logs_go(run, [], KEPT, NOW + 30 * DAY) and not logs_go(run, [], KEPT, NOW + 30 * DAY - 1)
+
+
+@pytest.mark.parametrize("status", InstanceStatus)
+def test_an_instance_goes_some_time_after_it_was_terminated(status: InstanceStatus) -> None:
+    instance = b.machine(status=status, finished_at=NOW)
+    assert instance_goes(instance, KEPT, NOW + 20 * DAY) is (status is InstanceStatus.terminated)
+    assert not instance_goes(instance, KEPT, NOW + 20 * DAY - 1)
+    assert not instance_goes(b.holding(instance, b.job(b.run())), KEPT, NOW + 20 * DAY), "a job holds it"
+
+
+@pytest.mark.parametrize("status", FleetStatus)
+def test_a_fleet_goes_some_time_after_its_end(status: FleetStatus) -> None:
+    fleet = b.fleet(status=status, last_processed_at=NOW)
+    assert fleet_goes(fleet, KEPT, NOW + 20 * DAY) is (status in (FleetStatus.terminated, FleetStatus.failed))
+    assert not fleet_goes(fleet, KEPT, NOW + 20 * DAY - 1)
 
 
 def test_an_archive_goes_after_its_last_use_or_if_its_end_has_begun() -> None:

@@ -66,7 +66,7 @@ NAMES = {
 
 def test_how_long_things_are_kept_is_set_alike_for_both_roots() -> None:
     chosen = {f"DSTACK_RETAIN_{field.name.upper()}": str(number) for number, field in enumerate(fields(Retention), 3)}
-    wanted = Retention(events=3, metrics=4, logs=5, deleted=6, archives=7)
+    wanted = Retention(events=3, metrics=4, logs=5, deleted=6, fleets=7, archives=8)
     assert server_settings(chosen).retention == LambdaSettings.from_env(NAMES | chosen).retention == wanted
     assert server_settings({}).retention == LambdaSettings.from_env(NAMES).retention == Retention()
     assert server_settings({"DSTACK_RETAIN_DELETED": "0"}).retention.deleted == 0  # with the next sweep

@@ -81,9 +81,17 @@ def test_a_foreign_instances_credential_is_refused(cluster: Cluster) -> None:
 
 
 def test_an_unknown_instance_is_refused_like_a_bad_credential(world: World) -> None:
-    unknown = derive("test", "nobody")
-    with pytest.raises(Forbidden):
-        Agent(world, instance_id=unknown, credential=bootstrap_token(world.plane.install_key, unknown, 0)).say()
+    unknown, other = derive("test", "nobody"), derive("test", "somebody")
+    for credential in ("", "nonsense", f"{unknown}.token", bootstrap_token(world.plane.install_key, other, 0)):
+        with pytest.raises(Forbidden):
+            Agent(world, instance_id=unknown, credential=credential).say()
+
+
+def test_an_instance_whose_record_was_erased_ends_its_agent(world: World) -> None:
+    """Its token proves that there was one."""
+    erased = derive("test", "nobody")
+    agent = Agent(world, instance_id=erased, credential=bootstrap_token(world.plane.install_key, erased, 0))
+    assert agent.say()["error"] == "gone"
 
 
 def test_a_host_that_lost_its_data_can_be_let_in_again(cluster: Cluster) -> None:
