@@ -1,5 +1,5 @@
 """The end of a deleted project: due until nothing of it runs any more, even if the deletion itself crashed; and listed
-until everything of it is erased (`engine/erasing.py`)."""
+until everything of it is erased (`engine/erasing.py`), at last its own record."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class Closing(Noun):
     erased: bool = False
 
     def place(self) -> keys.Place:
-        listed = None if self.erased else keys.by_time(keys.CLOSINGS, self.began_at, self.id)
+        listed = keys.by_time(keys.CLOSED if self.erased else keys.CLOSINGS, self.began_at, self.id)
         return keys.Place(keys.closing(self.id), listed, due=keys.due(f"closing/{self.id}", self.due_at))

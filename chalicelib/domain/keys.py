@@ -24,7 +24,7 @@
 | names     | see `*_name`     |                         | pointers, so that a name is taken by one commit only |      |
 
 (*) only while it waits for capacity; (**) only while it has a free block, and `ended-instances` once it is terminated;
-(***) until everything of it is erased;
+(***) until everything of it is erased, then `closed` until its own record is erased too;
 (****) `ended-runs` once it has ended, until its logs are erased; `deleted-runs` once it is deleted, until it is.
 (*****) once it has ended. Deleted runs and fleets leave the lists of their projects.
 """
@@ -44,6 +44,7 @@ DELETED_RUNS = "deleted-runs"
 ENDED_INSTANCES = "ended-instances"
 ENDED_FLEETS = "ended-fleets"
 CLOSINGS = "closings"
+CLOSED = "closed"
 ARCHIVES = "archives"
 
 TUNNELS = "tunnels"  # hosts whose agents are carried over SSH

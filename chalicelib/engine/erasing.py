@@ -46,7 +46,8 @@ _OF_PROJECT = ("member/", "repo/", "run-name/", "secret/")  # what stands beside
 class Erased:
     """What a turn erased, by id."""
 
-    projects: list[str] = field(default_factory=list)
+    projects: list[str] = field(default_factory=list)  # what was left of them,
+    forgotten: list[str] = field(default_factory=list)  # and at last their own records
     runs: list[str] = field(default_factory=list)
     logs: list[str] = field(default_factory=list)  # of these runs
     instances: list[str] = field(default_factory=list)
@@ -64,6 +65,7 @@ class Eraser:
         done, until = Erased(), self._clock.now() + PATIENCE
         kept = self._kept
         self._each("gsi1", keys.CLOSINGS, kept.deleted, until, lambda record: self._project(record, done))
+        self._each("gsi1", keys.CLOSED, kept.events, until, lambda record: self._last_of_project(record, done))
         self._each("gsi2", keys.DELETED_RUNS, kept.deleted, until, lambda record: self._run(record, done))
         self._each("gsi2", keys.ENDED_RUNS, kept.logs, until, lambda record: self._logs_of(record, done))
         self._each("gsi2", keys.ENDED_INSTANCES, kept.fleets, until, lambda record: self._instance(record, done))
@@ -139,10 +141,9 @@ class Eraser:
     # --- projects ----------------------------------------------------------------------------------------------------
 
     def _project(self, listed: Record, done: Erased) -> None:
-        """Its runs are deleted, as by their owners, and erased like others; its own record stays, because events name
-        it. A deletion that is taken back meanwhile writes the project, and this loses."""
-        closing = nouns.find(self._store, Closing, listed.key)
-        project = None if closing is None else nouns.find(self._store, Project, keys.project(closing.id))
+        """Its runs are deleted, as by their owners, and erased like others; its own record stays as long as its events.
+        A deletion that is taken back meanwhile writes the project, and this loses."""
+        closing, project = self._closing(listed)
         if closing is None or project is None:
             return
         if not erasing.project_goes(closing, project, self._kept, self._clock.now()):
@@ -160,12 +161,29 @@ class Eraser:
             self._store.commit([still, nouns.put(closing.with_(erased=True))])
             done.projects.append(project.id)
 
+    def _last_of_project(self, listed: Record, done: Erased) -> None:
+        closing, project = self._closing(listed)
+        if closing is None or project is None:
+            return
+        key = nouns.key_of(project)
+        beside = len(self._store.query("main", key.pk, limit=2).records) > 1
+        named = self._store.query("main", keys.events_of(project.id), limit=1).records
+        if beside or named or not erasing.project_is_forgotten(closing, project, self._kept, self._clock.now()):
+            return
+        self._store.commit([Delete(key, project.version), Delete(listed.key, closing.version)])
+        done.forgotten.append(project.id)
+
+    def _closing(self, listed: Record) -> tuple[Closing | None, Project | None]:
+        closing = nouns.find(self._store, Closing, listed.key)
+        return closing, None if closing is None else nouns.find(self._store, Project, keys.project(closing.id))
+
     def _projects(self) -> Iterator[str]:
         """The ids of all projects of which something may be left."""
         for record in every(self._store, "projects", "name/"):
             yield nouns.pointed(record)
-        for record in all_of(self._store, "gsi1", keys.CLOSINGS):
-            yield nouns.read(Closing, record).id
+        for partition in (keys.CLOSINGS, keys.CLOSED):
+            for record in all_of(self._store, "gsi1", partition):
+                yield nouns.read(Closing, record).id
 
     # --- archives ----------------------------------------------------------------------------------------------------
 

@@ -45,5 +45,10 @@ def project_goes(closing: Closing, project: Project, kept: Retention, now: Micro
     return over and closing.began_at <= now - kept.deleted * DAY
 
 
+def project_is_forgotten(closing: Closing, project: Project, kept: Retention, now: Micros) -> bool:
+    """May its own record be erased? Provided that nothing stands beside it, and that no event names it any more."""
+    return project.deleted and closing.erased and closing.began_at <= now - kept.events * DAY
+
+
 def _over(run: Run, jobs: Iterable[Job]) -> bool:
     return run.finished and all(job.finished for job in jobs)

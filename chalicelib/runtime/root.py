@@ -156,7 +156,7 @@ class Root:
         """One turn of erasing what nobody uses any more, and of bringing older records up to date."""
         from chalicelib.engine.renewing import Renewer
 
-        Renewer(self.ports.store, self.ports.seal).run()
+        Renewer(self.ports.store, self.ports.seal, self.ports.clock).run()
         return self.eraser.run()
 
     def refresh_catalog(self) -> None:

@@ -137,6 +137,12 @@ class DynamoStore:
         more = cursors.encode(index, partition, records[limit - 1]) if len(records) > limit else None
         return Page(tuple(records[:limit]), more)
 
+    def scan(self, after: Key | None = None, *, limit: int = 500) -> list[Record]:
+        last = None if after is None else {"pk": {"S": after.pk}, "sk": {"S": after.sk}}
+        item = self._item
+        rows = self._ask(lambda: list(item.scan(limit=limit, last_evaluated_key=last, consistent_read=True)))
+        return [_record(row) for row in rows]
+
     def commit(self, changes: Sequence[Change]) -> None:
         validate(changes)
         if not changes:

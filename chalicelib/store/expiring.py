@@ -22,7 +22,7 @@ class ExpiringStore:
     def __init__(self, below: Store, retention: Retention) -> None:
         self.below = below
         self._kept = retention.events * DAY
-        self.get, self.get_many, self.query = below.get, below.get_many, below.query
+        self.get, self.get_many, self.query, self.scan = below.get, below.get_many, below.query, below.scan
         self.due, self.next_due, self.close = below.due, below.next_due, below.close
 
     def commit(self, changes: Sequence[Change]) -> None:

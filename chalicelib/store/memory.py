@@ -85,6 +85,9 @@ class MemoryStore:
         records = tuple(record for _, record in found[:limit])
         return Page(records, cursors.encode(index, partition, records[-1]) if len(found) > limit else None)
 
+    def scan(self, after: Key | None = None, *, limit: int = 500) -> list[Record]:
+        return [record for record in self.records() if after is None or record.key > after][:limit]
+
     def commit(self, changes: Sequence[Change]) -> None:
         validate(changes)
         if not changes:

@@ -95,6 +95,10 @@ class Store(Protocol):
         """Records of a partition in sort order with low <= sort < high; an empty bound is open. `main` is the table
         itself (partition = pk, sort = sk) and strongly consistent. A malformed cursor raises Invalid."""
 
+    def scan(self, after: Key | None = None, *, limit: int = 500) -> list[Record]:
+        """Records of the whole table, after this one, in an order of the store's own; none at the end. It reads all
+        there is, so it is for what happens once. What is written meanwhile may be missed."""
+
     def commit(self, changes: Sequence[Change]) -> None:
         """All or nothing. Raises Conflict(key), StorageFull, or Invalid for what `validate` refuses: more than
         MAX_CHANGES, a repeated key, a body over MAX_BODY."""

@@ -59,6 +59,7 @@ _DROP_AT = f"{_DROP} AND version = ?"
 # shards, are due as well and will soon be gone.
 _DUE = """SELECT due_kind, due_unit, due_at FROM records
  WHERE due_at <= ? AND due_shard = ? AND due_kind = ? ORDER BY due_at, due_unit LIMIT ?"""
+_SCAN = f"SELECT {_COLUMNS} FROM records WHERE (pk, sk) > (?, ?) ORDER BY pk, sk LIMIT ?"  # noqa: S608
 _NEXT_DUE = "SELECT min(due_at) FROM records WHERE due_at IS NOT NULL"
 _SWEEP = "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE expires_at < ? LIMIT ?)"
 
@@ -144,6 +145,9 @@ class SqliteStore:
         records = tuple(_record(row) for row in rows[:limit])
         more = cursors.encode(index, partition, records[-1]) if len(rows) > limit else None
         return Page(records, more)
+
+    def scan(self, after: Key | None = None, *, limit: int = 500) -> list[Record]:
+        return [_record(row) for row in self._read(_SCAN, (*(after or ("", "")), limit))]
 
     def commit(self, changes: Sequence[Change]) -> None:
         validate(changes)

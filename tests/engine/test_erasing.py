@@ -330,6 +330,23 @@ def test_a_deleted_project_keeps_its_own_record_and_its_events_and_nothing_else(
     rig.ok("/api/projects/create", {"project_name": "lab"})
 
 
+def test_the_record_of_a_deleted_project_goes_with_the_last_of_its_events(rig: Rig) -> None:
+    project = closed(rig)
+    settle(rig, project)
+    later(rig, 1)
+    for _ in range(3):
+        turn(rig)
+    later(rig, 88.9)
+    assert turn(rig).forgotten == []
+    later(rig, 0.2)
+    assert turn(rig).forgotten == [], "events of its last day still name it"
+    assert turn(rig).forgotten == [project.id] and turn(rig) == Erased()
+    store = rig.world.plane.store
+    assert [*store.query("main", f"project/{project.id}").records, *store.query("gsi1", keys.CLOSED).records] == []
+    assert store.get(keys.closing(project.id)) is None
+    assert rig.ok("/api/projects/list", {})[0]["project_name"] == rig.project.name
+
+
 def test_a_project_of_which_something_runs_is_left_alone(rig: Rig) -> None:
     project = closed(rig)
     later(rig, 100)

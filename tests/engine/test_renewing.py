@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.closings import Closing
 from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.fleets import FleetBody
 from chalicelib.domain.instants import DAY
@@ -18,12 +19,15 @@ from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.keys import Key
 from chalicelib.domain.runs import Run, RunBody
 from chalicelib.domain.specs.fleets import FleetSpec
-from chalicelib.engine.renewing import BATCH, Renewal, Renewer
+from chalicelib.domain.tenants import Archive
+from chalicelib.engine.renewing import BATCH, PAGES, Renewal, Renewer
 from chalicelib.store import nouns, sealed_specs
-from chalicelib.store.port import Put
+from chalicelib.store.port import Delete, Put
 from tests.api.rig import Rig, fleet, submit, task
+from tests.api.test_fleets import add_instance, create
 from tests.api.test_runs import finish, run_of
-from tests.engine.test_erasing import turn
+from tests.engine.test_erasing import archive, closed, later, settle, turn
+from tests.engine.test_erasing_fleets import end, end_fleet
 from tests.store.test_sealed_specs import FLEET
 from tests.world.time import NOW
 
@@ -41,7 +45,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 def renew(rig: Rig) -> int:
     """Turns until all is done."""
     for number in range(1, 50):
-        if Renewer(rig.world.plane.store, rig.world.plane.seal).run().done:
+        if Renewer(rig.world.plane.store, rig.world.plane.seal, rig.world.clock).run().done:
             return number
     raise AssertionError("it never ends")
 
@@ -128,26 +132,89 @@ def test_runs_that_ended_before_there_was_an_end_for_them_are_erased(rig: Rig) -
     assert rig.record(keys.run(live)) == before
 
 
-def test_it_goes_through_all_projects_in_bounded_turns_and_once(rig: Rig) -> None:
+def test_fleets_and_instances_that_ended_before_there_was_an_end_for_them_are_erased(rig: Rig) -> None:
+    made = create(rig, fleet("lab"))
+    gone, live = end(rig, add_instance(rig, made)), add_instance(rig, made, 1)
+    ended = end_fleet(rig, made)
+    for key in (keys.instance(gone.id), keys.fleet(ended.id)):
+        outdated(rig, key, gsi1=None, gsi2=None)
+    before = rig.record(keys.instance(live.id))
+    later(rig, 40)
+    assert turn(rig).fleets == []
+    renew(rig)
+    done = turn(rig)
+    assert (done.instances, done.fleets) == ([gone.id], [ended.id])
+    assert rig.record(keys.instance(live.id)) == before
+
+
+def test_a_project_that_was_deleted_before_there_were_closings_is_cleared(rig: Rig) -> None:
+    project = closed(rig)
+    store = rig.world.plane.store
+    store.commit([Delete(keys.closing(project.id))])
+    later(rig, 100)
+    assert turn(rig).projects == []
+    renew(rig)
+    closing = nouns.find(store, Closing, keys.closing(project.id))
+    assert closing is not None and closing.due_at is not None, "what may still run of it is ended first"
+    settle(rig, project)
+    later(rig, 1)
+    assert [turn(rig).projects for _ in range(3)] == [[], [project.id], []]
+    assert [record.key.sk for record in store.query("main", f"project/{project.id}").records] == ["status"]
+    assert nouns.find(store, Closing, keys.closing(rig.project.id)) is None, "a project that lives gets none"
+
+
+def test_a_project_that_was_cleared_before_its_record_could_go_is_forgotten(rig: Rig) -> None:
+    project = closed(rig)
+    settle(rig, project)
+    later(rig, 1)
+    for _ in range(3):
+        turn(rig)
+    outdated(rig, keys.closing(project.id), gsi1=None)
+    later(rig, 90)
+    assert turn(rig).forgotten == []
+    renew(rig)
+    turn(rig)  # its events
+    assert turn(rig).forgotten == [project.id]
+
+
+def test_an_archive_without_an_entry_counts_from_now(rig: Rig) -> None:
+    sent = archive(rig)
+    found = nouns.find(rig.world.plane.store, Archive, keys.archive(sent["id"]))
+    assert found is not None
+    rig.save(found.with_(used_at=0))
+    outdated(rig, keys.archive(sent["id"]), gsi1=None)
+    later(rig, 100)
+    assert turn(rig).archives == []
+    renew(rig)
+    later(rig, 29.9)
+    assert turn(rig).archives == []
+    later(rig, 0.1)
+    assert turn(rig).archives == [sent["id"]]
+
+
+def test_it_goes_through_all_there_is_in_bounded_turns_and_once(rig: Rig) -> None:
     other = Rig(rig.world, rig.another_project("other"))
     runs = [clear(rig), clear(other)]
     about = (Target(type="project", id=rig.project.id, name="main"),)
     many = [
         Event(id=f"e{n}", project_id=rig.project.id, at=NOW - n, type=EventType.changed, targets=about)
-        for n in range(1, BATCH + 1)
+        for n in range(1, BATCH * PAGES + 1)
     ]
-    for start in range(0, BATCH, 100):
+    for start in range(0, len(many), 100):
         rig.save(*many[start : start + 100])
-    assert renew(rig) == 4, "one to begin, two for the many, one for the other project"
+    assert renew(rig) == 2, "the events are more than a turn takes"
     assert all(PASSWORD not in text_of(rig, run) for run in runs)
     late = clear(rig, "late")
     assert renew(rig) == 1 and PASSWORD in text_of(rig, late), "new records are written as they should be"
 
 
 def test_a_restart_continues_where_it_was(rig: Rig) -> None:
-    run = clear(rig)
-    positions = [Renewer(rig.world.plane.store, rig.world.plane.seal).run() for _ in range(3)]
-    assert [each.project_id for each in positions] == [rig.project.id, "", ""]
-    assert [each.done for each in positions] == [False, True, True]
-    stored = nouns.find(rig.world.plane.store, Renewal, keys.renewal(Renewal.form))
-    assert stored is not None and stored.done and PASSWORD not in text_of(rig, run)
+    run, store = clear(rig), rig.world.plane.store
+    rig.save(Renewal(after=keys.run_body(run.id, 0)))
+    renew(rig)
+    assert PASSWORD in text_of(rig, run), "that one was behind it"
+    rig.save(rig.world.again(Renewal()).with_(after=None, done=False))
+    renew(rig)
+    assert PASSWORD not in text_of(rig, run)
+    stored = nouns.find(store, Renewal, keys.renewal(Renewal.form))
+    assert stored is not None and stored.done

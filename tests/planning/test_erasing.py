@@ -14,11 +14,19 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Archive, Project
-from chalicelib.planning.erasing import archive_goes, fleet_goes, instance_goes, logs_go, project_goes, run_goes
+from chalicelib.planning.erasing import (
+    archive_goes,
+    fleet_goes,
+    instance_goes,
+    logs_go,
+    project_goes,
+    project_is_forgotten,
+    run_goes,
+)
 from tests.world import nouns as b
 from tests.world.time import NOW
 
-KEPT = Retention(logs=30, deleted=1, fleets=20, archives=10)
+KEPT = Retention(events=50, logs=30, deleted=1, fleets=20, archives=10)
 
 
 def ended(at: int = NOW, **rest: Any) -> Run:
@@ -97,3 +105,13 @@ def test_a_project_goes_once_nothing_of_it_runs(project: dict[str, Any], closing
     gone = Project(**{"id": "p", "name": "lab", "owner_id": "u", "created_at": NOW, "deleted": True, **project})
     end = Closing(**{"id": "p", "began_at": NOW, **closing})
     assert project_goes(end, gone, KEPT, NOW + DAY) is goes
+
+
+@pytest.mark.parametrize(
+    ("deleted", "erased", "after", "goes"),
+    [(True, True, 50, True), (True, True, 49, False), (True, False, 50, False), (False, True, 50, False)],
+)
+def test_a_projects_own_record_goes_when_its_events_have(deleted: bool, erased: bool, after: int, goes: bool) -> None:
+    project = Project(id="p", name="lab", owner_id="u", created_at=NOW, deleted=deleted)
+    closing = Closing(id="p", began_at=NOW, erased=erased)
+    assert project_is_forgotten(closing, project, KEPT, NOW + after * DAY) is goes

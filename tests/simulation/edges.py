@@ -85,6 +85,10 @@ class ShakyStore:
         self._may_fail()
         return self._store.query(index, partition, low=low, high=high, limit=limit, cursor=cursor, reverse=reverse)
 
+    def scan(self, after: Key | None = None, *, limit: int = 500) -> list[Record]:
+        self._may_fail()
+        return self._store.scan(after, limit=limit)
+
     def commit(self, changes: Sequence[Change]) -> None:
         self._may_fail(writing=True)
         self._world.moment("before a commit")

@@ -273,6 +273,22 @@ class StoreContract(Conformance):
             with pytest.raises(Invalid, match="another listing"):
                 store.query(index, partition, cursor=cursor)  # type: ignore[arg-type]
 
+    def test_a_scan_shows_every_record_once(self, store: Store) -> None:
+        assert store.scan(limit=5) == []
+        there = [record(f"r/{n % 7}", f"s/{n:02d}", expires_at=4_000_000_000 if n % 2 else None) for n in range(40)]
+        store.commit(add(*there))
+        found: list[Record] = []
+        while page := store.scan(found[-1].key if found else None, limit=9):
+            found += page
+        assert len(found) == 40 and {each.key: each for each in found} == {each.key: each for each in there}
+
+    def test_a_scan_goes_on_where_the_last_record_was_deleted(self, store: Store) -> None:
+        store.commit(add(*[record(f"r/{n}") for n in range(8)]))
+        first = store.scan(limit=4)
+        store.commit([Delete(each.key) for each in first])
+        rest = store.scan(first[-1].key, limit=100)
+        assert len(first) == len(rest) == 4 and not {each.key for each in first} & {each.key for each in rest}
+
     def test_an_index_follows_its_record(self, store: Store) -> None:
         store.commit(add(record("a", gsi1=("g", "1"), gsi2=("free", "a"))))
         store.commit([Put(record("a", version=2, gsi1=("g", "2")), 1)])
