@@ -21,6 +21,8 @@
 | Archive   | archive/<id>     | status                  | archives, used#id                  |                        |
 | Sighting  | sightings/<acct> | hash of its subject     |                                    |                        |
 | Renewal   | renewal          | form                    |                                    |                        |
+| Round     | round            | blobs                   |                                    |                        |
+| Program   | program/<digest> | status                  |                                    |                        |
 | names     | see `*_name`     |                         | pointers, so that a name is taken by one commit only |      |
 
 (*) only while it waits for capacity; (**) only while it has a free block, and `ended-instances` once it is terminated;
@@ -56,6 +58,9 @@ class Key(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.pk}:{self.sk}"
+
+
+ROUND = Key("round", "blobs")
 
 
 class Due(NamedTuple):
@@ -189,6 +194,10 @@ def sighting(account: str, subject_hash: str) -> Key:
 
 def renewal(form: int) -> Key:
     return Key("renewal", f"{form:05d}")
+
+
+def program(digest: str) -> Key:
+    return Key(f"program/{digest}", STATUS)
 
 
 def metric(job_id: str, at: Micros) -> Key:

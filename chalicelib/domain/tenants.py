@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from chalicelib.domain import keys
+from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun
 
@@ -133,6 +134,11 @@ class Repo(Noun):
 
     def place(self) -> keys.Place:
         return keys.Place(keys.repo(self.project_id, self.repo_id))
+
+
+def archive_id(owner_id: str, hash_: str) -> str:
+    """The same content of the same owner is the same archive."""
+    return derive(owner_id, "archive", hash_)
 
 
 class Archive(Noun):

@@ -24,6 +24,7 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Archive, Project
+from chalicelib.engine.leftovers import Leftovers
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Conflict
 from chalicelib.planning import erasing
@@ -53,6 +54,7 @@ class Erased:
     instances: list[str] = field(default_factory=list)
     fleets: list[str] = field(default_factory=list)
     archives: list[str] = field(default_factory=list)
+    blobs: list[str] = field(default_factory=list)  # that no record named
     events: int = 0
 
 
@@ -72,6 +74,8 @@ class Eraser:
         self._each("gsi2", keys.ENDED_FLEETS, kept.fleets, until, lambda record: self._fleet(record, done))
         with _apart("erasing archives"):
             self._archives(until, done)
+        with _apart("erasing leftovers"):
+            done.blobs += Leftovers(self._store, self._blobs, self._clock, self._projects).run()
         for project_id in ("", *self._projects()):
             if self._clock.now() < until:
                 with _apart(f"erasing events of {project_id}"):

@@ -9,6 +9,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import DAY, Micros
 from chalicelib.domain.jobs import Job
+from chalicelib.domain.programs import Program
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Archive, Project
@@ -37,6 +38,20 @@ def fleet_goes(fleet: Fleet, kept: Retention, now: Micros) -> bool:
 def archive_goes(archive: Archive, kept: Retention, now: Micros) -> bool:
     """Provided that no live run uses it."""
     return archive.erased or archive.used_at <= now - kept.archives * DAY
+
+
+def is_settled(written_at: Micros, now: Micros) -> bool:
+    """Is a blob so old that the record which names it would be there by now? The record follows within seconds."""
+    return written_at <= now - DAY
+
+
+def program_goes(program: Program, live: Iterable[Instance], now: Micros) -> bool:
+    """May an agent program be deleted that isn't the newest? A machine asks for the one that was the newest when it was
+    bought, as often as it starts. When that was is known to the day only, hence the two days more at both ends."""
+    unsure = 2 * DAY
+    first, last = program.first_at - unsure, program.last_at + unsure
+    asked = any(machine.created_at <= last and (machine.started_at or now) >= first for machine in live)
+    return last <= now and not asked
 
 
 def project_goes(closing: Closing, project: Project, kept: Retention, now: Micros) -> bool:

@@ -10,14 +10,16 @@ import contextlib
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import DstackError, Invalid, Refused
 from chalicelib.store.disk import disk_error, make_folder, sync_folder
 
 _NAME = re.compile(r"(?!\.)[\w@=+.-]+(/(?!\.)[\w@=+.-]+)*", re.ASCII)
+_DRAFT = re.compile(r"\.[0-9a-f]{16}")
 _MAX_NAME = 512
 _AT_ONCE = 1000  # objects that one request to S3 deletes
 
@@ -33,6 +35,12 @@ class Blobs(Protocol):
 
     def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
         """Names that begin with `prefix` and sort after `after`, in text order."""
+
+    def dated(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[tuple[str, Micros]]:
+        """The same names, each with the time of its last `put`."""
+
+    def tidy(self, before: Micros) -> None:
+        """Delete what is left of writes that broke off before this time: no blob, but it takes room."""
 
 
 def checked(name: str) -> str:
@@ -92,6 +100,20 @@ class FileBlobs:
         names = (name for name in self._names(top) if name.startswith(prefix) and name > after)
         return sorted(names)[:limit]
 
+    def dated(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[tuple[str, Micros]]:
+        found = []
+        for name in self.list(prefix, after, limit):
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                found.append((name, (self._root / name).stat().st_mtime_ns // 1_000))
+        return found
+
+    def tidy(self, before: Micros) -> None:
+        for folder, _, files in os.walk(self._root):
+            for path in [Path(folder, file) for file in files if _DRAFT.fullmatch(file)]:
+                with contextlib.suppress(FileNotFoundError):
+                    if path.stat().st_mtime_ns // 1_000 < before:
+                        path.unlink()
+
     def _names(self, top: Path) -> Iterator[str]:
         for folder, _, files in os.walk(top):
             place = Path(folder).relative_to(self._root)
@@ -127,18 +149,30 @@ class S3Blobs:
                 raise self._refused("delete_objects", f"{wrong[0].get('Key')}: {wrong[0].get('Code')}")
 
     def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
+        return [item["Key"] for item in self._listed(prefix, after, limit)]
+
+    def dated(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[tuple[str, Micros]]:
+        return [
+            (item["Key"], round(item["LastModified"].timestamp() * SECOND))
+            for item in self._listed(prefix, after, limit)
+        ]
+
+    def tidy(self, before: Micros) -> None:
+        """The bucket's own rule ends uploads that broke off (`infra/stateful.py`)."""
+
+    def _listed(self, prefix: str, after: str, limit: int) -> Sequence[dict[str, Any]]:
         if "/" in prefix:
             checked(prefix.rsplit("/", 1)[0])
-        names: list[str] = []
-        while len(names) < limit:
-            wanted = min(limit - len(names), 1000)
+        items: list[dict[str, Any]] = []
+        while len(items) < limit:
+            wanted = min(limit - len(items), 1000)
             answer = self._call("list_objects_v2", Prefix=prefix, StartAfter=after, MaxKeys=wanted)
-            found = [item["Key"] for item in answer.get("Contents", ())]
-            names += found
+            found = answer.get("Contents", [])
+            items += found
             if not answer.get("IsTruncated") or not found:
                 break
-            after = found[-1]
-        return names
+            after = found[-1]["Key"]
+        return items
 
     def _call(self, operation: str, missing: tuple[str, ...] = (), **values: Any) -> Any:
         from botocore.exceptions import BotoCoreError, ClientError

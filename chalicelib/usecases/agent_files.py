@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.jobs import Job
+from chalicelib.domain.programs import NEWEST, blob_of
 from chalicelib.domain.tenants import Archive
 from chalicelib.errors import Forbidden, NotFound
 from chalicelib.store import nouns
@@ -19,7 +20,6 @@ from chalicelib.usecases.context import Plane
 if TYPE_CHECKING:
     from chalicelib.store.blobs import Blobs
 
-PROGRAM = "agent/agent.pyz"  # the blob of the agent as one file, put there by a composition root
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -50,7 +50,7 @@ def _instance(plane: Plane, credential: str) -> Instance:
 def publish(blobs: Blobs, content: bytes) -> str:
     """Serve this program from now on; answers its SHA-256, by which it can be had even after the next one came."""
     digest = hashlib.sha256(content).hexdigest()
-    for name in (_named(digest), PROGRAM):
+    for name in (blob_of(digest), NEWEST):
         if blobs.get(name) != content:
             blobs.put(name, content)
     return digest
@@ -58,11 +58,10 @@ def publish(blobs: Blobs, content: bytes) -> str:
 
 def program(plane: Plane, digest: str = "") -> bytes:
     """The agent: the one with this SHA-256, or the newest."""
-    content = plane.blobs.get(_named(digest) if _SHA256.fullmatch(digest) else PROGRAM)
+    named = bool(_SHA256.fullmatch(digest))
+    content = plane.blobs.get(blob_of(digest)) if named else None
     if content is None:
-        raise NotFound("This control plane has no such agent program to serve.")
+        content = plane.blobs.get(NEWEST)
+        if content is None or (named and hashlib.sha256(content).hexdigest() != digest):
+            raise NotFound("This control plane has no such agent program to serve.")
     return content
-
-
-def _named(digest: str) -> str:
-    return f"agent/{digest}.pyz"

@@ -18,12 +18,11 @@ from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.specs.workloads import RegistryAuth
-from chalicelib.domain.tenants import Archive, Project, Secret
+from chalicelib.domain.tenants import Archive, Project, Secret, archive_id
 from chalicelib.errors import Bug, Refused
 from chalicelib.planning.jobs import agent_task
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.usecases.context import Plane
-from chalicelib.usecases.files import archive_id
 from chalicelib.usecases.secrets import opened
 
 

@@ -10,10 +10,10 @@ import hashlib
 import re
 
 from chalicelib.domain import keys
-from chalicelib.domain.ids import derive, is_id
+from chalicelib.domain.ids import is_id
 from chalicelib.domain.instants import DAY
 from chalicelib.domain.specs.runs import RunSpec
-from chalicelib.domain.tenants import Archive, User
+from chalicelib.domain.tenants import Archive, User, archive_id
 from chalicelib.errors import Conflict, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.usecases.archives import check_tar
@@ -95,11 +95,6 @@ def _use(plane: Plane, archive: Archive) -> bool:
 def _find(plane: Plane, id_: str) -> Archive | None:
     found = nouns.find(plane.store, Archive, keys.archive(id_))
     return None if found is None or found.erased else found
-
-
-def archive_id(owner_id: str, hash_: str) -> str:
-    """The same content of the same owner is the same archive."""
-    return derive(owner_id, "archive", hash_)
 
 
 def missing(plane: Plane, user: User, spec: RunSpec) -> list[Problem]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from chalicelib.domain.instants import SECOND
 from chalicelib.errors import Invalid
 from chalicelib.store.blobs import Blobs
 from tests.harness.conformance import Conformance
@@ -68,6 +71,21 @@ class BlobContract(Conformance):
         assert blobs.list("n/", "n/09x", 100) == names[10:]
         assert blobs.list("n/", "n/24") == []
         assert blobs.list("n/", limit=0) == []
+
+    def test_names_come_with_the_time_of_their_last_put(self, blobs: Blobs) -> None:
+        began = int(time.time()) * SECOND
+        for name in ("n/a", "n/b", "n/c", "o"):
+            blobs.put(name, b"1")
+        found = blobs.dated("n/", "n/a")
+        assert [name for name, _ in found] == ["n/b", "n/c"]
+        assert all(began <= at <= (time.time() + 1) * SECOND for _, at in found)
+        assert [name for name, _ in blobs.dated("n/", limit=2)] == ["n/a", "n/b"]
+        assert blobs.dated("p/") == []
+
+    def test_tidying_takes_no_blob(self, blobs: Blobs) -> None:
+        blobs.put("n/a", b"1")
+        blobs.tidy(int(time.time() + 60) * SECOND)
+        assert blobs.get("n/a") == b"1"
 
     @pytest.mark.parametrize("name", NAMES)
     def test_a_name_that_could_lead_elsewhere_is_refused(self, blobs: Blobs, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.instants import SECOND
 from chalicelib.errors import Invalid, Refused
 from chalicelib.store.blobs import Blobs, FileBlobs, S3Blobs
 from tests.store.blob_contract import BlobContract
@@ -35,6 +37,18 @@ def test_a_draft_left_by_a_crash_is_no_blob(tmp_path: Path) -> None:
     assert blobs.list("") == ["a/b"]
 
 
+def test_an_old_draft_goes_and_a_young_one_may_still_be_written(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path)
+    blobs.put("a/b", b"1")
+    old, young, foreign = (tmp_path / "a" / name for name in (f".{'0' * 16}", f".{'1' * 16}", ".keep"))
+    for path in (old, young, foreign):
+        path.write_bytes(b"hal")
+    for path in (old, foreign, tmp_path / "a" / "b"):
+        os.utime(path, (1_000, 1_000))
+    blobs.tidy(1_001 * SECOND)
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == [young.name, foreign.name, "b"]
+
+
 def test_a_blob_that_would_also_be_a_folder_is_refused(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path)
     blobs.put("a/b", b"1")
@@ -46,6 +60,7 @@ def test_a_blob_that_would_also_be_a_folder_is_refused(tmp_path: Path) -> None:
 
 FILL = """
 import resource, sys
+from chalicelib.domain.instants import SECOND
 from chalicelib.errors import StorageFull
 from chalicelib.store.blobs import FileBlobs
 blobs = FileBlobs(sys.argv[1])

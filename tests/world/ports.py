@@ -53,6 +53,7 @@ class Blobs:
 
     def __init__(self) -> None:
         self._kept: dict[str, bytes] = {}
+        self.written_at = NOW  # whatever is put
 
     def put(self, name: str, data: bytes) -> None:
         self._kept[name] = data
@@ -66,6 +67,12 @@ class Blobs:
 
     def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
         return sorted(name for name in self._kept if name.startswith(prefix) and name > after)[:limit]
+
+    def dated(self, prefix: str, after: str = "", limit: int = 1000) -> list[tuple[str, Micros]]:
+        return [(name, self.written_at) for name in self.list(prefix, after, limit)]
+
+    def tidy(self, before: Micros) -> None:
+        """Nothing breaks off."""
 
 
 class Books:

@@ -1,0 +1,33 @@
+"""Releases of the agent: each is a blob under its digest, which new machines ask for by the script they start with."""
+
+from __future__ import annotations
+
+import re
+
+from chalicelib.domain import keys
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.noun import Noun
+
+FOLDER = "agent/"
+NEWEST = f"{FOLDER}agent.pyz"  # the same as one of the others
+_NAMED = re.compile(rf"{FOLDER}([0-9a-f]{{64}})\.pyz")
+
+
+def blob_of(digest: str) -> str:
+    return f"{FOLDER}{digest}.pyz"
+
+
+def digest_of(blob: str) -> str | None:
+    found = _NAMED.fullmatch(blob)
+    return found and found[1]
+
+
+class Program(Noun):
+    """From when to when a release was seen to be the newest: machines bought in between may ask for it again."""
+
+    digest: str  # SHA-256
+    first_at: Micros
+    last_at: Micros  # to the day
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.program(self.digest))

@@ -1,0 +1,16 @@
+"""How far the daily round through the blob store has come; kept, so that a restart continues there."""
+
+from __future__ import annotations
+
+from chalicelib.domain import keys
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.noun import Noun
+
+
+class Round(Noun):
+    folder: int = 0  # which of those that are walked through
+    after: str = ""  # the last of its blobs that was looked at
+    next_at: Micros = 0  # when the next round begins; 0 while one is under way
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.ROUND)

@@ -1,0 +1,122 @@
+"""Blobs that nobody needs: uploads whose record never came, agent programs that no machine asks for any more.
+
+An upload stores its bytes before its record, so a crash in between leaves bytes that no record names. No index shows
+them: once a day a round goes through the blob store, one page a turn. A stray under an archive's own name is first
+claimed by a record that says it is erased, and erased with that in a later turn: whoever uploads the same content
+meanwhile sees the claim and stores it under another name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from chalicelib.domain import keys
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import DAY, Micros
+from chalicelib.domain.programs import FOLDER, NEWEST, Program, blob_of, digest_of
+from chalicelib.domain.rounds import Round
+from chalicelib.domain.tenants import Archive, archive_id
+from chalicelib.engine.ports import Clock
+from chalicelib.planning import erasing
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of, every
+from chalicelib.store.port import Delete, Store
+
+if TYPE_CHECKING:
+    from chalicelib.store.blobs import Blobs
+
+FOLDERS = ("archives/", "code/")
+BATCH = 500  # blobs a turn
+_UPLOAD = re.compile(r"(?:archives|code)/([^/]+)/([0-9a-f]{64})(-[^/]+)?")  # owner, hash, and what makes it unique
+
+
+class Leftovers:
+    def __init__(self, store: Store, blobs: Blobs, clock: Clock, projects: Callable[[], Iterable[str]]) -> None:
+        """`projects`: the ids of those in which machines may live."""
+        self._store, self._blobs, self._clock, self._projects = store, blobs, clock, projects
+
+    def run(self) -> list[str]:
+        """One turn of the round; the blobs that it deleted."""
+        at, now = nouns.find(self._store, Round, keys.ROUND) or Round(), self._clock.now()
+        if now < at.next_at:
+            return []
+        gone = self._begin(now) if (at.folder, at.after) == (0, "") else []
+        page = self._blobs.dated(FOLDERS[at.folder], at.after, BATCH)
+        gone += self._strays([name for name, written_at in page if erasing.is_settled(written_at, now)])
+        self._store.commit([nouns.put(_next(at, page[-1][0] if len(page) == BATCH else "", now))])
+        return gone
+
+    # --- uploads -----------------------------------------------------------------------------------------------------
+
+    def _strays(self, blobs: Iterable[str]) -> list[str]:
+        uploads = [(blob, found) for blob in blobs if (found := _UPLOAD.fullmatch(blob))]
+        wanted = [keys.archive(archive_id(found[1], found[2])) for _, found in uploads]
+        known = nouns.find_many(self._store, Archive, wanted) if wanted else []
+        gone = []
+        for (blob, found), archive in zip(uploads, known, strict=True):
+            if archive is not None and archive.blob == blob:
+                continue
+            if found[3]:  # nobody ever writes under this name again
+                self._blobs.delete(blob)
+                gone.append(blob)
+            elif archive is None:
+                id_ = archive_id(found[1], found[2])
+                claim = Archive(id=id_, owner_id=found[1], hash=found[2], blob=blob, size=0, erased=True)
+                self._store.commit([nouns.put(claim)])
+        return gone
+
+    # --- programs ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, now: Micros) -> list[str]:
+        self._blobs.tidy(now - DAY)
+        content = self._blobs.get(NEWEST)
+        newest = "" if content is None else hashlib.sha256(content).hexdigest()
+        seen = [
+            self._seen(digest, written_at, newest == digest, now)
+            for name, written_at in self._blobs.dated(FOLDER)
+            if (digest := digest_of(name))
+        ]
+        return self._programs([program for program in seen if program.digest != newest], now)
+
+    def _seen(self, digest: str, written_at: Micros, newest: bool, now: Micros) -> Program:
+        """A program as it is known after today: one that was never seen before may have been the newest until now."""
+        known = nouns.find(self._store, Program, keys.program(digest))
+        program = known or Program(digest=digest, first_at=min(written_at, now), last_at=now)
+        if newest:
+            program = program.with_(last_at=now)
+        if program != known:
+            self._store.commit([nouns.put(program)])
+            program = program.with_(version=program.version + 1)
+        return program
+
+    def _programs(self, old: Iterable[Program], now: Micros) -> list[str]:
+        idle = [program for program in old if erasing.program_goes(program, (), now)]
+        live = list(self._live()) if idle else []
+        gone = []
+        for program in idle:
+            if erasing.program_goes(program, live, now):
+                self._store.commit([Delete(nouns.key_of(program), program.version)])
+                self._blobs.delete(blob_of(program.digest))
+                gone.append(blob_of(program.digest))
+        return gone
+
+    def _live(self) -> Iterator[Instance]:
+        """Every machine that was bought and isn't terminated."""
+        for project_id in self._projects():
+            for fleet in every(self._store, f"project/{project_id}", "fleet-name/"):
+                for record in all_of(self._store, "gsi1", keys.instances_of(nouns.pointed(fleet))):
+                    instance = nouns.read(Instance, record)
+                    if instance.bought and instance.status is not InstanceStatus.terminated:
+                        yield instance
+
+
+def _next(at: Round, after: str, now: Micros) -> Round:
+    """Where the next turn goes on; after the last folder, a day later."""
+    if after:
+        return at.with_(after=after)
+    if at.folder + 1 < len(FOLDERS):
+        return at.with_(folder=at.folder + 1, after="")
+    return at.with_(folder=0, after="", next_at=now + DAY)
