@@ -25,6 +25,7 @@ from chalicelib.usecases.pace import EMBEDDED
 
 if TYPE_CHECKING:
     from chalicelib.hosts.tunnels import Tunnels
+    from chalicelib.engine.erasing import Erased
 
 PROGRAM_FILE = "agent.pyz"
 SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
@@ -51,7 +52,8 @@ class EmbeddedRoot(Root):
         from chalicelib.usecases.server_config import sealing_keys
 
         folder, clock = settings.data_dir, clock or SystemClock()
-        store = ExpiringStore(SqliteStore(folder / "plane.db"), settings.retention)
+        self._database = SqliteStore(folder / "plane.db")
+        store = ExpiringStore(self._database, settings.retention)
         blobs = FileBlobs(folder / "blobs")
         program = agent_program(folder)
         publish(blobs, program.read_bytes())
@@ -103,6 +105,11 @@ class EmbeddedRoot(Root):
 
         self._tunnels = Tunnels(self.ports.store, self.logins, self.login_of, self.install_id, server)
         self._tunnels.start()
+
+    def erase(self) -> Erased:
+        done = super().erase()
+        self._database.shrink()
+        return done
 
     def close(self) -> None:
         self._refreshes.stop()

@@ -7,10 +7,14 @@ concurrent reads, however many threads come and go. Other processes can open the
 
 Conditions are in the WHERE clause of the write itself: a statement that touches no row is the conflict, and costs no
 read. An open upper bound is an empty BLOB, which SQLite sorts after every TEXT.
+
+What is deleted is overwritten with zeros, because a file is copied and backed up with its free pages. They are used
+again, and `shrink` gives the disk back what is left of them.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import threading
@@ -25,11 +29,17 @@ from chalicelib.errors import Bug, Conflict, DataTooNew, DstackError, Invalid, R
 from chalicelib.store import cursors
 from chalicelib.store.port import Change, Check, Delete, Index, Page, Put, Record, shard_of, validate
 
+log = logging.getLogger(__name__)
+
 SCHEMA = 1
 _APPLICATION = 0x64737461  # marks a file as ours
 _BUSY_SECONDS = 30.0
 _ONE_BY_ONE = 3  # up to so many keys are read without a transaction, which would cost more
 _SWEEP_EVERY, _SWEPT = 50, 250  # commits between sweeps for expired records, and how many each deletes at most
+_ROOM = 4_096  # free pages that stay for what comes next: 16 MB
+_STEP, _STEPS = 256, 64  # pages that are given back while commits wait, and how often a turn does that: 64 MB
+_INCREMENTAL = 2
+_SMALL = 16_384  # pages: a file of 64 MB is written anew within a second or two
 
 _TABLE = """
 CREATE TABLE records (
@@ -81,11 +91,12 @@ _LISTINGS: dict[Index, dict[bool, str]] = {
 
 
 class SqliteStore:
-    """`Store` in the file at `path`, created if missing. `now` returns epoch seconds, only used for expiry."""
+    """`Store` in the file at `path`, created if missing. `now` returns epoch seconds, only used for expiry. `small`: up
+    to so many pages, a file of an older version is written anew at once."""
 
-    def __init__(self, path: str | Path, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, path: str | Path, *, now: Callable[[], float] = time.time, small: int = _SMALL) -> None:
         self._path = str(path)
-        self._now = now
+        self._now, self._small = now, small
         self._writing = threading.Lock()
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
@@ -177,6 +188,21 @@ class SqliteStore:
         at: Micros | None = self._read(_NEXT_DUE, ())[0][0]
         return at
 
+    def shrink(self, *, room: int = _ROOM) -> None:
+        """Give free pages beyond `room` back to the disk: a bounded number, in steps between which commits get their
+        turn. Without effect on a file of an older version that was too large to be written anew."""
+        for _ in range(_STEPS):
+            with self._writing:
+                if self._closed:
+                    return
+                try:
+                    free = self._writer.execute("PRAGMA freelist_count").fetchone()[0] - room
+                    if free <= 0:
+                        return
+                    self._writer.executescript(f"PRAGMA incremental_vacuum({min(free, _STEP)})")  # `execute` does one
+                except sqlite3.Error as error:
+                    raise self._translated(error) from error
+
     def close(self) -> None:
         """Also merges the WAL into the file. A read in progress closes its own connection when it is done."""
         with self._writing:
@@ -188,6 +214,7 @@ class SqliteStore:
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA secure_delete = ON")
         return connection
 
     def _prepare(self) -> None:
@@ -206,7 +233,9 @@ class SqliteStore:
                 f"its format is {version}, this version reads up to {SCHEMA}.",
                 hint="Install the newer version again, or choose another data folder with --data-dir.",
             )
+        writer.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")  # of a new file: later this alone changes nothing
         writer.execute("PRAGMA journal_mode = WAL")
+        self._make_shrinkable()
         writer.execute("BEGIN IMMEDIATE")
         if (
             writer.execute("PRAGMA user_version").fetchone()[0] == 0
@@ -216,6 +245,22 @@ class SqliteStore:
             writer.execute(f"PRAGMA application_id = {_APPLICATION}")
             writer.execute(f"PRAGMA user_version = {SCHEMA}")
         writer.execute("COMMIT")
+
+    def _make_shrinkable(self) -> None:
+        """A file of an older version can give nothing back, and its free pages hold what was deleted, until it is
+        written anew. That takes time and, for a moment, the room of a second file; so a large one waits for the start
+        at which a quarter of it is free."""
+        writer = self._writer
+        mode, pages, free = (
+            writer.execute(f"PRAGMA {name}").fetchone()[0] for name in ("auto_vacuum", "page_count", "freelist_count")
+        )
+        if mode == _INCREMENTAL or (pages > self._small and free * 4 < pages):
+            return
+        try:
+            writer.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
+            writer.execute("VACUUM")
+        except sqlite3.Error as error:  # no room for a second file, or somebody else reads: it serves as it is
+            log.warning("%s can't be written anew, so it doesn't shrink: %s", self._path, error)
 
     def _take(self) -> sqlite3.Connection:
         if self._closed:

@@ -9,14 +9,15 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from chalicelib.domain.keys import Key
 from chalicelib.errors import Bug, DataTooNew, Refused, StorageFull
-from chalicelib.store.port import Put, Record, Store
-from chalicelib.store.sqlite import _LISTINGS, SCHEMA, SqliteStore
+from chalicelib.store.port import Delete, Put, Record, Store
+from chalicelib.store.sqlite import _ADD, _APPLICATION, _DROP, _LISTINGS, _STEP, _TABLE, SCHEMA, SqliteStore, _row
 from tests.store.contract import StoreContract, add, record
 
 
@@ -130,6 +131,108 @@ def test_every_listing_is_a_walk_along_an_index(path: Path) -> None:
             steps = [row[3] for row in store._read(f"EXPLAIN QUERY PLAN {statement}", ("p", "a", "", "", "b", 5))]
             assert len(steps) == 1 and "USING INDEX" in steps[0], steps
     store.close()
+
+
+def big(number: int, version: int = 1) -> Record:
+    return record(f"big/{number}", version=version, body=b"hush-hush " * 1_000)
+
+
+def older(path: Path, count: int, *, kept: int) -> None:
+    """A file as an older version left it: all but `kept` of its records were deleted."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("PRAGMA auto_vacuum = NONE")
+    connection.execute("PRAGMA secure_delete = OFF")
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.executescript(_TABLE)
+    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA}")
+    connection.execute("BEGIN")
+    for number in range(count):
+        connection.execute(_ADD, _row(big(number)))
+    connection.execute("COMMIT")
+    connection.executemany(_DROP, [(f"big/{number}", "status") for number in range(kept, count)])
+    connection.close()
+
+
+def test_what_was_deleted_is_given_back_in_steps_and_leaves_no_bytes(path: Path) -> None:
+    store = SqliteStore(path)
+    for start in range(0, 1_000, 100):
+        store.commit(add(*map(big, range(start, start + 100))))
+    for start in range(0, 1_000, 100):
+        store.commit([Delete(Key(f"big/{number}", "status")) for number in range(start, start + 100)])
+    store.shrink(room=2_000)
+    free = store._writer.execute("PRAGMA freelist_count").fetchone()[0]
+    assert free == 2_000, "some stay for what comes next"
+    store.shrink(room=0)
+    store.commit(add(record("a")))
+    store.close()
+    store.shrink()
+    assert path.stat().st_size < 200_000 and b"hush-hush" not in path.read_bytes()
+    again = SqliteStore(path)
+    assert again.get(Key("a", "status")) == record("a")
+    again.close()
+
+
+def test_commits_get_their_turn_between_the_steps(path: Path) -> None:
+    store = SqliteStore(path)
+    for start in range(0, 600, 100):
+        store.commit(add(*map(big, range(start, start + 100))))
+    for start in range(0, 600, 100):
+        store.commit([Delete(Key(f"big/{number}", "status")) for number in range(start, start + 100)])
+    taken: list[int] = []
+
+    class Lock:
+        def __enter__(self) -> None:
+            taken.append(store._writer.execute("PRAGMA freelist_count").fetchone()[0])
+
+        def __exit__(self, *error: object) -> None:
+            """Released."""
+
+    store._writing = Lock()  # type: ignore[assignment]
+    store.shrink(room=0)
+    assert len(taken) > 5 and all(before - after <= _STEP for before, after in pairwise(taken)) and taken[-1] == 0
+    store.close()
+
+
+def test_a_file_of_an_older_version_is_written_anew_once(path: Path) -> None:
+    older(path, 500, kept=3)
+    assert path.stat().st_size > 5_000_000 and path.read_bytes().count(b"hush-hush") > 100_000
+    store = SqliteStore(path)
+    assert [each.key.pk for each in store.scan()] == ["big/0", "big/1", "big/2"]
+    store.commit([Delete(Key(f"big/{number}", "status")) for number in range(3)])
+    store.shrink(room=0)
+    store.close()
+    assert path.stat().st_size < 200_000 and b"hush-hush" not in path.read_bytes()
+
+
+def test_a_large_file_waits_until_a_quarter_of_it_is_free(path: Path) -> None:
+    older(path, 100, kept=90)
+    mode = "PRAGMA auto_vacuum"
+    store = SqliteStore(path, small=0)
+    assert store._writer.execute(mode).fetchone() == (0,)
+    store.shrink(room=0)
+    store.commit([Delete(Key(f"big/{number}", "status")) for number in range(60)])
+    store.close()
+    store = SqliteStore(path, small=0)
+    assert store._writer.execute(mode).fetchone() == (2,) and len(store.scan()) == 30
+    store.close()
+
+
+CRAMPED = """
+import resource, sys
+from chalicelib.store.sqlite import SqliteStore
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+store = SqliteStore(sys.argv[1])
+print(len(store.scan()), store._writer.execute("PRAGMA auto_vacuum").fetchone())
+store.close()
+"""
+
+
+def test_a_file_without_room_for_a_second_one_serves_as_it_is(path: Path) -> None:
+    older(path, 300, kept=200)
+    child = subprocess.run([sys.executable, "-c", CRAMPED, path], capture_output=True, text=True, check=False)
+    assert child.stdout == "200 (0,)\n", child.stderr
+    assert "can't be written anew" in child.stderr
 
 
 def test_expired_records_go_in_time(path: Path) -> None:
