@@ -13,7 +13,7 @@ from typing import Dict, List
 
 from . import VERSION
 from .task_runtime import TaskRuntime, isolation
-from .tasks import TaskFolder, read_text, take_lock, write_atomic
+from .tasks import TaskFolder, read_text, take_lock, tidy, write_atomic
 from .users import DEFAULT, TRUSTING, id_range
 
 DOCKER_SOCKET = "/var/run/docker.sock"
@@ -152,7 +152,12 @@ def run(options: argparse.Namespace) -> int:
     if os.getpid() != os.getsid(0) and os.getpgrp() != os.getpid():
         os.setsid()  # signals to the starter's process group aren't meant for us
     usable = runtimes(data, options)
-    roster = Roster(data, usable, sorted(usable)[0], build.lay_out(data), options.docker_socket, options.users)
+    folder = build.lay_out(data)
+    try:
+        tidy(data, folder)
+    except OSError as problem:  # it only takes room
+        program.log("tidying %s: %s" % (data, problem))
+    roster = Roster(data, usable, sorted(usable)[0], folder, options.docker_socket, options.users)
     session = program.new_session(data, options.instance, roster, VERSION, options.wait)
     inventory = Inventory(data, told=os.environ.get("DSTACK_AGENT_FACTS"))
     agent = program.Program(data, options.instance, session, roster, usable, inventory)

@@ -189,6 +189,16 @@ def delete_tree(path: str) -> None:
         shutil.rmtree(path, onerror=again)
 
 
+def tidy(data: str, program: str) -> None:
+    """Delete what earlier agents left: folders that they were deleting, and programs that no supervisor runs any more.
+    `program` is this agent's own folder. A supervisor may still load modules from its agent's."""
+    delete_tree(os.path.join(data, "trash"))
+    for name in [] if list_tasks(data) else os.listdir(data):
+        path = os.path.join(data, name)
+        if name.startswith("program-") and path != program:
+            delete_tree(path)
+
+
 def list_tasks(data: str) -> List[str]:
     try:
         return sorted(os.listdir(os.path.join(data, "tasks")))

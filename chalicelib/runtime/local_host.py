@@ -10,6 +10,8 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +36,44 @@ log = logging.getLogger(__name__)
 LOCK = "lock"  # held by the agent while it runs, with its pid inside
 CREDENTIAL = "credential"  # the agent's, received for the bootstrap token
 ADDRESS = "server"  # the server's address, which the agent rereads
+MOST_LOG = 16 * 1024 * 1024  # bytes of the agent's own log
+_FOLDER = re.compile(r"agent(-[0-9a-f]{8})?")  # of an instance of this machine, in the data folder
+
+
+def tidy(data: Path, folder: Path) -> None:
+    """Delete the folders of agents whose instances are gone, and keep the log of the one in `folder` within bounds. One
+    that has tasks stays: they may still run."""
+    for other in data.glob("agent*"):
+        if other == folder or not _FOLDER.fullmatch(other.name) or not other.is_dir():
+            continue
+        if not _held(other / LOCK) and not any((other / "tasks").glob("*")):
+            try:
+                shutil.rmtree(other)
+            except OSError as error:  # it only takes room; the next start tries again
+                log.warning("%s can't be deleted: %s", other, error.strerror)
+    cut(folder / "agent.log")
+
+
+def cut(path: Path, most: int = MOST_LOG) -> None:
+    """Keep the second half of a log that has become too large. A process that has it open goes on at its new end."""
+    if path.exists() and path.stat().st_size > most:
+        with path.open("r+b") as file:
+            file.seek(-(most // 2), os.SEEK_END)
+            rest = file.read().partition(b"\n")[2]
+            file.seek(0)
+            file.write(rest)
+            file.truncate()
+
+
+def _held(lock: Path) -> bool:
+    if not lock.exists():
+        return False
+    with lock.open("r+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 class LocalAgent:
@@ -49,6 +89,7 @@ class LocalAgent:
 
     def start(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        tidy(self._folder.parent, self._folder)
         _write_private(self._folder / ADDRESS, self._url + "\n")
         if not (self._folder / CREDENTIAL).exists():
             readmit(self._plane, self._instance_id)  # a wiped folder would lock its agent out for good

@@ -11,6 +11,7 @@ import pytest
 from chalicelib.agent import VERSION, main
 from chalicelib.agent.docker import DockerRuntime
 from chalicelib.agent.process import ProcessRuntime
+from chalicelib.agent.tasks import TaskFolder, tidy
 from tests.agent import docker_engine
 
 
@@ -86,3 +87,19 @@ def test_what_is_kept_is_written_only_when_it_changes(tmp_path: Path) -> None:
     assert kept.stat().st_ino == first.st_ino
     main.keep(str(tmp_path), "server", "http://two")
     assert kept.read_text() == "http://two\n"
+
+
+def test_a_start_deletes_what_earlier_agents_left(tmp_path: Path) -> None:
+    data, mine, old = str(tmp_path), tmp_path / "program-b", tmp_path / "program-a"
+    for folder in (mine, old, tmp_path / "trash" / "one.7", tmp_path / "tasks"):
+        folder.mkdir(parents=True)
+        (folder / "file").touch()
+    tidy(data, str(mine))
+    assert not (tmp_path / "trash").exists() and old.exists(), "a supervisor may still run it"
+    (tmp_path / "tasks" / "file").unlink()
+    TaskFolder(data, "one").create({})
+    tidy(data, str(mine))
+    assert old.exists()
+    TaskFolder(data, "one").delete()
+    tidy(data, str(mine))
+    assert not old.exists() and (mine / "file").exists()
