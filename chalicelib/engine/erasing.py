@@ -51,6 +51,7 @@ class Erased:
     forgotten: list[str] = field(default_factory=list)  # and at last their own records
     runs: list[str] = field(default_factory=list)
     logs: list[str] = field(default_factory=list)  # of these runs
+    jobs: list[str] = field(default_factory=list)  # earlier ones of runs that live
     instances: list[str] = field(default_factory=list)
     fleets: list[str] = field(default_factory=list)
     archives: list[str] = field(default_factory=list)
@@ -72,6 +73,11 @@ class Eraser:
         self._each("gsi2", keys.ENDED_RUNS, kept.logs, until, lambda record: self._logs_of(record, done))
         self._each("gsi2", keys.ENDED_INSTANCES, kept.fleets, until, lambda record: self._instance(record, done))
         self._each("gsi2", keys.ENDED_FLEETS, kept.fleets, until, lambda record: self._fleet(record, done))
+        for project_id in self._projects():
+            for record in self._living(project_id):
+                if self._clock.now() < until:
+                    with _apart(f"erasing earlier jobs of {record.key.pk}"):
+                        self._earlier(record, done)
         with _apart("erasing archives"):
             self._archives(until, done)
         with _apart("erasing leftovers"):
@@ -114,6 +120,20 @@ class Eraser:
         self._delete_logs(jobs)
         self._store.commit([nouns.put(run.with_(logs_erased=True))])
         done.logs.append(run.id)
+
+    def _living(self, project_id: str) -> Iterator[Record]:
+        """The live runs that are so old that they may have jobs whose logs would go."""
+        before = self._clock.now() - self._kept.logs * DAY + 1
+        return all_of(self._store, "gsi2", keys.live_runs_of(project_id), high=sortable(before))
+
+    def _earlier(self, listed: Record, done: Erased) -> None:
+        run, jobs = _read(all_of(self._store, "main", listed.key.pk, low="job/"))
+        if run is None:
+            return
+        old = erasing.submissions_go(run, jobs, self._kept, self._clock.now())[:BATCH]
+        self._delete_logs(old)
+        self._delete([Delete(nouns.key_of(job), job.version) for job in old])
+        done.jobs += [job.id for job in old]
 
     def _delete_logs(self, jobs: Iterable[Job]) -> None:
         for job in jobs:

@@ -25,6 +25,24 @@ def logs_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> bool
     return not run.logs_erased and _over(run, jobs) and run.ended_at <= now - kept.logs * DAY
 
 
+def submissions_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> list[Job]:
+    """The jobs of a live run that ended so long ago that their logs would go: each retry, and each time of a schedule,
+    adds some. The newest of each place stays, and the last that had a machine, from which retries are counted."""
+    if run.finished:
+        return []
+    newest: dict[tuple[int, int], str] = {}
+    placed: dict[tuple[int, int], str] = {}
+    ordered = sorted(jobs, key=lambda job: job.submission_num)
+    for job in ordered:
+        newest[job.slot] = job.id
+        if job.assignment is not None:
+            placed[job.slot] = job.id
+    needed = {*newest.values(), *placed.values()}
+    before = now - kept.logs * DAY
+    old = (job for job in ordered if job.finished and (job.finished_at or job.last_processed_at) <= before)
+    return [job for job in old if job.id not in needed]
+
+
 def instance_goes(instance: Instance, kept: Retention, now: Micros) -> bool:
     over = instance.status is InstanceStatus.terminated and not instance.claims
     return over and instance.ended_at <= now - kept.fleets * DAY

@@ -13,7 +13,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.instants import DAY, MINUTE
 from chalicelib.domain.jobs import JobStatus
-from chalicelib.domain.reasons import RunReason
+from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Archive, Project, ProjectRole
@@ -186,6 +186,30 @@ def test_runs_are_found_and_logs_deleted_where_indexes_lag_and_logs_are_blobs() 
     plane = world.plane
     assert Eraser(plane.store, plane.blobs, plane.logs, world.clock, Retention()).run().runs == [run.id]
     assert plane.blobs.list("logs/") == [] and plane.store.query("main", f"run/{run.id}").records == ()
+
+
+def test_a_run_that_starts_again_and_again_keeps_its_last_jobs(rig: Rig) -> None:
+    """Each time of a schedule adds a job."""
+    made = submit(rig, task())
+    first = job_of(rig, made["id"])
+    later(rig, 1)
+    for number in range(4):  # a day apart
+        now = rig.world.clock.now()
+        rig.world.plane.logs.append(rig.project.id, job_of(rig, made["id"], number).id, 0, [(now, b"a line\n")])
+        last = job_of(rig, made["id"], number)
+        rig.save(last.with_(status=JobStatus.done, reason=JobReason.done_by_runner, finished_at=now, due_at=None))
+        rig.save(first.with_(id=f"job-{number + 1}", submission_num=number + 1, submitted_at=now, version=0))
+        later(rig, 1)
+    before = rig.ok("P/runs/get", {"id": made["id"]})
+    later(rig, 27.1)
+    assert turn(rig).jobs == [first.id, "job-1"] and log_of(rig, first.id) == b"" != log_of(rig, "job-2")
+    after = rig.ok("P/runs/get", {"id": made["id"]})
+    (submissions,) = (job["job_submissions"] for job in after["jobs"])
+    assert [each["submission_num"] for each in submissions] == [2, 3, 4]
+    assert after["latest_job_submission"] == before["latest_job_submission"]
+    later(rig, 100)
+    assert turn(rig).jobs == ["job-2", "job-3"] and turn(rig) == Erased()
+    assert len(left_of(rig, run_of(rig, made["id"]))) == 3
 
 
 # --- archives -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import FleetStatus
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import DAY
-from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Archive, Project
@@ -22,6 +22,7 @@ from chalicelib.planning.erasing import (
     project_goes,
     project_is_forgotten,
     run_goes,
+    submissions_go,
 )
 from tests.world import nouns as b
 from tests.world.time import NOW
@@ -62,6 +63,35 @@ def test_nothing_goes_while_a_job_lives(status: JobStatus) -> None:
 def test_nothing_of_a_live_run_goes(status: RunStatus) -> None:
     run = b.run(status=status, deleted=True, deleted_at=NOW)
     assert not run_goes(run, [], KEPT, NOW + 100 * DAY) and not logs_go(run, [], KEPT, NOW + 100 * DAY)
+
+
+def test_earlier_jobs_of_a_live_run_go_but_for_the_last_and_the_last_that_ran() -> None:
+    run = b.run(status=RunStatus.running)
+    place = b.holding(b.machine(), b.job(run))
+
+    def submission(number: int, replica: int = 0, **rest: Any) -> Job:
+        return b.job(run, number, replica=replica, **{"status": JobStatus.done, "finished_at": NOW, **rest})
+
+    ran = Assignment(
+        instance_id=place.id,
+        instance_name=place.name,
+        fleet_id=place.fleet_id,
+        fleet_name=place.fleet_name,
+        offer=place.offer,
+        assigned_at=NOW,
+    )
+    jobs = [
+        submission(2),
+        submission(0, assignment=ran),
+        submission(1, assignment=ran),
+        submission(3, finished_at=NOW + 1),
+        submission(4, status=JobStatus.terminating),
+        submission(5),
+        submission(0, replica=1),
+    ]
+    assert submissions_go(run, jobs, KEPT, NOW + 30 * DAY) == [jobs[1], jobs[0]]
+    assert submissions_go(run, jobs, KEPT, NOW + 30 * DAY - 1) == []
+    assert submissions_go(ended(), jobs, KEPT, NOW + 30 * DAY) == [], "a finished run shows all it did"
 
 
 def test_runs_of_older_versions_say_less() -> None:
