@@ -15,7 +15,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.instants import MINUTE
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.keys import Key
 from chalicelib.domain.noun import Noun
@@ -31,6 +31,7 @@ from chalicelib.store.seal import Sealer
 
 BATCH = 500  # records a page
 PAGES = 10  # a turn: an installation with a million records is through in a day and a half
+PATIENCE: Micros = 30 * SECOND  # after which a turn begins no other page
 
 
 class Renewal(Noun):
@@ -62,8 +63,10 @@ class Renewer:
         return next_one
 
     def _turn(self, at: Renewal) -> Renewal:
-        after = None if at.after is None else Key(*at.after)
+        after, until = None if at.after is None else Key(*at.after), self._clock.now() + PATIENCE
         for _ in range(PAGES):
+            if self._clock.now() > until:
+                break
             page = self._store.scan(after, limit=BATCH)
             for record in page:
                 self._renew(record)

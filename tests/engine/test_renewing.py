@@ -14,7 +14,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.fleets import FleetBody
-from chalicelib.domain.instants import DAY
+from chalicelib.domain.instants import DAY, MINUTE
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.keys import Key
 from chalicelib.domain.runs import Run, RunBody
@@ -22,7 +22,7 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Archive
 from chalicelib.engine.renewing import BATCH, PAGES, Renewal, Renewer
 from chalicelib.store import nouns, sealed_specs
-from chalicelib.store.port import Delete, Put
+from chalicelib.store.port import Delete, Put, Record
 from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create
 from tests.api.test_runs import finish, run_of
@@ -206,6 +206,25 @@ def test_it_goes_through_all_there_is_in_bounded_turns_and_once(rig: Rig) -> Non
     assert all(PASSWORD not in text_of(rig, run) for run in runs)
     late = clear(rig, "late")
     assert renew(rig) == 1 and PASSWORD in text_of(rig, late), "new records are written as they should be"
+
+
+def test_a_turn_that_takes_long_begins_no_other_page(rig: Rig) -> None:
+    runs = [clear(rig, "one"), clear(rig, "two")]
+    plane, clock = rig.world.plane, rig.world.clock
+
+    class Slow:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(plane.store, name)
+
+        def scan(self, after: Key | None = None, *, limit: int = 500) -> list[Record]:
+            clock.at += MINUTE
+            return plane.store.scan(after, limit=2)
+
+    store: Any = Slow()
+    turns = 0
+    while not Renewer(store, plane.seal, clock).run().done:
+        turns += 1
+    assert turns > 5 and all(PASSWORD not in text_of(rig, run) for run in runs)
 
 
 def test_a_restart_continues_where_it_was(rig: Rig) -> None:
