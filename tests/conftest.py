@@ -10,6 +10,7 @@ implementation whose facts deny it.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -32,6 +33,16 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*capabilities): a case of a suite, for those whose facts grant them")
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    gc.disable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What collection made stays until the end, so the garbage collector needn't walk it again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
