@@ -8,7 +8,7 @@ metrics wait for the next message once their part is full.
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, cast
 
 MESSAGE_BYTES = 2 * 1024 * 1024  # of JSON
 TASKS_MOST = 2048  # twice the jobs that may share a machine: those that ended wait to be removed while others start
@@ -38,12 +38,12 @@ def sound(value: Any) -> Any:
 
 def cleaned(report: Dict[str, Any]) -> Dict[str, Any]:
     """A report whose texts are text, and no longer than the server keeps."""
-    made: Dict[str, Any] = sound(report)
+    made = dict(report)
     for name, most in TEXT_MOST.items():
-        if isinstance(made.get(name), str):
-            text = made[name]
-            made[name] = text if len(text) <= most else text[: most - 1] + "…"
-    return made
+        text = made.get(name)
+        if isinstance(text, str) and len(text) > most:
+            made[name] = text[: most - 1] + "…"
+    return cast(Dict[str, Any], sound(made))
 
 
 def fitted(report: Dict[str, Any], room: int) -> Dict[str, Any]:

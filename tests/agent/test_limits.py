@@ -47,7 +47,11 @@ def test_agent_and_server_have_the_same_limits() -> None:
 
 
 @pytest.mark.parametrize("count", [301, limits.TASKS_MOST])
-@pytest.mark.parametrize("text", ["", "x" * 240_000, "\U0001f600" * 240_000, "\0\udcff\x1b" * 80_000])
+@pytest.mark.parametrize(
+    "text",
+    ["", "x" * 240_000, "\U0001f600" * 240_000, "\0\udcff\x1b" * 80_000],
+    ids=["nothing", "plain", "wide", "no text"],
+)
 def test_many_tasks_with_much_to_say_fit_one_message(count: int, text: str) -> None:
     pull = {"downloaded_bytes": 10**12, "extracted_bytes": 10**12, "total_bytes": 10**12, "is_total_bytes_final": True}
     agent = session()
