@@ -84,7 +84,7 @@ class Case:
 
 
 def cases_of(theme: Path) -> Iterator[Case]:
-    document = yaml.safe_load(theme.read_text(encoding="utf-8"))
+    document = yaml.load(theme.read_text(encoding="utf-8"), yaml.CSafeLoader)
     assert document.keys() == {"about", "base", "cases"}, f"{theme.name}: about, base and cases are what there is"
     for number, written in enumerate(document["cases"], start=1):
         said: dict[str, Any] = {"add": written} if isinstance(written, str) else dict(written)
