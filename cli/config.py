@@ -137,7 +137,7 @@ def _document(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise Refused(f"{path} can't be read: {error}.", hint="Fix its permissions or its text.") from error
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, yaml.CSafeLoader)
     except yaml.YAMLError as error:
         raise Invalid(f"{path} is not YAML: {' '.join(str(error).split())}.", hint="Fix it or move it away.") from error
     if document is None:

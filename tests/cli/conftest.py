@@ -44,10 +44,21 @@ def bare(tmp_path: Path, plane: Plane) -> Dstack:
     return Dstack(terminal, naps)
 
 
+@pytest.fixture(scope="session")
+def configured(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """The file with project `main` of the plane as the default."""
+    path = config_path(tmp_path_factory.mktemp("configured"))
+    save_projects(path, [ProjectEntry("main", Plane.url, "secret-token", True)])
+    return path.read_bytes()
+
+
 @pytest.fixture
-def dstack(bare: Dstack, plane: Plane) -> Dstack:
+def dstack(bare: Dstack, configured: bytes) -> Dstack:
     """With project `main` of the plane as the default."""
-    save_projects(config_path(bare.terminal.home), [ProjectEntry("main", plane.url, "secret-token", True)])
+    path = config_path(bare.terminal.home)
+    path.parent.mkdir(mode=0o700)
+    path.write_bytes(configured)
+    path.chmod(0o600)
     return bare
 
 

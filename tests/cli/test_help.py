@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import cache
 from typing import Any
 
 import pytest
@@ -77,6 +78,7 @@ def test_the_list_of_commands_says_what_they_say(name: str) -> None:
         assert help_text == GROUPS[name][1]
 
 
+@cache
 def modules_after(*words: str) -> set[str]:
     code = (
         "import sys; from cli.main import invoke; from cli.terminal import Terminal\n"

@@ -314,7 +314,7 @@ from tests.store.contract import increment
 store = SqliteStore(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
-for turn in range(25):
+for turn in range(50):
     increment(store, Key("counter", "status"), Key(f"racer/{sys.argv[2]}", f"{turn:03d}"))
 store.close()
 """
@@ -331,7 +331,7 @@ def test_no_update_is_lost_between_processes(path: Path) -> None:
             text=True,
             env={**os.environ, "PYTHONPATH": str(Path.cwd())},
         )
-        for me in range(8)
+        for me in range(4)
     ]
     for child in children:
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
@@ -339,7 +339,7 @@ def test_no_update_is_lost_between_processes(path: Path) -> None:
         assert child.stdin is not None
         child.stdin.write("go\n")
         child.stdin.close()
-    assert [child.wait() for child in children] == [0] * 8
+    assert [child.wait() for child in children] == [0] * 4
     found = store.get(Key("counter", "status"))
     assert found is not None and (found.version, found.body) == (201, b"200")
     store.close()
