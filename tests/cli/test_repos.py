@@ -38,22 +38,34 @@ def env(bare: Dstack, far: Far) -> dict[str, str]:
     return {**NOBODY, "HOME": str(bare.terminal.home), **far.variables}
 
 
-@pytest.fixture
-def work(bare: Dstack, env: dict[str, str], far: Far) -> Path:
-    """A checkout of a repository that is new for each test."""
-    folder = bare.terminal.cwd
-    bare_one = far.server.root / "case" / "app.git"
-    shutil.rmtree(bare_one, ignore_errors=True)
-    (folder / ".dstack.yml").write_text(TASK)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, far: Far) -> Path:
+    """What each test gets a copy of: a home, a checkout, and the repository that it follows."""
+    folder, bare_one = tmp_path_factory.mktemp("made"), far.server.root / "case" / "app.git"
+    (folder / "home").mkdir()
+    (folder / "work").mkdir()
+    (folder / "work" / ".dstack.yml").write_text(TASK)
     sh(
-        folder,
-        env,
+        folder / "work",
+        {**NOBODY, "HOME": str(folder / "home"), **far.variables},
         "git config --global user.name Me; git config --global user.email me@example.com",
-        f"git init -q --bare -b main {bare_one}; git init -q -b main .; git remote add origin {bare_one}",
+        f"git init -q --template= --bare -b main {bare_one}; git init -q --template= -b main .",
+        f"mkdir .git/info; git remote add origin {bare_one}",
         "git add .; git commit -q -m first; git push -q -u origin main",
         f"git config remote.origin.url {FAR}; git config remote.origin.pushurl {bare_one}",
     )
+    bare_one.rename(folder / "app.git")
     return folder
+
+
+@pytest.fixture
+def work(bare: Dstack, made: Path, far: Far) -> Path:
+    """A checkout of a repository that is new for each test."""
+    bare_one = far.server.root / "case" / "app.git"
+    shutil.rmtree(bare_one, ignore_errors=True)
+    shutil.copytree(made / "app.git", bare_one)
+    shutil.copytree(made / "home", bare.terminal.home, dirs_exist_ok=True)
+    return Path(shutil.copytree(made / "work", bare.terminal.cwd, dirs_exist_ok=True))
 
 
 @pytest.fixture
