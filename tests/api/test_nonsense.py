@@ -16,7 +16,7 @@ from chalicelib.api import dispatch
 from chalicelib.api.route import Route
 from chalicelib.api.routes import ROUTES
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
-from tests.harness.examples import many
+from tests.harness.examples import many, seeds
 
 SCALARS = (
     st.none()
@@ -136,7 +136,7 @@ def test_bytes_that_mean_nothing(used: Rig, route: Route) -> None:
 @pytest.mark.parametrize("route", ROUTES, ids=IDS)
 def test_json_that_is_nearly_right(used: Rig, route: Route) -> None:
     base = BODIES.get(route.path.rsplit("/", 1)[-1], {"name": "x"})
-    for seed in range(3):
+    for seed in seeds(3):
         for body in mutants(base, random.Random(seed)):
             check(used, route, orjson.dumps(body))
 

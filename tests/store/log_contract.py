@@ -11,6 +11,7 @@ import pytest
 from chalicelib.errors import Invalid
 from chalicelib.store.logs import LogAsk, LogPage, LogStore, Piece
 from tests.harness.conformance import Conformance
+from tests.harness.examples import seeds
 
 P, J = "project-1", "job-1"
 
@@ -166,7 +167,7 @@ class LogContract(Conformance):
 
     def test_any_history_of_appends_gives_the_stream(self, logs: LogStore) -> None:
         """Seeded: repeats, overlaps and gaps, read in pages of any size, both ways."""
-        for seed in range(self.seeds):
+        for seed in seeds(self.seeds):
             job, rng = f"job-{seed}", random.Random(seed)
             stream = bytes(rng.choices(b"abc\n\xe2\x98\x83", k=self.length))
             end = 0
