@@ -99,9 +99,8 @@ def parts_of(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
             yield from within(value)
 
 
-@pytest.mark.parametrize("model", BORDERS, ids=lambda model: model.__qualname__)
-def test_every_number_at_a_border_has_bounds(model: Model) -> None:
-    assert Walk(model).found == []
+def test_every_number_at_a_border_has_bounds() -> None:
+    assert {model.__qualname__: found for model in BORDERS if (found := Walk(model).found)} == {}
 
 
 def test_the_walk_finds_what_has_no_bounds() -> None:

@@ -7,6 +7,7 @@ import importlib
 import re
 import typing
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +124,17 @@ def test_a_refused_field_is_named(path: str) -> None:
     assert found.hint
 
 
+@cache
+def functions_of(file: str) -> set[str]:
+    tree = ast.parse((TESTS / file).read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
 @pytest.mark.parametrize("proof", sorted({v.proof for v in (RUN | FLEET).values() if isinstance(v, Supported)}))
 def test_a_supported_field_has_its_proof(proof: str) -> None:
     file, _, node = proof.partition("::")
     name, _, case = node.partition("[")
-    tree = ast.parse((TESTS / file).read_text())
-    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert name in functions_of(file)
     if case:
         module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
         assert case.removesuffix("]") in module.CASES
