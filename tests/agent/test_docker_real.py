@@ -9,7 +9,8 @@ import pytest
 
 from chalicelib.agent.docker import DockerRuntime, container_name
 from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor
-from tests.harness.docker import BUSYBOX, PYTHON, DockerEngine
+from tests.harness.docker import DockerEngine
+from tests.harness.images import BUSYBOX, PYTHON
 
 
 class TestDockerRuntime(RuntimeConformance):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.bench.measure import submit, task, wait_local_host
-from tests.harness.docker import BUSYBOX, PYTHON, DockerEngine
+from tests.harness.docker import DockerEngine
+from tests.harness.images import BUSYBOX, PYTHON
 from tests.harness.server import Server, until
 from tests.runtime.test_durability_real import LINES, agent_pid, expected, log_of, run_of, wait_for
 

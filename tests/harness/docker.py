@@ -7,7 +7,6 @@ system's temporary folder and ends with the session. If no engine is available, 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -17,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
@@ -26,29 +25,9 @@ import pytest
 
 from chalicelib.agent.docker_client import DockerClient, DockerError
 from tests.harness.debian import NotHere, install, run
+from tests.harness.images import Image, busybox_image, python_image
 
 PACKAGES = ("docker.io", "iptables", "busybox-static", "tini")
-CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/tmp")) / "dstack-test-engines"
-BUSYBOX, PYTHON = "test/busybox:1", "test/python:1"
-APPLETS = (
-    "sh",
-    "cat",
-    "sleep",
-    "env",
-    "ls",
-    "ps",
-    "echo",
-    "pwd",
-    "id",
-    "head",
-    "dd",
-    "seq",
-    "stty",
-    "kill",
-    "wc",
-    "tr",
-    "setsid",
-)
 READY_SECONDS = 120.0
 
 
@@ -99,8 +78,7 @@ if "create" in argv and "--bundle" in argv:
         config = json.load(file)
     process = config["process"]
     for names in (process.get("capabilities") or {{}}).values():
-        if "CAP_SYS_RESOURCE" in names:
-            names.remove("CAP_SYS_RESOURCE")
+        names[:] = [name for name in names if name not in {withheld}]
     process["rlimits"] = [limit for limit in process.get("rlimits") or [] if limit["hard"] <= 20000]
     if process.get("oomScoreAdj", 0) < 0:
         del process["oomScoreAdj"]
@@ -108,6 +86,14 @@ if "create" in argv and "--bundle" in argv:
         json.dump(config, file)
 os.execv("{runc}", ["runc", *argv])
 """
+
+
+def runc_wrapper(python: str, withheld: Sequence[str] = ("CAP_SYS_RESOURCE",)) -> str:
+    """The program of an engine's default runtime, run by `python`; containers get no capability of those `withheld`."""
+    runc = shutil.which("runc", path="/usr/sbin:/usr/bin:/sbin:/bin")
+    if not runc:
+        raise NotHere("there is no runc")
+    return RUNC.format(python=python, runc=runc, withheld=tuple(withheld))
 
 
 @contextlib.contextmanager
@@ -123,8 +109,8 @@ def start() -> Iterator[DockerEngine]:
         _configure(folder)
         engine = DockerEngine(str(folder / "d.sock"), folder, program, daemon(program, folder))
         ready(engine)
-        _import(engine, BUSYBOX, _busybox(folder), {"PATH": "/bin"}, "/bin/sh")
-        _import(engine, PYTHON, _python(), {"PATH": "/usr/local/bin:/usr/bin:/bin", "VIRTUAL_ENV": "/usr"}, "/bin/bash")
+        for image in (busybox_image(), python_image()):
+            _import(engine, image)
         yield engine
     finally:
         _end(folder, engine.daemon if engine else None)
@@ -133,10 +119,7 @@ def start() -> Iterator[DockerEngine]:
 
 
 def _configure(folder: Path) -> None:
-    runc = shutil.which("runc", path="/usr/sbin:/usr/bin:/sbin:/bin")
-    if not runc:
-        raise NotHere("there is no runc")
-    write_program(folder / "runc", RUNC.format(python=sys.executable, runc=runc))
+    write_program(folder / "runc", runc_wrapper(sys.executable))
     config = {"runtimes": {"modest": {"path": str(folder / "runc")}}, "default-runtime": "modest", "live-restore": True}
     (folder / "daemon.json").write_text(json.dumps(config))
 
@@ -199,87 +182,12 @@ def _mentioning(text: str) -> list[int]:
     return found
 
 
-def _import(engine: DockerEngine, name: str, archive: Path, env: dict[str, str], shell: str) -> None:
-    repo, _, tag = name.partition(":")
-    changes = [("changes", f"ENV {key}={value}") for key, value in env.items()] + [("changes", f'CMD ["{shell}"]')]
-    query = urlencode([("fromSrc", "-"), ("repo", repo), ("tag", tag), *changes])
-    with archive.open("rb") as body:
-        headers = {"Content-Type": "application/x-tar", "Content-Length": str(archive.stat().st_size)}
+def _import(engine: DockerEngine, image: Image) -> None:
+    repo, _, tag = image.name.partition(":")
+    query = urlencode([("fromSrc", "-"), ("repo", repo), ("tag", tag), *(("changes", line) for line in image.changes)])
+    with image.archive.open("rb") as body:
+        headers = {"Content-Type": "application/x-tar", "Content-Length": str(image.archive.stat().st_size)}
         engine.api.call("POST", f"/images/create?{query}", body=body, headers=headers, timeout=120.0)
-
-
-def _busybox(folder: Path) -> Path:
-    root = folder / "busybox"
-    for name in ("bin", "etc", "tmp", "proc", "dev", "root", "home/somebody"):
-        (root / name).mkdir(parents=True)
-    shutil.copy("/bin/busybox", root / "bin/busybox")
-    for name in APPLETS:
-        (root / "bin" / name).symlink_to("busybox")
-    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nsomebody:x:1234:1234::/home/somebody:/bin/sh\n")
-    (root / "etc/group").write_text("root:x:0:\nsomebody:x:1234:\n")
-    return _tar(root, folder / "busybox.tar")
-
-
-def _tar(root: Path, archive: Path) -> Path:
-    run("tar", "-C", str(root), "-cf", str(archive), ".")
-    return archive
-
-
-def _python() -> Path:
-    """Python and bash from this machine's own files: a program, its libraries, the standard library. Built once."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    archive = CACHE / f"python-{version}.{sys.version_info.micro}-1.tar"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "python.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not archive.exists():
-            with tempfile.TemporaryDirectory(dir=CACHE) as work:
-                root = Path(work) / "root"
-                _copy_python(root, version)
-                _tar(root, Path(work) / "python.tar").rename(archive)
-    return archive
-
-
-def _copy_python(root: Path, version: str) -> None:
-    base = Path(sys.base_prefix)
-    for name in ("bin", "etc", "tmp", "proc", "dev", "root", "usr/bin", "usr/local"):
-        (root / name).mkdir(parents=True)
-    home = root / base.relative_to("/")
-    shutil.copytree(
-        base / f"lib/python{version}",
-        home / f"lib/python{version}",
-        ignore=shutil.ignore_patterns(
-            "test", "site-packages", "__pycache__", "idlelib", "ensurepip", "tkinter", "config-*"
-        ),
-    )
-    real = (base / f"bin/python{version}").resolve()
-    (home / "bin").mkdir(parents=True, exist_ok=True)
-    shutil.copy(real, home / f"bin/python{version}")
-    tools = [
-        Path(shutil.which(name) or f"/bin/{name}").resolve() for name in ("bash", "env", "cat", "ls", "sleep", "id")
-    ]
-    for tool in tools:
-        shutil.copy(tool, root / "bin" / tool.name)
-    for name in ("python3", "python"):
-        (root / "usr/bin" / name).symlink_to(f"{base}/bin/python{version}")
-    (root / "bin/sh").symlink_to("bash")
-    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/bash\nsomebody:x:1234:1234::/tmp:/bin/bash\n")
-    extensions = list((base / f"lib/python{version}/lib-dynload").glob("*.so"))
-    for library in _libraries([real, *tools, *extensions]):
-        place = root / library.relative_to("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if not place.exists():
-            shutil.copy(library.resolve(), place)
-
-
-def _libraries(programs: list[Path]) -> set[Path]:
-    found = set()
-    for program in programs:
-        done = subprocess.run(["ldd", str(program)], capture_output=True, text=True)
-        for word in done.stdout.split():
-            if word.startswith("/"):
-                found.add(Path(word))
-    return found
 
 
 @contextlib.contextmanager

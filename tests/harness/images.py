@@ -1,0 +1,130 @@
+"""Images for engines that pull from nowhere: made of this machine's own files, once, and kept between runs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.harness.debian import run
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/tmp")) / "dstack-test-engines"
+BUSYBOX, PYTHON = "test/busybox:1", "test/python:1"
+APPLETS = (
+    "sh",
+    "cat",
+    "sleep",
+    "env",
+    "ls",
+    "ps",
+    "echo",
+    "pwd",
+    "id",
+    "head",
+    "dd",
+    "seq",
+    "stty",
+    "kill",
+    "wc",
+    "tr",
+    "setsid",
+)
+
+
+@dataclass(frozen=True)
+class Image:
+    """`archive` holds the whole root, for `docker import`."""
+
+    name: str
+    archive: Path
+    env: Mapping[str, str]
+    command: str
+
+    @property
+    def changes(self) -> list[str]:
+        return [*(f"ENV {name}={value}" for name, value in self.env.items()), f'CMD ["{self.command}"]']
+
+
+def busybox_image() -> Image:
+    return Image(BUSYBOX, _once("busybox-1", _make_busybox), {"PATH": "/bin"}, "/bin/sh")
+
+
+def python_image() -> Image:
+    """Python and bash from this machine's own files: a program, its libraries, the standard library."""
+    archive = _once(
+        f"python-{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}-1", _make_python
+    )
+    return Image(PYTHON, archive, {"PATH": "/usr/local/bin:/usr/bin:/bin", "VIRTUAL_ENV": "/usr"}, "/bin/bash")
+
+
+def _once(name: str, make: Callable[[Path], None]) -> Path:
+    """The archive of a root that `make` fills, kept for the next."""
+    archive = CACHE / f"{name}.tar"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists():
+            with tempfile.TemporaryDirectory(dir=CACHE) as work:
+                make(Path(work) / "root")
+                run("tar", "-C", f"{work}/root", "-cf", f"{work}/root.tar", ".")
+                Path(work, "root.tar").rename(archive)
+    return archive
+
+
+def _make_busybox(root: Path) -> None:
+    for name in ("bin", "etc", "tmp", "proc", "dev", "root", "home/somebody"):
+        (root / name).mkdir(parents=True)
+    shutil.copy("/bin/busybox", root / "bin/busybox")
+    for name in APPLETS:
+        (root / "bin" / name).symlink_to("busybox")
+    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\nsomebody:x:1234:1234::/home/somebody:/bin/sh\n")
+    (root / "etc/group").write_text("root:x:0:\nsomebody:x:1234:\n")
+
+
+def _make_python(root: Path) -> None:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    base = Path(sys.base_prefix)
+    for name in ("bin", "etc", "tmp", "proc", "dev", "root", "usr/bin", "usr/local"):
+        (root / name).mkdir(parents=True)
+    home = root / base.relative_to("/")
+    shutil.copytree(
+        base / f"lib/python{version}",
+        home / f"lib/python{version}",
+        ignore=shutil.ignore_patterns(
+            "test", "site-packages", "__pycache__", "idlelib", "ensurepip", "tkinter", "config-*"
+        ),
+    )
+    real = (base / f"bin/python{version}").resolve()
+    (home / "bin").mkdir(parents=True, exist_ok=True)
+    shutil.copy(real, home / f"bin/python{version}")
+    tools = [
+        Path(shutil.which(name) or f"/bin/{name}").resolve() for name in ("bash", "env", "cat", "ls", "sleep", "id")
+    ]
+    for tool in tools:
+        shutil.copy(tool, root / "bin" / tool.name)
+    for name in ("python3", "python"):
+        (root / "usr/bin" / name).symlink_to(f"{base}/bin/python{version}")
+    (root / "bin/sh").symlink_to("bash")
+    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/bash\nsomebody:x:1234:1234::/tmp:/bin/bash\n")
+    extensions = list((base / f"lib/python{version}/lib-dynload").glob("*.so"))
+    for library in _libraries([real, *tools, *extensions]):
+        place = root / library.relative_to("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if not place.exists():
+            shutil.copy(library.resolve(), place)
+
+
+def _libraries(programs: list[Path]) -> set[Path]:
+    found = set()
+    for program in programs:
+        done = subprocess.run(["ldd", str(program)], capture_output=True, text=True)
+        for word in done.stdout.split():
+            if word.startswith("/"):
+                found.add(Path(word))
+    return found
