@@ -42,6 +42,8 @@ class Server:
     flags: tuple[str, ...] = ()
     env: dict[str, str] = field(default_factory=dict)
     token: str = TOKEN
+    prefix: tuple[str, ...] = ()  # a command that runs the server somewhere else, and the opener that calls it there
+    opener: urllib.request.OpenerDirector | None = None
     url: str = ""
     lines: list[str] = field(default_factory=list)
     process: subprocess.Popen[str] | None = None
@@ -64,7 +66,17 @@ class Server:
         }
 
     def start(self, *flags: str, port: int = 0) -> Server:
-        command = [sys.executable, "-m", "cli.main", "server", "--port", str(port), "--data-dir", str(self.data)]
+        command = [
+            *self.prefix,
+            sys.executable,
+            "-m",
+            "cli.main",
+            "server",
+            "--port",
+            str(port),
+            "--data-dir",
+            str(self.data),
+        ]
         self.process = subprocess.Popen(
             [*command, *self.flags, *flags],
             cwd=ROOT,
@@ -119,8 +131,9 @@ class Server:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {token or self.token}", "Content-Type": "application/json"}
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
+        call = self.opener.open if self.opener else urllib.request.urlopen
         try:
-            with urllib.request.urlopen(request, timeout=PATIENCE) as reply:
+            with call(request, timeout=PATIENCE) as reply:
                 return json.loads(reply.read() or b"null")
         except urllib.error.HTTPError as error:
             raise HttpError(error.code, error.read().decode()) from None
@@ -128,7 +141,7 @@ class Server:
     def cli(self, *args: str, check: bool = True, input: str | None = None, cwd: Path | None = None) -> str:
         """Our own CLI as this server's user; stdout and stderr together."""
         done = subprocess.run(
-            [sys.executable, "-m", "cli.main", *args],
+            [*self.prefix, sys.executable, "-m", "cli.main", *args],
             cwd=cwd or self.home,
             env={**self.environment(), "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
