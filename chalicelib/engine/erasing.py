@@ -146,7 +146,8 @@ class Eraser:
         instance = nouns.find(self._store, Instance, listed.key)
         if instance is None or not erasing.instance_goes(instance, self._kept, self._clock.now()):
             return
-        self._store.commit([Delete(keys.presence(instance.id)), Delete(listed.key, instance.version)])
+        beside = [Delete(keys.presence(instance.id)), Delete(keys.contact(instance.id))]
+        self._store.commit([*beside, Delete(listed.key, instance.version)])
         done.instances.append(instance.id)
 
     def _fleet(self, listed: Record, done: Erased) -> None:

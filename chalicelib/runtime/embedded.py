@@ -24,8 +24,8 @@ from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.pace import EMBEDDED
 
 if TYPE_CHECKING:
-    from chalicelib.hosts.tunnels import Tunnels
     from chalicelib.engine.erasing import Erased
+    from chalicelib.hosts.tunnels import Tunnels
 
 PROGRAM_FILE = "agent.pyz"
 SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
