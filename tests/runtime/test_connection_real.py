@@ -26,8 +26,8 @@ HEAD = b"POST /api/runs/list HTTP/1.1\r\nHost: a\r\n"
 
 
 class Hasty(Connection):
-    head_seconds = 2.0
-    body_seconds = 2.0
+    head_seconds = 0.5
+    body_seconds = 0.5
 
 
 class Patient(Connection):

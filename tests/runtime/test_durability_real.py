@@ -13,7 +13,7 @@ from tests.bench.measure import submit, task, wait_local_host
 from tests.harness.server import Server, processes_of, until
 from tests.runtime.live import agent_pid, log_of, run_of, wait_for
 
-LINES = 60
+LINES = 40
 COUNTING = f"for i in $(seq 1 {LINES}); do echo line $i; sleep 0.1; done"
 
 
