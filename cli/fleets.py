@@ -14,6 +14,7 @@ from cli.session import Session
 from cli.ssh_keys import read_key
 from cli.tables.fleets import fleets_table
 from cli.tables.plans import changes, changes_table, fleet_facts, offers_summary, offers_table
+from cli.terminal import Terminal
 
 GONE_SECONDS = 1.0
 READY_SECONDS = 0.5
@@ -38,7 +39,8 @@ def apply_fleet(session: Session, definition: Definition, options: ApplyOptions)
         _show(session, plan)
     if not _agreed(session, plan, current, options):
         return 0
-    if (current is not None and plan["action"] != "update") or (current is not None and not _changes(plan, current)):
+    again = current is not None and not _changes(plan, current) and not _lacks_hosts(current)
+    if current is not None and (plan["action"] != "update" or again):
         delete_fleet(session, current["name"])
         current = None
     body = {"plan": {"spec": plan["spec"], "current_resource": current}, "force": options.force}
@@ -118,6 +120,9 @@ def _agreed(session: Session, plan: dict[str, Any], current: dict[str, Any] | No
         if found:
             session.show(changes_table(found))
             terminal.say()
+        elif _lacks_hosts(current):
+            question = f"Add the missing hosts to the fleet {current['name']} again?"
+            return options.yes or _confirmed(terminal, question)
         elif options.yes and not options.force:
             terminal.say(f"Fleet {current['name']} is up to date. To delete and re-create it, add --force.")
             return False
@@ -125,10 +130,21 @@ def _agreed(session: Session, plan: dict[str, Any], current: dict[str, Any] | No
             question = f"Change the fleet {current['name']}?"
         else:
             question = f"Delete the fleet {current['name']} and its machines, and re-create it?"
-    if options.yes or terminal.confirm(question):
+    return options.yes or _confirmed(terminal, question)
+
+
+def _confirmed(terminal: Terminal, question: str) -> bool:
+    if terminal.confirm(question):
         return True
     terminal.say("Nothing was changed.")
     return False
+
+
+def _lacks_hosts(fleet: dict[str, Any]) -> bool:
+    """Has it hosts that couldn't be added?"""
+    there = [one for one in fleet["instances"] if one["status"] != "terminated"]
+    hosts = (fleet["spec"]["configuration"].get("ssh_config") or {}).get("hosts") or ()
+    return bool(hosts) and len(there) < len(hosts)
 
 
 def _changes(plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, Any, Any]]:
