@@ -7,9 +7,11 @@ import json
 import shlex
 import signal
 import time
+from dataclasses import replace
+from pathlib import Path
 
 from tests.e2e.hosts import claim
-from tests.e2e.hosts.site import CONTROL, Site
+from tests.e2e.hosts.site import CONTROL, PLAIN_HEAD, Site
 from tests.e2e.hosts.spec import workers
 from tests.harness.debian import NotHere
 from tests.harness.images import BUSYBOX, busybox_image
@@ -18,7 +20,7 @@ from tests.harness.images import BUSYBOX, busybox_image
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.hosts", description=__doc__)
     parser.add_argument("--workers", type=int, default=2, metavar="N")
-    parser.add_argument("--light", action="store_true", help="workers have sshd and nothing more")
+    parser.add_argument("--light", action="store_true", help="hosts have sshd and nothing more")
     parser.add_argument("--workers-reach-plane", action="store_true", help=f"workers have a way to {CONTROL}")
     parser.add_argument("--bench", action="store_true", help="measure, and end")
     parser.add_argument("--sweep", action="store_true", help="remove what killed owners left, and end")
@@ -35,12 +37,15 @@ def main() -> None:
 
 
 def site_of(options: argparse.Namespace) -> Site:
-    specs = workers(options.workers, boots=not options.light, docker=not options.light)
-    return Site(specs, workers_reach_plane=options.workers_reach_plane)
+    head = replace(PLAIN_HEAD, boots=not options.light)
+    return Site(
+        workers(options.workers, boots=not options.light), head=head, workers_reach_plane=options.workers_reach_plane
+    )
 
 
 def show(options: argparse.Namespace) -> None:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     with site_of(options) as site:
         ssh = shlex.join(site.head.ssh_prefix)
         print(f"{site.name} is up: {', '.join(f'{host.name} {host.address}' for host in site.hosts.values())}")
@@ -58,6 +63,7 @@ def show(options: argparse.Namespace) -> None:
 def bench(options: argparse.Namespace) -> dict[str, object]:
     times: dict[str, float] = {}
     busybox_image()
+    before = available_mib()
     mark = [time.monotonic()]
 
     def lap(stage: str) -> None:
@@ -67,6 +73,7 @@ def bench(options: argparse.Namespace) -> dict[str, object]:
     with site_of(options) as site:
         lap("boot")
         memory = {host.name: host.memory_mib() for host in site.hosts.values()}
+        taken = before - available_mib()
         last = site.hosts[site.specs[-1].name]
         last.ssh("true")
         lap("first ssh through the head")
@@ -80,7 +87,12 @@ def bench(options: argparse.Namespace) -> dict[str, object]:
         last.reboot()
         lap("reboot")
     lap("removal")
-    return {"workers": len(memory) - 1, "seconds": times, "memory_mib": memory, "memory_mib_sum": sum(memory.values())}
+    return {"workers": len(memory) - 1, "seconds": times, "memory_mib": memory, "memory_mib_of_machine": taken}
+
+
+def available_mib() -> int:
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    return next(int(words[1]) >> 10 for words in lines if words[0] == "MemAvailable:")
 
 
 if __name__ == "__main__":

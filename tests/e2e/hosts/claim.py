@@ -85,6 +85,7 @@ def remove(name: str) -> None:
             raise AssertionError(f"these processes of {name} can't be killed: {pids}")
         time.sleep(0.02)
     for mount in reversed(mounts(name)):
+        _nspawn_lock(mount).unlink(missing_ok=True)
         run("umount", "-l", mount)
     for namespace in namespaces(name):
         run("ip", "netns", "del", namespace.name)
@@ -96,6 +97,12 @@ def remove(name: str) -> None:
         shutil.rmtree(kept, ignore_errors=True)
     shutil.rmtree(FOLDER / name, ignore_errors=True)
     _lock(name).unlink(missing_ok=True)
+
+
+def _nspawn_lock(mount: str) -> Path:
+    """The file by which systemd-nspawn lets nobody else boot from this root. It never removes it."""
+    found = Path(mount).stat()
+    return NSPAWN / f"locks/inode-{found.st_dev}:{found.st_ino}"
 
 
 def left(name: str) -> list[str]:
@@ -120,14 +127,19 @@ def groups(name: str) -> list[Path]:
 
 def processes(name: str) -> list[int]:
     """Those in the site's network namespaces or control groups: its hosts, and what a test started at its control."""
-    inodes = {path.stat().st_ino for path in namespaces(name)}
+    inside = {_identity(path) for path in namespaces(name)}
     found = {int(pid) for group in groups(name) for file in group.rglob("cgroup.procs") for pid in _lines(file)}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if (entry / "ns/net").stat().st_ino in inodes:
+                if _identity(entry / "ns/net") in inside:
                     found.add(int(entry.name))
     return sorted(found - {os.getpid(), 0})
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
 
 
 def _lines(file: Path) -> list[str]:

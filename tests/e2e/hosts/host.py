@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from chalicelib.agent.docker_client import DockerClient
 from tests.e2e.hosts import claim, keys
 from tests.e2e.hosts.network import Namespace, Network
 from tests.e2e.hosts.rootfs import Disk
@@ -164,23 +165,24 @@ class Host:
 
     # Its wires -----------------------------------------------------------------------------------------------------
 
-    def unplug(self) -> None:
-        """Whoever talks to it hears nothing more; no connection is closed."""
-        self._network.plug(self.name, "down")
+    def unplug(self, interface: str = "") -> None:
+        """Whoever talks to it, or to that interface, hears nothing more; no connection is closed."""
+        self._network.plug(self.name, "down", interface)
 
-    def plug(self) -> None:
-        self._network.plug(self.name, "up")
+    def plug(self, interface: str = "") -> None:
+        self._network.plug(self.name, "up", interface)
 
     # Inside --------------------------------------------------------------------------------------------------------
 
     @property
     def root(self) -> Path:
-        """Its files as it sees them, with what it mounted. While it is on."""
+        """Its files as it sees them, with what it mounted, for reading while it is on. Links lead to this machine's."""
         return Path(f"/proc/{self.leader}/root")
 
     def run(self, *command: str, check: bool = True, **options: Any) -> Done:
         """A command inside, as root, past SSH."""
-        argv = ["nsenter", f"--target={self.leader}", *INSIDE, *command]
+        as_told = [word for stub in self.spec.stubs if stub.personality for word in ("setarch", "linux32")]
+        argv = ["nsenter", f"--target={self.leader}", *INSIDE, *as_told, *command]
         options = {"capture_output": True, "text": True, "timeout": PATIENCE, "env": ENVIRONMENT, **options}
         if "input" not in options:
             options.setdefault("stdin", subprocess.DEVNULL)
@@ -200,16 +202,19 @@ class Host:
     def systemctl(self, *command: str, check: bool = True) -> str:
         return self.run("systemctl", *command, check=check).stdout.strip()
 
+    @property
+    def engine(self) -> DockerClient:
+        """Its engine's API, from here."""
+        return DockerClient(str(self.root / "run/docker.sock"))
+
     def import_image(self, image: Image) -> None:
         changes = [word for line in image.changes for word in ("--change", line)]
         with image.archive.open("rb") as archive:
             self.docker("import", *changes, "-", image.name, stdin=archive)
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
-        place = self.root / path.lstrip("/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
-        place.chmod(mode)
+        """Inside, where links lead to the host's files and not to this machine's."""
+        self.run("sh", "-c", 'mkdir -p "${1%/*}" && cat > "$1" && chmod "$2" "$1"', "sh", path, f"{mode:o}", input=text)
 
     def new_host_key(self, kind: str = "ed25519") -> None:
         """As after an installation anew: who knew the host doesn't recognise it."""
@@ -285,7 +290,7 @@ def _apply(disk: Disk, stub: Any) -> None:
         disk.remove(path)
     disk.apply(stub.files)
     for path, (old, new) in stub.edits.items():
-        place = disk.root / path.lstrip("/")
+        place = disk.place(path)
         assert len(old) == len(new), f"{new!r} must be as long as {old!r}"
         content = place.read_bytes()
         assert old in content, f"{path} has no {old!r}"

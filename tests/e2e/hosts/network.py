@@ -175,9 +175,11 @@ class Network:
                 gateway = wire.address.rpartition(".")[0] + ".1"
                 _links(self.workers[wire.worker], f"route add default via {gateway}")
 
-    def plug(self, worker: str, state: str) -> None:
-        """`up` or `down`: all wires of a worker, at the head's end, or the head's to control."""
-        plugs = [wire.plug for wire in self.wires if wire.worker == worker] or ["plane"]
+    def plug(self, host: str, state: str, interface: str = "") -> None:
+        """`up` or `down`, at the head's end: one interface of a worker, or all; of the head, its way to control."""
+        wires = [wire for wire in self.wires if wire.worker == host]
+        plugs = [wire.plug for wire in wires if interface in ("", wire.interface)] if wires else ["plane"]
+        assert plugs, f"{host} has no {interface}"
         _links(self.head, *(f"link set {plug} {state}" for plug in plugs))
 
     def addresses(self, worker: str) -> list[str]:

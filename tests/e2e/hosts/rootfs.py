@@ -212,14 +212,20 @@ class Disk:
 
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         """Before the host boots."""
-        write(self.root / path.lstrip("/"), text, mode)
+        write(self.place(path), text, mode)
 
     def remove(self, path: str) -> None:
-        place = self.root / path.lstrip("/")
+        place = self.place(path)
         if place.is_dir() and not place.is_symlink():
             shutil.rmtree(place)
         else:
             place.unlink(missing_ok=True)
+
+    def place(self, path: str) -> Path:
+        """Where a path of the host's is from here. Never by a link that leads out of the disk."""
+        place = self.root / path.lstrip("/")
+        assert place.parent.resolve().is_relative_to(self.root), f"{path} leads to this machine's own files"
+        return place
 
     def apply(self, files: Mapping[str, tuple[str, int]]) -> None:
         for path, (text, mode) in files.items():

@@ -77,6 +77,8 @@ class Site:
 
     def __exit__(self, *problem: object) -> None:
         self._stack.close()
+        for host in self.hosts.values():
+            host.wait_off()
 
     def _build(self) -> None:
         networks = {spec.name: spec.networks for spec in self.specs[1:]}

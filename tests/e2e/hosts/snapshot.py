@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tests.e2e.hosts.host import Host
 
+MARK = "-- section"
 IN_MEMORY = ("/run", "/tmp", "/dev/shm")
 COMMANDS = {
     "process": "ps -eo user:32,args --no-headers",
@@ -32,11 +33,11 @@ COMMANDS = {
     "mount": "findmnt -rn -o TARGET,FSTYPE",
     "crontab": "cat /var/spool/cron/crontabs/* 2>/dev/null",
 }
-ENGINE_COMMANDS = {
-    "container": "docker ps -a --format '{{.Names}} of {{.Image}}, {{.State}}'",
-    "image": "docker image ls -a --format '{{.Repository}}:{{.Tag}} {{.ID}}'",
-    "network": "docker network ls --format '{{.Name}} by {{.Driver}}'",
-    "volume": "docker volume ls --format '{{.Name}} by {{.Driver}}'",
+ENGINE = {
+    "container": ("/containers/json?all=1", lambda found: f"{found['Names'][0]} of {found['Image']}, {found['State']}"),
+    "image": ("/images/json?all=1", lambda found: f"{' '.join(found['RepoTags'] or ())} {found['Id']}"),
+    "network": ("/networks", lambda found: f"{found['Name']} by {found['Driver']}"),
+    "volume": ("/volumes", lambda found: f"{found['Name']} by {found['Driver']}"),
 }
 NOISE = {
     "file": r"""
@@ -74,12 +75,16 @@ class Snapshot:
 def take(host: Host, roots: Sequence[str] = ("/",)) -> Snapshot:
     """Of a host that is on. `roots`: where files are looked at."""
     seen = {"file": Counter(_files(host, roots))}
-    commands = COMMANDS | (ENGINE_COMMANDS if host.spec.docker and host.spec.boots else {})
-    if not host.spec.boots:
-        commands = {kind: command for kind, command in commands.items() if not kind.startswith("unit")}
-    for kind, command in commands.items():
-        lines = (" ".join(line.split()) for line in host.run("sh", "-c", f"{command}; true").stdout.splitlines())
+    commands = {kind: command for kind, command in COMMANDS.items() if host.spec.boots or not kind.startswith("unit")}
+    script = "".join(f"echo {MARK} {kind}; {command}\n" for kind, command in commands.items())
+    for part in host.run("sh", input=script, check=False).stdout.split(f"{MARK} ")[1:]:
+        kind, *lines = (" ".join(line.split()) for line in part.splitlines())
         seen[kind] = Counter(line for line in lines if not _noise(kind, line))
+    if host.spec.boots and host.spec.docker:
+        for kind, (path, line_of) in ENGINE.items():
+            answer = host.engine.call("GET", path)
+            found = answer["Volumes"] or [] if kind == "volume" else answer
+            seen[kind] = Counter(line_of(one) for one in found)
     return Snapshot(host.name, seen)
 
 
