@@ -11,7 +11,7 @@ CALLS ?= 200000
 export PYTHONDONTWRITEBYTECODE :=
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast check bench sim fuzz mutants docs lock clean
+.PHONY: help install demo test test-fast check e2e-onprem bench sim fuzz mutants docs lock clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -54,6 +54,9 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
 	@$(BIN)/lint-imports --no-timings 2>/dev/null || $(BIN)/lint-imports
 	@$(BIN)/vermin --no-tips -q -t=3.8- chalicelib/agent
 	@$(BIN)/python .ci/sizes.py
+
+e2e-onprem: $(VENV)/.dev ## an SSH fleet on real hosts from end to end; its last line is JSON
+	@$(BIN)/python -m tests.e2e.onprem
 
 bench: $(VENV)/.dev ## the figures, beside the budgets and docs/bench.json; RECORD=1 writes that anew
 	@$(BIN)/python -m tests.bench $(if $(RECORD),--record)

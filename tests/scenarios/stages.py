@@ -85,7 +85,7 @@ class Real:
     def dstack(self, words: list[str]) -> tuple[str, int]:
         environment = {**self.server.environment(), "HOME": str(self.home), "PYTHONPATH": str(ROOT), **self.exported}
         done = subprocess.run(
-            [sys.executable, "-m", "cli.main", *words],
+            [*self.server.prefix, sys.executable, "-m", "cli.main", *words],
             cwd=self.home,
             env={**environment, "COLUMNS": "120"},
             stdin=subprocess.DEVNULL,

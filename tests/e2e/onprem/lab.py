@@ -72,14 +72,15 @@ class Lab:
 
 
 @contextmanager
-def lab(folder: Path, workers: Sequence[HostSpec], **more: Any) -> Iterator[Lab]:
+def lab(folder: Path, workers: Sequence[HostSpec], prefix: Sequence[str] = (), **more: Any) -> Iterator[Lab]:
+    """`prefix`: what the server and its users are started with, in control."""
     with or_skipped(workers, **more) as site:
         for host in site.workers:
             if host.spec.boots and host.spec.docker:
                 host.import_image(busybox_image())
         control = site.control
         flags = ("--no-local-fleet", *(("--host", "198.18.0.1") if more.get("workers_reach_plane") else ()))
-        server = Server(folder, flags=flags, prefix=control.prefix, opener=control.opener())
+        server = Server(folder, flags=flags, prefix=(*control.prefix, *prefix), opener=control.opener())
         try:
             server.start()
             yield Lab(site, server)

@@ -1,0 +1,46 @@
+"""The guide about one's own hosts shows what somebody sees who types it.
+
+`python -m tests.e2e.onprem.test_guide_real` writes its outputs anew.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.e2e.hosts.network import HEAD
+from tests.e2e.hosts.spec import HostSpec
+from tests.e2e.onprem.lab import lab
+from tests.scenarios.guides import HOSTS, compare, play_page
+from tests.scenarios.stages import Real
+
+WITH_NAMES = 'mount --bind "$0" /etc/hosts && exec "$@"'
+
+
+@contextmanager
+def stage(folder: Path) -> Iterator[Real]:
+    """Hosts by the guide's names: the server finds the head by name, and the head the others."""
+    specs = [HostSpec("gpu1"), HostSpec("gpu2")]
+    names = folder / "hosts"
+    names.write_text(f"127.0.0.1 localhost\n{HEAD} login.lab.example\n")
+    named = ("unshare", "--mount", "sh", "-c", WITH_NAMES, str(names))
+    with lab(folder, specs, prefix=named) as one:
+        known = "".join(f"{host.address} {host.name}\n" for host in one.site.workers)
+        one.site.head.run("sh", "-c", "cat >> /etc/hosts", input=known)
+        home = folder / "home"
+        (home / ".ssh").mkdir(parents=True)
+        shutil.copy(one.site.key.path, home / ".ssh" / "lab")
+        yield Real(one.server, home, "guide-on-prem")
+
+
+def test_the_guide_shows_what_happens(tmp_path: Path) -> None:
+    with stage(tmp_path) as one:
+        compare(HOSTS, one)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as place, stage(Path(place)) as made:
+        HOSTS.write_text(play_page(HOSTS, made)[0])
