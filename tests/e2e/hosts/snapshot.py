@@ -23,7 +23,6 @@ IN_MEMORY = ("/run", "/tmp", "/dev/shm")
 COMMANDS = {
     "process": "ps -eo user:32,args --no-headers",
     "unit": "systemctl list-units --plain --no-legend --no-pager --type service,socket,timer,path,target",
-    "unit file": "systemctl list-unit-files --no-legend --no-pager",
     "user": "getent passwd",
     "group": "getent group",
     "key": "cat /root/.ssh/authorized_keys /home/*/.ssh/authorized_keys 2>/dev/null",
@@ -75,7 +74,7 @@ class Snapshot:
 def take(host: Host, roots: Sequence[str] = ("/",)) -> Snapshot:
     """Of a host that is on. `roots`: where files are looked at."""
     seen = {"file": Counter(_files(host, roots))}
-    commands = {kind: command for kind, command in COMMANDS.items() if host.spec.boots or not kind.startswith("unit")}
+    commands = {kind: command for kind, command in COMMANDS.items() if host.spec.boots or kind != "unit"}
     script = "".join(f"echo {MARK} {kind}; {command}\n" for kind, command in commands.items())
     for part in host.run("sh", input=script, check=False).stdout.split(f"{MARK} ")[1:]:
         kind, *lines = (" ".join(line.split()) for line in part.splitlines())

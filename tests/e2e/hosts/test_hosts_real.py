@@ -6,16 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.hosts import claim, snapshot, stubs
+from tests.e2e.hosts import claim, snapshot
 from tests.e2e.hosts.network import CONTROL, HEAD
 from tests.e2e.hosts.site import Site, or_skipped
-from tests.e2e.hosts.spec import PASSWORD, HostSpec, workers
+from tests.e2e.hosts.spec import workers
 from tests.harness.images import BUSYBOX, busybox_image
 from tests.harness.server import ROOT, until
 
@@ -27,24 +26,6 @@ def site() -> Iterator[Site]:
     with or_skipped(workers(2)) as one:
         for host in one.workers:
             host.import_image(busybox_image())
-        yield one
-
-
-@pytest.fixture(scope="module")
-def odd() -> Iterator[Site]:
-    """Hosts that each lack or have something."""
-    h200 = stubs.nvidia(("NVIDIA H200", 143771), ("NVIDIA H200", 143771))
-    engines = (stubs.engine_version("19.03.15+dfsg1"), h200)
-    specs = [
-        HostSpec("cautious", sudo="password", boots=False, hostname="twin", stubs=(stubs.no_engine(),)),
-        HostSpec("humble", sudo="none", boots=False, hostname="twin", networks=("a", "b")),
-        HostSpec("full", stubs=engines, engine_disk_mib=24, memory_mib=512, networks=("b",)),
-        HostSpec("arm", boots=False, stubs=(stubs.architecture("aarch64"), stubs.clock("+90d"))),
-        HostSpec(
-            "old", boots=False, user="root", stubs=(stubs.architecture("i686"), stubs.broken("nvidia-smi", "x", 9))
-        ),
-    ]
-    with or_skipped(specs, workers_reach_plane=True) as one:
         yield one
 
 
@@ -69,28 +50,19 @@ def test_containers_may_be_privileged_and_limited(site: Site) -> None:
 
 def test_nothing_of_this_machine_but_its_programs_is_there(site: Site) -> None:
     host = site.workers[0]
-    folders = {
-        "bin",
-        "boot",
-        "dev",
-        "etc",
-        "home",
-        "lib",
-        "lib64",
-        "media",
-        "mnt",
-        "opt",
-        "proc",
-        "root",
-        "run",
-        "sbin",
-    }
-    assert set(host.run("ls", "/").stdout.split()) <= folders | {"srv", "sys", "tmp", "usr", "var", "lib32", "libx32"}
+    folders = "bin boot dev etc home lib lib32 lib64 libx32 media mnt opt proc root run sbin srv sys tmp usr var"
+    assert set(host.run("ls", "/").stdout.split()) <= set(folders.split())
+    others = ("/root", "/mnt", "/srv", "/usr/local/bin", "/var/tmp", "/etc/apt", "/etc/profile.d", "/etc/ssl/private")
+    assert host.run("find", *others, "-type", "f", check=False).stdout == ""
+    assert host.run("ls", "/home").stdout == "ubuntu\n"
     assert not (host.root / str(ROOT)[1:]).exists()
-    assert host.run("ls", "/home").stdout.split() == ["ubuntu"]
-    assert host.run("ls", "-A", "/root", "/usr/local/bin", "/mnt", "/srv").stdout.split("\n\n")[0] == "/mnt:"
+    assert "PYTEST_CURRENT_TEST" not in host.run("cat", "/proc/1/environ").stdout
     assert str(os.getpid()) not in host.run("ps", "-eo", "pid", "--no-headers").stdout.split()
-    assert host.run("python3", "-c", "import sys, json; print(sys.version_info >= (3, 8))").stdout == "True\n"
+
+
+def test_the_agents_python_is_there(site: Site) -> None:
+    said = site.workers[0].ssh("/usr/bin/python3 -c 'import json, ssl, sys; print(sys.version_info >= (3, 8))'").stdout
+    assert said == "True\n"
 
 
 def test_hosts_differ_in_keys_and_identity(site: Site) -> None:
@@ -111,19 +83,6 @@ def test_control_reaches_the_head_and_no_further(site: Site) -> None:
     assert "unreachable" in site.control.run("ip", "route", "get", "192.0.2.1").stderr
 
 
-def test_the_product_runs_at_control_and_hosts_may_reach_it(odd: Site, tmp_path: Path) -> None:
-    server = odd.server(tmp_path, flags=("--no-local-fleet", "--host", "0.0.0.0"))
-    try:
-        port = server.start().url.rpartition(":")[2]
-        assert server.call("/api/projects/list")[0]["project_name"] == "main"
-        for host in (odd.head, odd.host("full"), odd.host("cautious")):
-            host.run("bash", "-c", f"exec 3<>/dev/tcp/{CONTROL}/{port}")
-        with pytest.raises(OSError, match="unreachable"):
-            odd.control.connect((odd.host("full").address, 22))
-    finally:
-        server.close()
-
-
 def test_an_unplugged_host_is_silent_until_it_is_plugged_in(site: Site) -> None:
     host = site.host("w2")
     impatient = ("-o", "ConnectTimeout=1")
@@ -131,15 +90,6 @@ def test_an_unplugged_host_is_silent_until_it_is_plugged_in(site: Site) -> None:
     assert host.ssh("true", check=False, options=impatient).returncode == 255
     host.plug("eth0")
     host.ssh("true")
-
-
-def test_a_host_on_two_networks_and_one_on_the_other(odd: Site) -> None:
-    assert [odd.host(name).addresses for name in ("cautious", "humble", "full")] == [
-        ["198.18.1.11"],
-        ["198.18.1.12", "198.18.2.12"],
-        ["198.18.2.13"],
-    ]
-    assert odd.host("full").namespace.connect(("198.18.2.12", 22))
 
 
 # Access -------------------------------------------------------------------------------------------------------------
@@ -166,52 +116,6 @@ def test_a_new_host_key_is_noticed(site: Site) -> None:
     assert refused.returncode == 255 and "verification failed" in refused.stderr
     (site.folder / "known_hosts").unlink()
     host.ssh("true")
-
-
-def test_sudo_as_it_is_granted(odd: Site) -> None:
-    cautious = odd.host("cautious").ssh("sudo -n id; sudo -S id -u", input=f"{PASSWORD}\n")
-    assert "a password is required" in cautious.stderr and cautious.stdout == "0\n"
-    humble = odd.host("humble").ssh("sudo -S id -u", check=False, input=f"{PASSWORD}\n")
-    assert "not in the sudoers file" in humble.stderr and humble.stdout == ""
-
-
-def test_a_head_may_refuse_to_forward() -> None:
-    with or_skipped(workers(1, boots=False), head=HostSpec("head", boots=False, forwarding=False)) as site:
-        site.head.ssh("true")
-        assert site.workers[0].ssh("true", check=False).returncode == 255
-
-
-# What hosts have, and have not --------------------------------------------------------------------------------------
-
-
-def test_names_engines_architectures_and_clocks_as_ordered(odd: Site) -> None:
-    assert odd.host("cautious").ssh("hostname; command -v docker", check=False).stdout == "twin\n"
-    assert odd.host("humble").run("hostname").stdout == "twin\n"
-    assert odd.host("full").engine.call("GET", "/version")["Version"] == "19.03.15+dfsg1"
-    machine, now = odd.host("arm").ssh("uname -m; date +%s").stdout.split()
-    assert machine == "aarch64"
-    assert 89 <= (int(now) - time.time()) / 86400 <= 91
-    assert odd.host("old").run("python3", "-c", "import platform; print(platform.machine())").stdout == "i686\n"
-
-
-def test_gpus_as_their_tool_shows_them(odd: Site) -> None:
-    host = odd.host("full")
-    query = "nvidia-smi --query-gpu=name,memory.total --format=csv,noheader"
-    assert host.ssh(f"{query}; test -c /dev/nvidia1").stdout.splitlines() == ["NVIDIA H200, 143771 MiB"] * 2
-    host.import_image(busybox_image())
-    inside = host.docker("run", "--rm", "--gpus", "device=1", "--device", "/dev/nvidia1", BUSYBOX, "env").stdout
-    assert "NVIDIA_VISIBLE_DEVICES=1" in inside
-    assert host.run("cat", "/run/nvidia-hook.log").stdout.startswith("prestart ")
-    assert odd.host("old").ssh("nvidia-smi", check=False).returncode == 9
-
-
-def test_a_disk_fills_and_memory_ends(odd: Site) -> None:
-    host = odd.host("full")
-    fill = host.run("sh", "-c", "head -c 32M /dev/zero > /var/lib/docker/much", check=False)
-    host.run("rm", "-f", "/var/lib/docker/much")
-    assert "No space left" in fill.stderr
-    limit = host.run("cat", "/sys/fs/cgroup/memory/memory.limit_in_bytes", check=False).stdout
-    assert limit in (f"{512 << 20}\n", ""), "empty where groups are of version 2"
 
 
 # Power --------------------------------------------------------------------------------------------------------------
@@ -256,7 +160,6 @@ def test_a_snapshot_tells_what_was_planted_and_nothing_else(site: Site) -> None:
         "+ file /etc/systemd/system/multi-user.target.wants/planted.service lrwxrwxrwx",
         "+ file /etc/issue gone",
         "+ unit planted.service loaded active running",
-        "+ unit file planted.service enabled",
         "+ process root /bin/sleep 1000",
         "+ process root sleep 2000",
         "+ user planted:",
