@@ -13,6 +13,7 @@ from chalicelib.configuration.reading import read
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
 from chalicelib.domain.fleets import Fleet, FleetBody, FleetStatus
+from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
@@ -219,7 +220,8 @@ def _with_hosts(plane: Plane, row: FleetRow, spec: FleetSpec) -> FleetRow:
     """Its hosts are added now and not by the next pass: clients watch the instances that an apply answers with."""
     if not row.fleet.to_add:
         return row
-    view = FleetView(row.fleet, spec, row.instances)
+    live = tuple(each for each in row.instances if each.status is not InstanceStatus.terminated)
+    view = FleetView(row.fleet, spec, live)
     snapshot = FleetSnapshot(plane.clock.now(), view, plane.catalog.book(row.fleet.project_id))
     steps, _ = match_hosts(snapshot)
     with suppress(Conflict):  # a pass was first, and added them

@@ -128,7 +128,7 @@ def groups(name: str) -> list[Path]:
 def processes(name: str) -> list[int]:
     """Those in the site's network namespaces or control groups: its hosts, and what a test started at its control."""
     inside = {_identity(path) for path in namespaces(name)}
-    found = {int(pid) for group in groups(name) for file in group.rglob("cgroup.procs") for pid in _lines(file)}
+    found = {int(pid) for group in groups(name) for folder, _, _ in os.walk(group) for pid in _members(Path(folder))}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
@@ -142,9 +142,10 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _lines(file: Path) -> list[str]:
+def _members(group: Path) -> list[str]:
+    """None, if the group goes while it is looked at."""
     with contextlib.suppress(OSError):
-        return file.read_text().split()
+        return (group / "cgroup.procs").read_text().split()
     return []
 
 

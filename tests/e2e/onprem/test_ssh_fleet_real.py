@@ -141,5 +141,5 @@ def test_what_hosts_lack_is_named_for_all_of_them_at_once(
             as_it_was(host, before[host.name])
 
         cautious.write("/etc/sudoers.d/dstack", "ubuntu ALL=(ALL) NOPASSWD:ALL\n", 0o440)
-        one.apply(one.fleet("lab", one.site.workers), check=False)
-        assert one.statuses("lab")[cautious.address] == "idle", "mended, and applied again"
+        said = one.apply(one.fleet("lab", one.site.workers), check=False)
+        assert one.statuses("lab")[cautious.address] == "idle", f"mended, and applied again: {said}"
