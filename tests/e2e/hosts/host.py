@@ -108,8 +108,13 @@ class Host:
                 os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(major, minor))
                 node.chmod(0o666)
         until(f"sshd of {self.name}", self._listens, every=0.02)
-        if self.spec.boots and self.spec.docker:
-            self.run("systemctl", "is-active", "docker")
+        if (
+            self.spec.boots
+            and self.spec.docker
+            and self.run("systemctl", "is-active", "docker", check=False).returncode
+        ):
+            said = self.run("journalctl", "--unit", "docker", "--lines", "20", "--output", "cat").stdout
+            raise AssertionError(f"the engine of {self.name} doesn't start:\n{said}")
 
     def _hear(self, end: float) -> str:
         assert self._process is not None and self._news is not None

@@ -124,41 +124,25 @@ class Network:
         for namespace in (self.control, self.head, *self.workers.values()):
             run("ip", "netns", "add", namespace.name)
             _links(namespace, "link set lo up")
-        _links(
-            self.control,
-            f"link add head0 type veth peer name plane netns {self.head.name}",
-            f"addr add {CONTROL}/24 dev head0",
-            "link set head0 up",
-        )
-        bridges = {wire.bridge: wire.address.rpartition(".")[0] for wire in self.wires}
-        _links(
-            self.head,
-            f"addr add {HEAD}/24 dev plane",
-            "link set plane up",
-            *(
-                line
-                for bridge, subnet in bridges.items()
-                for line in (
-                    f"link add {bridge} type bridge",
-                    f"addr add {subnet}.1/24 dev {bridge}",
-                    f"link set {bridge} up",
-                )
-            ),
-            *(line for wire in self.wires for line in self._plugged(wire)),
-        )
-        for worker, namespace in self.workers.items():
-            wires = [wire for wire in self.wires if wire.worker == worker]
-            _links(
-                namespace,
-                *(
-                    line
-                    for wire in wires
-                    for line in (f"addr add {wire.address}/24 dev {wire.interface}", f"link set {wire.interface} up")
-                ),
-            )
+        self._wire_control()
+        self._wire_workers()
         run(*self.head.prefix, "sysctl", "-qw", f"net.ipv4.ip_forward={int(self._reach)}")
         if self._reach:
             self._let_workers_out()
+
+    def _wire_control(self) -> None:
+        peer = f"type veth peer name plane netns {self.head.name}"
+        _links(self.control, f"link add head0 {peer}", f"addr add {CONTROL}/24 dev head0", "link set head0 up")
+        _links(self.head, f"addr add {HEAD}/24 dev plane", "link set plane up")
+
+    def _wire_workers(self) -> None:
+        for bridge, subnet in {wire.bridge: wire.address.rpartition(".")[0] for wire in self.wires}.items():
+            made = f"link add {bridge} type bridge"
+            _links(self.head, made, f"addr add {subnet}.1/24 dev {bridge}", f"link set {bridge} up")
+        _links(self.head, *(line for wire in self.wires for line in self._plugged(wire)))
+        for wire in self.wires:
+            own = (f"addr add {wire.address}/24 dev {wire.interface}", f"link set {wire.interface} up")
+            _links(self.workers[wire.worker], *own)
 
     def _plugged(self, wire: Wire) -> list[str]:
         peer = f"peer name {wire.interface} netns {self.workers[wire.worker].name}"

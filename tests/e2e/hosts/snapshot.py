@@ -76,9 +76,10 @@ def take(host: Host, roots: Sequence[str] = ("/",)) -> Snapshot:
     seen = {"file": Counter(_files(host, roots))}
     commands = {kind: command for kind, command in COMMANDS.items() if host.spec.boots or kind != "unit"}
     script = "".join(f"echo {MARK} {kind}; {command}\n" for kind, command in commands.items())
-    for part in host.run("sh", input=script, check=False).stdout.split(f"{MARK} ")[1:]:
+    for part in host.run("sh", input=f"{script}true\n").stdout.split(f"{MARK} ")[1:]:
         kind, *lines = (" ".join(line.split()) for line in part.splitlines())
         seen[kind] = Counter(line for line in lines if not _noise(kind, line))
+    assert seen.keys() >= commands.keys() and seen["process"] and seen["mount"], f"{host.name} told nothing: {seen}"
     if host.spec.boots and host.spec.docker:
         for kind, (path, line_of) in ENGINE.items():
             answer = host.engine.call("GET", path)
