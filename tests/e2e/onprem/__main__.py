@@ -1,4 +1,4 @@
-"""The whole journey on real hosts: `make e2e-onprem`. Its last line is JSON: what it saw, and how long each stage took."""
+"""The journey on real hosts: `make e2e-onprem`. Its last line is JSON: what it saw, and how long each stage took."""
 
 from __future__ import annotations
 
