@@ -17,6 +17,7 @@ from chalicelib.engine.effects.table import FAMILIES, Family
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
+from chalicelib.engine.ports import Performer
 from chalicelib.engine.read import Reader
 from chalicelib.engine.reconcile import Reconciler
 from chalicelib.engine.sweep import Sweeper
@@ -104,7 +105,8 @@ class Process:
             kinds=parts.kinds,
             load=load,
         )
-        here = Acting(store, self.world, site.backends, INSTALL, site.plane.install_key, "http://plane")
+        key = site.plane.install_key
+        here = Acting(store, self.world, site.backends, INSTALL, key, "http://plane", performers=site.performers)
         self.executor = Executor(here, load, wake=site.wake, news=site.ring, kinds=parts.kinds, families=parts.families)
         self.sweeper = parts.sweeper(self.executor)
 
@@ -183,6 +185,7 @@ class Site:
         accounts = Accounts([Account.made(self.backend)])
         self.catalog = StoredCatalog(blobs, world, accounts)
         self.catalog.refresh()
+        self.performers: dict[str, Performer] = {}  # of workflows, by definition; stories bring them
         self.polls: dict[str, list[Callable[[], None]]] = {}
         self.loses_hint: Callable[[], bool] = lambda: world.chance(0.1)
         self.loses_effect: Callable[[Effect], bool] = lambda effect: False

@@ -19,6 +19,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run
+from chalicelib.domain.workflows import WorkflowStatus
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.read import Reader
@@ -26,16 +27,17 @@ from chalicelib.engine.sweep import Sweeper
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.lint import Rules
 from chalicelib.planning.orphans import Look
-from chalicelib.planning.plan import Plan
+from chalicelib.planning.plan import Outcome, Plan
 from chalicelib.planning.purchases import Create
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import FleetView, InstanceSnapshot, QueueSnapshot, RunSnapshot
+from chalicelib.planning.workflows import StepDone, WorkflowSnapshot, decide_step
 from chalicelib.store import nouns
 from chalicelib.usecases import agent
 from tests.simulation.history import play
 from tests.simulation.plane import INSTALL, Parts
-from tests.simulation.stories import commits, fleets, local, machines, orphans, placing, tasks
+from tests.simulation.stories import commits, fleets, local, machines, onprem, orphans, placing, tasks
 from tests.simulation.world import Invariant, Violation
 
 
@@ -43,6 +45,12 @@ def _deciding(unit: str, decide: Callable[[Any], Plan]) -> Kinds:
     """The table with another decision, and without rules, which would catch some of these early: the history itself
     must show them."""
     kinds = KINDS.deciding(unit, decide=decide)
+    kinds.rules = Rules(machines={}, wakers=kinds.rules.wakers)
+    return kinds
+
+
+def _concluding(unit: str, conclude: Callable[[Any, Outcome], Plan]) -> Kinds:
+    kinds = KINDS.deciding(unit, conclude=conclude)
     kinds.rules = Rules(machines={}, wakers=kinds.rules.wakers)
     return kinds
 
@@ -204,6 +212,20 @@ class _Blind(Sweeper):
         return [] if kind is Instance else super()._found(kind, wanted)
 
 
+def _hurried(snapshot: InstanceSnapshot) -> Plan:
+    """Doesn't wait until a host is cleared."""
+    leaving = snapshot.instance.status is InstanceStatus.terminating
+    return decide_instance(replace(snapshot, instance=snapshot.instance.with_(forgotten=True)) if leaving else snapshot)
+
+
+def _unfinished(snapshot: WorkflowSnapshot, outcome: Outcome) -> Plan:
+    """Takes a workflow for undone when it has undone one step."""
+    workflow = snapshot.workflow
+    if workflow.status is WorkflowStatus.undoing and isinstance(outcome, StepDone):
+        snapshot = replace(snapshot, workflow=workflow.with_(step=0))
+    return decide_step(snapshot, outcome)
+
+
 @dataclass(frozen=True)
 class Planted:
     parts: Parts
@@ -227,6 +249,8 @@ PLANTED: dict[str, Planted] = {
     "looks at all projects' fleets": Planted(Parts(reader=_Neighbourly), placing.PROJECTS_APART),
     "never asks a host again": Planted(Parts(kinds=_deciding("instance", _incurious)), local.FACTS_SEEN),
     "sweeps other installs too": Planted(Parts(sweeper=_Greedy), orphans.STRANGERS_STAY),
+    "leaves a host as it is": Planted(Parts(kinds=_deciding("instance", _hurried)), onprem.HOSTS_CLEARED),
+    "undoes one step of a workflow": Planted(Parts(kinds=_concluding("workflow", _unfinished)), onprem.HOSTS_CLEARED),
     "sweeps what it doesn't know": Planted(Parts(sweeper=_Blind), machines.WANTED_STAYS),
 }
 
