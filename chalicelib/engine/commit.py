@@ -3,7 +3,8 @@
 Rule 1: an effect is submitted only after the commit that intends it. Rule 2: steps of a plan build on each other, so a
 later step is committed against the versions that the earlier ones wrote; when a step loses a conflict, every later step
 that touches the same records is dropped with it, and the rest stay. Rule 3: after a conflict, decide again from a fresh
-read.
+read. Rule 4: steps that touch different records are committed at once, which saves the disk a wait for each; only if
+that is refused are they committed one by one.
 
 `Door` is for changes that no pass decided: user requests and agent reports. They are plans like any other, checked
 against the same rules and committed by the same committer.
@@ -11,17 +12,19 @@ against the same rules and committed by the same committer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from chalicelib.domain.keys import Key
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.ports import Effects, News, Wake
-from chalicelib.errors import Bug, Conflict
+from chalicelib.engine.read import Reader
+from chalicelib.errors import Bug, Conflict, DstackError
 from chalicelib.planning.plan import Effect, Plan, Step
 from chalicelib.planning.snapshots import Snapshot
 from chalicelib.store import nouns
-from chalicelib.store.port import Change, Put, Store
+from chalicelib.store.port import MAX_CHANGES, Change, Put
 
 
 @dataclass
@@ -33,38 +36,42 @@ class Committed:
     wake: list[str] = field(default_factory=list)  # units that the committed steps wake
 
 
+@dataclass(frozen=True)
+class _Write:
+    """A step and the changes that commit it."""
+
+    step: Step
+    puts: Sequence[Put]  # of its saves, then of its events
+    beside: Sequence[Change] = ()
+
+    @property
+    def changes(self) -> Iterator[Change]:
+        yield from self.puts
+        yield from self.beside
+
+    @cached_property
+    def keys(self) -> frozenset[Key]:
+        return frozenset(change.key for change in self.changes)
+
+
 class Committer:
-    def __init__(self, store: Store, kinds: Kinds, effects: Effects, news: News) -> None:
-        self.store, self.kinds, self.effects, self.news = store, kinds, effects, news
+    def __init__(self, read: Reader, kinds: Kinds, effects: Effects, news: News) -> None:
+        self.read, self.kinds, self.effects, self.news = read, kinds, effects, news
 
     def commit(self, plan: Plan, beside: Sequence[Change] = (), hears: str = "") -> Committed:
         """`beside`: changes committed together with the plan's first step. `hears`: the instance whose agent needs no
         notice, because this commit answers its call."""
-        done = Committed()
-        written: dict[Key, int] = {}
-        lost: set[Key] = set()
-        for step in plan.steps or ((Step(),) if beside else ()):
-            changes: list[Change] = [_rebased(nouns.put(noun), written) for noun in (*step.saves, *step.events)]
-            changes += beside
-            beside = ()
-            touched = {change.key for change in changes}
-            if touched & lost:
-                lost |= touched
-                continue
-            if changes:
-                try:
-                    self.store.commit(changes)
-                except Conflict:
-                    done.lost += sorted(touched)
-                    lost |= touched
-                    continue
-            written.update((put.key, put.record.version) for put in changes if isinstance(put, Put))
-            done.steps += 1
-            self._set_off(step, hears)
-            done.wake += step.wake
-        return done
+        writes = [_Write(step, [nouns.put(noun) for noun in (*step.saves, *step.events)]) for step in plan.steps]
+        if beside:
+            first = writes[0] if writes else _Write(Step(), ())
+            writes[:1] = [replace(first, beside=beside)]
+        under_way = _UnderWay(self, hears)
+        for together in _batches(writes):
+            under_way.write(together)
+        return under_way.done
 
-    def _set_off(self, step: Step, hears: str) -> None:
+    def set_off(self, step: Step, hears: str) -> None:
+        """What follows from a committed step."""
         for effect in step.effects:
             self.effects.submit(effect)
         concerned = dict.fromkeys(found for noun in step.saves if (found := self.kinds.listener(noun)))
@@ -73,10 +80,66 @@ class Committer:
             self.news(concerned)
 
 
+class _UnderWay:
+    """A plan while it is being committed."""
+
+    def __init__(self, committer: Committer, hears: str) -> None:
+        self._committer, self._hears = committer, hears
+        self._written: dict[Key, int] = {}
+        self._lost: set[Key] = set()
+        self.done = Committed()
+
+    def write(self, together: Sequence[_Write]) -> None:
+        """Commit these steps at once; if that is refused, one by one, so that only those lose that must."""
+        standing = [write for write in together if not self._falls(write)]
+        changes = [_rebased(change, self._written) for write in standing for change in write.changes]
+        try:
+            if changes:
+                self._committer.read.store.commit(changes)
+        except DstackError as refused:
+            if len(standing) > 1:
+                for write in standing:
+                    self.write([write])
+            elif isinstance(refused, Conflict):
+                self.done.lost += sorted(standing[0].keys)
+                self._lost |= standing[0].keys
+            else:
+                raise
+            return
+        self._written.update((change.key, change.record.version) for change in changes if isinstance(change, Put))
+        for write in standing:
+            for noun, put in zip(write.step.saves, write.puts, strict=False):
+                self._committer.read.wrote(noun, put.record, self._written[put.key])
+            self.done.steps += 1
+            self.done.wake += write.step.wake
+            self._committer.set_off(write.step, self._hears)
+
+    def _falls(self, write: _Write) -> bool:
+        """Does it build on a step that was lost?"""
+        falls = not self._lost.isdisjoint(write.keys)
+        if falls:
+            self._lost |= write.keys
+        return falls
+
+
+def _batches(writes: Iterable[_Write]) -> Iterator[list[_Write]]:
+    """Steps in a row that can be committed at once: none builds on another, and together they aren't too many."""
+    batch: list[_Write] = []
+    keys: set[Key] = set()
+    for write in writes:
+        if batch and (len(keys) + len(write.keys) > MAX_CHANGES or not keys.isdisjoint(write.keys)):
+            yield batch
+            batch, keys = [], set()
+        batch.append(write)
+        keys |= write.keys
+    if batch:
+        yield batch
+
+
 class Door:
-    def __init__(self, store: Store, *, wake: Wake, news: News, kinds: Kinds = KINDS) -> None:
+    def __init__(self, read: Reader, *, wake: Wake, news: News, kinds: Kinds = KINDS) -> None:
         self.kinds, self._wake = kinds, wake
-        self._committer = Committer(store, kinds, _NoEffects(), news)
+        self._committer = Committer(read, kinds, _NoEffects(), news)
 
     def take(self, snapshot: Snapshot, plan: Plan, beside: Sequence[Change] = (), *, hears: str = "") -> None:
         """Commit the plan, and wake what it wakes. Raises Conflict if somebody else wrote first: nothing of the step
@@ -97,9 +160,9 @@ class _NoEffects:
         raise Bug(f"{effect} is planned where nothing executes it: wake its unit instead")
 
 
-def _rebased(put: Put, written: dict[Key, int]) -> Put:
-    """`put` on top of what an earlier step of the same plan wrote."""
-    version = written.get(put.key)
-    if version is None:
-        return put
-    return Put(replace(put.record, version=version + 1), expect=version)
+def _rebased(change: Change, written: Mapping[Key, int]) -> Change:
+    """The change on top of what an earlier step of the same plan wrote."""
+    version = written.get(change.key)
+    if version is None or not isinstance(change, Put):
+        return change
+    return Put(replace(change.record, version=version + 1), expect=version)

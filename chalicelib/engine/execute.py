@@ -48,12 +48,12 @@ class Executor:
     def execute(self, effect: Effect) -> None:
         """Executes the effect, commits its outcome, and executes whatever follows from that."""
         todo = _Todo([effect])
-        self._work_off(todo, Committer(self.here.store, self.kinds, todo, self._news))
+        self._work_off(todo, Committer(self.load.read, self.kinds, todo, self._news))
 
     def conclude(self, outcome: Outcome) -> None:
         """The same for an outcome without an effect: a sweep found a machine missing."""
         todo = _Todo([])
-        committer = Committer(self.here.store, self.kinds, todo, self._news)
+        committer = Committer(self.load.read, self.kinds, todo, self._news)
         self._conclude(outcome, committer)
         self._work_off(todo, committer)
 

@@ -5,7 +5,7 @@ again by its key, and what a hint names is looked at even when no index shows it
 costs a conflict at commit, never a wrong write.
 
 Three caches keep reads cheap. Specs are immutable and parsed once. Status items are parsed once per version: nouns are
-frozen, so one with the same bytes is the one we have. A finished run never changes again.
+frozen, so one with the same bytes is the one we have, read or written. A finished run never changes again.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from chalicelib.store.port import Record, Store
 
 N = TypeVar("N", bound=Noun)
 
+SPECS = 1024  # runs whose specs are kept parsed, some 15 KB each: a pass that has more of them parses them every time
 YOUNG = 128  # a fleet's newest instances, looked for by key too: more than it orders while an index may lag
 
 
@@ -74,8 +75,8 @@ Again = Callable[[Instance], bool]
 class Reader:
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._run_specs: Lru[RunSpec] = Lru(512)
-        self._job_specs: Lru[tuple[JobSpec, ...]] = Lru(512)
+        self._run_specs: Lru[RunSpec] = Lru(SPECS)
+        self._job_specs: Lru[tuple[JobSpec, ...]] = Lru(SPECS)
         self._finished: Lru[RunRow] = Lru(1000)
         self._fleet_specs: Lru[FleetSpec] = Lru(128)
         self._parsed: Lru[tuple[int, bytes, Noun]] = Lru(4096)
@@ -99,6 +100,11 @@ class Reader:
         noun = nouns.read(kind, record)
         self._parsed.keep(record.key, (record.version, record.body, noun))
         return noun
+
+    def wrote(self, noun: Noun, record: Record, version: int) -> None:
+        """A noun that was just committed as that version of its record: whoever reads it needn't parse it."""
+        if noun.kind:  # no spec: those are large, and kept as what they mean
+            self._parsed.keep(record.key, (version, record.body, noun.with_(version=version)))
 
     # --- runs --------------------------------------------------------------------------------------------------------
 

@@ -54,7 +54,7 @@ class Reconciler:
     ) -> None:
         self.store, self.clock, self.wake, self.kinds = store, clock, wake, kinds
         self.load = load or Loader(Reader(store), catalog, backends)
-        self.committer = Committer(store, kinds, effects, news)
+        self.committer = Committer(self.load.read, kinds, effects, news)
         self._failures: dict[str, int] = {}
 
     def run(self, units: Iterable[str] = (), kinds: Sequence[str] | None = None) -> Pass:

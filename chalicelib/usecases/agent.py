@@ -84,9 +84,10 @@ class _Exchange:
 
     def answer(self, credential: str) -> dict[str, Any]:
         self.now = self.plane.clock.now()
-        found = self.plane.store.get_many([keys.instance(self.message.instance), keys.presence(self.message.instance)])
-        instance = None if found[0] is None else nouns.read(Instance, found[0])
-        known = None if found[1] is None else nouns.read(Presence, found[1])
+        read = self.plane.read
+        records = read.store.get_many([keys.instance(self.message.instance), keys.presence(self.message.instance)])
+        instance = None if records[0] is None else read.parse(Instance, records[0])
+        known = None if records[1] is None else read.parse(Presence, records[1])
         if instance is None and outlived(self.plane, self.message.instance, credential):
             return _gone(self.message)
         entry = admit(self.plane, instance, known, credential, self.message.boot)
@@ -94,15 +95,15 @@ class _Exchange:
         if instance.status is InstanceStatus.terminated:
             return _gone(self.message)
         self._load(instance)
-        read = Given(self.now, (instance, *self.jobs.values()))
+        given = Given(self.now, (instance, *self.jobs.values()))
         after, draft = self._fold(instance, entry, repeated=_repeated(entry.presence, self.message))
-        self._commit(read, entry, draft, known)
+        self._commit(given, entry, draft, known)
         self._wake(instance, known)
         return self._answer(after, entry)
 
     def _load(self, instance: Instance) -> None:
         claims = {c.job_id: keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for c in instance.claims}
-        found = nouns.find_many(self.plane.store, Job, list(claims.values())) if claims else []
+        found = self.plane.read.find_many(Job, list(claims.values()))
         self.jobs = {job.id: job for job in found if job is not None and job.id in claims}
 
     # --- up -----------------------------------------------------------------------------------------------------------
@@ -148,13 +149,13 @@ class _Exchange:
         for task in sorted(said - self.jobs.keys() - going):
             log.info("instance %s reports task %.40r, which isn't assigned to it", self.message.instance, task)
 
-    def _commit(self, read: Given, entry: Admission, draft: Draft, known: Presence | None) -> None:
+    def _commit(self, given: Given, entry: Admission, draft: Draft, known: Presence | None) -> None:
         presence = self._presence(entry, changed=not draft.empty)
         beside: list[Change] = [] if presence == known else [nouns.put(presence)]
         beside += metric_puts(self.message.metrics, self.jobs, self.now, self.plane.retention.metrics)
         room = MAX_CHANGES - draft.size  # all but metrics fit
         if beside or not draft.empty:
-            self.plane.door.take(read, draft.plan(), beside[:room], hears=self.message.instance)
+            self.plane.door.take(given, draft.plan(), beside[:room], hears=self.message.instance)
         for start in range(room, len(beside), MAX_CHANGES):
             self.plane.store.commit(beside[start : start + MAX_CHANGES])
 

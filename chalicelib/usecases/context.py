@@ -68,7 +68,7 @@ class Plane:
         """The way in for user requests and agent reports: plans, checked and committed like any other."""
         from chalicelib.engine.commit import Door  # it imports all the decisions, which only changes need
 
-        return Door(self.store, wake=self.wake, news=self.news)
+        return Door(self.read, wake=self.wake, news=self.news)
 
     @cached_property
     def read(self) -> Reader:

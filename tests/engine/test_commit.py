@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.domain import keys
-from chalicelib.domain.instances import Instance
+from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.engine.commit import Committer
 from chalicelib.engine.kinds import KINDS
-from chalicelib.errors import Conflict
+from chalicelib.errors import Conflict, Invalid
 from chalicelib.planning.plan import Effect, Plan, Step
 from chalicelib.planning.purchases import Describe
 from chalicelib.store import nouns
-from chalicelib.store.port import Put
+from chalicelib.store.port import MAX_BODY, MAX_CHANGES, Put
 from tests.world.engine import Engine
 
 
@@ -27,7 +27,7 @@ def place() -> Engine:
 
 @pytest.fixture
 def committer(place: Engine) -> Committer:
-    return Committer(place.store, KINDS, place, place.rung.extend)
+    return Committer(place.plane.read, KINDS, place, place.rung.extend)
 
 
 def test_steps_that_change_one_noun_build_on_each_other(place: Engine, committer: Committer) -> None:
@@ -66,8 +66,33 @@ def test_lost_step_takes_with_it_what_builds_on_it_and_nothing_else(place: Engin
     assert place.effects == []
 
 
+def test_steps_that_touch_different_records_are_committed_at_once(place: Engine, committer: Committer) -> None:
+    hosts = place.hosts(MAX_CHANGES + 1)
+    before = place.store.commits
+    done = committer.commit(Plan(tuple(Step((host.with_(message="moved"),)) for host in hosts)))
+    assert (done.steps, done.lost, place.store.commits - before) == (MAX_CHANGES + 1, [], 2)
+    assert {place.again(host).message for host in hosts} == {"moved"}
+
+
+def test_step_that_is_refused_is_the_only_one(place: Engine, committer: Committer) -> None:
+    fine, large = place.hosts(2)
+    with pytest.raises(Invalid):
+        committer.commit(Plan((Step((fine.with_(message="moved"),)), Step((large.with_(message="x" * MAX_BODY),)))))
+    assert (place.again(fine).message, place.again(large).message) == ("moved", "")
+
+
+def test_one_of_many_that_loses_takes_no_other_with_it(place: Engine, committer: Committer) -> None:
+    hosts = place.hosts(5)
+    place.save(hosts[2].with_(message="quicker"))
+    steps = [Step((host.with_(message="moved"),), wake=(f"instance/{host.id}",)) for host in hosts]
+    done = committer.commit(Plan(tuple(steps)))
+    assert (done.steps, done.lost) == (4, [keys.instance(hosts[2].id)])
+    assert done.wake == [f"instance/{host.id}" for host in hosts if host is not hosts[2]]
+    assert [place.again(host).message for host in hosts] == ["moved", "moved", "quicker", "moved", "moved"]
+
+
 def test_effects_and_news_follow_the_commit(place: Engine, committer: Committer) -> None:
-    (host,) = place.hosts(1)
+    (host,) = place.hosts(1, status=InstanceStatus.busy)
     committer.commit(Plan((Step((host.with_(message="x"),), effects=(looking(host),)),)))
     assert place.effects == [looking(host)]
     assert place.rung == [host.id]
@@ -79,6 +104,17 @@ def test_nothing_follows_a_lost_commit(place: Engine, committer: Committer) -> N
     done = committer.commit(Plan((Step((host,), effects=(looking(host),)),)))
     assert done.lost == [keys.instance(host.id)]
     assert (place.effects, place.rung) == ([], [])
+
+
+def test_what_was_written_is_known_until_somebody_else_writes_it(place: Engine, committer: Committer) -> None:
+    (host,) = place.hosts(1)
+    committer.commit(Plan((Step((host.with_(message="one"),)), Step((host.with_(message="two"),)))))
+    read, key = place.plane.read, keys.instance(host.id)
+    known = read.find(Instance, key)
+    assert known == place.again(host) == host.with_(message="two", version=3)
+    assert read.find(Instance, key) is known
+    place.save(place.again(host).with_(message="three"))  # by another process
+    assert read.find(Instance, key) == host.with_(message="three", version=4)
 
 
 def test_store_really_refuses_a_stale_version(place: Engine) -> None:
