@@ -14,7 +14,7 @@ from typing import Any
 
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
-from chalicelib.domain.instances import Instance
+from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.noun import Noun
@@ -115,6 +115,11 @@ def _host_of(job: Job) -> str | None:
     return job.assignment.instance_id if job.assignment else None
 
 
+def _agent_of(instance: Instance) -> str | None:
+    """An idle machine's agent waits only for a job, which rings itself, and for the machine's end."""
+    return None if instance.status is InstanceStatus.idle else instance.id
+
+
 # In the order in which a pass looks at what is due.
 KINDS = Kinds(
     (
@@ -144,7 +149,7 @@ KINDS = Kinds(
                 conclude=decide_outcome,
             ),
             steps=(invariants.watched, invariants.purchases),
-            hears=lambda instance: instance.id,
+            hears=_agent_of,
         ),
         Kind(
             "fleet",

@@ -98,6 +98,12 @@ def test_effects_and_news_follow_the_commit(place: Engine, committer: Committer)
     assert place.rung == [host.id]
 
 
+def test_idle_machine_is_not_disturbed_by_its_own_record(place: Engine, committer: Committer) -> None:
+    (host,) = place.hosts(1)
+    committer.commit(Plan((Step((host.with_(due_at=place.at),)),)))
+    assert place.rung == []
+
+
 def test_nothing_follows_a_lost_commit(place: Engine, committer: Committer) -> None:
     (host,) = place.hosts(1)
     place.store.commit([nouns.put(host.with_(message="quicker"))])
