@@ -11,8 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.keys import Key
 from chalicelib.engine import postpone
 from chalicelib.engine.commit import Committed, Committer
 from chalicelib.engine.kinds import KINDS, Kinds, Unit
@@ -20,10 +22,13 @@ from chalicelib.engine.load import Loader
 from chalicelib.engine.ports import Backends, Catalog, Clock, Effects, News, Wake
 from chalicelib.engine.queueing import ATTEMPTS, Hints, QueueLook, joined
 from chalicelib.engine.read import Reader
+from chalicelib.planning.plan import Plan, Step
+from chalicelib.store import nouns
 from chalicelib.store.port import SHARDS, Store
 
 log = logging.getLogger(__name__)
 
+TOGETHER = 20  # units that are decided before what follows from it is committed
 LONGEST_PASS = 500  # units; what is left over is woken again, behind what was woken meanwhile
 DUE_BATCH = 200
 
@@ -73,12 +78,49 @@ class Reconciler:
 
     def _drain(self, todo: dict[str, bool], hints: Hints, done: Pass) -> None:
         while todo and done.units < LONGEST_PASS:
-            unit = next(iter(todo))
-            due = todo.pop(unit)
-            done.units += 1
-            for woken in self._look(unit, hints, due, done):
-                if woken not in done.failed:  # once a pass is enough to know
-                    todo.setdefault(woken, False)
+            units = self._next(todo)
+            done.units += len(units)
+            woken = self._together(units, done) if len(units) > 1 else []
+            for unit, due in units.items():
+                woken += self._look(unit, hints, due, done)
+            for unit in woken:
+                if unit not in done.failed:  # once a pass is enough to know
+                    todo.setdefault(unit, False)
+
+    def _next(self, todo: dict[str, bool]) -> dict[str, bool]:
+        """Takes out the units to look at next: a queue alone, because what it places changes what the others find."""
+        first = list(islice(todo, TOGETHER))
+        count = next((n for n, unit in enumerate(first) if not self._loads(unit)), len(first))
+        return {unit: todo.pop(unit) for unit in first[: max(1, count)]}
+
+    def _loads(self, unit: str) -> bool:
+        row = self.kinds.units.get(unit.partition("/")[0])
+        return row is not None and row.load is not None
+
+    def _together(self, units: dict[str, bool], done: Pass) -> list[str]:
+        """Decide about all these units, then commit it all at once. Takes out those that this settles; the others, that
+        failed, met another's change or are due with nothing to do, are looked at alone. Returns the units it wakes."""
+        steps: list[Step] = []
+        saves: dict[str, set[Key]] = {}  # by unit
+        taken: set[Key] = set()
+        try:
+            for unit, due in units.items():
+                plan = self._decided(unit) or Plan()
+                keys = {nouns.key_of(noun) for step in plan.steps for noun in step.saves}
+                if taken.isdisjoint(keys) and (plan.steps or not due):
+                    steps += plan.steps
+                    saves[unit] = keys
+                    taken |= keys
+            committed = self.committer.commit(Plan(tuple(steps)))
+        except Exception as error:  # noqa: BLE001 - whose fault it is shows when each is looked at alone
+            log.info("%d units are looked at one by one, because of %r", len(units), error)
+            return []
+        for unit, keys in saves.items():
+            if keys.isdisjoint(committed.lost):
+                del units[unit]
+                self._failures.pop(unit, None)
+        done.steps += committed.steps
+        return committed.wake
 
     def _due(self, kinds: Sequence[str]) -> list[str]:
         """The units that are due, oldest first within a kind; none twice."""
@@ -102,7 +144,7 @@ class Reconciler:
             if row.load is None:
                 result, next_wake = self._queue(row, unit_id, hints, due)
             else:
-                result, next_wake = self._single(row, unit_id)
+                result, next_wake = self._single(unit)
             if due and not result.steps and not result.lost:
                 postpone.put_off(self.store, row, unit, self.clock.now(), next_wake)
         except Exception as error:  # one unit's bug must not stop the others; it is reported, counted and retried
@@ -116,18 +158,24 @@ class Reconciler:
             self.wake([unit])
         return result.wake
 
-    def _single(self, row: Unit, unit_id: str) -> tuple[Committed, Micros | None]:
-        assert row.load is not None, "units without a loader are read page by page"
+    def _single(self, unit: str) -> tuple[Committed, Micros | None]:
         total, next_wake = Committed(), None
         for _ in range(ATTEMPTS):
-            snapshot = row.load(self.load, unit_id, self.clock.now())
-            if snapshot is None:
+            plan = self._decided(unit)
+            if plan is None:
                 return Committed(), None
-            plan = self.kinds.checked(snapshot, row.decide(snapshot))
             total, next_wake = joined(total, self.committer.commit(plan)), plan.next_wake
             if not total.lost:
                 break
         return total, next_wake
+
+    def _decided(self, unit: str) -> Plan | None:
+        """The plan for a unit, checked; None if it no longer exists."""
+        kind, _, unit_id = unit.partition("/")
+        row = self.kinds.unit(kind)
+        assert row.load is not None, "units without a loader are read page by page"
+        snapshot = row.load(self.load, unit_id, self.clock.now())
+        return None if snapshot is None else self.kinds.checked(snapshot, row.decide(snapshot))
 
     def _queue(self, row: Unit, project_id: str, hints: Hints, due: bool) -> tuple[Committed, Micros | None]:
         look = QueueLook(self.load, self.clock, self.committer, self.kinds, row, project_id, hints)

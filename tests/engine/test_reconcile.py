@@ -10,17 +10,19 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.events import Event, EventType
+from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.read import Reader
+from chalicelib.engine.reconcile import TOGETHER
 from chalicelib.planning.closing import LOOK_CLOSING
 from chalicelib.planning.fleet import MOST_AT_ONCE
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
-from chalicelib.planning.snapshots import QueueSnapshot, RunSnapshot
+from chalicelib.planning.snapshots import InstanceSnapshot, QueueSnapshot, RunSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Put, Record
 from tests.world import nouns as b
@@ -182,6 +184,49 @@ def test_endless_conflict_is_left_to_the_next_pass(place: Engine) -> None:
     done = place.reconciler(kinds=KINDS.deciding("run", decide=always_late)).run([f"run/{job.run_id}"])
     assert done.conflicts
     assert f"run/{job.run_id}" in place.woken
+
+
+# --- units that are looked at together --------------------------------------------------------------------------------
+
+
+def test_what_many_units_need_is_committed_at_once(place: Engine) -> None:
+    jobs = [place.run(f"run-{number}") for number in range(3 * TOGETHER)]
+    place.hosts(len(jobs))
+    engine = place.reconciler()
+    before = place.store.commits
+    done = engine.run([QUEUE, *(f"run/{job.run_id}" for job in jobs)])
+    assert {_run(place, job.run_id).status for job in jobs} == {RunStatus.provisioning}
+    assert done.steps > len(jobs)
+    assert place.store.commits - before < done.steps / 10
+
+
+def test_unit_that_was_decided_without_anothers_change_is_decided_again(place: Engine) -> None:
+    hosts = place.hosts(5)
+    fleet = nouns.find(place.store, Fleet, keys.fleet(hosts[0].fleet_id))
+    assert fleet is not None
+
+    def counts(snapshot: InstanceSnapshot) -> Plan:
+        fleet = snapshot.fleet.fleet
+        return Plan((Step((fleet.with_(next_instance_num=fleet.next_instance_num + 1),)),))
+
+    kinds = KINDS.deciding("instance", decide=counts)
+    done = place.reconciler(kinds=kinds).run([f"instance/{host.id}" for host in hosts])
+    assert not done.failed
+    assert place.again(fleet).next_instance_num == fleet.next_instance_num + len(hosts)
+
+
+def test_unit_that_another_process_overtook_is_decided_again(place: Engine) -> None:
+    jobs = [place.run(f"run-{number}") for number in range(4)]
+
+    def overtaken(snapshot: RunSnapshot) -> Plan:
+        if snapshot.run.id == jobs[2].run_id and not snapshot.run.message:
+            place.store.commit([nouns.put(snapshot.run.with_(message="quicker"))])
+        return Plan((Step((snapshot.run.with_(message=snapshot.run.message + "decided"),)),))
+
+    kinds = KINDS.deciding("run", decide=overtaken)
+    done = place.reconciler(kinds=kinds).run([f"run/{job.run_id}" for job in jobs], kinds=())
+    assert not done.failed
+    assert [_run(place, job.run_id).message for job in jobs] == ["decided", "decided", "quickerdecided", "decided"]
 
 
 # --- a unit that fails ----------------------------------------------------------------------------------------------
