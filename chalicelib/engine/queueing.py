@@ -44,7 +44,7 @@ class QueueLook:
     ) -> None:
         self._load, self._clock, self._committer, self._kinds, self._row = load, clock, committer, kinds, row
         self._project_id, self._hints = project_id, hints
-        self._fleets: tuple[FleetView, ...] = ()
+        self._read: tuple[FleetView, ...] | None = None  # the fleets; None: to be read again
         self._seen: set[str] = set()
         self.done = Committed()
         self.next_wake: Micros | None = None
@@ -53,17 +53,16 @@ class QueueLook:
         """`due`: some of its jobs are, so all that are must be looked at."""
         if not self._load.anybody_waits(self._project_id, self._hints.runs):
             return
-        self._fleets = self._load.read.fleet_views(self._project_id, self._hints.instances)
         now = self._clock.now()
         asked: list[Job] | None = None
         cursor: str | None = None
         while True:
-            places = room(self._fleets)
+            places = room(self._fleets())
             if places == 0 and not due:
                 break
             limit = PAGE if due or places is None else min(PAGE, max(SMALLEST_PAGE, 2 * places))
             jobs, cursor = self._load.queue_page(self._project_id, cursor, limit)
-            if cursor is None:  # read after the fleets, or a job could wait although they show its claim
+            if cursor is None:
                 asked = self._load.queued_of(self._hints.runs, self._project_id)
                 jobs = sorted({job.id: job for job in (*jobs, *asked)}.values(), key=order)
             if places == 0:
@@ -71,10 +70,20 @@ class QueueLook:
             self._place(jobs)
             if cursor is None:
                 break
-        if asked is None:
+        rest = None if asked is None else [job for job in asked if job.id not in self._seen]
+        if rest is None and self._hints.runs:
+            self._fleets()
             self._place(self._load.queued_of(self._hints.runs, self._project_id))
-        else:
-            self._place(self._load.still_waiting(job for job in asked if job.id not in self._seen))
+        elif rest:
+            self._fleets()
+            self._place(self._load.still_waiting(rest))
+
+    def _fleets(self) -> tuple[FleetView, ...]:
+        """The fleets as of the last commit here. Read before the jobs that are to be placed, or a job could wait
+        although they show its claim."""
+        if self._read is None:
+            self._read = self._load.read.fleet_views(self._project_id, self._hints.instances)
+        return self._read
 
     def _place(self, jobs: list[Job]) -> None:
         """Decide about those of `jobs` that are new to this look; after a conflict, about the rest of them."""
@@ -83,14 +92,15 @@ class QueueLook:
         for _ in range(ATTEMPTS):
             if not jobs:
                 return
-            snapshot = self._load.queue(self._project_id, jobs, self._fleets, self._clock.now())
+            snapshot = self._load.queue(self._project_id, jobs, self._fleets(), self._clock.now())
             plan = self._kinds.checked(snapshot, self._row.decide(snapshot))
             done = self._committer.commit(plan)
             self._add(done, plan.next_wake)
             if done.steps or done.lost:
-                self._fleets = self._load.read.fleet_views(self._project_id, self._hints.instances)
+                self._read = None
             if not done.lost:
                 return
+            self._fleets()
             jobs = self._load.still_waiting(jobs)
 
     def _add(self, done: Committed, next_wake: Micros | None) -> None:
