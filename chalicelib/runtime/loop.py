@@ -19,6 +19,7 @@ from chalicelib.planning.plan import Effect
 
 log = logging.getLogger(__name__)
 
+GATHER = 0.05  # seconds after a pass in which wake-ups gather for the next one: each pass looks at all fleets
 LONGEST_SLEEP = 60.0  # seconds; the schedule that a lost hint costs at most
 
 
@@ -27,10 +28,11 @@ class Passes(Protocol):
 
 
 class Loop:
-    """Wake-ups collect while a pass runs, and the next pass takes them all: load grows the batch, not the queue."""
+    """Wake-ups gather while a pass runs and in a pause after it, and the next pass takes them all: load grows the
+    batch, not the queue."""
 
-    def __init__(self, clock: Clock, next_due: Callable[[], Micros | None]) -> None:
-        self._clock, self._next_due = clock, next_due
+    def __init__(self, clock: Clock, next_due: Callable[[], Micros | None], *, gather: float = GATHER) -> None:
+        self._clock, self._next_due, self._gather = clock, next_due, gather
         self._changed = threading.Condition()
         self._hints: dict[str, None] = {}  # in the order of the wake-ups
         self._stopping = False
@@ -61,13 +63,16 @@ class Loop:
                 if self._stopping:
                     return
                 hints, self._hints = self._hints, {}
+            pause = self._gather
             try:
                 passes.run(hints)
             except Exception:  # the last resort: a pass isolates its units, so the store itself is failing
                 log.exception("a reconciler pass failed; retrying in a second")
+                pause = 1.0
                 with self._changed:
                     self._hints = {**hints, **self._hints}
-                    self._changed.wait_for(lambda: self._stopping, timeout=1.0)
+            with self._changed:
+                self._changed.wait_for(lambda: self._stopping, timeout=pause)
 
     def _patience(self) -> float:
         due = self._next_due()

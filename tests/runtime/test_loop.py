@@ -3,14 +3,48 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from queue import Queue
 
 from chalicelib.planning.plan import Effect
 from chalicelib.planning.purchases import Describe, Terminate
-from chalicelib.runtime.loop import EffectPool, Ticker
+from chalicelib.runtime.loop import EffectPool, Loop, Ticker
+from tests.world.time import Clock
 
 LONG = 60.0  # seconds that a test waits for what must come
 NEVER = 3600.0
+
+
+class Recorded:
+    """Passes that wake another unit, once."""
+
+    def __init__(self, gather: float) -> None:
+        self.loop = Loop(Clock(), lambda: None, gather=gather)
+        self.passes: Queue[list[str]] = Queue()
+
+    def run(self, units: Iterable[str]) -> None:
+        hints = list(units)
+        if hints == ["run/1"]:
+            self.loop.wake(["run/2"])
+            self.loop.wake(["run/3"])
+        self.passes.put(hints)
+
+
+def test_a_pass_begins_at_once_and_the_next_one_once_wake_ups_have_gathered() -> None:
+    recorded = Recorded(gather=NEVER)
+    recorded.loop.wake(["run/1"])
+    recorded.loop.start(recorded)
+    assert recorded.passes.get(timeout=LONG) == ["run/1"]
+    recorded.loop.stop()  # it doesn't wait for the pause to end
+    assert recorded.passes.empty()
+
+
+def test_a_pass_takes_all_wake_ups_since_the_one_before() -> None:
+    recorded = Recorded(gather=0.0)
+    recorded.loop.wake(["run/1"])
+    recorded.loop.start(recorded)
+    assert [recorded.passes.get(timeout=LONG) for _ in range(2)] == [["run/1"], ["run/2", "run/3"]]
+    recorded.loop.stop()
 
 
 def test_a_ticker_that_begins_at_once_may_be_waited_for_and_is_not_when_it_is_slow() -> None:
