@@ -1,7 +1,8 @@
 """The embedded server's store, in one SQLite file.
 
 WAL with synchronous=FULL: a commit is on disk when `commit` returns, and readers and the writer never wait for each
-other. There is one writing connection behind a lock, so commits queue in this process instead of in SQLite's busy loop.
+other. There is one writing connection behind a lock, so commits queue in this process instead of in SQLite's busy loop;
+whoever gets the lock writes all that wait for it in one transaction, because each transaction waits for the disk.
 Reading connections are kept in a stack and taken for one read each, so there are only as many as there were ever
 concurrent reads, however many threads come and go. Other processes can open the file too.
 
@@ -19,7 +20,9 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +93,15 @@ _LISTINGS: dict[Index, dict[bool, str]] = {
 }
 
 
+@dataclass(eq=False)
+class _Commit:
+    """A caller's changes on their way to the disk."""
+
+    changes: Sequence[Change]
+    over: bool = False
+    refusal: Exception | None = None
+
+
 class SqliteStore:
     """`Store` in the file at `path`, created if missing. `now` returns epoch seconds, only used for expiry. `small`: up
     to so many pages, a file of an older version is written anew at once."""
@@ -98,6 +110,7 @@ class SqliteStore:
         self._path = str(path)
         self._now, self._small = now, small
         self._writing = threading.Lock()
+        self._waiting: deque[_Commit] = deque()  # commits of threads that wait for the lock, or have it
         self._idle: list[sqlite3.Connection] = []
         self._closed = False
         self._commits = 0
@@ -164,22 +177,38 @@ class SqliteStore:
         validate(changes)
         if not changes:
             return
+        mine = _Commit(changes)
+        self._waiting.append(mine)
         with self._writing:
-            if self._closed:
-                raise Bug(f"{self._path} is written after it was closed.")
-            writer = self._writer
-            try:
-                writer.execute("BEGIN IMMEDIATE")
-                for change in changes:
-                    if not _apply(writer, change):
-                        raise Conflict(str(change.key))
-                self._sweep(writer)
-                writer.execute("COMMIT")
-            except sqlite3.Error as error:
-                raise self._translated(error) from error
-            finally:
-                if writer.in_transaction:
-                    writer.execute("ROLLBACK")
+            if not mine.over:  # else whoever had the lock before has written it
+                self._write(list(dict.fromkeys((*self._taken(), mine))))
+        if mine.refusal is not None:
+            raise mine.refusal
+
+    def _taken(self) -> Iterator[_Commit]:
+        while self._waiting:
+            yield self._waiting.popleft()
+
+    def _write(self, commits: Sequence[_Commit]) -> None:
+        """Everything that waits for the disk, in one transaction."""
+        if self._closed:
+            raise Bug(f"{self._path} is written after it was closed.")
+        writer = self._writer
+        try:
+            writer.execute("BEGIN IMMEDIATE")
+            for commit in commits:
+                commit.refusal = _attempt(writer, commit.changes)
+            self._sweep(writer)
+            writer.execute("COMMIT")
+        except sqlite3.Error as error:
+            for commit in commits:
+                commit.refusal = self._translated(error)
+                commit.refusal.__cause__ = error
+        finally:
+            if writer.in_transaction:
+                writer.execute("ROLLBACK")
+        for commit in commits:
+            commit.over = True
 
     def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
         return [Due(*row) for row in self._read(_DUE, (now, shard, kind, limit))]
@@ -314,6 +343,22 @@ class SqliteStore:
                 hint="Restore it from a copy, or choose another data folder.",
             )
         return DstackError(f"{self._path}: {error}")
+
+
+def _attempt(writer: sqlite3.Connection, changes: Sequence[Change]) -> Exception | None:
+    """Make all these changes, or none of them and return why."""
+    writer.execute("SAVEPOINT attempt")
+    refusal: Exception | None = None
+    try:
+        refused = next((change for change in changes if not _apply(writer, change)), None)
+        if refused is not None:
+            refusal = Conflict(str(refused.key))
+    except (OverflowError, UnicodeError) as unstorable:
+        refusal = unstorable
+    if refusal is not None:
+        writer.execute("ROLLBACK TO attempt")
+    writer.execute("RELEASE attempt")
+    return refusal
 
 
 def _apply(writer: sqlite3.Connection, change: Change) -> bool:

@@ -8,14 +8,17 @@ import stat
 import subprocess
 import sys
 import threading
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chalicelib.domain.keys import Key
-from chalicelib.errors import Bug, DataTooNew, Refused, StorageFull
+from chalicelib.errors import Bug, Conflict, DataTooNew, Refused, StorageFull
 from chalicelib.store.port import Delete, Put, Record, Store
 from chalicelib.store.sqlite import _ADD, _APPLICATION, _DROP, _LISTINGS, _STEP, _TABLE, SCHEMA, SqliteStore, _row
 from tests.store.contract import StoreContract, add, record
@@ -111,6 +114,39 @@ def test_readers_do_not_wait_for_the_writer(path: Path) -> None:
     thread.join(120)
     assert found == [record("a")]
     store._writer.execute("ROLLBACK")
+    store.close()
+
+
+class _Line(deque[Any]):
+    """Commits that wait, counted as they come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came = threading.Semaphore(0)
+
+    def append(self, commit: Any) -> None:
+        super().append(commit)
+        self.came.release()
+
+
+def test_commits_that_wait_for_the_disk_share_it_and_fail_alone(path: Path) -> None:
+    store, line, statements = SqliteStore(path), _Line(), list[str]()
+    store.commit(add(record("taken")))
+    store._waiting = line
+    store._writer.set_trace_callback(statements.append)
+    wanted = {name: add(record(name)) for name in ("a", "b", "c")}
+    wanted["lost"] = [*add(record("beside the lost one")), *add(record("taken"))]
+    wanted["unstorable"] = [*add(record("beside the unstorable one")), Put(record("d", version=2**63), expect=0)]
+    with ThreadPoolExecutor(len(wanted)) as pool:
+        with store._writing:
+            answers = {name: pool.submit(store.commit, changes) for name, changes in wanted.items()}
+            assert all(line.came.acquire(timeout=60) for _ in wanted)
+        errors = {name: type(answer.exception()) for name, answer in answers.items()}
+    none = type(None)
+    assert errors == {"a": none, "b": none, "c": none, "lost": Conflict, "unstorable": OverflowError}
+    assert statements.count("COMMIT") == 1
+    names = ("a", "b", "c", "d", "beside the lost one", "beside the unstorable one")
+    assert [store.get(record(name).key) is not None for name in names] == [True, True, True, False, False, False]
     store.close()
 
 
