@@ -84,7 +84,7 @@ class Fold:
                 return job
             message = (report.message or "")[:MAX_TEXT]
             job = self.draft.end_job(job, report.end_reason, message=message, exit_status=report.exit_status)
-        elif job.exit_status != report.exit_status:
+        elif report.exit_status is not None and job.exit_status != report.exit_status:  # a new disk knows of none
             job = job.with_(exit_status=report.exit_status)
             self.draft.save(job)
         whole = stored >= report.log_end or job.reason is JobReason.log_quota_exceeded

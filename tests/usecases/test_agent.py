@@ -266,6 +266,17 @@ def test_a_stopped_job_the_agent_never_saw_is_not_freed_before_the_agent_says_so
     assert cluster.job(job).status is JobStatus.terminated and not cluster.instance.claims
 
 
+def test_a_host_that_lost_its_disk_takes_back_no_exit_status(cluster: Cluster) -> None:
+    """The job had exited, and part of its log was still to come."""
+    job = cluster.place()
+    cluster.agent.say(running(job))
+    cluster.agent.say({**exited(job, 0), "log_end": 90})
+    assert cluster.job(job).status is JobStatus.terminating
+    cluster.agent.say(exited(job, None, reason="aborted_by_user"))
+    after = cluster.job(job)
+    assert (after.status, after.reason, after.exit_status) == (JobStatus.done, JobReason.done_by_runner, 0)
+
+
 # --- what isn't right -------------------------------------------------------------------------------------------------
 
 

@@ -86,7 +86,7 @@ class Tasks(Story):
                     f"job {job.name} ended {job.status} with {job.exit_status}, but its task is {task}"
                 )
             stored = self.site.plane.logs.end(job.project_id, job.id)
-            heard = job.disconnected_at is None and not self.scene.hosts.hosts[task.host].dead
+            heard = job.disconnected_at is None and not task.lost and not self.scene.hosts.hosts[task.host].dead
             if heard and stored != len(task.log):
                 raise LOGS_WHOLE.broken(f"job {job.name} ended with {stored} of {len(task.log)} bytes of its log")
         if job.reason is JobReason.executor_error and (task is None or not task.lost):
