@@ -19,7 +19,9 @@ from chalicelib.planning.plan import Effect
 
 log = logging.getLogger(__name__)
 
-GATHER = 0.05  # seconds after a pass in which wake-ups gather for the next one: each pass looks at all fleets
+# Seconds after a pass in which wake-ups gather for the next one: as long as the pass took, because each looks at all
+# fleets, whether for one job or for fifty; at least, and at most:
+GATHER, LONGEST_GATHER = 0.05, 1.0
 LONGEST_SLEEP = 60.0  # seconds; the schedule that a lost hint costs at most
 
 
@@ -63,9 +65,10 @@ class Loop:
                 if self._stopping:
                     return
                 hints, self._hints = self._hints, {}
-            pause = self._gather
+            begun = self._clock.now()
             try:
                 passes.run(hints)
+                pause = max(self._gather, min(LONGEST_GATHER, (self._clock.now() - begun) / SECOND))
             except Exception:  # the last resort: a pass isolates its units, so the store itself is failing
                 log.exception("a reconciler pass failed; retrying in a second")
                 pause = 1.0
