@@ -243,7 +243,9 @@ PLANTED: dict[str, Planted] = {
     "applies replayed messages": Planted(Parts(sync=_credulous), tasks.TRUE_ENDS),
     "takes a log for whole": Planted(Parts(sync=_hopeful), tasks.LOGS_WHOLE),
     "relies on being woken": Planted(Parts(kinds=_deciding("run", _sleepy)), tasks.RUNS_END),
-    "drops a machine's deadline": Planted(Parts(kinds=_deciding("instance", _careless)), machines.PURCHASES_SETTLE),
+    "drops a machine's deadline": Planted(
+        Parts(kinds=_deciding("instance", _careless)), machines.PURCHASES_SETTLE, seeds=140
+    ),
     "tells apart from the change": Planted(Parts(kinds=_deciding("run", _apart)), commits.TOLD),
     "counts blocks from the first": Planted(Parts(kinds=_deciding("queue", _from_the_first)), placing.BLOCKS_ONCE),
     "looks at all projects' fleets": Planted(Parts(reader=_Neighbourly), placing.PROJECTS_APART),
