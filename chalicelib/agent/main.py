@@ -18,6 +18,7 @@ from .users import DEFAULT, TRUSTING, id_range
 
 DOCKER_SOCKET = "/var/run/docker.sock"
 USED = 3  # exit status: the folder belongs to another instance
+ENDED = 4  # exit status: the instance has ended, so there is nothing to start again
 
 
 def main(arguments: List[str]) -> int:
@@ -165,9 +166,9 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(number, lambda *_: agent.stop())
     said = ", ".join("%s (isolation: %s)" % item for item in sorted(isolation(usable).items()))
     program.log("agent %s of instance %s, runtimes: %s" % (VERSION, options.instance, said))
-    agent.run()
+    ended = agent.run()
     # Threads may be stuck in a poll or a slow fetch; everything that matters is on disk.
-    os._exit(0)
+    os._exit(ENDED if ended else 0)
 
 
 def keep(data: str, name: str, value: str) -> None:

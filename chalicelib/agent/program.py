@@ -111,7 +111,8 @@ class Program:
         self._stopping = True
         self._nudge()
 
-    def run(self) -> None:
+    def run(self) -> bool:
+        """Until it is stopped, or its instance has ended: then it returns True, and needs no agent any more."""
         self._address.changed()
         self._push.start()
         self._poll.start()
@@ -124,6 +125,7 @@ class Program:
         while not self._stopping and not (self._session.ended and not self._session.tasks()):
             self._step()
         self._slow.shutdown(wait=False)
+        return not self._stopping
 
     def _step(self) -> None:
         now = time.monotonic()

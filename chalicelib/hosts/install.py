@@ -62,7 +62,7 @@ LOG_END = f"journalctl -u {UNIT} -n 5 -o cat --no-pager 2>/dev/null | tail -n 1"
 
 def unit(server_url: str, instance_id: str) -> str:
     """The unit file. Tasks have supervisors of their own, so a restart of the agent must not end them. Without a URL
-    the agent reads it from its folder."""
+    the agent reads it from its folder. Its exit status 4 says that its instance has ended."""
     command = [
         "/usr/bin/env",
         "python3",
@@ -82,6 +82,7 @@ StartLimitIntervalSec=0
 ExecStart={" ".join(_escaped(word) for word in command)}
 Restart=always
 RestartSec=2
+RestartPreventExitStatus=4
 KillMode=process
 UMask=0077
 

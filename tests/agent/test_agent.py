@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -13,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent import build
-from chalicelib.agent.process_tree import marked
+from chalicelib.agent import build, main
+from chalicelib.agent.process_tree import living, marked
 from chalicelib.agent.roster import SPOOL_LEAST, Roster
 from chalicelib.agent.spool import SpoolWriter
 from tests.agent.runtime_conformance import archive
@@ -70,7 +71,7 @@ class Agent:
         with self.plane.news:
             self.plane.news.notify_all()
         try:
-            assert self.process.wait(PATIENCE) == 0, self.log.read_text()
+            assert self.process.wait(PATIENCE) == main.ENDED, self.log.read_text()
         finally:
             self.process.kill()
             self.server.stop()
@@ -182,6 +183,46 @@ def test_a_second_agent_hands_the_first_the_new_address(agent: Agent) -> None:
     agent.plane.exited(task)
     assert agent.plane.logs[task] == b"begun\r\nended\r\n"
     assert agent.process is not None and agent.process.poll() is None
+
+
+def cleared(agent: Agent) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-I", str(agent.program), "clear", "--data", str(agent.data), "--runtime", "process"]
+    return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE)
+
+
+def supervisors(task: str) -> list[int]:
+    found = []
+    for pid in living():
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"supervise" in words and any(word.endswith(task.encode()) for word in words):
+                found.append(pid)
+    return found
+
+
+@pytest.mark.parametrize("who", ["agent", "agent and supervisor"])
+def test_a_machine_is_cleared_of_every_task_and_file(agent: Agent, who: str) -> None:
+    task = agent.run("echo begun; sleep 600")
+    agent.says(task, b"begun")
+    over = agent.run("true")
+    agent.plane.exited(over)
+    agent.kill()
+    (supervisor,) = supervisors(task)
+    assert marked(task)
+    if who != "agent":
+        os.kill(supervisor, signal.SIGKILL)
+    done = cleared(agent)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert list(agent.data.iterdir()) == []
+    agent.plane.until(lambda: not marked(task) and not supervisors(task))
+    assert cleared(agent).returncode == 0, "it may be repeated"
+
+
+def test_a_machine_isnt_cleared_under_its_agent(agent: Agent) -> None:
+    agent.plane.until(lambda: agent.plane.facts)
+    done = cleared(agent)
+    assert (done.returncode, "an agent is running" in done.stderr) == (main.USED, True)
+    assert list(agent.data.iterdir()) != []
 
 
 def test_a_folder_of_another_instance_is_refused(agent: Agent) -> None:
