@@ -7,6 +7,7 @@ would receive the program that we run as root. paramiko is imported when the fir
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import shlex
 import socket
@@ -90,12 +91,17 @@ class Connection:
             raise Transient(f"{self.login}: the connection broke ({_words(error)})") from None
 
     def put(self, path: str, data: bytes, mode: int, *, sudo: str = "", timeout: float = 120.0) -> None:
-        """Write a file whole or not at all. `sudo` comes before each command."""
-        aside, target = shlex.quote(f"{path}.new"), shlex.quote(path)
-        script = f"umask 077 && cat > {aside} && chmod {mode:o} {aside} && mv -f {aside} {target}"
+        """Write a file whole or not at all, even if the connection breaks half-way: then the host sees an end, too.
+        `sudo` comes before each command."""
+        draft, target, digest = f"{shlex.quote(path)}.$$", shlex.quote(path), hashlib.sha256(data).hexdigest()
+        script = (
+            f"umask 077; cat > {draft}; "
+            f'if [ "$(sha256sum < {draft})" = "{digest}  -" ] && chmod {mode:o} {draft}; '
+            f"then mv -f {draft} {target}; else rm -f {draft}; exit 1; fi"
+        )
         ran = self.run(f"{sudo} sh -c {shlex.quote(script)}".strip(), stdin=data, timeout=timeout)
         if ran.status:
-            raise Unfit(f"{self.login}: {path} couldn't be written ({ran.words})")
+            raise Transient(f"{self.login}: {path} couldn't be written ({ran.words})")
 
     def close(self) -> None:
         for transport in reversed(self._transports):

@@ -1,5 +1,6 @@
 """What is put on a host, and how it is taken off again. Every script may run again, also where an earlier one was cut
-off, and undoing works on a host where only some of it was done.
+off, and undoing works on a host where only some of it was done. Scripts read nothing from the connection: when that
+breaks, half of what was sent would look like all of it.
 
 | path | what |
 |---|---|
@@ -18,31 +19,6 @@ UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 PROGRAM = f"{HOME}/agent.pyz"
 TOKEN = f"{HOME}/bootstrap"
 
-# Claims the host for the owner on standard input. Two servers that come at once: the link is made by one of them.
-CLAIM = f"""
-set -eu
-umask 077
-mkdir -p {HOME}
-chmod 0711 {HOME}
-cat > {OWNER}.$$
-ln {OWNER}.$$ {OWNER} 2>/dev/null || cmp -s {OWNER}.$$ {OWNER} || {{
-  rm -f {OWNER}.$$; echo "it belongs to $(cat {OWNER})" >&2; exit 1; }}
-rm -f {OWNER}.$$
-"""
-
-# Does the server answer from here, at the address on standard input? Any answer is one.
-REACH = """
-exec python3 -c '
-import sys, urllib.error, urllib.request
-try:
-    urllib.request.urlopen(sys.stdin.read().strip() + "/healthcheck", timeout=5)
-except urllib.error.HTTPError:
-    pass
-except Exception:
-    sys.exit(1)
-'
-"""
-
 SERVER = f"{HOME}/server"  # the address that the agent calls; it follows when this changes
 
 START = f"systemctl daemon-reload && systemctl enable --quiet {UNIT} && systemctl restart {UNIT}"
@@ -58,6 +34,36 @@ true
 """
 
 LOG_END = f"journalctl -u {UNIT} -n 5 -o cat --no-pager 2>/dev/null | tail -n 1"
+
+
+def reach(server_url: str) -> str:
+    """Does the server answer from here? Any answer is one."""
+    return f"""
+exec python3 -c '
+import sys, urllib.error, urllib.request
+try:
+    urllib.request.urlopen(sys.argv[1] + "/healthcheck", timeout=5)
+except urllib.error.HTTPError:
+    pass
+except Exception:
+    sys.exit(1)
+' {shlex.quote(server_url)}
+"""
+
+
+def claim(owner: str) -> str:
+    """Makes the host this owner's. Of two servers that come at once, one makes the link."""
+    name = shlex.quote(owner)
+    return f"""
+set -eu
+umask 077
+mkdir -p {HOME}
+chmod 0711 {HOME}
+printf %s {name} > {OWNER}.$$
+ln {OWNER}.$$ {OWNER} 2>/dev/null || cmp -s {OWNER}.$$ {OWNER} || {{
+  rm -f {OWNER}.$$; echo "it belongs to $(cat {OWNER})" >&2; exit 1; }}
+rm -f {OWNER}.$$
+"""
 
 
 def unit(server_url: str, instance_id: str) -> str:
@@ -91,13 +97,13 @@ WantedBy=multi-user.target
 """
 
 
-def follow(owner: str) -> str:
-    """Writes the server's address, on standard input, for the agent of this owner. Fails where the host isn't its."""
+def follow(owner: str, server_url: str) -> str:
+    """Writes the server's address for the agent of this owner. Fails where the host isn't its."""
     return f"""
 set -eu
 [ "$(cat {OWNER} 2>/dev/null)" = {shlex.quote(owner)} ]
 umask 077
-cat > {SERVER}.new
+echo {shlex.quote(server_url)} > {SERVER}.new
 mv -f {SERVER}.new {SERVER}
 """
 

@@ -68,7 +68,7 @@ class HostSteps:
             missing = lacks(at.seen, at.login.user, self._owner(instance))
             if missing:
                 raise Unfit("; ".join(map(str, missing)))
-            reached = at.run(install.REACH, stdin=self.server_url.encode(), timeout=30.0).status == 0
+            reached = at.run(install.reach(self.server_url), timeout=30.0).status == 0
             if at.contact.tunnel == reached:
                 self.store.commit([nouns.put(at.contact.with_(tunnel=not reached))])  # a Conflict is tried again
             return {"os": at.seen.os[:100], "arch": at.seen.arch}
@@ -78,7 +78,7 @@ class HostSteps:
         with self._at(instance) as at:
             # Where a tunnel carries it, the agent learns the address from the file that the tunnel writes.
             unit = install.unit("" if at.contact.tunnel else self.server_url, instance.id)
-            at.must(install.CLAIM, stdin=self._owner(instance).encode())
+            at.must(install.claim(self._owner(instance)))
             at.connection.put(install.PROGRAM, self.program(), 0o700, sudo=at.seen.as_root)
             at.connection.put(install.TOKEN, token.encode(), 0o600, sudo=at.seen.as_root)
             at.connection.put(install.UNIT_FILE, unit.encode(), 0o644, sudo=at.seen.as_root)
@@ -149,12 +149,11 @@ class _At:
     seen: Report
     contact: Contact
 
-    def run(self, script: str, *, stdin: bytes = b"", timeout: float = 60.0) -> Ran:
+    def run(self, script: str, *, timeout: float = 60.0) -> Ran:
         """Run a script as root."""
-        command = f"{self.seen.as_root} sh -c {shlex.quote(script)}".strip()
-        return self.connection.run(command, stdin=stdin, timeout=timeout)
+        return self.connection.run(f"{self.seen.as_root} sh -c {shlex.quote(script)}".strip(), timeout=timeout)
 
-    def must(self, script: str, *, stdin: bytes = b"", timeout: float = 60.0) -> None:
-        ran = self.run(script, stdin=stdin, timeout=timeout)
+    def must(self, script: str, *, timeout: float = 60.0) -> None:
+        ran = self.run(script, timeout=timeout)
         if ran.status:
             raise Transient(f"{self.login}: {ran.words}")

@@ -135,8 +135,8 @@ class _Tunnel(threading.Thread):
     def _tell(self, connection: Connection, port: int) -> None:
         """Write the agent's way to us into the file it follows, once the host is ours."""
         sudo = report(connection.run(SCRIPT).out).as_root
-        command = f"{sudo} sh -c {shlex.quote(install.follow(self._owner))}".strip()
-        if connection.run(command, stdin=f"http://127.0.0.1:{port}\n".encode()).status:
+        script = install.follow(self._owner, f"http://127.0.0.1:{port}")
+        if connection.run(f"{sudo} sh -c {shlex.quote(script)}".strip()).status:
             raise Transient("the host isn't set up yet")
 
 

@@ -1,0 +1,40 @@
+"""Files are put on a host whole or not at all: the same commands in a shell here."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from chalicelib.errors import Transient
+from chalicelib.hosts.connection import Connection, Login, Ran
+
+
+class Shell(Connection):
+    """This machine's shell, behind a connection that breaks after so many bytes."""
+
+    def __init__(self, breaks_after: int = 1 << 30) -> None:
+        super().__init__(Login("here", 22, "me", "a key"), [])
+        self.breaks_after = breaks_after
+
+    def run(self, command: str, *, stdin: bytes = b"", timeout: float = 60.0) -> Ran:
+        done = subprocess.run(command, shell=True, input=stdin[: self.breaks_after], capture_output=True, timeout=30)
+        return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def test_a_file_is_put_with_its_mode(tmp_path: Path) -> None:
+    place = tmp_path / "it's a file"
+    Shell().put(str(place), b"all of it", 0o640)
+    assert place.read_bytes() == b"all of it" and place.stat().st_mode & 0o777 == 0o640
+    assert list(tmp_path.iterdir()) == [place]
+
+
+@pytest.mark.parametrize("sent", [0, 4])
+def test_half_a_file_replaces_nothing(tmp_path: Path, sent: int) -> None:
+    place = tmp_path / "program"
+    place.write_bytes(b"the old one")
+    with pytest.raises(Transient, match="couldn't be written"):
+        Shell(breaks_after=sent).put(str(place), b"the new one", 0o700)
+    assert place.read_bytes() == b"the old one"
+    assert list(tmp_path.iterdir()) == [place], "and leaves nothing behind"
