@@ -21,6 +21,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run
 from chalicelib.domain.workflows import WorkflowStatus
 from chalicelib.engine.effects.purchases import Purchases
+from chalicelib.engine.effects.workflows import Steps
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.read import Reader
 from chalicelib.engine.sweep import Sweeper
@@ -145,7 +146,7 @@ def _careless(snapshot: InstanceSnapshot) -> Plan:
     """Drops the deadline of a machine that is being created."""
 
     def dropped(noun: Any) -> Any:
-        waiting = isinstance(noun, Instance) and noun.status is InstanceStatus.provisioning
+        waiting = isinstance(noun, Instance) and noun.status in (InstanceStatus.pending, InstanceStatus.provisioning)
         return noun.with_(due_at=None) if waiting else noun
 
     return replace(_with_saves(decide_instance(snapshot), dropped), next_wake=None)
@@ -235,17 +236,15 @@ class Planted:
 
 PLANTED: dict[str, Planted] = {
     "forgets act_until": Planted(
-        Parts(kinds=_deciding("instance", _impatient), families=(_Impatient,)), machines.BOUGHT_ONCE
+        Parts(kinds=_deciding("instance", _impatient), families=(_Impatient, Steps)), machines.BOUGHT_ONCE
     ),
     "releases a claim early": Planted(Parts(kinds=_deciding("run", _hasty)), placing.CLAIMS_AGREE),
-    "drops handles": Planted(Parts(families=(_Forgetful,)), machines.HANDLES_KEPT),
+    "drops handles": Planted(Parts(families=(_Forgetful, Steps)), machines.HANDLES_KEPT),
     "trusts the index": Planted(Parts(reader=_Trusting), fleets.FLEET_LIMIT, seeds=120),
     "applies replayed messages": Planted(Parts(sync=_credulous), tasks.TRUE_ENDS),
     "takes a log for whole": Planted(Parts(sync=_hopeful), tasks.LOGS_WHOLE),
     "relies on being woken": Planted(Parts(kinds=_deciding("run", _sleepy)), tasks.RUNS_END),
-    "drops a machine's deadline": Planted(
-        Parts(kinds=_deciding("instance", _careless)), machines.PURCHASES_SETTLE, seeds=140
-    ),
+    "drops a machine's deadline": Planted(Parts(kinds=_deciding("instance", _careless)), machines.PURCHASES_SETTLE),
     "tells apart from the change": Planted(Parts(kinds=_deciding("run", _apart)), commits.TOLD),
     "counts blocks from the first": Planted(Parts(kinds=_deciding("queue", _from_the_first)), placing.BLOCKS_ONCE),
     "looks at all projects' fleets": Planted(Parts(reader=_Neighbourly), placing.PROJECTS_APART),
