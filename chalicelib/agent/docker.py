@@ -9,6 +9,7 @@ nothing comes twice. The container has the task's id as its name and label, so a
 
 from __future__ import annotations
 
+import functools
 import os
 import resource
 import signal
@@ -18,11 +19,12 @@ import time
 from typing import Any, BinaryIO, Callable, Dict, List, Optional, Set, Tuple
 from urllib.parse import quote
 
-from . import files, process_tree
+from . import docker_repositories, files, process_tree
 from .docker_client import DockerAway, DockerClient, DockerError, registry_header, split_image
 from .process import COLUMNS, READ_BYTES, ROWS
 from .task_runtime import CONTAINER, Began, TaskError, Usage
 from .tasks import TaskFolder
+from .users import Users
 
 LABEL = "dstack.task"
 OWNER = "dstack.agent"
@@ -31,6 +33,7 @@ DOCKER_SECONDS = 120.0  # how long a new task waits for an engine that is away
 REPORT_EVERY = 1.0
 LOG_OPTIONS = {"max-size": "1g", "max-file": "2"}
 PROCESSES_MOST = 16384
+WORKFLOW = "/workflow"  # where a task with a repository works if its image would have it work in `/`, which isn't empty
 FILES_MOST, FILES_HARD = 65536, 524288
 SHARED_MEMORY = 16 << 30  # at most, for GPUs whose libraries talk through it; it counts as the container's memory
 GPU_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
@@ -45,8 +48,9 @@ class DockerRuntime:
     name = "docker"
     isolation = CONTAINER
 
-    def __init__(self, owner: str, path: str) -> None:
+    def __init__(self, owner: str, path: str, users_told: str = "") -> None:
         self._docker, self._owner = DockerClient(path), owner
+        self._users = Users(users_told)  # git runs as one of them, if root runs the agent
 
     def problem(self) -> str:
         return self._docker.ping()
@@ -83,12 +87,15 @@ class DockerRuntime:
         labels = {LABEL: began.folder.task, OWNER: self._owner}
         body = container_body(began.spec, where, began.gpus, labels, venv_dir(details))
         self._docker.call("POST", "/containers/create", {"name": name}, body)
+        user = user_text(began.spec.get("user") or (details.get("Config") or {}).get("User") or "root")
+        code = files.code_dir(began.spec, where, home_of(began.spec))
+        put = functools.partial(self._put, name)
+        docker_repositories.bring(self._docker, put, began, name, code, user, self._users)
         self._bring_files(began, name, where)
         work = DockerWork(self._docker, name, began.spooled, attach=True)
         self._docker.call("POST", "/containers/%s/start" % name)
         work.resize()
-        user = began.spec.get("user") or (details.get("Config") or {}).get("User") or "root"
-        began.report("running", username=user_text(user), working_dir=where)
+        began.report("running", username=user, working_dir=where)
         return work
 
     def _provide(self, began: Began, image: str) -> None:
@@ -202,6 +209,8 @@ def home_of(spec: Dict[str, Any]) -> str:
 
 def working_dir(spec: Dict[str, Any], image: Dict[str, Any]) -> str:
     base = (image.get("Config") or {}).get("WorkingDir") or "/"
+    if base == "/" and spec.get("repo"):
+        base = WORKFLOW
     return files.resolve(spec.get("working_dir") or "", base, home_of(spec))
 
 
@@ -218,6 +227,7 @@ def container_body(
     """The body of the engine's create call for the task's container."""
     if spec.get("volumes"):
         raise TaskError("creating_container_error", "volumes aren't supported on this machine yet")
+    places = files.with_places(spec, where, home_of(spec), "/" + files.HOSTFILE, venv)
     files_soft, files_hard = open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     host: Dict[str, Any] = {
         "Privileged": bool(spec.get("privileged")),
@@ -248,7 +258,7 @@ def container_body(
             host.setdefault("ShmSize", SHARED_MEMORY)
     body: Dict[str, Any] = {
         "Image": spec["image"],
-        "Env": ["%s=%s" % item for item in sorted(files.with_places(spec, where, "/" + files.HOSTFILE, venv).items())],
+        "Env": ["%s=%s" % item for item in sorted(places.items())],
         "Tty": True,
         "Labels": labels,
         "WorkingDir": where,

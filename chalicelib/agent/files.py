@@ -24,9 +24,10 @@ Acting = Callable[[], ContextManager[None]]
 HOSTFILE = "dstack/mpi/hostfile"  # below `/` in a container; without one, in a hidden folder of the home
 
 
-def with_places(spec: Dict[str, Any], where: str, hostfile: str, venv: str = "") -> Dict[str, str]:
+def with_places(spec: Dict[str, Any], where: str, home: str, hostfile: str, venv: str = "") -> Dict[str, str]:
     """The paths that only the task's machine knows, overridden by the task's variables."""
-    places = {"DSTACK_WORKING_DIR": where, "DSTACK_REPO_DIR": where, "DSTACK_MPI_HOSTFILE": hostfile}
+    code = code_dir(spec, where, home)
+    places = {"DSTACK_WORKING_DIR": where, "DSTACK_REPO_DIR": code, "DSTACK_MPI_HOSTFILE": hostfile}
     if venv:
         places["DSTACK_VENV_DIR"] = venv
     return dict(places, **{name: str(value) for name, value in (spec.get("env") or {}).items()})
@@ -37,6 +38,12 @@ def resolve(path: str, working_dir: str, home: str) -> str:
     if path == "~" or path.startswith("~/"):
         return posixpath.normpath(posixpath.join(home, path[2:]))
     return posixpath.normpath(posixpath.join(working_dir, path))
+
+
+def code_dir(spec: Dict[str, Any], where: str, home: str) -> str:
+    """Where the task's code is: its repository, or the working directory."""
+    repo = spec.get("repo")
+    return resolve(repo.get("path") or ".", where, home) if repo else where
 
 
 def layout(members: List[Tuple[str, tarfile.TarInfo]], into: bool) -> List[Tuple[str, tarfile.TarInfo]]:
@@ -116,15 +123,22 @@ def lone_file(path: str, text: str, out: BinaryIO) -> None:
         packed.addfile(member, io.BytesIO(data))
 
 
-def repack(archive: str, target: str, into: bool, out: BinaryIO) -> None:
-    """The archive as a tar stream that, unpacked at `/`, puts it at `target`, owned by root: for a container."""
+def repack(
+    archive: str, target: str, into: bool, out: BinaryIO, owner: Tuple[int, int] = (0, 0), folder: bool = False
+) -> None:
+    """The archive as a tar stream that, unpacked at `/`, puts it at `target`, with this owner: for a container.
+    `folder`: the target itself is the owner's too."""
     with open_archive(archive) as tar, tarfile.open(fileobj=out, mode="w|", format=tarfile.GNU_FORMAT) as packed:
         prefix = target.strip("/")
+        if folder and prefix:
+            top = tarfile.TarInfo(prefix)
+            top.type, top.mode, (top.uid, top.gid) = tarfile.DIRTYPE, 0o755, owner
+            packed.addfile(top)
         for name, member in layout(checked(archive, tar), into):
             source = tar.extractfile(member) if member.isfile() else None
             member.name = posixpath.join(prefix, name) if name else prefix
             if member.islnk():
                 member.linkname = posixpath.join(prefix, posixpath.normpath(member.linkname))
-            member.uid = member.gid = 0
+            member.uid, member.gid = owner
             member.uname = member.gname = ""
             packed.addfile(member, source)

@@ -84,7 +84,7 @@ def make_runtime(name: str, data: str, socket: str, users: str) -> TaskRuntime:
     if name == "docker":
         from .docker import DockerRuntime
 
-        return DockerRuntime(os.path.realpath(data), socket)
+        return DockerRuntime(os.path.realpath(data), socket, users)
     from .process import ProcessRuntime
 
     return ProcessRuntime(users)

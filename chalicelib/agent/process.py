@@ -18,7 +18,7 @@ import termios
 import time
 from typing import Any, Dict, List, Optional, Set
 
-from . import files, process_tree, users
+from . import files, process_tree, repositories, users
 from .accounts import Account, account_of, outside, own_file, own_folder, own_home
 from .cgroups import CgroupLimits
 from .task_runtime import NO_ISOLATION, Began, TaskError, Usage
@@ -70,6 +70,7 @@ class ProcessRuntime:
             home, scratch = own_home(folder, account)
         where = files.resolve(spec.get("working_dir") or "", home, home)
         own_folder(where, account)
+        repositories.bring(began, account, scratch, files.code_dir(spec, where, home))
         for number, mapping in enumerate(spec.get("files") or ()):
             target = files.resolve(mapping["path"], where, home)
             with account.acting():
@@ -77,7 +78,7 @@ class ProcessRuntime:
             files.unpack(os.path.join(folder.files, str(number)), target, into, account.acting)
         hostfile = os.path.join(home, "." + files.HOSTFILE)
         own_file(hostfile, spec.get("hostfile") or "", account)
-        placed = dict(spec, env=files.with_places(spec, where, hostfile))
+        placed = dict(spec, env=files.with_places(spec, where, home, hostfile))
         environment = task_environment(placed, account, home, folder.task, began.gpus, scratch)
         limits = CgroupLimits(folder.task, spec.get("cpu"), spec.get("memory_bytes"))
         work = ProcessWork(spec["commands"], environment, where, account, limits)

@@ -20,7 +20,7 @@ from typing import Any, Callable, Deque, Dict, List, Set, Tuple
 from . import metrics
 from .inventory import Inventory
 from .link import Link, LinkError
-from .roster import Roster
+from .roster import Roster, archives_of
 from .session import Abort, Command, End, Keep, Message, Remove, Session, Skip, Start, Stop, Trim
 from .task_runtime import TaskError, TaskRuntime, isolation, micros
 from .tasks import make_pipe, read_text, write_atomic
@@ -290,7 +290,7 @@ class Program:
                 for task in self._session.tasks():
                     self._remove(task)
         except OSError as problem:
-            log("%r: %s" % (command, problem))
+            log("%s %s: %s" % (type(command).__name__.lower(), getattr(command, "task", ""), problem))
 
     def _start(self, command: Start) -> None:
         try:
@@ -304,7 +304,7 @@ class Program:
         self._launch(command.task)
 
     def _launch(self, task: str) -> None:
-        if self._roster.folder(task).launch()["spec"].get("files"):
+        if archives_of(self._roster.folder(task)):
             self._launching.add(task)
             self._slow.submit(self._logged, self._launch_slowly, task)
             return

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
+from . import repositories
 from .spool import SpoolReader
 from .task_runtime import TaskError, TaskRuntime, micros
 from .tasks import FINAL, TaskFolder, list_tasks, read_text
@@ -62,6 +63,8 @@ class Roster:
             chosen, vendor = self._choose_gpus(spec, gpus)
         except TaskError as problem:
             trouble = problem.message
+        os.makedirs(self.folder(task).path, mode=0o711, exist_ok=True)
+        spec = repositories.put_aside(self.folder(task), spec)
         launch = {
             "runtime": runtime,
             "socket": self._docker_socket,
@@ -96,11 +99,10 @@ class Roster:
         folder = self.folder(task)
         if folder.state().get("state") == FINAL:
             return
-        for number, archive in enumerate(folder.launch()["spec"].get("files") or ()):
-            place = os.path.join(folder.files, str(number))
+        for place, url in archives_of(folder):
             if not os.path.exists(place) and not folder.request():
                 os.makedirs(folder.files, exist_ok=True)
-                fetch(archive["url"], place)
+                fetch(url, place)
         argv = [sys.executable, "-I", "-S", self._program, "supervise", folder.path]
         with open(os.path.join(folder.path, "supervisor.log"), "ab") as log:
             child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
@@ -123,6 +125,7 @@ class Roster:
     def give_up(self, task: str, problem: TaskError) -> None:
         state = {"id": task, "state": FINAL, "at": micros(), "reason": problem.reason, "message": problem.message}
         self.folder(task).write_state(state)
+        repositories.erase(self.folder(task))
 
     def orphaned(self, task: str) -> bool:
         """Not over, and without a supervisor: it was killed, or never started."""
@@ -178,3 +181,11 @@ class Roster:
     def running(self) -> List[TaskFolder]:
         folders = [self.folder(task) for task in list_tasks(self._data)]
         return [folder for folder in folders if folder.state().get("state") == "running"]
+
+
+def archives_of(folder: TaskFolder) -> List[Tuple[str, str]]:
+    """What a task needs from the server, before it starts: where each archive goes, and its URL."""
+    spec = folder.launch()["spec"]
+    found = [(os.path.join(folder.files, str(at)), each["url"]) for at, each in enumerate(spec.get("files") or ())]
+    code = (spec.get("repo") or {}).get("code")
+    return [*found, (repositories.code_path(folder), code["url"])] if code else found

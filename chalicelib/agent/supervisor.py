@@ -16,7 +16,7 @@ import signal
 import time
 from typing import Any, Deque, Dict, Optional, Tuple
 
-from . import process_tree
+from . import process_tree, repositories
 from .spool import SpoolWriter
 from .task_runtime import Began, Interrupted, TaskError, TaskRuntime, Work, micros
 from .tasks import FINAL, FULL, TaskFolder, make_pipe
@@ -92,6 +92,7 @@ class Supervisor:
             reason, message = problem.reason, problem.message
         except Exception as problem:  # whatever it was, the task must end with a reason, not hang without one
             reason, message = "executor_error", "the agent failed to run the task: %r" % problem
+        repositories.erase(self._folder)  # of a task that ended before it was prepared
         reason = self._cause or reason or ("done_by_runner" if status == 0 else "container_exited_with_error")
         self._report(FINAL, exit_status=status, reason=reason, message=message, log_end=self._spool.end)
 

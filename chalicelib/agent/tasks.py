@@ -7,7 +7,8 @@ log/           the output (see `spool`)                                         
 lock           held by the living supervisor: a lock can't be left behind, a pid file can
 wake           a pipe on which the agent says that request.json changed
 home/          the task's own folder, its home and working directory unless the spec says otherwise
-files/         archives, fetched before the start
+files/         archives, and the code of a repository, fetched before the start
+repository-credentials   until it is cloned                                              (agent writes)
 """
 
 from __future__ import annotations

@@ -7,8 +7,10 @@ one that is shipped. Whether a real engine agrees is for `test_docker_real`.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import socketserver
+import tarfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -33,6 +35,7 @@ class Container:
     output: bytes = b""
     cut: bool = False  # whoever listens is cut off: the engine went away
     ends_when_waited_for: int | None = None
+    holds: dict[str, bytes] = field(default_factory=dict)  # files of its image; a folder ends with a slash
     news: threading.Condition = field(default_factory=threading.Condition)
 
     def change(self, **fields: Any) -> None:
@@ -74,6 +77,7 @@ class Engine:
     cut_short: str = ""  # "METHOD /path" of a request whose answer breaks off
     requests: list[Request] = field(default_factory=list)
     usage: dict[str, Any] = field(default_factory=dict)
+    holds: dict[str, bytes] = field(default_factory=dict)  # what the images of new containers hold
 
     def asked(self, start: str = "") -> list[str]:
         return [str(request) for request in self.requests if str(request).startswith(start)]
@@ -124,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
                 labels = ((each, each.body.get("Labels") or {}) for each in engine.containers.values())
                 self._json([{"Id": c.name, "Labels": own} for c, own in labels if own.get(label[0]) == label[1]])
             case ["POST", "containers", "create"]:
-                engine.container(request.query["name"], body=json.loads(body))
+                engine.container(request.query["name"], body=json.loads(body), holds=engine.holds)
                 self._json({"Id": "created"}, 201)
             case [_, "containers", name, *_] if name not in engine.containers:
                 self._found(None, f"No such container: {name}")
@@ -141,6 +145,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._say(204)
             case ["GET", "json"]:
                 self._json(container.inspection())
+            case ["GET", "archive"]:
+                packed = _packed(container.holds, request.query["path"])
+                self._found(None, "Could not find the file") if packed is None else self._say(200, packed)
             case ["GET", "stats"]:
                 self._json(engine.usage)
             case ["POST", "start"]:
@@ -190,6 +197,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
+
+
+def _packed(holds: dict[str, bytes], path: str) -> bytes | None:
+    """What the engine answers for a path: one file, or with `/.` at its end a folder and what is in it."""
+    folder = path.removesuffix(".")
+    inside = {f"./{name.removeprefix(folder)}": data for name, data in holds.items() if name.startswith(folder)}
+    found = inside if path.endswith("/.") else {path.rpartition("/")[2]: holds[path]} if path in holds else {}
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, data in found.items():
+            member = tarfile.TarInfo(name)
+            member.type, member.size = tarfile.DIRTYPE if name.endswith("/") else tarfile.REGTYPE, len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return out.getvalue() if found else None
 
 
 @contextlib.contextmanager

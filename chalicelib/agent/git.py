@@ -1,0 +1,217 @@
+"""The host's `git`, run on repositories that nobody here wrote, with credentials that nobody else may see.
+
+Nothing of the host's own settings counts: git's home is a private folder whose configuration is ours. No hook and no
+credential helper of the host runs, and only https and ssh are spoken, whatever an address or a submodule asks for. A
+token or a key is in a file of that folder, closed to everybody else: never in an argument, a variable or the checkout.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import time
+from typing import BinaryIO, Callable, Dict, List, NamedTuple, Optional
+from urllib.parse import urlsplit
+
+from . import process_tree
+from .accounts import Account
+from .task_runtime import TaskError
+from .tasks import delete_tree, read_text
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SAID_MOST = 1 << 16  # bytes of git's own words that are kept from the beginning, and as many from the end
+# What tells a host the way to the outside; the rest of the agent's environment is its own.
+PASSED = ("http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY", "all_proxy", "ALL_PROXY")
+PASSED += ("GIT_SSL_CAINFO", "GIT_SSL_CAPATH", "SSL_CERT_FILE", "SSL_CERT_DIR")
+CONFIG = """\
+[core]
+	hooksPath = /dev/null
+	fsmonitor = false
+	quotePath = false
+[advice]
+	detachedHead = false
+[gc]
+	auto = 0
+[maintenance]
+	auto = false
+[http]
+	lowSpeedLimit = 1000
+	lowSpeedTime = 120
+[credential]
+	helper =
+"""
+# Only for the host that the token is for: a redirection or a submodule elsewhere gets none.
+HELPER = """\
+[credential "%s"]
+	helper = "!f() { cat %s; }; f"
+"""
+SSH = (
+    "ssh -F /dev/null -o BatchMode=yes -o IdentityAgent=none -o IdentitiesOnly=yes -o ConnectTimeout=20 "
+    "-o ServerAliveInterval=15 -o ServerAliveCountMax=4 -o StrictHostKeyChecking=accept-new -o HashKnownHosts=no "
+    "-o UpdateHostKeys=no -o LogLevel=ERROR"
+)
+OVER_SSH = re.compile(r"ssh://[^\s-]\S*|[\w.][\w.-]*@[\w.\[][^\s/:]*:[^\s-]\S*")
+
+
+class Said(NamedTuple):
+    status: int
+    text: str  # output and errors together, in git's words
+
+
+class TooLate(Exception):
+    """git didn't end in time."""
+
+
+def over_ssh(url: str) -> bool:
+    return bool(OVER_SSH.fullmatch(url))
+
+
+def check_url(url: str) -> None:
+    """Refuse an address that git would take for another transport or an option, or that holds a password."""
+    if not url.isprintable() or not (over_ssh(url) or url.startswith("https://")):
+        raise TaskError("executor_error", "repository %s: only https and ssh addresses can be cloned" % url[:200])
+    parts = urlsplit(url)
+    if not over_ssh(url) and not parts.hostname:
+        raise TaskError("executor_error", "repository %s: the address has no host" % url[:200])
+    if parts.password:
+        raise TaskError("executor_error", "the repository's address holds a password; store it with `dstack init -t`")
+
+
+class Git:
+    """git in one private folder, until a moment (monotonic). `account` is who runs it; None is the agent itself."""
+
+    def __init__(
+        self, private: str, account: Optional[Account], task: str, pause: Callable[[float], None], until: float
+    ) -> None:
+        self._private, self._account, self._task = private, account, task
+        self._pause, self._until = pause, until
+        self._ssh = ""
+        self.known_hosts = os.path.join(private, "known_hosts")
+
+    def settle(self, url: str, token: str, key: str, known_hosts: str) -> None:
+        """Make the private folder, with what git may know. `known_hosts`: the keys of hosts this machine has seen."""
+        os.mkdir(self._private, 0o700)
+        config = CONFIG
+        if token and not over_ssh(url):
+            parts = urlsplit(url)
+            host = "https://" + parts.netloc.rpartition("@")[2]
+            config += HELPER % (host, shlex.quote(self._write("token", "username=oauth2\npassword=%s\n" % token)))
+        self._write(".gitconfig", config)
+        self._write("known_hosts", known_hosts)
+        self._ssh = "%s -o UserKnownHostsFile=%s" % (SSH, shlex.quote(self.known_hosts))
+        if key:
+            text = key.replace("\r\n", "\n").rstrip("\n") + "\n"
+            self._ssh += " -i %s" % shlex.quote(self._write("key", text))
+        self.give(self._private)
+
+    def _write(self, name: str, text: str) -> str:
+        path = os.path.join(self._private, name)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+        return path
+
+    def give(self, path: str) -> None:
+        """To the account that runs git."""
+        if self._account is not None:
+            give(path, self._account.uid, self._account.gid)
+
+    def forget(self) -> None:
+        """Erase the credentials, and the rest of the private folder."""
+        delete_tree(self._private)
+
+    def hosts_seen(self) -> str:
+        return read_text(self.known_hosts) or ""
+
+    def run(self, *words: str, folder: str, given: Optional[BinaryIO] = None) -> Said:
+        """Wait for one command. Raises Interrupted when the task should end, TaskError when it takes too long."""
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        child: Optional[subprocess.Popen[bytes]] = None
+        try:
+            try:
+                child = subprocess.Popen(
+                    ["git", *words],
+                    cwd=folder,
+                    env=self._environment(),
+                    stdin=given if given is not None else subprocess.DEVNULL,
+                    stdout=writing,
+                    stderr=writing,
+                    start_new_session=True,
+                    preexec_fn=self._become,  # noqa: PLW1509 - a supervisor has one thread
+                )
+            except FileNotFoundError:
+                raise TaskError(
+                    "executor_error",
+                    "git isn't installed on this machine, whose agent clones the repositories of its jobs: install it "
+                    "there, or upload the code with `files`",
+                ) from None
+            finally:
+                os.close(writing)
+            return self._follow(child, reading)
+        finally:
+            os.close(reading)
+            if child is not None and child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+
+    def _become(self) -> None:
+        os.umask(0o022)
+        if self._account is not None:
+            self._account.become()
+
+    def _environment(self) -> Dict[str, str]:
+        passed = {name: os.environ[name] for name in PASSED if os.environ.get(name)}
+        return {
+            **passed,
+            "PATH": os.environ.get("PATH") or PATH,
+            "HOME": self._private,
+            "LC_ALL": "C",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_ALLOW_PROTOCOL": "https:ssh",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_SSH_COMMAND": self._ssh,
+            process_tree.MARK: self._task,
+        }
+
+    def _follow(self, child: "subprocess.Popen[bytes]", reading: int) -> Said:
+        said, wait = b"", 0.002
+        while True:
+            ended = child.poll() is not None
+            said = kept(said + read_all(reading))
+            if ended:
+                return Said(child.returncode, said.decode("utf-8", "replace"))
+            if time.monotonic() > self._until:
+                raise TooLate()
+            self._pause(wait)
+            wait = min(0.05, wait * 1.5)
+
+
+def read_all(fd: int) -> bytes:
+    """What there is now, of which there may be more than anybody wants to keep."""
+    parts: List[bytes] = []
+    while len(parts) < 64:
+        try:
+            part = os.read(fd, SAID_MOST)
+        except BlockingIOError:
+            break
+        if not part:
+            break
+        parts.append(part)
+    return b"".join(parts)
+
+
+def kept(said: bytes) -> bytes:
+    return said if len(said) <= 2 * SAID_MOST else said[:SAID_MOST] + said[-SAID_MOST:]
+
+
+def give(path: str, uid: int, gid: int) -> None:
+    """A folder and all that is in it, without following a link."""
+    os.chown(path, uid, gid, follow_symlinks=False)
+    for above, folders, names in os.walk(path):
+        for name in (*folders, *names):
+            os.chown(os.path.join(above, name), uid, gid, follow_symlinks=False)
