@@ -21,6 +21,7 @@ from chalicelib.planning.fitting import vendor_of
 
 STOP_DURATION = 300  # seconds shown if the user sets none
 RETRY_DURATION = 3600
+NO_CODE = "/workflow"
 RESERVED_PORTS = range(10_000, 11_000)  # reserved by the language
 
 _SHELLS = {"sh": "/bin/sh", "bash": "/bin/bash"}
@@ -79,6 +80,8 @@ def job_specs(
             repo_id=run_spec.repo_id or "none",
             repo_data=None if run_spec.repo_data is None else run_spec.repo_data.model_dump(),
             repo_code_hash=run_spec.repo_code_hash,
+            repo_dir=_repo_dir(run_spec, config),
+            repo_exists_action=config.repos[0].if_exists if config.repos else None,
             file_archives=run_spec.file_archives,
             runtime="docker" if needing_container(config) else None,
             isolated=isolated,
@@ -154,6 +157,14 @@ def _stop_duration(config: TaskConfiguration) -> int | None:
     return None if config.stop_duration == "off" else config.stop_duration
 
 
+def _repo_dir(run_spec: RunSpec, config: TaskConfiguration) -> str:
+    """Where the code goes; without any, the directory that clients know as the default."""
+    written = run_spec.repo_dir or (config.repos[0].path if config.repos else None)
+    kind = None if run_spec.repo_data is None else run_spec.repo_data.repo_type
+    has_code = run_spec.repo_code_hash is not None or kind in ("remote", "local")
+    return (written or ".") if has_code else NO_CODE
+
+
 def _retry(written: ProfileRetry | bool | None) -> Retry | None:
     if not written:
         return None
@@ -203,6 +214,25 @@ def hostfile(job: Job, spec: JobSpec, instance: Instance) -> str:
     )
 
 
+def agent_repo(spec: JobSpec) -> dict[str, Any] | None:
+    """The repository that the agent brings, without what only the store knows: its address, credentials and code."""
+    data = spec.repo_data or {}
+    found: dict[str, Any] = {"path": spec.repo_dir, "if_exists": spec.repo_exists_action or "error"}
+    if data.get("repo_type") == "local" and spec.repo_code_hash:
+        return found
+    if data.get("repo_type") != "remote":
+        return None
+    return {
+        **found,
+        "name": data["repo_name"],
+        "branch": data.get("repo_branch") or None,
+        "hash": data.get("repo_hash") or None,
+        "single_branch": spec.single_branch is not False,
+        "user_name": data.get("repo_config_name"),
+        "user_email": data.get("repo_config_email"),
+    }
+
+
 def agent_task(job: Job, spec: JobSpec, instance: Instance, project_name: str) -> dict[str, Any]:
     """The task in the agent protocol. A job that has the whole machine gets no limits (0)."""
     offer = job.assignment.offer if job.assignment else instance.offer
@@ -234,6 +264,7 @@ def agent_task(job: Job, spec: JobSpec, instance: Instance, project_name: str) -
             {"id": archive.id, "path": archive.path, "url": f"/agent/files/{archive.id}"}
             for archive in spec.file_archives
         ],
+        "repo": agent_repo(spec),
         "hostfile": hostfile(job, spec, instance),
         "volumes": [],
         "home_dir": None,

@@ -74,7 +74,10 @@ def _overtime(look: Look, job: Job) -> Verdict | None:
         verdict = JobReason.waiting_runner_limit_exceeded, "the task didn't start in time"
     elif job.status == JobStatus.pulling:
         deadline = (job.pulling_at or placed) + PULL_TIMEOUT
-        text = f"pulling the image took over {PULL_TIMEOUT // MINUTE} minutes"
+        spec = look.specs.get(job.slot)
+        cloned = spec is not None and (spec.repo_data or {}).get("repo_type") == "remote"
+        what = "cloning the repository or pulling the image" if cloned else "pulling the image"
+        text = f"{what} took over {PULL_TIMEOUT // MINUTE} minutes"
         verdict = JobReason.waiting_runner_limit_exceeded, text
     else:
         spec = look.specs.get(job.slot)

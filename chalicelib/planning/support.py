@@ -119,18 +119,13 @@ def _params(prefix: str) -> dict[str, Support]:
 
 RUN: dict[str, Support] = {
     **_effects("", "run_name", "repo_id", "file_archives.id", "file_archives.path", "ssh_key_pub"),
-    **_effects("", "repo_data.repo_type", "configuration_path"),
-    "repo_data.repo_name": NotBuilt(
-        "repositories can't be checked out yet", "upload files with `files`, or clone in `commands`"
+    **_effects("", "repo_data.repo_type", "configuration_path", "repo_code_hash", "repo_dir"),
+    **_effects(
+        "repo_data.", "repo_name", "repo_branch", "repo_hash", "repo_config_name", "repo_config_email", "repo_dir"
     ),
-    "repo_data.repo_branch": NotBuilt("repositories can't be checked out yet", "clone in `commands`"),
-    "repo_data.repo_hash": NotBuilt("repositories can't be checked out yet", "clone in `commands`"),
-    "repo_data.repo_diff": NotBuilt("repositories can't be checked out yet", "clone in `commands`"),
-    "repo_data.repo_config_name": NotBuilt("repositories can't be checked out yet", "clone in `commands`"),
-    "repo_data.repo_config_email": NotBuilt("repositories can't be checked out yet", "clone in `commands`"),
-    "repo_data.repo_dir": NotBuilt("local repositories can't be uploaded", "upload files with `files`"),
-    **_effects("", "repo_code_hash"),
-    "repo_dir": NotBuilt("repositories can't be checked out yet", _REMOVE),
+    "repo_data.repo_diff": NotBuilt(
+        "a patch is uploaded apart from the run", "send it to repos/upload_code, and its SHA-256 in `repo_code_hash`"
+    ),
     "working_dir": NotBuilt("the working directory is part of the configuration", "set `configuration.working_dir`"),
     **_effects(
         "configuration.",
@@ -147,9 +142,11 @@ RUN: dict[str, Support] = {
             "nvcc",
             "env",
             "shell",
+            "single_branch",
         ],
         *(f"resources.{name}" for name in _RESOURCES),
         *["priority", "commands", "files.local_path", "files.path"],
+        *(f"repos.{name}" for name in ("local_path", "url", "branch", "hash", "path", "if_exists")),
     ),
     "configuration.nodes": NotBuilt("tasks are limited to one node so far", "set `nodes: 1`", (1,)),
     "configuration.groups": NotBuilt(
@@ -161,10 +158,6 @@ RUN: dict[str, Support] = {
     "configuration.docker": NotBuilt(
         "Docker can't be run inside a job yet", "use `image` and a host with Docker", (False,)
     ),
-    "configuration.repos": NotBuilt(
-        "repositories can't be checked out yet", "upload files with `files`, or clone in `commands`"
-    ),
-    "configuration.single_branch": NotBuilt("it only makes sense with `repos`", _REMOVE),
     "configuration.dstack": NotBuilt("a job can't reach this control plane yet", "pass a token in a secret"),
     "configuration.setup": NotBuilt("a task has no setup", "put these commands first in `commands`"),
     **_params("configuration."),

@@ -7,6 +7,7 @@ secret is in a record, log or event, and a secret that changed meanwhile is used
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import orjson
@@ -17,11 +18,13 @@ from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
+from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.workloads import RegistryAuth
 from chalicelib.domain.tenants import Archive, Project, Secret, archive_id
 from chalicelib.errors import Bug, Refused
-from chalicelib.planning.jobs import agent_task
+from chalicelib.planning.jobs import NO_CODE, agent_task
 from chalicelib.store import nouns, sealed_specs
+from chalicelib.usecases import repos
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.secrets import opened
 
@@ -49,18 +52,39 @@ def _task(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
     task = agent_task(job, spec, instance, project.name)
     if auth := task["registry_auth"]:
         task["registry_auth"] = sealed_specs.opened(plane.seal, RegistryAuth, auth, sealed_specs.of_run(job.run_id))
-    task["files"] = [*_code(plane, job, spec), *task["files"]]
+    code = _code(plane, job, spec)
+    if task["repo"] is None:
+        place = "." if spec.repo_dir == NO_CODE else spec.repo_dir
+        task["files"] = [*({**each, "path": place} for each in code), *task["files"]]
+    else:
+        task["repo"] = _repo(plane, job, spec, task["repo"], code)
     return fill_secrets(plane, job.project_id, task)
 
 
 def _code(plane: Plane, job: Job, spec: JobSpec) -> list[dict[str, str]]:
-    """The code uploaded for the run's repo: the initial content of the working folder."""
+    """The code uploaded for the run's repo, if any: a patch to a remote one, else what its folder has."""
     if not spec.repo_code_hash:
         return []
     archive = nouns.find(plane.store, Archive, keys.archive(archive_id(job.project_id, spec.repo_code_hash)))
     if archive is None:
         raise Refused("The code of this run was never uploaded.", hint="Apply the run again.")
-    return [{"id": archive.id, "path": ".", "url": f"/agent/files/{archive.id}"}] if archive.size else []
+    return [{"id": archive.id, "url": f"/agent/files/{archive.id}"}] if archive.size else []
+
+
+def _repo(
+    plane: Plane, job: Job, spec: JobSpec, repo: dict[str, Any], code: list[dict[str, str]]
+) -> dict[str, Any] | None:
+    """The repository with its code and, if it is cloned, with the address and the credentials of the run's user."""
+    if "name" not in repo:
+        return {**repo, "code": code[0]} if code else None
+    run = nouns.find(plane.store, Run, keys.run(job.run_id))
+    known = None if run is None else repos.access(plane, job.project_id, run.user_id, spec.repo_id)
+    if known is None:
+        raise Refused(
+            f"The run's user has registered no repository {spec.repo_id!r} any more.",
+            hint="Register it with `dstack init -P REPO`, and apply the run again.",
+        )
+    return {**repo, **asdict(known), "code": code[0] if code else None}
 
 
 def archives_of(plane: Plane, job: Job) -> frozenset[str]:

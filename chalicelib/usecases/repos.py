@@ -1,18 +1,20 @@
 """Repos: where a run's code comes from.
 
-A repo's credentials belong to the user who provided them and are never shown to anyone else.
+A repo's credentials belong to the user who provided them and are never shown to anyone else. A run's repository is
+cloned with those of the user who submitted it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from chalicelib.domain import keys
+from chalicelib.domain.specs.runs import RemoteRunRepoData, RunSpec
 from chalicelib.domain.tenants import Archive, Project, Repo, User
 from chalicelib.errors import Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
@@ -24,6 +26,11 @@ from chalicelib.usecases.files import check_upload, keep
 
 _ID = re.compile(r"[\w.@+%-]{1,200}", re.ASCII)  # clients write other characters of a name as %20
 _TYPES = ("remote", "local", "virtual")
+_ADDRESS = re.compile(
+    r"(https|ssh)://(?P<user>[^\s/@]*@)?[^\s/@:-][^\s/@]*/\S+|[\w.][\w.-]*@[^\s/:@-][^\s/:@]*:[^\s-]\S*"
+)
+_BRANCH = re.compile(r"[^\s\-~^:?*\[\\\x00-\x1f\x7f][^\s~^:?*\[\\\x00-\x1f\x7f]{0,254}")
+_COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
 MAX_INFO, MAX_CREDS = 4_000, 10_000  # bytes of JSON
 
 
@@ -85,11 +92,55 @@ def delete_repos(plane: Plane, user: User, project: Project, repo_ids: Sequence[
         plane.store.commit(changes)
 
 
+@dataclass(frozen=True)
+class Access:
+    """How a job reads its repository."""
+
+    url: str
+    oauth_token: str | None = field(default=None, repr=False)
+    private_key: str | None = field(default=None, repr=False)
+
+
+def access(plane: Plane, project_id: str, user_id: str, repo_id: str) -> Access | None:
+    """What this user has stored for a repo; None without an address."""
+    repo = nouns.find(plane.store, Repo, keys.repo(project_id, repo_id)) if _ID.fullmatch(repo_id) else None
+    creds = None if repo is None else _creds(plane, repo).get(user_id)
+    if not creds or not creds.get("clone_url"):
+        return None
+    return Access(creds["clone_url"], creds.get("oauth_token"), creds.get("private_key"))
+
+
+def refusals(plane: Plane, user: User, project: Project, spec: RunSpec) -> list[Problem]:
+    """Why a run's repository can't be cloned, as far as that is known before it is tried."""
+    data, found = spec.repo_data, []
+    if not isinstance(data, RemoteRunRepoData):
+        return []
+    if data.repo_branch and not _BRANCH.fullmatch(data.repo_branch):
+        text = f"`{data.repo_branch[:80]}` can't be the name of a branch"
+        found.append(Problem(text, path="repo_data.repo_branch", hint="for example `main`"))
+    if data.repo_hash and not _COMMIT.fullmatch(data.repo_hash):
+        text = f"`{data.repo_hash[:80]}` isn't the hash of a commit"
+        found.append(Problem(text, path="repo_data.repo_hash", hint="`git rev-parse HEAD` shows one"))
+    if spec.repo_dir and re.match(r"~[^/]|.*\0", spec.repo_dir):
+        text = f"`{spec.repo_dir[:80]}` isn't a path for a repository"
+        found.append(Problem(text, path="repo_dir", hint="absolute, or below `~/` or the working directory"))
+    known = access(plane, project.id, user.id, spec.repo_id or "")
+    if known is None:
+        text = f"you have registered no repository `{(spec.repo_id or '')[:80]}` in the project {project.name}"
+        found.append(Problem(text, path="repo_id", hint="register it with `dstack init -P REPO`"))
+    elif not (address := _ADDRESS.fullmatch(known.url)) or ":" in (address["user"] or ""):
+        text = "the registered address of the repository isn't one of https or ssh without a password"
+        found.append(Problem(text, path="repo_id", hint="register it again with `dstack init -P REPO`"))
+    return found
+
+
 def save_code(plane: Plane, user: User, project: Project, repo_id: str, name: str, content: bytes) -> Archive:
-    """Stores a repo's uploaded code, which runs with its hash find in their working folder."""
-    get_repo(plane, user, project, repo_id, with_creds=False)
+    """Stores a repo's uploaded code: a patch for a remote one, else the files that runs with its hash find in their
+    folder."""
+    repo = get_repo(plane, user, project, repo_id, with_creds=False).repo
     check_upload(plane, name, content)
-    return keep(plane, project.id, "code", name, as_content(content))
+    patch = orjson.loads(repo.info)["repo_type"] == "remote"  # what is sent for it are the changes to a commit
+    return keep(plane, project.id, "code", name, content if patch else as_content(content))
 
 
 def _creds(plane: Plane, repo: Repo) -> dict[str, Any]:

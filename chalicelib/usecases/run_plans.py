@@ -33,7 +33,7 @@ from chalicelib.planning.transitions import Draft
 from chalicelib.planning.why_not import MORE_ISOLATION, UNISOLATED
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
-from chalicelib.usecases import files, plans, specs
+from chalicelib.usecases import files, plans, repos, specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.projects import undeleted
 from chalicelib.usecases.runs import TRIES, holder, named
@@ -168,6 +168,7 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role
     )
     effective = planned_jobs.effective(filled)
     found = [*support.refusals(effective), *files.missing(plane, user, effective)]
+    found += repos.refusals(plane, user, project, effective)
     if not plane.permissions.run_privileged(user, role):
         found += support.privileged(effective)
     specs.refuse(effective, found)

@@ -88,7 +88,6 @@ def from_support() -> Iterator[Case]:
 
 
 BY_THE_COMMAND_LINE = {  # it can't do what it would have to do first, and says that
-    "unsupported configuration.repos",
     "unsupported fleet.configuration.ssh_config",
 }
 CASES = {case.name: case for case in (*from_catalogue(), *from_corpus(), *from_support())}

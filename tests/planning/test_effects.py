@@ -15,7 +15,7 @@ import pytest
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.specs.fleets import FleetSpec
-from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.specs.runs import RemoteRunRepoData, RunSpec
 from chalicelib.planning.combine import Wants, fleet_query, merged_fleet, wants_of
 from chalicelib.planning.ends import grace_of
 from chalicelib.planning.fleet import decide_fleet
@@ -30,6 +30,8 @@ from tests.world import nouns as b
 
 ARCHIVE = {"id": "a1", "path": "data"}
 VIRTUAL = {"repo_type": "virtual"}
+REMOTE = {"repo_type": "remote", "repo_name": "app"}
+REPO = {"local_path": "/x"}
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,11 @@ class Seen:
     @property
     def task(self) -> dict[str, Any]:
         return agent_task(b.job(b.run()), self.job, b.host(), "main")
+
+    @property
+    def cloning(self) -> Seen:
+        """The same run with a repository."""
+        return Seen(self.spec.with_(repo_data=RemoteRunRepoData(repo_name="app")))
 
     @property
     def bought(self) -> Any:
@@ -137,12 +144,31 @@ CONFIGURATION: dict[str, Case] = {
         lambda s: s.effective.configuration.files[0].local_path,
         "/x",
     ),
+    "single_branch": (False, lambda s: s.cloning.task["repo"]["single_branch"], False),
+    # So with a repository: the client finds out what these name, and says so in `repo_data`.
+    "repos.local_path": ([REPO], lambda s: s.effective.configuration.repos[0].local_path, "/x"),
+    "repos.url": ([{"url": "https://h/a"}], lambda s: s.effective.configuration.repos[0].url, "https://h/a"),
+    "repos.branch": ([{**REPO, "branch": "b"}], lambda s: s.effective.configuration.repos[0].branch, "b"),
+    "repos.hash": ([{**REPO, "hash": "abcd"}], lambda s: s.effective.configuration.repos[0].hash, "abcd"),
+    "repos.path": ([{**REPO, "path": "/app"}], lambda s: s.cloning.task["repo"]["path"], "/app"),
+    "repos.if_exists": ([{**REPO, "if_exists": "skip"}], lambda s: s.cloning.task["repo"]["if_exists"], "skip"),
     "files.path": ([{"local_path": "/x", "path": "y"}], lambda s: s.effective.configuration.files[0].path, "y"),
 }
 SPEC: dict[str, Case] = {
     "run_name": ("other", lambda s: s.job.job_name, "other-0-0"),
     "repo_id": ("r1", lambda s: s.task["env"]["DSTACK_REPO_ID"], "r1"),
     "repo_data.repo_type": (VIRTUAL, lambda s: s.job.repo_data, VIRTUAL),
+    "repo_data.repo_name": (REMOTE, lambda s: s.task["repo"]["name"], "app"),
+    "repo_data.repo_branch": ({**REMOTE, "repo_branch": "b"}, lambda s: s.task["repo"]["branch"], "b"),
+    "repo_data.repo_hash": ({**REMOTE, "repo_hash": "abcd"}, lambda s: s.task["repo"]["hash"], "abcd"),
+    "repo_data.repo_config_name": ({**REMOTE, "repo_config_name": "n"}, lambda s: s.task["repo"]["user_name"], "n"),
+    "repo_data.repo_config_email": ({**REMOTE, "repo_config_email": "e"}, lambda s: s.task["repo"]["user_email"], "e"),
+    "repo_data.repo_dir": (
+        {"repo_type": "local", "repo_dir": "/src"},
+        lambda s: (s.job.repo_data["repo_dir"], s.task["repo"]),
+        ("/src", None),
+    ),
+    "repo_dir": ("~/app", lambda s: (s.cloning.job.repo_dir, s.cloning.task["repo"]["path"]), ("~/app", "~/app")),
     "repo_code_hash": ("abc", lambda s: s.job.repo_code_hash, "abc"),
     "file_archives.id": ([ARCHIVE], lambda s: s.task["files"][0]["url"], "/agent/files/a1"),
     "file_archives.path": ([ARCHIVE], lambda s: s.task["files"][0]["path"], "data"),
@@ -158,7 +184,11 @@ def _whole(path: str) -> str:
     if ".resources." in path:
         head, _, tail = path.partition(".resources.")
         return f"{head}.resources.{tail.split('.')[0]}"
-    for part in (".local_path", ".path", ".repo_type", ".id", "fleets.name"):
+    if path.startswith("repo_data."):
+        return "repo_data"
+    if path.startswith("configuration.repos."):
+        return "configuration.repos"
+    for part in (".local_path", ".path", ".id", "fleets.name"):
         if path.endswith(part) and not path.endswith("_path"):
             return path.rpartition(".")[0]
     return "configuration.files" if path.startswith("configuration.files.") else path

@@ -167,7 +167,7 @@ def test_a_task_has_every_field_of_the_protocol() -> None:
     task = agent_task(b.job(b.run()), b.job_spec(b.run_spec()), b.host(), "main")
     protocol = (
         "id name project run_name commands env image user working_dir shell privileged registry_auth cpu memory_bytes "
-        "shm_bytes gpus gpu_devices max_duration stop_duration files hostfile volumes home_dir runtime isolated"
+        "shm_bytes gpus gpu_devices max_duration stop_duration files repo hostfile volumes home_dir runtime isolated"
     )
     assert set(task) == set(protocol.split())
     assert (task["cpu"], task["memory_bytes"], task["gpus"]) == (0, 0, 0)
@@ -225,6 +225,7 @@ def test_a_task_in_full() -> None:
         "max_duration": 3600,
         "stop_duration": 7,
         "files": [],
+        "repo": None,
         "hostfile": "10.0.0.5 slots=2\n",
         "isolated": False,
         "volumes": [],

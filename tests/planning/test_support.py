@@ -67,11 +67,8 @@ VALUES: dict[str, Any] = {
     "ports": [8000],
     "volumes": ["/data:/data"],
     "docker": True,
-    "repos": ["."],
-    "single_branch": False,
     "dstack": True,
     "setup": ["a"],
-    "repo_dir": "x",
     "working_dir": "/x",
     "resources.shm_size": "1GB",
     "placement": "cluster",
@@ -99,7 +96,7 @@ def raw_with(path: str) -> dict[str, Any]:
     if path == "configuration.groups":
         del raw["configuration"]["commands"]
     if path.startswith("repo_data."):
-        raw["repo_data"] = {"repo_type": "local", "repo_dir": "d"} if path.endswith("repo_dir") else REMOTE
+        raw["repo_data"] = REMOTE
         return raw
     head, _, name = path.partition(".") if path.split(".")[0] in ("configuration", "profile") else ("", "", path)
     place = raw[head] if head else raw
