@@ -77,7 +77,7 @@ def check_url(url: str) -> None:
     if not over_ssh(url) and not parts.hostname:
         raise TaskError("executor_error", "repository %s: the address has no host" % url[:200])
     if parts.password:
-        raise TaskError("executor_error", "the repository's address holds a password; store it with `dstack init -t`")
+        raise TaskError("executor_error", "the repository's address holds a password: store it with `dstack init -t`")
 
 
 class Git:

@@ -44,7 +44,7 @@ FULL_DISK = "the disk of this machine is full"
 NO_SSH = re.compile(r"cannot run ssh|ssh: not found|ssh: command not found")
 TRANSPORT = re.compile(r"transport '.*' not allowed")
 LOST = (
-    "the preparation of this task was interrupted after its repository's credentials were erased; apply the run again"
+    "the preparation of this task was interrupted after its repository's credentials were erased: apply the run again"
 )
 
 
@@ -83,7 +83,7 @@ def wanted(repo: Dict[str, Any], target: str, taken: bool) -> bool:
     if taken and repo.get("if_exists") != "skip":
         raise TaskError(
             "executor_error",
-            "repository: %s exists and isn't empty; choose another `path`, or keep what is there with "
+            "repository: %s exists and isn't empty: choose another `path`, or keep what is there with "
             "`if_exists: skip`" % target,
         )
     return not taken
@@ -247,7 +247,7 @@ class Cloning:
             if said.status == 0 and self._has(self._commit):
                 return
         where = " on the branch `%s`" % self._branch if self._branch and self._repo.get("single_branch") else ""
-        raise self._failed("it has no commit %s%s; was it pushed?" % (self._commit, where))
+        raise self._failed("it has no commit %s%s (was it pushed?)" % (self._commit, where))
 
     def _has(self, commit: str) -> bool:
         words = ("rev-parse", "--verify", "--quiet", commit + "^{commit}")
@@ -291,25 +291,26 @@ class Cloning:
 
     def _reasons(self) -> List[Tuple["re.Pattern[str]", str]]:
         if not self._secret:
-            denied = "it can't be read without credentials ({git}); if it is private, store some with `dstack init`"
+            denied = "it can't be read without credentials ({git}): if it is private, store some with `dstack init`"
         else:
             what = "key" if self._secret.get("private_key") else "token"
-            denied = "the stored %s can't read it ({git}); store another with `dstack init`" % what
+            denied = "the stored %s can't read it ({git}): store another with `dstack init`" % what
         return [
             (NO_BRANCH, "it has no branch `%s`" % self._branch),
             (DISK, FULL_DISK + " ({git})"),
-            (NO_SSH, "ssh isn't installed on this machine; install it there, or use an https address"),
+            (NO_SSH, "ssh isn't installed on this machine: install it there, or use an https address"),
             (TRANSPORT, "only https and ssh are allowed ({git})"),
-            (CHANGED, "its host has another ssh key than this machine saw first; if that is right, delete the host's "
+            (CHANGED, "its host has another ssh key than this machine saw first: if that is right, delete the host's "
              "line from `known_hosts` in the agent's folder"),
             (UNREACHABLE, "its host can't be reached from this machine ({git})"),
             (DENIED, denied),
         ]  # fmt: skip
 
     def _lines(self, said: Said) -> List[str]:
-        """git's words, printable, without the credentials, should a server repeat them."""
+        """git's words, printable, and without the credentials, should a server repeat them. No semicolon: it would part
+        one reason from the next."""
         text = said.text
         for value in self._secret.values():
             text = text.replace(value, "(hidden)")
         lines = ("".join(each if each.isprintable() else " " for each in line) for line in text.splitlines())
-        return [line.strip()[:WORDS_MOST] for line in lines if line.strip()]
+        return [line.strip()[:WORDS_MOST].replace("; ", ", ") for line in lines if line.strip()]

@@ -162,7 +162,7 @@ def test_a_failure_is_read_everywhere(server: Server, dstack: Dstack, client: st
     name, commit = f"unpushed-{client}", "f" * 40
     apply(dstack, tmp_path, name, f"{{url: '{host.open}', branch: main, hash: '{commit}'}}")
     run = ended(server, name)
-    reason = f"it has no commit {commit} on the branch `main`; was it pushed?"
+    reason = f"it has no commit {commit} on the branch `main` (was it pushed?)"
     submission = run["jobs"][0]["job_submissions"][-1]
     assert submission["termination_reason"] == "executor_error" and reason in submission["termination_reason_message"]
     assert reason in server.cli("event", "--target-run", name)

@@ -11,11 +11,13 @@ from __future__ import annotations
 import contextlib
 import re
 import shlex
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.agent import git_hosts
 from tests.harness.server import ROOT, Server
 from tests.scenarios.script import Stage, Step, normalise, run_step
 from tests.scenarios.stages import Real, Virtual
@@ -23,7 +25,7 @@ from tests.world.embedded import EmbeddedSite
 
 HOSTS = ROOT / "docs" / "guides" / "on-prem.md"  # takes real hosts: `tests/e2e/onprem` plays it
 PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS})
-REAL = ("tasks",)  # what jobs do there takes a real shell
+REAL = ("repositories", "tasks")  # what jobs do there takes a real shell
 FLAGS = ("--fake-cloud", "--no-local-fleet")
 
 _PART = re.compile(r"```(?P<language>\w+)(?: (?P<name>\S+))?\n(?P<body>.*?)```|<!-- (?P<wait>wait .*?) -->", re.DOTALL)
@@ -49,9 +51,20 @@ def stage_for(path: Path, folder: Path) -> Iterator[Stage]:
         with contextlib.closing(site):
             yield Virtual(site, home, project)
         return
-    with contextlib.closing(Server(folder / "server", flags=FLAGS)) as server:
+    with contextlib.ExitStack() as stack:
+        env = stack.enter_context(_git_hosts()) if path.stem == "repositories" else {}
+        server = stack.enter_context(contextlib.closing(Server(folder / "server", flags=FLAGS, env=env)))
         server.home.mkdir()
         yield Real(server.start(), home, project)
+
+
+@contextlib.contextmanager
+def _git_hosts() -> Iterator[dict[str, str]]:
+    """The hosts that the page clones from, and the variables with which they are seen."""
+    with git_hosts.running() as host:
+        host.commit("The first model", "train.py", 'print("one epoch")\n')
+        git_hosts.git(host.work, "push", "-q", "origin", "main")
+        yield host.far.variables
 
 
 def play_page(path: Path, stage: Stage) -> tuple[str, list[Shown]]:
@@ -73,6 +86,9 @@ def play_page(path: Path, stage: Stage) -> tuple[str, list[Shown]]:
 
 
 def _typed(line: str, stage: Stage) -> str:
+    if line.startswith("git "):
+        subprocess.run(shlex.split(line), cwd=stage.home, env=stage.environment, check=True)
+        return ""
     if not line.startswith("dstack "):
         run_step(Step("command", line), stage)
         return ""

@@ -77,6 +77,10 @@ class Stage(Protocol):
     home: Path
     exported: dict[str, str]
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the user's other programs see."""
+
     def dstack(self, words: list[str]) -> tuple[str, int]:
         """What the command prints on either stream, and its status."""
 

@@ -35,6 +35,10 @@ class Virtual:
         self.site.call("/api/projects/create", {"project_name": self.project, **PROJECT})
         set_default_project(self.home / ".dstack" / "config.yml", self.project, self.site.url, ADMIN)
 
+    @property
+    def environment(self) -> dict[str, str]:
+        return self.exported
+
     def dstack(self, words: list[str]) -> tuple[str, int]:
         time = self.site.time
         terminal = Terminal(
@@ -82,12 +86,15 @@ class Real:
         self.server.call("/api/projects/create", {"project_name": self.project, **PROJECT})
         set_default_project(self.home / ".dstack" / "config.yml", self.project, self.server.url, self.server.token)
 
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**self.server.environment(), "HOME": str(self.home), "PYTHONPATH": str(ROOT), **self.exported}
+
     def dstack(self, words: list[str]) -> tuple[str, int]:
-        environment = {**self.server.environment(), "HOME": str(self.home), "PYTHONPATH": str(ROOT), **self.exported}
         done = subprocess.run(
             [*self.server.prefix, sys.executable, "-m", "cli.main", *words],
             cwd=self.home,
-            env={**environment, "COLUMNS": "120"},
+            env={**self.environment, "COLUMNS": "120"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
