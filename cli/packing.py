@@ -30,19 +30,28 @@ class Archive:
 
 def pack(path: Path) -> Archive:
     """The file or folder as a tar whose top-level entry has its name."""
+    return _packed(path, path.resolve().name, "files")
+
+
+def pack_content(folder: Path) -> Archive:
+    """What is in a folder, as a tar without an entry above it."""
+    return _packed(folder, ".", "repos")
+
+
+def _packed(path: Path, name: str, field: str) -> Archive:
     buffer = io.BytesIO()
     try:
         with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
             if path.is_dir():
-                _add_folder(tar, path.resolve(), path.resolve(), path.resolve().name, [])
+                _add_folder(tar, path.resolve(), path.resolve(), name, [])
             else:
                 _add_file(tar, path, path.name)
     except FileNotFoundError:
         raise Refused(
-            f"files: {path} doesn't exist.", hint="Paths are relative to the configuration's folder."
+            f"{field}: {path} doesn't exist.", hint="Paths are relative to the configuration's folder."
         ) from None
     except OSError as error:
-        raise Refused(f"files: {error.filename or path} can't be read: {error.strerror}.") from error
+        raise Refused(f"{field}: {error.filename or path} can't be read: {error.strerror}.") from error
     data = buffer.getvalue()
     return Archive(hashlib.sha256(data).hexdigest(), data)
 

@@ -1,7 +1,8 @@
 """The repository of a run: from flags or the configuration to what is sent to the server.
 
 The job clones it, so the server gets its address, the commit and, if needed, credentials; for a checkout also a patch
-with the changes since that commit. The patch is uploaded only when the run is submitted.
+with the changes since that commit. Of a folder that is no checkout it gets the content. Patch and content are uploaded
+only when the run is submitted.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ class Brought:
 
     id: str = "none"
     data: dict[str, Any] = field(default_factory=lambda: {"repo_type": "virtual"})
-    patch: bytes = b""
+    patch: bytes = b""  # or a folder's content, as a tar
 
     @property
     def code_hash(self) -> str | None:
         return hashlib.sha256(self.patch).hexdigest() if self.patch else None
 
     def upload(self, session: Session) -> None:
-        """The patch, if there is one."""
+        """The patch or the content, if there is one."""
         if self.code_hash:
             project, repo = quote(session.project, safe=""), quote(self.id, safe="")
             path = f"/api/project/{project}/repos/upload_code?repo_id={repo}"
@@ -84,6 +85,8 @@ def bring(session: Session, flags: RepoFlags, configuration: Mapping[str, Any], 
     if wanted is None:
         session.client.in_project("repos/init", NONE)
         return Brought()
+    if wanted.is_path and (brought := _read_folder(session, wanted, flags)):
+        return brought
     remote, brought = _read(session, wanted)
     _make_known(session, remote, flags, branch=None if wanted.is_path else wanted.branch)
     return brought
@@ -136,6 +139,29 @@ def _named(place: str, said_by: str, folder: Path) -> NamedRepo:
     return NamedRepo(said_by, place, not is_address(place.strip()), folder)
 
 
+def _place(session: Session, wanted: NamedRepo) -> Path:
+    home = session.terminal.home
+    return home / wanted.place[2:] if wanted.place.startswith("~/") else wanted.folder / wanted.place
+
+
+def _read_folder(session: Session, wanted: NamedRepo, flags: RepoFlags) -> Brought | None:
+    """A folder that is no checkout, registered with the server; None for anything else."""
+    from cli.folders import data_of, id_of, is_plain
+    from cli.packing import pack_content
+
+    place = _place(session, wanted)
+    if not is_plain(place, session.terminal.env):
+        return None
+    if said := flags.given():
+        raise Refused(f"{said[0]} is for a repository, and {place} is a folder.", hint="Leave it out.")
+    folder = place.resolve()
+    archive = pack_content(folder)
+    session.client.in_project(
+        "repos/init", {"repo_id": id_of(folder), "repo_info": data_of(folder), "repo_creds": None}
+    )
+    return Brought(id_of(folder), data_of(folder), archive.data)
+
+
 def _read(session: Session, wanted: NamedRepo) -> tuple[Remote, Brought]:
     from cli.remotes import parse_remote
 
@@ -145,8 +171,7 @@ def _read(session: Session, wanted: NamedRepo) -> tuple[Remote, Brought]:
         return remote, Brought(remote.id, _data(remote, wanted.branch, wanted.commit))
     from cli.checkout import read_checkout
 
-    place = terminal.home / wanted.place[2:] if wanted.place.startswith("~/") else wanted.folder / wanted.place
-    found = read_checkout(place, terminal.env, said_by=said_by)
+    found = read_checkout(_place(session, wanted), terminal.env, said_by=said_by)
     if found.left_out:
         terminal.warn(f"Not included, as each is a repository of its own: {', '.join(found.left_out)}")
     remote = parse_remote(found.remote, terminal.home, said_by=said_by)

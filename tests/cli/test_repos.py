@@ -5,9 +5,12 @@ That the server is told the same as by the genuine client is proven in `tests/wi
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shutil
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -259,6 +262,24 @@ def test_what_is_clean_needs_no_patch(apply: Dstack, plane: Plane) -> None:
     assert plane.bodies("/runs/get_plan")[0]["run_spec"]["repo_code_hash"] is None
 
 
+def test_a_folder_that_is_no_checkout_goes_up_as_it_is(apply: Dstack, plane: Plane, work: Path) -> None:
+    folder = work.parent / "plain"
+    (folder / "sub").mkdir(parents=True)
+    for name, text in (("sub/a.txt", "a"), ("b.log", "b"), (".gitignore", "*.log"), (".dstackignore", "c")):
+        (folder / name).write_text(text)
+    (folder / "c").write_text("c")
+    ended = apply("apply", "-y", "-d", "-P", "../plain")
+    assert ended.code == 0, ended
+    assert plane.paths() == ["/repos/init", "/runs/get_plan", "/repos/upload_code", "/runs/apply"]
+    known, spec = plane.bodies("/repos/init")[0], plane.bodies("/runs/get_plan")[0]["run_spec"]
+    assert known["repo_info"] == spec["repo_data"] == {"repo_type": "local", "repo_dir": str(folder.resolve())}
+    assert re.fullmatch(r"plain-[0-9a-f]{8}", known["repo_id"]) and spec["repo_id"] == known["repo_id"]
+    raw = plane.asked[2].raw
+    with tarfile.open(fileobj=io.BytesIO(raw[raw.index(b"\r\n\r\n") + 4 :])) as tar:
+        names = sorted(tar.getnames())
+    assert names == [".", "./.dstackignore", "./.gitignore", "./sub", "./sub/a.txt"]
+
+
 def test_who_gets_credentials_is_told(apply: Dstack, plane: Plane) -> None:
     ended = apply("apply", "-y", "-d", "-P", FAR, "-t", TOKEN)
     assert ended.code == 0 and "keeps it" not in ended.err, "they weren't needed, and stayed here"
@@ -293,7 +314,8 @@ def test_init_makes_it_known_and_writes_nothing(apply: Dstack, plane: Plane, wor
 
 REFUSALS = {
     "within": ("mkdir sub", "-P sub", "is within the checkout", "Name that folder to use all of it"),
-    "none": ("mkdir ../x", "-P ../x", "isn't a checkout of a Git repository (fatal: not a git", "with `files`"),
+    "none": ("mkdir ../x", "-P ../x -t x", "--token is for a repository, and", "Leave it out"),
+    "broken": ("mkdir -p ../x/.git", "-P ../x", "isn't a checkout of a Git repository (fatal: not a", "with `files`"),
     "missing": ("true", "-P ../x", "doesn't exist", "Name the folder of a checkout"),
     "file": ("true", "-P .dstack.yml", "is a file", "single files go into `files`"),
     "bare": ("git init -q --bare ../x", "-P ../x", "is a bare repository", "Name a checkout"),

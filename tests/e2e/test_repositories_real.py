@@ -157,6 +157,15 @@ def test_a_private_one_by_a_flag(server: Server, dstack: Dstack, client: str, ho
     assert b"right.token" in kept and TOKEN.encode() not in kept
 
 
+def test_a_folder_that_is_no_checkout(server: Server, users: dict[str, Dstack], tmp_path: Path) -> None:
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain" / "a.txt").write_text("plain\n")
+    text = TASK.format(name="plain", repo="'plain:app'").replace(" && git log --format=%s -1 | cat", "")
+    (tmp_path / "run.dstack.yml").write_text(text.replace("  - git status --short | cat\n", ""))
+    users["ours"]("apply", "-y", "-d", "-f", "run.dstack.yml", cwd=tmp_path)
+    assert done(server, "plain", tmp_path) == ["plain"]
+
+
 def test_a_failure_is_read_everywhere(server: Server, dstack: Dstack, client: str, host: Host, tmp_path: Path) -> None:
     """The commit was never pushed, which only the host finds out."""
     name, commit = f"unpushed-{client}", "f" * 40

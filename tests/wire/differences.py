@@ -177,6 +177,8 @@ DIFFERENCES: tuple[Difference, ...] = (
                TASK + "repos: ['ssh://git@open.example:22/{path}']\n", git=True),
     Difference(KINDER, "`repos: ['a:/a']`", "A single letter is taken for a Windows drive there, as with `files`.",
                TASK + "repos: ['b:/b']\n", git=True, before="git clone -q . b; git -C b remote set-url origin {far}"),
+    Difference(KINDER, "`repos` with a folder that is no checkout", "Its content is uploaded, as that of `files`.",
+               TASK + "repos: ['../other:x']\n", git=True, before="mkdir ../other; echo a > ../other/a"),
     Difference(KINDER, "`--git-identity=~/key`", "`~` is the home folder, as elsewhere.", TASK,
                ("-P", "{closed}", "--git-identity=~/good"), files={"~/good": "<ed25519 key>"}, git=True),
     Difference(KINDER, "`diff.external` among git's settings",
