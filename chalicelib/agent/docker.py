@@ -155,6 +155,7 @@ class DockerRuntime:
             return None  # not running, or the engine is away: no sample this time
 
     def remove(self, folder: TaskFolder) -> None:
+        docker_repositories.remove(folder.task)
         self._docker.remove(container_name(folder.task))
 
     def sweep(self, known: Set[str]) -> None:

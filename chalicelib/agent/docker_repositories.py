@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import tarfile
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple, cast
 from urllib.parse import quote
 
-from . import files, repositories
+from . import files, process_tree, repositories
 from .accounts import account_of, outside, own_home
 from .docker_client import DockerClient, DockerError
 from .task_runtime import Began, TaskError
@@ -66,6 +67,12 @@ def pack(began: Began, repo: Dict[str, Any], target: str, owner: Tuple[int, int]
         if account.held is not None:
             account.held.release()
             delete_tree(outside(began.folder.task))
+
+
+def remove(task: str) -> None:
+    """What a killed supervisor's clone left."""
+    process_tree.send(process_tree.marked(task), signal.SIGKILL)
+    delete_tree(outside(task))
 
 
 def owned(member: tarfile.TarInfo, owner: Tuple[int, int]) -> tarfile.TarInfo:

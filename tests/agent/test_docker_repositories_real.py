@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from chalicelib.agent.accounts import outside
 from chalicelib.agent.docker import DockerRuntime, container_name
 from tests.agent import git_hosts
 from tests.agent.git_hosts import Host
-from tests.agent.runtime_conformance import Workshop, archive
-from tests.agent.test_repositories_real import nothing_secret_is_left, repo
+from tests.agent.runtime_conformance import Workshop, archive, kill_supervisor, sleepers
+from tests.agent.test_repositories_real import nothing_secret_is_left, repo, stuck_once
 from tests.harness.docker import BUSYBOX, DockerEngine
 from tests.wire.far import TOKEN
 
@@ -125,3 +126,15 @@ def test_a_key_reads_over_ssh(workshop: Workshop, host: Host) -> None:
     with git_hosts.sshd(host.bare) as server:
         lines = said(workshop, "ls -lnA app", repo(server.url, private_key=server.key), user={"username": "somebody"})
     assert owners(lines) == {("1234", "1234")}
+
+
+def test_a_killed_supervisor_leaves_no_credentials_behind(
+    workshop: Workshop, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{stuck_once(host.root, '8644')}:{os.environ['PATH']}")
+    task = workshop.start("true", repo=repo(host.closed, oauth_token=TOKEN))
+    workshop.until(lambda: sleepers("8644"), task)
+    kill_supervisor(workshop, task)
+    assert Path(outside(task)).exists()
+    workshop.roster.remove(task)
+    assert not Path(outside(task)).exists() and not sleepers("8644")

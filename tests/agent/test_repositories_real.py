@@ -24,7 +24,7 @@ from chalicelib.agent.process import ProcessRuntime
 from chalicelib.agent.task_runtime import Began, TaskError
 from tests.agent import git_hosts
 from tests.agent.git_hosts import Host, git
-from tests.agent.runtime_conformance import Workshop, archive
+from tests.agent.runtime_conformance import Workshop, archive, kill_supervisor, sleepers
 from tests.wire.far import CLOSED, OPEN, TOKEN
 
 
@@ -328,6 +328,42 @@ def test_a_stop_ends_a_clone(workshop: Workshop, host: Host, monkeypatch: pytest
     workshop.roster.stop(task, 1)
     assert workshop.exited(task)["reason"] == "terminated_by_user"
     assert nothing_secret_is_left(workshop, task)
+
+
+def test_a_killed_supervisors_successor_clones_again(
+    workshop: Workshop, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{stuck_once(host.root, '8643')}:{os.environ['PATH']}")
+    task = workshop.start("cat app/a.txt", repo=repo(host.closed, oauth_token=TOKEN))
+    workshop.until(lambda: sleepers("8643"), task)
+    kill_supervisor(workshop, task)
+    workshop.new_roster().launch(task, workshop.fetch)
+    assert workshop.exited(task)["exit_status"] == 0, workshop.state(task)
+    assert not sleepers("8643") and nothing_secret_is_left(workshop, task)
+
+
+def stuck_once(root: Path, seconds: str) -> Path:
+    """A folder with a `git` that gets stuck the first time, and is the real one from then on."""
+    folder = root / f"stuck-{seconds}"
+    folder.mkdir()
+    folder.chmod(0o777)
+    real = shutil.which("git")
+    text = f'#!/bin/sh\n[ -e {folder}/was ] && exec {real} "$@"\n> {folder}/was\nexec sleep {seconds}\n'
+    (folder / "git").write_text(text)
+    (folder / "git").chmod(0o755)
+    return folder
+
+
+def test_tasks_that_are_trusted_get_their_code_too(workshop: Workshop, host: Host) -> None:
+    workshop.roster = workshop.new_roster("agent")
+    lines = said(workshop, "cat app/a.txt; stat -c %u app app/.git/HEAD; id -u", repo(host.closed, oauth_token=TOKEN))
+    assert lines.split() == ["one", "two", "three", *[str(os.getuid())] * 3]
+    assert not list((workshop.data / "tasks" / workshop.started[-1]).glob("repository*"))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may run a task as somebody else")
+def test_a_user_that_the_spec_names_owns_its_code(workshop: Workshop, host: Host) -> None:
+    assert set(said(workshop, "stat -c %u app app/.git/HEAD; id -u", repo(host.open), user="1234").split()) == {"1234"}
 
 
 def test_the_spec_on_disk_has_no_credentials(workshop: Workshop, host: Host) -> None:

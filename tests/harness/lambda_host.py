@@ -245,5 +245,5 @@ def in_background(target: Any, *args: Any) -> None:
 
 def own_environment() -> dict[str, str]:
     """What every function gets in addition to its settings."""
-    kept = ("PATH", "LANG", "HOME", "no_proxy", "http_proxy", "https_proxy")
+    kept = ("PATH", "LANG", "HOME", "no_proxy", "http_proxy", "https_proxy", "GIT_SSL_CAINFO")
     return {name: os.environ[name] for name in kept if name in os.environ}

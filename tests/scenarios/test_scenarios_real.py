@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent import git_hosts
 from tests.emulators.ministack import Emulator
 from tests.harness.roots import LambdaServer
 from tests.harness.server import Server
@@ -33,14 +34,23 @@ def test_a_scenario_reads_the_same_in_aws(path: Path, aws: AwsSite, tmp_path: Pa
     check(path, Virtual(aws, tmp_path, path.stem))
 
 
+@pytest.fixture(scope="module")
+def seen() -> Iterator[dict[str, str]]:
+    """The variables with which the hosts of repositories are seen."""
+    with git_hosts.running() as host:
+        yield host.far.variables
+
+
 @pytest.fixture(scope="module", params=["embedded", "lambda"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, seen: dict[str, str]
+) -> Iterator[Server]:
     home = tmp_path_factory.mktemp(request.param)
     if request.param == "embedded":
-        yield from _alive(Server(home, flags=("--fake-cloud", "--no-local-fleet")))
+        yield from _alive(Server(home, flags=("--fake-cloud", "--no-local-fleet"), env=seen))
         return
     emulator: Emulator = request.getfixturevalue("emulator")
-    yield from _alive(LambdaServer(home, endpoint=emulator.url))
+    yield from _alive(LambdaServer(home, endpoint=emulator.url, env=seen))
 
 
 def _alive(server: Server) -> Iterator[Server]:

@@ -9,7 +9,7 @@ from tests.scenarios.script import Stage, parse, play, render
 
 FOLDER = Path(__file__).parent / "scripts"
 TEXTS = sorted(FOLDER.glob("*.txt"))
-SHELL = ("env", "files", "max-duration", "stop")  # what they show is done by real processes only
+SHELL = ("env", "files", "max-duration", "repos", "stop")  # what they show is done by real processes only
 REAL = ("hello", *SHELL)
 SCRIPTS = [path for path in TEXTS if path.stem not in SHELL]
 
