@@ -64,7 +64,13 @@ class Brought:
         if self.code_hash:
             project, repo = quote(session.project, safe=""), quote(self.id, safe="")
             path = f"/api/project/{project}/repos/upload_code?repo_id={repo}"
-            session.client.upload(path, self.code_hash, self.patch)
+            try:
+                session.client.upload(path, self.code_hash, self.patch)
+            except Refused as error:
+                local = self.data["repo_type"] == "local"
+                what = "The folder" if local else "The patch with what changed since the last push or fetch"
+                advice = "Leave out large files." if local else "Push your commits, and leave out large files."
+                raise Refused(f"{what} can't be uploaded. {error.message}", hint=error.hint or advice) from None
 
 
 @dataclass(frozen=True)

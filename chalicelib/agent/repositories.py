@@ -42,6 +42,7 @@ DENIED = re.compile(
 DISK = re.compile(r"No space left on device|Disk quota exceeded")
 FULL_DISK = "the disk of this machine is full"
 NO_SSH = re.compile(r"cannot run ssh|ssh: not found|ssh: command not found")
+NO_ACCOUNT = re.compile(r"No user exists for uid")
 TRANSPORT = re.compile(r"transport '.*' not allowed")
 LOST = (
     "the preparation of this task was interrupted after its repository's credentials were erased: apply the run again"
@@ -166,7 +167,8 @@ def clone(began: Began, account: Account, scratch: str, seconds: float = SECONDS
         git.settle(repo["url"], secret.get("oauth_token", ""), secret.get("private_key", ""), known.read())
         git.give(stage)
         tree = Cloning(git, repo, stage, secret).whole(code_path(folder) if repo.get("code") else "")
-        known.add(git.hosts_seen())
+        if runs_as is None and over_ssh(repo["url"]):  # nobody but the agent may say which hosts it knows
+            known.add(git.hosts_seen())
         git.forget()
     except TooLate:
         delete_tree(stage)
@@ -299,6 +301,7 @@ class Cloning:
             (NO_BRANCH, "it has no branch `%s`" % self._branch),
             (DISK, FULL_DISK + " ({git})"),
             (NO_SSH, "ssh isn't installed on this machine: install it there, or use an https address"),
+            (NO_ACCOUNT, "over ssh only together with a repository that is cloned over ssh itself ({git})"),
             (TRANSPORT, "only https and ssh are allowed ({git})"),
             (CHANGED, "its host has another ssh key than this machine saw first: if that is right, delete the host's "
              "line from `known_hosts` in the agent's folder"),

@@ -149,6 +149,13 @@ def test_a_submodule_speaks_no_other_transport(workshop: Workshop, host: Host) -
     assert "a submodule: only https and ssh are allowed" in told and "'file' not allowed" in told
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may run git as somebody else")
+def test_a_submodule_over_ssh_needs_its_repository_to_come_that_way(workshop: Workshop, host: Host) -> None:
+    with_submodule(host, "over-ssh", "ssh://git@127.0.0.1:1/a", host.commits["first"])
+    told = refused(workshop, repo(host.open, branch="over-ssh"))
+    assert "a submodule: over ssh only together with a repository that is cloned over ssh itself" in told
+
+
 def with_submodule(host: Host, branch: str, url: str, commit: str) -> None:
     git(host.work, "switch", "-q", "-c", branch, "main")
     (host.work / ".gitmodules").write_text(f'[submodule "sub"]\n\tpath = sub\n\turl = {url}\n')

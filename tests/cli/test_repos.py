@@ -262,6 +262,15 @@ def test_what_is_clean_needs_no_patch(apply: Dstack, plane: Plane) -> None:
     assert plane.bodies("/runs/get_plan")[0]["run_spec"]["repo_code_hash"] is None
 
 
+def test_a_patch_that_is_too_large_is_called_one(apply: Dstack, plane: Plane, work: Path) -> None:
+    (work / "new").write_text("n\n")
+    plane.answers["/repos/upload_code"] = (400, {"detail": [{"msg": "The upload has 2.9 MB", "code": "error"}]})
+    ended = apply("apply", "-y", "-d", "-P", ".")
+    assert ended.code == 1 and "/runs/apply" not in plane.paths()
+    assert "The patch with what changed since the last push or fetch can't be uploaded. The upload has 2" in ended.err
+    assert "Push your commits" in ended.err
+
+
 def test_a_folder_that_is_no_checkout_goes_up_as_it_is(apply: Dstack, plane: Plane, work: Path) -> None:
     folder = work.parent / "plain"
     (folder / "sub").mkdir(parents=True)
