@@ -157,6 +157,17 @@ def test_a_private_one_by_a_flag(server: Server, dstack: Dstack, client: str, ho
     assert b"right.token" in kept and TOKEN.encode() not in kept
 
 
+def test_one_over_ssh_by_a_key(server: Server, dstack: Dstack, client: str, host: Host, tmp_path: Path) -> None:
+    name = f"ssh-{client}"
+    with git_hosts.sshd(host.bare) as sshd:
+        (tmp_path / "key").write_text(sshd.key)
+        (tmp_path / "key").chmod(0o600)
+        apply(dstack, tmp_path, name, f"{{url: '{sshd.url}', path: app}}", "--git-identity", str(tmp_path / "key"))
+        assert done(server, name, tmp_path)[:3] == ["one", "two", "three"]
+    kept = b"".join(path.read_bytes() for path in server.home.rglob("*") if path.is_file())
+    assert sshd.url.encode() in kept and sshd.key.splitlines()[2].encode() not in kept
+
+
 def test_a_folder_that_is_no_checkout(server: Server, users: dict[str, Dstack], tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
     (tmp_path / "plain" / "a.txt").write_text("plain\n")

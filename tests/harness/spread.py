@@ -16,6 +16,7 @@ TOGETHER = {
     "tests/infra/test_stateful_real.py": "emulator",
     "tests/scenarios/test_scenarios_real.py": "emulator",
     "tests/agent/test_docker_real.py": "engine",
+    "tests/agent/test_docker_repositories_real.py": "engine",
     "tests/e2e/test_docker_real.py": "engine",
 }
 APART = ("tests/simulation/",)
