@@ -14,7 +14,6 @@ import signal
 import subprocess
 import time
 from typing import BinaryIO, Callable, Dict, List, NamedTuple, Optional
-from urllib.parse import urlsplit
 
 from . import process_tree
 from .accounts import Account
@@ -53,7 +52,11 @@ SSH = (
     "-o ServerAliveInterval=15 -o ServerAliveCountMax=4 -o StrictHostKeyChecking=accept-new -o HashKnownHosts=no "
     "-o UpdateHostKeys=no -o LogLevel=ERROR"
 )
-OVER_SSH = re.compile(r"ssh://[^\s-]\S*|[\w.][\w.-]*@[\w.\[][^\s/:]*:[^\s-]\S*")
+# What stands before a path is written into git's configuration and handed to ssh: nothing that means more there.
+HOST = r"(?:[^\W_][\w.-]*|\[[0-9A-Fa-f:.]+\])"
+OVER_HTTPS = re.compile(r"https://(?:\w[\w.~+%-]*@)?(?P<host>" + HOST + r"(?::[0-9]{1,5})?)/\S+")
+OVER_SSH = re.compile(r"ssh://(?:\w[\w.~+%-]*@)?" + HOST + r"(?::[0-9]{1,5})?/\S+|\w[\w.-]*@" + HOST + r":[^\s-]\S*")
+PASSWORD = re.compile(r"\w+://[^/\s@]*:[^/\s@]*@")
 
 
 class Said(NamedTuple):
@@ -71,13 +74,10 @@ def over_ssh(url: str) -> bool:
 
 def check_url(url: str) -> None:
     """Refuse an address that git would take for another transport or an option, or that holds a password."""
-    if not url.isprintable() or not (over_ssh(url) or url.startswith("https://")):
-        raise TaskError("executor_error", "repository %s: only https and ssh addresses can be cloned" % url[:200])
-    parts = urlsplit(url)
-    if not over_ssh(url) and not parts.hostname:
-        raise TaskError("executor_error", "repository %s: the address has no host" % url[:200])
-    if parts.password:
+    if PASSWORD.match(url):
         raise TaskError("executor_error", "the repository's address holds a password: store it with `dstack init -t`")
+    if not url.isprintable() or not (over_ssh(url) or OVER_HTTPS.fullmatch(url)):
+        raise TaskError("executor_error", "repository %s: only https and ssh addresses can be cloned" % url[:200])
 
 
 class Git:
@@ -94,11 +94,10 @@ class Git:
     def settle(self, url: str, token: str, key: str, known_hosts: str) -> None:
         """Make the private folder, with what git may know. `known_hosts`: the keys of hosts this machine has seen."""
         os.mkdir(self._private, 0o700)
-        config = CONFIG
-        if token and not over_ssh(url):
-            parts = urlsplit(url)
-            host = "https://" + parts.netloc.rpartition("@")[2]
-            config += HELPER % (host, shlex.quote(self._write("token", "username=oauth2\npassword=%s\n" % token)))
+        config, found = CONFIG, OVER_HTTPS.fullmatch(url)
+        if token and token.isprintable() and found:
+            kept = self._write("token", "username=oauth2\npassword=%s\n" % token)
+            config += HELPER % ("https://" + found.group("host"), shlex.quote(kept))
         self._write(".gitconfig", config)
         self._write("known_hosts", known_hosts)
         self._ssh = "%s -o UserKnownHostsFile=%s" % (SSH, shlex.quote(self.known_hosts))

@@ -26,9 +26,8 @@ from chalicelib.usecases.files import check_upload, keep
 
 _ID = re.compile(r"[\w.@+%-]{1,200}", re.ASCII)  # clients write other characters of a name as %20
 _TYPES = ("remote", "local", "virtual")
-_ADDRESS = re.compile(
-    r"(https|ssh)://(?P<user>[^\s/@]*@)?[^\s/@:-][^\s/@]*/\S+|[\w.][\w.-]*@[^\s/:@-][^\s/:@]*:[^\s-]\S*"
-)
+_HOST = r"(?:[^\W_][\w.-]*|\[[0-9A-Fa-f:.]+\])"  # and the rest, as `agent/git.py` has it: a test compares them
+_ADDRESS = re.compile(rf"(?:https|ssh)://(?:\w[\w.~+%-]*@)?{_HOST}(?::[0-9]{{1,5}})?/\S+|\w[\w.-]*@{_HOST}:[^\s-]\S*")
 _BRANCH = re.compile(r"[^\s\-~^:?*\[\\\x00-\x1f\x7f][^\s~^:?*\[\\\x00-\x1f\x7f]{0,254}")
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
 MAX_INFO, MAX_CREDS = 4_000, 10_000  # bytes of JSON
@@ -128,7 +127,7 @@ def refusals(plane: Plane, user: User, project: Project, spec: RunSpec) -> list[
     if known is None:
         text = f"you have registered no repository `{(spec.repo_id or '')[:80]}` in the project {project.name}"
         found.append(Problem(text, path="repo_id", hint="register it with `dstack init -P REPO`"))
-    elif not (address := _ADDRESS.fullmatch(known.url)) or ":" in (address["user"] or ""):
+    elif not _ADDRESS.fullmatch(known.url) or not known.url.isprintable():
         text = "the registered address of the repository isn't one of https or ssh without a password"
         found.append(Problem(text, path="repo_id", hint="register it again with `dstack init -P REPO`"))
     return found

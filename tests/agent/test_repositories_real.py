@@ -253,6 +253,9 @@ REFUSED = {
     "a file": (repo("file:///etc"), "only https and ssh addresses can be cloned"),
     "a program": (repo("ext::sh -c id"), "only https and ssh addresses can be cloned"),
     "an option": (repo("--upload-pack=id"), "only https and ssh addresses can be cloned"),
+    "no host": (repo("https:///a"), "only https and ssh addresses can be cloned"),
+    "an odd host": (repo("ssh://git@-oProxyCommand=x/a"), "only https and ssh addresses can be cloned"),
+    "a host with settings": (repo('https://h"]helper=!id#/a', oauth_token="t"), "only https and ssh addresses"),
     "a password": (repo("https://me:pw@h.example/a"), "the repository's address holds a password"),
     "elsewhere": (repo("{open}", path="/etc/evil"), "/etc/evil"),
 }

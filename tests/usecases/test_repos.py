@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
+from chalicelib.agent.git import check_url
+from chalicelib.agent.task_runtime import TaskError
 from chalicelib.domain import keys
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.tenants import Project, ProjectRole, User
@@ -174,18 +176,33 @@ def test_a_path_in_somebody_elses_home_is_refused(rig: Rig) -> None:
     assert "`~ann/x` isn't a path" in rig.refused("P/runs/get_plan", {"run_spec": {**spec(), "repo_dir": "~ann/x"}})
 
 
-@pytest.mark.parametrize(
-    "url", ["http://h/a", "file:///etc", "ext::sh", "https://me:pw@h/a", "ssh://git:pw@h/a", "-oProxyCommand=x", "/etc"]
-)
+ODD = [
+    *("http://h/a", "file:///etc", "ext::sh", "https://me:pw@h/a", "ssh://git:pw@h/a", "-oProxyCommand=x", "/etc"),
+    *("https://h/a b", "https:///a", "https://h", "ssh://git@-oX/a", 'https://h"]helper=!id#/a', "https://h/a\x07"),
+    *("https://h:x/a", "https://[::1/a", "git@h:-x", "git@h:", "-x@h:a"),
+]
+FINE = [
+    *(URL, "https://h:8443/a", "https://me@h/a", "ssh://git@h:22/a", "git@h.example:me/app.git", "ssh://h/a"),
+    *("https://[::1]:80/a", "git@[::1]:a", "https://h/a?b=c", "https://bücher.example/a"),
+]
+
+
+def test_the_agent_judges_addresses_alike() -> None:
+    for url in FINE:
+        check_url(url)
+    for url in ODD:
+        with pytest.raises(TaskError):
+            check_url(url)
+
+
+@pytest.mark.parametrize("url", ODD)
 def test_an_address_that_no_job_can_clone_is_refused(rig: Rig, url: str) -> None:
     rig.ok("P/repos/init", {**REMOTE, "repo_creds": {"clone_url": url}})
     told = rig.refused("P/runs/get_plan", {"run_spec": spec()})
     assert "isn't one of https or ssh without a password" in told and "pw" not in told
 
 
-@pytest.mark.parametrize(
-    "url", [URL, "https://h:8443/a", "https://me@h/a", "ssh://git@h:22/a", "git@h.example:me/app.git"]
-)
+@pytest.mark.parametrize("url", FINE)
 def test_an_address_that_a_job_can_clone_is_taken(rig: Rig, url: str) -> None:
     rig.ok("P/repos/init", {**REMOTE, "repo_creds": {"clone_url": url}})
     rig.ok("P/runs/get_plan", {"run_spec": spec()})
