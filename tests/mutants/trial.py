@@ -83,8 +83,6 @@ class Copy:
         """Do these tests pass? With the first that doesn't."""
         options = ["-x", "-q", "-rfE", "--tb=no", "--no-header", "-p", "no:cacheprovider", f"--timeout={SLOWEST}"]
         status, said = self._run(["-m", "pytest", *options, *files], patience)
-        if status not in (0, 1, 2, None):
-            raise SystemExit(f"pytest ended with {status}:\n{said[-2000:]}")
         first = _FIRST.search(said)
         if status == 0:
             return True, ""
