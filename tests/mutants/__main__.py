@@ -48,26 +48,30 @@ def missed(file: Path) -> list[Change]:
 
 
 class Patience:
-    """How long the tests of a file may take: a few times what they take when nothing is wrong. They must pass then."""
+    """How long the tests about a file may take: a few times what all those about its package in the sample take when
+    nothing is wrong. They must pass then."""
 
-    def __init__(self) -> None:
-        self._known: dict[frozenset[str], float] = {}
+    def __init__(self, sample: list[Change]) -> None:
+        self._files = {change.file for change in sample}
+        self._known: dict[str, float] = {}
         self._lock = threading.Lock()
 
     def of(self, copy: Copy, file: str) -> float:
-        wanted = about(copy.root, file)
+        package = file.split("/")[1]
         with self._lock:
-            if frozenset(wanted) not in self._known:
+            if package not in self._known:
+                files = (name for name in self._files if name.split("/")[1] == package)
+                wanted = sorted({path for name in files for path in about(copy.root, name)})
                 began = time.perf_counter()
                 passed, by = copy.passes(wanted, 900)
                 if not passed:
                     raise SystemExit(f"without any change, {by} fails")
-                self._known[frozenset(wanted)] = 30 + 4 * (time.perf_counter() - began)
-            return self._known[frozenset(wanted)]
+                self._known[package] = 30 + 4 * (time.perf_counter() - began)
+            return self._known[package]
 
 
 def play(sample: list[Change], jobs: int) -> list[Verdict]:
-    copies, patience = [Copy(ROOT) for _ in range(jobs)], Patience()
+    copies, patience = [Copy(ROOT) for _ in range(jobs)], Patience(sample)
     free, done = list(copies), list[Verdict]()
 
     def one(change: Change) -> Verdict:

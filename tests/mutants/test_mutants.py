@@ -11,6 +11,7 @@ import pytest
 from tests.mutants.__main__ import ROOT, drawn, everything
 from tests.mutants.changes import changes, readable
 from tests.mutants.equivalent import Known, known
+from tests.mutants.imports import imported
 from tests.mutants.trial import Copy, about
 
 TABLE = "chalicelib/machines/table.py"
@@ -96,6 +97,37 @@ def test_tests_are_found_by_name_the_closest_first() -> None:
     assert "tests/store/test_kill_real.py" not in about(ROOT, "chalicelib/store/dynamo.py")
     assert any(path.startswith("tests/simulation/") for path in about(ROOT, "chalicelib/agent/session.py"))
     assert not any(path.startswith("tests/simulation/") for path in about(ROOT, "chalicelib/agent/docker.py"))
+
+
+def test_an_agents_test_that_imports_nothing_of_a_file_isnt_about_it() -> None:
+    found = about(ROOT, "chalicelib/agent/users.py")
+    assert "tests/agent/test_spool.py" not in found
+    assert found[0] == "tests/agent/test_own_users_real.py", "by another name"
+    assert found.index("tests/agent/test_process_parts.py") < found.index("tests/agent/test_docker.py"), "closer"
+
+
+def test_imports_are_followed(tmp_path: Path) -> None:
+    texts = {
+        "tests/conftest.py": "def f():\n    import lib.lazy",
+        "tests/test_a.py": "from lib import a",
+        "lib/__init__.py": "",
+        "lib/a.py": "from . import b\nfrom .c.d import e\nimport json",
+        "lib/b.py": "from .a import x",
+        "lib/c/d.py": "",
+        "lib/lazy.py": "",
+        "lib/alone.py": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    away = imported(tmp_path, "tests/test_a.py")
+    assert {name: number for name, number in away.items() if name.startswith("lib")} == {
+        "lib/__init__.py": 1,
+        "lib/a.py": 1,
+        "lib/lazy.py": 1,
+        "lib/b.py": 2,
+        "lib/c/d.py": 2,
+    }
 
 
 def test_every_equivalent_change_is_one_that_can_be_made() -> None:

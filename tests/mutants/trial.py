@@ -1,7 +1,8 @@
 """One change against the tests that are about its file, in a copy of the tree.
 
 Which tests those are follows from names: the file's mirror under `tests/`, then its package's, then those of the
-packages that use it, and whole histories where it has a part in them. The first failure ends a trial.
+packages that use it, and whole histories where it has a part in them; and from imports: the more directly a test file
+imports the source file, the sooner it is run. The first failure ends a trial.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.changes import Change
+from tests.mutants.imports import imported
 
 ABOUT: dict[str, tuple[str, ...]] = {  # where a package's tests are, in this order
     "machines": ("machines", "planning", "engine", "simulation"),
@@ -29,9 +31,14 @@ ABOUT: dict[str, tuple[str, ...]] = {  # where a package's tests are, in this or
     "agent": ("agent",),
     "agent/session.py": ("agent", "simulation"),
 }
-TOO = {"store/blobs.py": "tests/store/test_s3_real.py"}  # about a file by another name
+TOO = {  # about a file by another name
+    "store/blobs.py": "tests/store/test_s3_real.py",
+    **dict.fromkeys(("agent/users.py", "agent/accounts.py", "agent/process.py"), "tests/agent/test_own_users_real.py"),
+}
 SLOW = re.compile(r"^tests/agent/test_(agent|process)\.py$|^tests/simulation/")  # start processes, or play for long
 APART = re.compile(r"_real\.py$|/test_planted\.py$")  # need something of the machine, or minutes
+IMPORTS = ("agent",)  # in other packages some modules are imported by names that are put together
+ELSEWHERE = 1000  # imports away: not imported at all
 SLOWEST = 90  # seconds for one test
 _FIRST = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
@@ -42,11 +49,14 @@ def about(root: Path, file: str) -> list[str]:
     folders = [root / "tests" / name for name in ABOUT.get(inside, ABOUT[package])]
     found = [path.relative_to(root).as_posix() for folder in folders for path in sorted(folder.glob("test_*.py"))]
     mirrors = {f"tests/{package}/test_{stem}{kind}.py" for kind in ("", "_real")} | {TOO.get(inside, "")}
+    away = {path: imported(root, path).get(file, ELSEWHERE) for path in found}
     wanted = (path for path in found if path in mirrors or not APART.search(path))
+    if package in IMPORTS:
+        wanted = (path for path in wanted if path in mirrors or SLOW.search(path) or away[path] != ELSEWHERE)
 
-    def distance(path: str) -> tuple[bool, bool, bool, bool]:
+    def distance(path: str) -> tuple[bool, bool, bool, bool, int]:
         near = path in mirrors or stem.rstrip("s") in Path(path).stem
-        return not near, bool(APART.search(path)), bool(SLOW.search(path)), path not in mirrors
+        return not near, bool(APART.search(path)), bool(SLOW.search(path)), path not in mirrors, away[path]
 
     return sorted(wanted, key=distance)
 
