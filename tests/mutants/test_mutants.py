@@ -12,7 +12,7 @@ from tests.mutants.__main__ import ROOT, drawn, everything
 from tests.mutants.changes import changes, readable
 from tests.mutants.equivalent import Known, known
 from tests.mutants.imports import imported
-from tests.mutants.trial import Copy, about
+from tests.mutants.trial import Copy, about, alone
 
 TABLE = "chalicelib/machines/table.py"
 
@@ -168,6 +168,16 @@ def test_a_trial_says_who_noticed_and_leaves_no_trace(copy: Copy) -> None:
 def test_what_never_ends_is_noticed(copy: Copy) -> None:
     (copy.root / "tests" / "test_endless.py").write_text("def test_endless():\n    while True:\n        pass\n")
     assert copy.passes(["tests/test_endless.py"], 3) == (False, "no end")
+
+
+@pytest.mark.skipif(not alone(), reason="no namespaces of processes here")
+def test_a_trial_signals_nobody_else(copy: Copy) -> None:
+    with subprocess.Popen(["sleep", "600"]) as other:
+        text = f"import os\n\ndef test_kill():\n    os.kill({other.pid}, 9)\n"
+        (copy.root / "tests" / "test_kill.py").write_text(text)
+        assert copy.passes(["tests/test_kill.py"], 60) == (False, "tests/test_kill.py::test_kill")
+        assert other.poll() is None
+        other.kill()
 
 
 def test_what_no_test_notices_survives(copy: Copy) -> None:
