@@ -158,17 +158,17 @@ def addresses() -> List[str]:
             found.append(socket.inet_ntoa(answer[20:24]))
     found.sort(key=lambda address: address.startswith("127."))
     first = default_address()
-    if first in found:
+    if first is not None and first in found:
         found.remove(first)
         found.insert(0, first)
     return found
 
 
-def default_address() -> str:
+def default_address() -> Optional[str]:
     """Where packets to the outside would come from. Connecting a datagram socket sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))
         except OSError:
-            return ""
+            return None
         return str(probe.getsockname()[0])

@@ -150,8 +150,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     os.ftruncate(lock, 0)
     os.write(lock, b"%d\n" % os.getpid())  # the process to signal to stop
-    if os.getpid() != os.getsid(0) and os.getpgrp() != os.getpid():
-        os.setsid()  # signals to the starter's process group aren't meant for us
+    leave_group()
     usable = runtimes(data, options)
     folder = build.lay_out(data)
     try:
@@ -169,6 +168,12 @@ def run(options: argparse.Namespace) -> int:
     ended = agent.run()
     # Threads may be stuck in a poll or a slow fetch; everything that matters is on disk.
     os._exit(ENDED if ended else 0)
+
+
+def leave_group() -> None:
+    """Signals to the starter's process group aren't meant for us. Who leads a group can't leave it, and needn't."""
+    if os.getpgrp() != os.getpid():
+        os.setsid()
 
 
 def keep(data: str, name: str, value: str) -> None:

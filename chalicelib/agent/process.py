@@ -166,7 +166,7 @@ class ProcessWork:
         # The supervisor also keeps the terminal's other end open: it must not read as ended if the task closes its
         # output for a while.
         self._master, self._slave = os.openpty()
-        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(self._slave, termios.TIOCSWINSZ, struct.pack("HH4x", ROWS, COLUMNS))
         if account.foreign:
             os.fchown(self._slave, account.uid, account.gid)
         os.set_blocking(self._master, False)
@@ -197,7 +197,6 @@ class ProcessWork:
                     signal.SIG_DFL,
                 ):
                     signal.signal(number, signal.SIG_DFL)
-            signal.set_wakeup_fd(-1)
             resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
             os.umask(0o022)
             self._limits.join()

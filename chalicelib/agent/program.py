@@ -86,9 +86,10 @@ class Program:
         roster: Roster,
         runtimes: Dict[str, TaskRuntime],
         inventory: Inventory,
+        facts_every: float = FACTS_EVERY,
     ) -> None:
         self._data, self._session, self._roster = data, session, roster
-        self._runtimes, self._inventory = runtimes, inventory
+        self._runtimes, self._inventory, self._facts_every = runtimes, inventory, facts_every
         self._address = Address(data)
         self._wake_path = os.path.join(data, "wake")
         self._wake = make_pipe(self._wake_path)
@@ -104,7 +105,7 @@ class Program:
         self._away = False  # the server didn't answer last time
         self._stopping = False
         now = time.monotonic()
-        self._look_at, self._measure_at, self._facts_at = now + LOOK_EVERY, now + MEASURE_EVERY, now + FACTS_EVERY
+        self._look_at, self._measure_at, self._facts_at = now + LOOK_EVERY, now + MEASURE_EVERY, now + facts_every
 
     def stop(self) -> None:
         """Leave the loop; tasks keep running, and the next agent finds them."""
@@ -206,7 +207,7 @@ class Program:
             self._measure_at, self._measuring = now + MEASURE_EVERY, True
             self._slow.submit(self._logged, self._measure)
         if now >= self._facts_at:
-            self._facts_at = now + FACTS_EVERY
+            self._facts_at = now + self._facts_every
             self._slow.submit(self._logged, self._find_facts)
 
     def _cap(self, task: str) -> None:

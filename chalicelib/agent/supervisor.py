@@ -127,7 +127,7 @@ class Supervisor:
             deadlines.append(self._flush_at)
         timeout = min(deadlines) - now
         sources = [self._requests, self._children]
-        if not self._backlog and work.fileno() >= 0:
+        if not self._backlog and work.fileno() != -1:
             sources.append(work.fileno())
         ready = select.select(sources, [], [], None if timeout == float("inf") else max(0.0, timeout))[0]
         for fd in (self._requests, self._children):
@@ -244,8 +244,8 @@ class Supervisor:
 
 
 def drain(fd: int) -> None:
+    """If anything is left, the next `select` returns at once."""
     try:
-        while len(os.read(fd, 4096)) == 4096:
-            pass
+        os.read(fd, 65536)
     except BlockingIOError:
         return

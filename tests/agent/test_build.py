@@ -71,6 +71,22 @@ def test_it_runs_alone_and_rebuilds_itself(tmp_path: Path) -> None:
     assert (tmp_path / "again").read_bytes() == program.read_bytes()
 
 
+def test_sources_are_laid_out_once_and_changed_ones_apart(tmp_path: Path) -> None:
+    """Otherwise a new agent would start its supervisors from the old one's sources."""
+    one, two = tmp_path / "one.pyz", tmp_path / "two.pyz"
+    build.write(str(one))
+    two.write_bytes(one.read_bytes())
+    with zipfile.ZipFile(two, "a") as archive:
+        archive.writestr("dstack_agent/more.py", "")
+    words = "import sys; sys.path.insert(0, sys.argv[1]); from dstack_agent import build; print(build.lay_out('.'))"
+    first, again, second = (
+        subprocess.check_output([sys.executable, "-I", "-S", "-c", words, str(program)], cwd=tmp_path, text=True)
+        for program in (one, one, two)
+    )
+    assert first == again != second
+    assert (tmp_path / second.strip() / "dstack_agent" / "more.py").exists()
+
+
 def test_wrong_arguments_are_explained(tmp_path: Path) -> None:
     build.write(str(tmp_path / "agent.pyz"))
     done = subprocess.run([sys.executable, str(tmp_path / "agent.pyz")], capture_output=True, text=True)

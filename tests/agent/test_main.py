@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,22 @@ def test_docker_is_used_where_it_answers(tmp_path: Path) -> None:
 def test_each_runtime_by_its_name() -> None:
     assert isinstance(main.make_runtime("docker", "/d", "/s", "agent"), DockerRuntime)
     assert isinstance(main.make_runtime("process", "/d", "/s", "agent"), ProcessRuntime)
+
+
+def test_a_signal_to_the_group_of_whoever_started_it_isnt_its_own() -> None:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            for _ in range(2):  # then it leads a group, as what a shell starts does
+                main.leave_group()
+                os.write(writer, b"%d " % (os.getpgrp() == os.getpid()))
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        assert pipe.read() == "1 1 "
 
 
 def test_what_is_kept_is_written_only_when_it_changes(tmp_path: Path) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chalicelib.agent import metrics
 from chalicelib.agent.cgroups import CgroupLimits
 from chalicelib.agent.process import ProcessRuntime
+from chalicelib.agent.task_runtime import Usage
+from chalicelib.agent.tasks import TaskFolder
 from tests.agent.runtime_conformance import Workshop
+from tests.agent.test_roster import Runtime
 
 CARD = {"memory_usage_bytes": 7, "util_percent": 50}
 
@@ -20,6 +24,26 @@ def workshop(tmp_path: Path) -> Iterator[Workshop]:
     workshop = Workshop(tmp_path, ProcessRuntime())
     yield workshop
     workshop.end()
+
+
+class Measured(Runtime):
+    def usage(self, folder: TaskFolder) -> Usage | None:
+        return Usage(1, 3, 2) if folder.task == "t" else None
+
+
+def test_a_sample_in_full(tmp_path: Path) -> None:
+    folders = [TaskFolder(str(tmp_path), task) for task in ("t", "over", "elsewhere")]
+    for folder in folders:
+        folder.create({"runtime": "gone" if folder.task == "elsewhere" else "played", "gpus": []})
+    (sample,) = metrics.sample(folders, {"played": Measured("played")}, dict[str, Any])
+    assert sample.pop("at") > 1_700_000_000_000_000
+    assert sample == {
+        "task": "t",
+        "cpu_usage_micro": 1,
+        "memory_usage_bytes": 3,
+        "memory_working_set_bytes": 2,
+        "gpus": [],
+    }
 
 
 def test_only_running_tasks_are_sampled_with_their_own_gpus(workshop: Workshop) -> None:

@@ -50,6 +50,25 @@ def test_an_account_by_name_or_number(wanted: Any, uid: int, gid: int, name: str
     assert account.name == (name if uid != UNKNOWN else account.name)
 
 
+@root_only
+@pytest.mark.parametrize(
+    ("wanted", "ids"), [("root:7", (0, 7)), ("nobody:7", (NOBODY.pw_uid, 7)), (str(UNKNOWN), (UNKNOWN, UNKNOWN))]
+)
+def test_an_account_is_taken_on_with_its_group(wanted: str, ids: tuple[int, int]) -> None:
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            Account(wanted).become()
+            os.write(writer, f"{os.getuid()} {os.getgid()} {os.getgid() in os.getgroups()}".encode())
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        assert pipe.read() == f"{ids[0]} {ids[1]} True"
+
+
 @pytest.mark.parametrize(
     ("wanted", "words"), [("nosuchuser", "user nosuchuser"), (f"{ME.pw_name}:nosuchgroup", "group nosuchgroup")]
 )

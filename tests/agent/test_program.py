@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.inventory import Inventory
+from chalicelib.agent import gpus
+from chalicelib.agent.inventory import Inventory, Runner
 from chalicelib.agent.program import Address, Program, new_session
 from chalicelib.agent.roster import Fetch, Roster
 from chalicelib.agent.spool import SpoolWriter
@@ -57,11 +58,11 @@ class Desk:
     def address(self, url: str) -> None:
         (self.data / "server").write_text(url + "\n")
 
-    def begin(self) -> None:
+    def begin(self, tool: Runner = lambda argv: (127, ""), **pace: float) -> None:
         session = new_session(str(self.data), "i-1", self.roster, "1.0", 5.0)
         runtimes = {"played": self.roster.runtime}
-        inventory = Inventory(str(self.data), lambda argv: (127, ""))
-        self.program = Program(str(self.data), "i-1", session, self.roster, dict(runtimes), inventory)
+        inventory = Inventory(str(self.data), tool)
+        self.program = Program(str(self.data), "i-1", session, self.roster, dict(runtimes), inventory, **pace)
         self.thread = threading.Thread(target=self.program.run)
         self.thread.start()
 
@@ -122,6 +123,13 @@ def test_facts_and_credential(desk: Desk) -> None:
     desk.wait((desk.data / "credential").exists)
     assert (desk.data / "credential").read_text() == desk.plane.credential
     assert (desk.data / "credential").stat().st_mode & 0o777 == 0o600
+
+
+def test_facts_are_found_again_from_time_to_time(desk: Desk) -> None:
+    answers = iter([(127, "")] * len(gpus.TOOLS))  # the first time the tools aren't there yet
+    card = (0, "GPU-1, NVIDIA L4, 23034, 550.54\n")
+    desk.begin(lambda argv: next(answers, card if argv[0] == "nvidia-smi" else (127, "")), facts_every=0.0)
+    desk.plane.until(lambda: desk.plane.facts.get("gpus"))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.tasks import TaskFolder
+from chalicelib.agent.supervisor import drain
+from chalicelib.agent.tasks import TaskFolder, make_pipe
 
 PLAYED = """
 import json, os, sys, time
@@ -28,7 +30,7 @@ class Work:
         os.set_blocking(self.reader, False)
         os.write(writer, told.get("says", "").encode())
         self.asked = 0
-    def fileno(self): return self.reader
+    def fileno(self): return -1 if told.get("lost") else self.reader
     def read(self):
         try:
             return os.read(self.reader, 100)
@@ -104,6 +106,20 @@ def test_an_end_in_words(tmp_path: Path, told: dict[str, Any], reason: str, mess
 def test_all_output_counts_the_last_of_it_too(tmp_path: Path) -> None:
     state, _ = played(tmp_path, {"status": 0, "says": "12345", "last": "678"})
     assert state["log_end"] == 8
+
+
+def test_a_task_whose_connection_is_lost_is_asked_for_its_end_all_the_same(tmp_path: Path) -> None:
+    state, _ = played(tmp_path, {"status": 0, "lost": True})
+    assert (state["reason"], state["message"]) == ("done_by_runner", "")
+
+
+def test_a_wake_up_is_taken_once(tmp_path: Path) -> None:
+    pipe = make_pipe(str(tmp_path / "wake"))
+    os.write(pipe, b"\n" * 5000)
+    drain(pipe)
+    with pytest.raises(BlockingIOError):
+        os.read(pipe, 1)
+    drain(pipe)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.engine.kinds import KINDS
 from chalicelib.engine.postpone import UNTOLD, put_off, put_off_failed
 from chalicelib.store import nouns
-from chalicelib.store.port import Put
+from chalicelib.store.port import MAX_CHANGES, Put
 from tests.world import nouns as b
 from tests.world.engine import Engine
 
@@ -49,6 +49,13 @@ def test_what_is_due_of_a_unit_is_put_off(place: Engine, until: int | None, move
     after = place.store.get(keys.run(job.run_id))
     assert before is not None and after is not None
     assert (after.version, after.body) == (before.version + 1, before.body)
+
+
+def test_of_a_large_unit_as_much_is_put_off_as_one_commit_holds_with_the_event(place: Engine) -> None:
+    runs = [place.run(f"run-{number}") for number in range(MAX_CHANGES + 10)]
+    fail(place, f"queue/{b.PROJECT}")
+    moved = [job for job in runs if dues(place, job)[1] == 10 * SECOND]
+    assert (len(moved), len(told(place))) == (MAX_CHANGES - 1, 1)
 
 
 def test_what_isnt_due_yet_stays_as_it_is(place: Engine) -> None:
