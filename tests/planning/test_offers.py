@@ -274,6 +274,32 @@ def test_accelerators(gpu: Any, fits: bool) -> None:
     assert (not list(misfits(needs(gpu=gpu), b.resources(gpus=2)))) is fits
 
 
+@pytest.mark.parametrize(
+    ("names", "capability"),  # as NVIDIA publishes them
+    [
+        ("K80", "3.7"),
+        ("M60", "5.2"),
+        ("P100", "6.0"),
+        ("P4 P40", "6.1"),
+        ("V100", "7.0"),
+        ("T4 T4G RTX6000 RTX8000", "7.5"),
+        ("A100 A30", "8.0"),
+        ("A2 A10 A10G A16 A40 A4000 A4500 A5000 A6000 RTX3060 RTX3070 RTX3080 RTX3080Ti RTX3090 RTX3090Ti", "8.6"),
+        ("L4 L40 L40S RTX4000Ada RTX5000Ada RTX6000Ada RTX4060 RTX4070 RTX4080 RTX4090", "8.9"),
+        ("H100 H100NVL H200 H200NVL GH200", "9.0"),
+        ("B100 B200 GB200", "10.0"),
+        ("B300 GB300", "10.3"),
+        ("RTX5070 RTX5080 RTX5090 RTXPRO6000", "12.0"),
+    ],
+)
+def test_a_card_runs_what_is_built_for_its_capability_and_nothing_newer(names: str, capability: str) -> None:
+    major, minor = map(int, capability.split("."))
+    for name in names.split():
+        card = b.resources(gpus=1, gpu=name)
+        assert not list(misfits(needs(gpu={"compute_capability": capability}), card))
+        assert list(misfits(needs(gpu={"compute_capability": f"{major}.{minor + 1}"}), card))
+
+
 def test_a_card_counts_as_what_it_is_sold_as() -> None:
     reported = Resources(cpus=4, memory_mib=32_768, gpus=(Gpu(name="A100", memory_mib=81_559, vendor="nvidia"),))
     assert not list(misfits(needs(gpu="A100:80GB"), reported))
