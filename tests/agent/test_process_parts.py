@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import grp
+import json
 import os
 import pwd
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +57,30 @@ def test_an_account_by_name_or_number(wanted: Any, uid: int, gid: int, name: str
     ("wanted", "ids"), [("root:7", (0, 7)), ("nobody:7", (NOBODY.pw_uid, 7)), (str(UNKNOWN), (UNKNOWN, UNKNOWN))]
 )
 def test_an_account_is_taken_on_with_its_group(wanted: str, ids: tuple[int, int]) -> None:
+    assert become(wanted) == (*ids, True)
+
+
+@root_only
+def test_whoever_isnt_root_stays_as_it_is() -> None:
+    ids = NOBODY.pw_gid, NOBODY.pw_uid
+    assert become(None, lambda: (os.setgroups([]), os.setgid(ids[0]), os.setuid(ids[1])))[:2] == ids[::-1]
+
+
+def become(wanted: Any, first: Callable[[], object] = lambda: None) -> tuple[int, int, bool]:
+    """User, group, whether the group is one of its groups: in a process that became this account."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         try:
+            first()
             Account(wanted).become()
-            os.write(writer, f"{os.getuid()} {os.getgid()} {os.getgid() in os.getgroups()}".encode())
+            os.write(writer, json.dumps([os.getuid(), os.getgid(), os.getgid() in os.getgroups()]).encode())
         finally:
             os._exit(0)
     os.waitpid(child, 0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
-        assert pipe.read() == f"{ids[0]} {ids[1]} True"
+        return tuple(json.load(pipe))
 
 
 @pytest.mark.parametrize(

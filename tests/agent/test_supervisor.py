@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.supervisor import drain
+from chalicelib.agent.supervisor import detach, drain
 from chalicelib.agent.tasks import TaskFolder, make_pipe
 
 PLAYED = """
@@ -111,6 +111,22 @@ def test_all_output_counts_the_last_of_it_too(tmp_path: Path) -> None:
 def test_a_task_whose_connection_is_lost_is_asked_for_its_end_all_the_same(tmp_path: Path) -> None:
     state, _ = played(tmp_path, {"status": 0, "lost": True})
     assert (state["reason"], state["message"]) == ("done_by_runner", "")
+
+
+def test_one_process_goes_on_in_a_session_that_it_doesnt_lead() -> None:
+    reader, writer = os.pipe()
+    outside = os.getsid(0)
+    child = os.fork()
+    if child == 0:
+        try:
+            if detach():
+                os.write(writer, b"mine;" if os.getsid(0) in (outside, os.getpid()) else b"new;")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        assert pipe.read() == "new;"
 
 
 def test_a_wake_up_is_taken_once(tmp_path: Path) -> None:

