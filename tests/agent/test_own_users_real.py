@@ -169,6 +169,13 @@ def test_an_id_that_is_given_again_has_no_past(tmp_path: Path) -> None:
     os.waitpid(stray, 0)
 
 
+def test_a_task_that_cant_start_leaves_nothing_to_the_next_with_its_id(workshop: Workshop) -> None:
+    task = workshop.start("", commands=["/no/such/program"])
+    assert workshop.exited(task)["reason"] == "executor_error"
+    places = Path(workshop.roster.folder(task).home), Path(outside(task), "home"), Path(outside(task), "tmp")
+    assert {path.stat().st_uid for path in places if path.exists()} == {0}
+
+
 def test_a_machine_that_restarted_has_no_locks_to_find(tmp_path: Path) -> None:
     held = Users("61989-61989", str(tmp_path / "locks")).hold(61989)
     assert held is not None

@@ -113,20 +113,22 @@ def test_a_task_whose_connection_is_lost_is_asked_for_its_end_all_the_same(tmp_p
     assert (state["reason"], state["message"]) == ("done_by_runner", "")
 
 
-def test_one_process_goes_on_in_a_session_that_it_doesnt_lead() -> None:
+def test_another_process_goes_on_in_a_session_that_it_doesnt_lead() -> None:
     reader, writer = os.pipe()
     outside = os.getsid(0)
     child = os.fork()
     if child == 0:
         try:
-            if detach():
-                os.write(writer, b"mine;" if os.getsid(0) in (outside, os.getpid()) else b"new;")
+            first = os.getpid()
+            goes_on = detach()
+            moved = os.getsid(0) not in (outside, os.getpid())
+            os.write(writer, json.dumps([os.getpid() == first, goes_on, moved]).encode() + b"\n")
         finally:
             os._exit(0)
     os.waitpid(child, 0)
     os.close(writer)
     with os.fdopen(reader) as pipe:
-        assert pipe.read() == "new;"
+        assert sorted(map(json.loads, pipe)) == [[False, True, True], [True, False, False]]
 
 
 def test_a_wake_up_is_taken_once(tmp_path: Path) -> None:

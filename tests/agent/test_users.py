@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.agent.accounts import Account
 from chalicelib.agent.users import Users, id_range, sweep
 
 
@@ -44,3 +45,17 @@ def test_what_an_id_left_where_everybody_may_write_is_deleted(tmp_path: Path) ->
     sweep(str(tmp_path), os.getuid())
     assert list(tmp_path.iterdir()) == []
     sweep(str(tmp_path / "nothing"), os.getuid())
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may act as somebody else")
+def test_what_cant_be_deleted_stops_nobody(tmp_path: Path) -> None:
+    account = Account("nobody")
+    (tmp_path / "folder" / "deep").mkdir(parents=True)
+    os.chown(tmp_path / "folder", account.uid, account.gid)  # but not what is in it
+    (tmp_path / "folder").chmod(0o500)
+    for parent in (tmp_path, *tmp_path.parents[:-2]):
+        if parent.stat().st_uid == 0 and "pytest" in str(parent):
+            parent.chmod(0o755)
+    with account.acting():
+        sweep(str(tmp_path), account.uid)
+    assert (tmp_path / "folder" / "deep").exists()
