@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Deque, Dict, List, Set, Tuple
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Set, Tuple
 
 from . import metrics
 from .inventory import Inventory
@@ -25,11 +25,19 @@ from .session import Abort, Command, End, Keep, Message, Remove, Session, Skip, 
 from .task_runtime import TaskError, TaskRuntime, isolation, micros
 from .tasks import make_pipe, read_text, write_atomic
 
-LOOK_EVERY = 5.0  # seconds between two looks for dead supervisors and a full disk
-MEASURE_EVERY = 10.0
-FACTS_EVERY = 600.0
 ADDRESS_EVERY = 0.5  # how often to reread an unreachable server's address
 FETCH_TRIES = 30
+
+
+class Every(NamedTuple):
+    """Seconds between two rounds of what the loop does of its own accord."""
+
+    look: float = 5.0  # for dead supervisors and a full disk
+    measure: float = 10.0
+    facts: float = 600.0
+
+
+EVERY = Every()
 
 
 def log(text: str) -> None:
@@ -86,10 +94,10 @@ class Program:
         roster: Roster,
         runtimes: Dict[str, TaskRuntime],
         inventory: Inventory,
-        facts_every: float = FACTS_EVERY,
+        every: Every = EVERY,
     ) -> None:
         self._data, self._session, self._roster = data, session, roster
-        self._runtimes, self._inventory, self._facts_every = runtimes, inventory, facts_every
+        self._runtimes, self._inventory, self._every = runtimes, inventory, every
         self._address = Address(data)
         self._wake_path = os.path.join(data, "wake")
         self._wake = make_pipe(self._wake_path)
@@ -105,7 +113,7 @@ class Program:
         self._away = False  # the server didn't answer last time
         self._stopping = False
         now = time.monotonic()
-        self._look_at, self._measure_at, self._facts_at = now + LOOK_EVERY, now + MEASURE_EVERY, now + facts_every
+        self._look_at, self._measure_at, self._facts_at = now + every.look, now + every.measure, now + every.facts
 
     def stop(self) -> None:
         """Leave the loop; tasks keep running, and the next agent finds them."""
@@ -194,7 +202,7 @@ class Program:
 
     def _look(self, now: float) -> None:
         """Periodic checks: dead supervisors, a full disk, metrics, facts."""
-        self._look_at = now + LOOK_EVERY
+        self._look_at = now + self._every.look
         self._roster.reap()
         for task in self._session.tasks():
             if not os.path.isdir(self._roster.folder(task).path):
@@ -204,10 +212,10 @@ class Program:
             self._cap(task)
             self._refresh(task)
         if now >= self._measure_at and not self._measuring:
-            self._measure_at, self._measuring = now + MEASURE_EVERY, True
+            self._measure_at, self._measuring = now + self._every.measure, True
             self._slow.submit(self._logged, self._measure)
         if now >= self._facts_at:
-            self._facts_at = now + self._facts_every
+            self._facts_at = now + self._every.facts
             self._slow.submit(self._logged, self._find_facts)
 
     def _cap(self, task: str) -> None:

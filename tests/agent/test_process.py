@@ -13,7 +13,7 @@ import pytest
 from chalicelib.agent.process import ProcessRuntime
 from chalicelib.agent.process_tree import marked
 from chalicelib.agent.roster import Roster
-from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor
+from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor, sleepers
 
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root may run a task as somebody else")
 
@@ -37,9 +37,9 @@ class TestProcessRuntime(RuntimeConformance):
         assert workshop.log(task) == b"one\r\ntwo\r\n"
 
     def test_stop_ends_an_interactive_shells_command_and_its_list(self, workshop: Workshop) -> None:
-        task = workshop.start("", commands=["/bin/bash", "-i", "-c", "echo ready; sleep 100; echo never"])
+        task = workshop.start("", commands=["/bin/bash", "-i", "-c", "echo ready; sleep 6543; echo never"])
         workshop.says(task, b"ready")
-        workshop.until(lambda: len(marked(task)) >= 2, task)
+        workshop.until(lambda: sleepers("6543"), task)
         workshop.roster.stop(task, NEVER)
         assert workshop.exited(task)["reason"] == "terminated_by_user"
         assert b"never" not in workshop.log(task)

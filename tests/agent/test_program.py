@@ -12,10 +12,10 @@ import pytest
 
 from chalicelib.agent import gpus
 from chalicelib.agent.inventory import Inventory, Runner
-from chalicelib.agent.program import Address, Program, new_session
+from chalicelib.agent.program import Address, Every, Program, new_session
 from chalicelib.agent.roster import Fetch, Roster
 from chalicelib.agent.spool import SpoolWriter
-from chalicelib.agent.task_runtime import TaskError
+from chalicelib.agent.task_runtime import TaskError, Usage
 from chalicelib.agent.tasks import make_pipe
 from tests.agent.server import PATIENCE, Plane, Server
 from tests.agent.test_roster import Runtime
@@ -58,11 +58,11 @@ class Desk:
     def address(self, url: str) -> None:
         (self.data / "server").write_text(url + "\n")
 
-    def begin(self, tool: Runner = lambda argv: (127, ""), **pace: float) -> None:
+    def begin(self, tool: Runner = lambda argv: (127, ""), **every: float) -> None:
         session = new_session(str(self.data), "i-1", self.roster, "1.0", 5.0)
         runtimes = {"played": self.roster.runtime}
         inventory = Inventory(str(self.data), tool)
-        self.program = Program(str(self.data), "i-1", session, self.roster, dict(runtimes), inventory, **pace)
+        self.program = Program(str(self.data), "i-1", session, self.roster, dict(runtimes), inventory, Every(**every))
         self.thread = threading.Thread(target=self.program.run)
         self.thread.start()
 
@@ -125,10 +125,28 @@ def test_facts_and_credential(desk: Desk) -> None:
     assert (desk.data / "credential").stat().st_mode & 0o777 == 0o600
 
 
+def test_a_wake_up_that_was_lost_delays_news_until_the_next_look(desk: Desk) -> None:
+    desk.roster.runtime.used = Usage(1, 3, 2)
+    desk.begin(look=0.01)
+    desk.run()
+    desk.state("t", "running")
+    desk.roster.folder("t").write_state({"state": "exited", "reason": "r", "log_end": 0})
+    desk.state("t", "exited")
+    assert desk.plane.metrics == [], "it isn't time to measure"
+
+
+def test_running_tasks_are_measured_from_time_to_time(desk: Desk) -> None:
+    desk.roster.runtime.used = Usage(1, 3, 2)
+    desk.begin(look=0.01, measure=0.0)
+    desk.run()
+    desk.plane.until(lambda: len(desk.plane.metrics) > 1)
+    assert {sample["task"] for sample in desk.plane.metrics} == {"t"}
+
+
 def test_facts_are_found_again_from_time_to_time(desk: Desk) -> None:
     answers = iter([(127, "")] * len(gpus.TOOLS))  # the first time the tools aren't there yet
     card = (0, "GPU-1, NVIDIA L4, 23034, 550.54\n")
-    desk.begin(lambda argv: next(answers, card if argv[0] == "nvidia-smi" else (127, "")), facts_every=0.0)
+    desk.begin(lambda argv: next(answers, card if argv[0] == "nvidia-smi" else (127, "")), facts=0.0)
     desk.plane.until(lambda: desk.plane.facts.get("gpus"))
 
 

@@ -22,6 +22,7 @@ class Runtime:
 
     def __init__(self, name: str) -> None:
         self.name, self.removed = name, list[str]()
+        self.used: Usage | None = None
 
     def problem(self) -> str:
         return ""
@@ -30,7 +31,7 @@ class Runtime:
         raise AssertionError("a supervisor's affair")
 
     def usage(self, folder: TaskFolder) -> Usage | None:
-        return None
+        return self.used
 
     def remove(self, folder: TaskFolder) -> None:
         self.removed.append(folder.task)
