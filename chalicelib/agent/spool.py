@@ -18,7 +18,7 @@ from .holes import AWAY, REFUSED, Holes
 from .limits import RECORDS_A_READ
 
 FRAME = struct.Struct("<QI")
-SEGMENT_BYTES = 4 * 1024 * 1024
+SEGMENT_BYTES = 4 << 20
 SEGMENTS_KEPT = 2  # the oldest: of these the server may have bytes whose receipt got lost
 
 
@@ -151,8 +151,8 @@ class SpoolReader:
                 if wanted:
                     records.append((at, wanted))
                     room -= len(wanted)
-                if self._offset + length > max(offset, self._offset) + len(wanted) and room <= 0:
-                    break  # cut inside this frame: the next read begins with it again
+                if room <= 0:
+                    break  # perhaps cut inside this frame: the next read begins with it again
                 self._position += FRAME.size + length
                 self._offset += length
         return room

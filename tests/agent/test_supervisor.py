@@ -32,16 +32,25 @@ class Work:
         self.asked = 0
     def fileno(self): return -1 if told.get("lost") else self.reader
     def read(self):
+        if "fills" in told and not self.asked:
+            with open(told["fills"], "wb", buffering=0) as file:
+                try:
+                    while True:
+                        file.write(b"x" * (4 << 20))
+                except OSError:
+                    pass
         try:
             return os.read(self.reader, 100)
         except BlockingIOError:
             return b""
     def ended(self):
         self.asked += 1
+        if "fills" in told and self.asked == 2:
+            os.unlink(told["fills"])
         if calls.count("kill") >= told.get("dies_of_kill", 1) or told.get("dies_of") in calls:
             return told["status"]
         return told["status"] if told.get("ends", True) and self.asked > 2 else None
-    def wake_at(self): return time.monotonic() + 0.01
+    def wake_at(self): return float("inf") if "fills" in told else time.monotonic() + 0.01
     def signal_politely(self): calls.append("politely")
     def signal_firmly(self): calls.append("firmly")
     def kill(self): calls.append("kill")
@@ -111,6 +120,19 @@ def test_all_output_counts_the_last_of_it_too(tmp_path: Path) -> None:
 def test_a_task_whose_connection_is_lost_is_asked_for_its_end_all_the_same(tmp_path: Path) -> None:
     state, _ = played(tmp_path, {"status": 0, "lost": True})
     assert (state["reason"], state["message"]) == ("done_by_runner", "")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount a small disk")
+def test_output_that_found_no_room_is_written_when_there_is_some_though_nothing_wakes_anybody(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tiny", str(disk)], capture_output=True).returncode:
+        pytest.skip("no mounts here")
+    try:
+        state, _ = played(disk, {"status": 0, "says": "12345", "fills": str(disk / "filler")})
+        assert (state["reason"], state["log_end"]) == ("done_by_runner", 5)
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_another_process_goes_on_in_a_session_that_it_doesnt_lead() -> None:
