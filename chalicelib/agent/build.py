@@ -16,7 +16,6 @@ from typing import Dict
 NAME = "dstack_agent"
 ENTRY = "import sys\nfrom %s.main import main\nsys.exit(main(sys.argv[1:]))\n" % NAME
 SHEBANG = b"#!/usr/bin/env python3\n"
-EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def sources() -> Dict[str, bytes]:
@@ -41,7 +40,7 @@ def build() -> bytes:
     out.write(SHEBANG)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in sorted(sources().items()):
-            entry = zipfile.ZipInfo(name, EPOCH)
+            entry = zipfile.ZipInfo(name)  # with the same date at any time
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, data)

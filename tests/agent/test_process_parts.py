@@ -202,6 +202,11 @@ def test_no_supervisor_no_usage(tmp_path: Path) -> None:
     assert (ProcessRuntime().problem(), ProcessRuntime().name) == ("", "process")
 
 
+@pytest.mark.skipif(not os.access("/var/tmp", os.W_OK), reason="/var/tmp isn't everybody's here")
+def test_a_home_outside_the_tasks_folder_is_on_a_disk() -> None:
+    assert outside("t") == "/var/tmp/dstack-task-t"
+
+
 def test_remove_deletes_a_home_outside_the_tasks_folder(tmp_path: Path) -> None:
     folder = TaskFolder(str(tmp_path), f"{os.getpid()}-no-such-task")
     home = Path(outside(folder.task))
@@ -236,6 +241,13 @@ def test_a_group_of_version_2_is_joined_asked_and_deleted(tmp_path: Path) -> Non
     limits.delete()
     limits.delete()
     assert not group.exists()
+
+
+def test_a_group_that_an_earlier_try_left_is_used_again(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("memory")
+    for memory in (1 << 30, 1 << 29):
+        CgroupLimits("t", None, memory, str(tmp_path)).join()
+    assert (tmp_path / "dstack-t" / "memory.max").read_text() == str(1 << 29)
 
 
 def test_a_group_of_version_1_has_its_period_too(tmp_path: Path) -> None:

@@ -133,6 +133,7 @@ def test_a_wake_up_that_was_lost_delays_news_until_the_next_look(desk: Desk) -> 
     desk.roster.folder("t").write_state({"state": "exited", "reason": "r", "log_end": 0})
     desk.state("t", "exited")
     assert desk.plane.metrics == [], "it isn't time to measure"
+    assert desk.roster.launched == ["t"], "once, as it has a supervisor"
 
 
 def test_running_tasks_are_measured_from_time_to_time(desk: Desk) -> None:
@@ -193,6 +194,10 @@ def test_archives_are_there_before_a_task_starts(desk: Desk) -> None:
     (archive,) = Path(desk.roster.folder("t").files).iterdir()  # and nothing half fetched is left
     assert (archive.name, archive.read_bytes()) == ("0", b"content")
     assert desk.roster.launched == ["t"]
+    desk.roster.says("t", state="exited", reason="r", log_end=0)
+    desk.plane.exited("t")
+    desk.plane.want("t", "remove")
+    desk.wait(lambda: not Path(desk.roster.folder("t").path).exists())
 
 
 def test_an_archive_that_isnt_there_ends_the_task_in_words(desk: Desk) -> None:

@@ -1,0 +1,29 @@
+"""Files that are replaced as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from chalicelib.agent.tasks import write_atomic
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_a_file_is_replaced_whole_and_nothing_stays_open(tmp_path: Path) -> None:
+    before, file = descriptors(), tmp_path / "file"
+    for text in ("one", "two", ""):
+        write_atomic(str(file), text, 0o640, durable=bool(text))
+        assert (file.read_text(), file.stat().st_mode & 0o777, list(tmp_path.iterdir())) == (text, 0o640, [file])
+    assert descriptors() == before
+
+
+def test_what_cant_be_replaced_leaves_nothing_half_written(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    before = descriptors()
+    with pytest.raises(OSError, match="folder"):
+        write_atomic(str(tmp_path / "folder"), "text")
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"] and descriptors() == before
