@@ -26,6 +26,7 @@ from .tasks import FULL, TaskFolder, delete_tree, read_json, write_atomic
 SECONDS = 900.0  # for a clone and all its submodules
 CREDENTIALS = ("oauth_token", "private_key")
 WORDS_MOST = 300
+HOSTS_MOST = 1000  # whose keys are remembered
 NOT_THERE = "lost+found"  # a fresh volume has this
 BRANCH = re.compile(r"[^\s\-~^:?*\[\\\x00-\x20\x7f][^\s~^:?*\[\\\x00-\x20\x7f]*")
 COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
@@ -184,7 +185,8 @@ def clone(began: Began, account: Account, scratch: str, seconds: float = SECONDS
 
 
 class KnownHosts:
-    """The keys of ssh hosts, as this machine saw them first. A host whose key is another one later isn't trusted."""
+    """The keys of ssh hosts, as this machine saw them first. A host whose key is another one later isn't trusted. Of
+    very many, the oldest are forgotten."""
 
     def __init__(self, data: str) -> None:
         self._data, self._path = data, os.path.join(data, "known_hosts")
@@ -201,7 +203,7 @@ class KnownHosts:
             before = self.read().splitlines()
             new = [line for line in text.splitlines() if line not in before]
             if new:
-                write_atomic(self._path, "".join(line + "\n" for line in before + new))
+                write_atomic(self._path, "".join(line + "\n" for line in (before + new)[-HOSTS_MOST:]))
 
 
 class Cloning:
