@@ -1,6 +1,6 @@
 """A deleted project's decisions: whatever still runs in it is stopped, and its fleets are deleted.
 
-Deleting a project in use is refused, so there is rarely anything to do: a run that was submitted in the same moment, or
+Deleting a project in use is refused, so there is rarely anything to do: a run that was submitted at the same moment, or
 a deletion that crashed before it could be taken back. Machines that nobody can see must not run on.
 """
 
@@ -44,7 +44,7 @@ class ClosingSnapshot:
 
 
 def decide_closing(snapshot: ClosingSnapshot) -> Plan:
-    """Ends what is left of the project, and looks again until nothing is."""
+    """End what is left of the project, and look again until nothing is."""
     closing, now = snapshot.closing, snapshot.now
     steps: list[Step] = []
     for run in snapshot.runs:

@@ -164,7 +164,7 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
 def _apart(words: str, mine: frozenset[str] | None, theirs: frozenset[str] | None) -> str:
     """Why a run's list and a fleet's have nothing in common; an empty list allows nothing by itself."""
     if mine is not None and not mine:
-        return f"is of no use to a run that allows no {words}"
+        return f"can't serve a run that allows no {words}"
     return f"allows only the {words} {', '.join(sorted(theirs))}" if theirs else f"allows no {words}"
 
 

@@ -1,4 +1,4 @@
-"""How jobs end: asked to exit, given time to, and final once nothing of them is left on a machine."""
+"""How jobs end: they are asked to exit, given time to do so, and final once nothing of them is left on a machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def grace_of(spec: JobSpec, run_spec: RunSpec | None = None) -> Micros | None:
 
 
 def end(look: Look, job: Job, reason: JobReason, message: str = "") -> Job:
-    """Begin a live job's end."""
+    """Start terminating a live job."""
     grace = grace_of(look.specs[job.slot], look.snapshot.run_spec) if job.slot in look.specs else GRACE
     ending = look.draft.end_job(job, reason, message=message, exit_status=job.exit_status, grace=grace)
     look.jobs[job.id] = ending

@@ -26,8 +26,8 @@ def logs_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> bool
 
 
 def submissions_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> list[Job]:
-    """The jobs of a live run that ended so long ago that their logs would go: each retry, and each time of a schedule,
-    adds some. The newest of each place stays, and the last that had a machine, from which retries are counted."""
+    """The jobs of a live run that ended so long ago that their logs may go: each retry and each scheduled start adds
+    some. The newest of each place stays, and so does the last that had a machine, because retries count from it."""
     if run.finished:
         return []
     newest: dict[tuple[int, int], str] = {}
@@ -64,8 +64,8 @@ def is_settled(written_at: Micros, now: Micros) -> bool:
 
 
 def program_goes(program: Program, live: Iterable[Instance], now: Micros) -> bool:
-    """May an agent program be deleted that isn't the newest? A machine asks for the one that was the newest when it was
-    bought, as often as it starts. When that was is known to the day only, hence the two days more at both ends."""
+    """May an older agent program be deleted? Whenever a machine starts, it fetches the program that was the newest when
+    it was bought. That time is known only to the day, hence two extra days at both ends."""
     unsure = 2 * DAY
     first, last = program.first_at - unsure, program.last_at + unsure
     asked = any(machine.created_at <= last and (machine.started_at or now) >= first for machine in live)
@@ -79,7 +79,7 @@ def project_goes(closing: Closing, project: Project, kept: Retention, now: Micro
 
 
 def project_is_forgotten(closing: Closing, project: Project, kept: Retention, now: Micros) -> bool:
-    """May its own record be erased? Provided that nothing stands beside it, and that no event names it any more."""
+    """May its own record be erased? Only if no other record is left beside it and no event names it any more."""
     return project.deleted and closing.erased and closing.began_at <= now - kept.events * DAY
 
 

@@ -101,7 +101,7 @@ def measured(has: Resources, blocks: int = 1, total: int = 1) -> Measures:
     if not gpus:
         return Measures(*own, 0)
     gpu = has.gpus[0]
-    gb = round(gpu.memory_mib / 1024)  # drivers report a little less than what the card is sold as
+    gb = round(gpu.memory_mib / 1024)  # drivers report slightly less than a card's nominal size
     capability = COMPUTE_CAPABILITY.get(squeeze(gpu.name), (0, 0))
     return Measures(*own, gpus, gpu.name, gpu.vendor or vendor_of(gpu.name) or UNKNOWN, gb, capability)
 
@@ -114,7 +114,7 @@ def misfits(spec: ResourcesSpec, has: Resources, *, provisioned: bool = True) ->
 def _misfits(spec: ResourcesSpec, has: Measures, provisioned: bool) -> Iterator[Misfit]:
     arch = arch_wanted(spec, provisioned)
     if arch and has.arch and arch != has.arch:
-        yield Misfit(f"needs {arch} CPUs, has {has.arch}", f"set `cpu: {has.arch}:…` with a fitting image")
+        yield Misfit(f"needs {arch} CPUs, has {has.arch}", f"set `cpu: {has.arch}:…` and use an image built for it")
     if not spec.cpu.count.holds(has.cpus):
         yield Misfit(f"needs {spec.cpu.count} CPUs, has {has.cpus}", f"set `cpu: {has.cpus}`")
     if not spec.memory.holds(has.memory):
@@ -158,12 +158,12 @@ def _gpu_misfits(spec: GPUSpec, has: Measures) -> Iterator[Misfit]:
     if not spec.count.holds(has.gpus):
         yield Misfit(f"needs {wanted}, has {has.gpus}", f"set `gpu: {has.gpus}`")
     if spec.vendor and has.vendor != spec.vendor:
-        yield Misfit(f"needs a GPU by {spec.vendor}, has {has.gpu}", f"set `gpu: {has.gpu}`")
+        yield Misfit(f"needs a GPU from {spec.vendor}, has {has.gpu}", f"set `gpu: {has.gpu}`")
     if spec.name and has.plain_gpu not in {squeeze(name) for name in spec.name}:
         yield Misfit(f"needs {' or '.join(spec.name)}, has {has.gpu}", f"set `gpu: {has.gpu}`")
     if spec.memory and not spec.memory.holds(has.gpu_memory):
         yield Misfit(
-            f"needs {spec.memory} GB a GPU, has {has.gpu_memory}", f"set `gpu: {{memory: {has.gpu_memory}GB}}`"
+            f"needs {spec.memory} GB per GPU, has {has.gpu_memory}", f"set `gpu: {{memory: {has.gpu_memory}GB}}`"
         )
     if spec.total_memory and not spec.total_memory.holds(has.total_memory):
         yield Misfit(f"needs {spec.total_memory} GB of GPU memory, has {has.total_memory}", "lower `total_memory`")

@@ -31,7 +31,7 @@ MOST_PAUSES = 15
 OFFERS_READ = 200  # more than a fleet tries before it pauses
 MOST_AT_ONCE = 100  # machines that a fleet buys at the same time, so that a large one leaves time for the others
 NEXT_BATCH: Micros = 2 * SECOND
-A_LOOK: Micros = SECOND // 1000  # a pause for each instance that a look counts: the larger the fleet, the rarer
+A_LOOK: Micros = SECOND // 1000  # a pause per instance counted: the larger the fleet, the less often it is looked at
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
 
@@ -57,7 +57,7 @@ def decide_fleet(snapshot: FleetSnapshot) -> Plan:
 
 
 def ends_instances(fleet: Fleet, spec: FleetSpec) -> bool:
-    """May its decision end instances, and not only count them?"""
+    """Could its decision terminate instances, rather than only count them?"""
     nodes = merged_fleet(spec).nodes
     shrinks = nodes is not None and nodes.max is not None and fleet.next_instance_num > nodes.max
     return shrinks or fleet.status != FleetStatus.active

@@ -1,7 +1,7 @@
-"""The workflows of hosts that people own: adding one to a fleet, and taking it out again without a trace.
+"""The workflows of users' own hosts: adding one to a fleet, and removing it again without a trace.
 
-What adding did is undone by the same code that removal runs, so a host that couldn't be added is left as it was found.
-Removal is never given up: a host that is away is cleared when it is back, or forgotten on request.
+A failed addition is undone by the same code that removal runs, so the host is left as it was found. Removal never gives
+up: an unreachable host is cleared once it is back, or forgotten on request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REMOVE_HOST = Definition(
     ),
 )
 
-TAKEN_OUT = "it was taken out of the fleet's hosts"
+TAKEN_OUT = "it was removed from the fleet's hosts"
 _IN_USE = (InstanceStatus.idle, InstanceStatus.busy, InstanceStatus.terminated)
 
 
@@ -65,8 +65,7 @@ def hosts_of(spec: FleetSpec, spec_num: int = 0) -> dict[str, OnPrem]:
 
 
 def match_hosts(snapshot: FleetSnapshot) -> tuple[list[Step], Fleet]:
-    """Add the hosts that an apply requested, and let go of those that the spec no longer names. With the fleet as it
-    is then."""
+    """The steps that add the requested hosts and remove those the spec no longer names; and the resulting fleet."""
     view, now = snapshot.view, snapshot.now
     named = hosts_of(view.spec, view.fleet.spec_num)
     present = [instance for instance in view.instances if instance.host is not None]
@@ -74,7 +73,7 @@ def match_hosts(snapshot: FleetSnapshot) -> tuple[list[Step], Fleet]:
     taken = {instance.host.key for instance in present if instance.host is not None}
     fleet = view.fleet
     for key in fleet.to_add:
-        if key in taken:  # its instance is there, or still being cleared: then the fleet is woken at its end
+        if key in taken:  # it has an instance, or one that is being cleared and wakes the fleet when it is gone
             continue
         draft = Draft(now)
         fleet = fleet.with_(to_add=tuple(other for other in fleet.to_add if other != key), last_processed_at=now)
@@ -95,7 +94,7 @@ def _kept_or_not(instance: Instance, named: Mapping[str, OnPrem], now: Micros) -
     if instance.status in (InstanceStatus.terminating, InstanceStatus.terminated):
         return []
     if wanted is None:
-        if instance.claims:  # it is woken when its last job ends, and wakes the fleet
+        if instance.claims:  # its last job's end wakes it, and it wakes the fleet
             return []
         draft.end_instance(instance, InstanceReason.terminated_by_user, TAKEN_OUT)
     elif wanted != instance.host:
@@ -105,7 +104,7 @@ def _kept_or_not(instance: Instance, named: Mapping[str, OnPrem], now: Micros) -
 
 def _new_host(view: FleetView, host: OnPrem, now: Micros) -> Instance:
     fleet, num = view.fleet, view.fleet.next_instance_num
-    unknown = InstanceType(name="instance", resources=Resources(cpus=0, memory_mib=0))  # until its agent has looked
+    unknown = InstanceType(name="instance", resources=Resources(cpus=0, memory_mib=0))  # until its agent reports
     return Instance(
         id=instance_id(fleet.id, num),
         project_id=fleet.project_id,
@@ -127,7 +126,7 @@ def _new_host(view: FleetView, host: OnPrem, now: Micros) -> Instance:
 
 
 def internal_address(instance: Instance, spec: FleetSpec, facts: HostFacts) -> str:
-    """Where the other hosts reach it: as the spec says, else the first within the spec's network, else its first."""
+    """Where the other hosts reach it: its `internal_ip`, else its first address in the spec's `network`, if any."""
     network = spec.configuration.ssh_config.network if spec.configuration.ssh_config is not None else None
     if instance.host is not None and instance.host.internal_ip:
         return instance.host.internal_ip

@@ -1,4 +1,4 @@
-"""An instance's decisions: wait for its agent, let it idle, notice that it is gone, and release it for certain.
+"""An instance's decisions: wait for its agent, let it idle, notice that it is gone, and make sure it is released.
 
 What we know about an instance comes from its agent and its cloud. The agent's side (a first message, a missed report)
 is read from `Presence`; the cloud's side arrives as the outcome of an effect. Whatever happens, a bought machine ends
@@ -72,7 +72,7 @@ def needs_others(instance: Instance, fleet: Fleet, spec: FleetSpec, now: Micros)
 
 
 def _rests_until(instance: Instance, now: Micros) -> Micros | None:
-    """When it has idled long enough, if nobody uses it from now on."""
+    """When it will have idled long enough, unless it is used before."""
     if instance.idle_seconds is None or instance.claims:
         return None
     return (instance.idle_since or now) + instance.idle_seconds * SECOND
@@ -124,7 +124,7 @@ class Look:
             return
         if self.instance.host is not None:
             self._adding()
-        elif not self.instance.bought:  # its agent's first message wakes this; in case that is lost, look again
+        elif not self.instance.bought:  # its agent wakes this; look again in case that is lost
             self._look_again(self.now + (CHECK_EVERY if self.instance.claims else AT_MINIMUM))
         elif self.instance.act_until is None or self.instance.act_until > self.now:
             self._look_again(self.instance.act_until or self.instance.deadline or self.now + AT_MINIMUM)
@@ -134,7 +134,7 @@ class Look:
             self.draft.act(purchases.create(self.instance))
 
     def _adding(self) -> None:
-        """A host that is being set up. Its agent's first message ends this, or the workflow's end does."""
+        """A host that is being set up: this ends with its agent's first message or with the workflow."""
         adding = self._workflow(ADD_HOST)
         if adding is None:
             begin(self.draft, workflow_of(self.instance, ADD_HOST, self.now))
@@ -189,7 +189,7 @@ class Look:
         )
         if self.instance.claims:
             self.instance = self.draft.move_instance(
-                self.instance, "claimed", idle_since=None, note="a job is waiting for it"
+                self.instance, "claimed", idle_since=None, note="a job was placed on it"
             )
         self.draft.wake(f"queue/{self.instance.project_id}", *(f"run/{claim.run_id}" for claim in self.instance.claims))
         self.joined()
@@ -234,7 +234,7 @@ class Look:
             return
         if self.instance.status == InstanceStatus.idle and self.instance.claims:
             self.instance = self.draft.move_instance(
-                self.instance, "claimed", idle_since=None, note="a job is waiting for it"
+                self.instance, "claimed", idle_since=None, note="a job was placed on it"
             )
         elif self.instance.status == InstanceStatus.busy and not self.instance.claims:
             self.instance = self.draft.move_instance(
@@ -273,7 +273,7 @@ class Look:
             self._keep(unreachable=True, unreachable_since=self.now)
             self.draft.tell(EventType.unreachable, self.instance)
         if not self.instance.bought:
-            return self.now + AT_MINIMUM  # its agent's next message wakes this; in case that is lost, look again
+            return self.now + AT_MINIMUM  # its agent wakes this; look again in case that is lost
         since = self.instance.unreachable_since or self.now
         if self.now >= since + UNREACHABLE_LIMIT:
             self._end(
@@ -333,7 +333,7 @@ class Look:
             self._look_again(self.now + MINUTE)
 
     def _cleared(self) -> bool:
-        """Is nothing of ours on the host any more, or does nobody want to wait for that?"""
+        """Has the host been cleared, or did a user decide not to wait for that?"""
         adding, removing = self._workflow(ADD_HOST), self._workflow(REMOVE_HOST)
         if self.instance.host is None:
             return True
@@ -352,7 +352,7 @@ class Look:
         return removing.ended
 
     def _left_behind(self) -> None:
-        """A host that couldn't be added stays in view until the next apply."""
+        """A host that couldn't be added stays listed until the next apply."""
         if self.instance.host is not None and self.instance.reason is not InstanceReason.terminated_by_user:
             self.fleet = self.fleet.with_(failed=(*self.fleet.failed, self.instance.id))
             self.draft.save(self.fleet)

@@ -24,7 +24,7 @@ def ended_jobs(step: Step, known: Known) -> Iterator[str]:
     for job in step.saves:
         old = known.get((Job, job.id)) if isinstance(job, Job) else None
         if isinstance(old, Job) and isinstance(job, Job) and old.finished and job.status == old.status:
-            yield f"job {job.name} is {old.status.value} and is changed all the same"
+            yield f"job {job.name} has ended ({old.status.value}) but changes"
 
 
 def claims(step: Step, known: Known) -> Iterator[str]:
@@ -34,31 +34,31 @@ def claims(step: Step, known: Known) -> Iterator[str]:
     for instance in instances.values():
         blocks = [block for claim in instance.claims for block in claim.blocks]
         if len(set(blocks)) < len(blocks):
-            yield f"instance {instance.name} has a block that two jobs hold"
+            yield f"instance {instance.name} has a block held by two jobs"
         if any(block not in range(instance.total_blocks) for block in blocks):
-            yield f"instance {instance.name} gives away a block it doesn't have"
+            yield f"instance {instance.name} hands out a block it doesn't have"
         if len({claim.job_id for claim in instance.claims}) < len(instance.claims):
             yield f"instance {instance.name} holds two claims of one job"
         yield from (
-            f"instance {instance.name} holds the claim of {job.name}, which is over"
+            f"instance {instance.name} holds the claim of {job.name}, which has ended"
             for claim in instance.claims
             if (job := jobs.get(claim.job_id)) is not None and job.finished
         )
         if instance.status == InstanceStatus.idle and instance.claims:
-            yield f"instance {instance.name} is idle and holds claims"
+            yield f"instance {instance.name} is idle but holds claims"
         if instance.reason is InstanceReason.terminated_by_user and instance.claims:
-            yield f"instance {instance.name} is ended by a user while a job holds it"
+            yield f"instance {instance.name} is terminated by a user while a job has a claim on it"
         old = known.get((Instance, instance.id))
         before = {claim.job_id for claim in old.claims} if isinstance(old, Instance) else set()
         after = {claim.job_id for claim in instance.claims}
         for job_id in after - before:
             job = jobs.get(job_id)
             if job is None or job.assignment is None or job.assignment.instance_id != instance.id:
-                yield f"instance {instance.name} takes a claim that no job of this step has"
+                yield f"instance {instance.name} gets a claim that belongs to no job of this step"
         for job_id in before - after:
             job = jobs.get(job_id)
             if job is not None and not job.finished and job.assignment is not None:
-                yield f"instance {instance.name} drops the claim of {job.name}, which still holds it"
+                yield f"instance {instance.name} drops the claim of {job.name}, which still needs it"
     for job in jobs.values():
         yield from _place_of(job, instances, known)
 
@@ -73,19 +73,19 @@ def _place_of(job: Job, instances: dict[str, Instance], known: Known) -> Iterato
         if not held:
             yield f"job {job.name} is placed without a claim"
         elif held != [job.assignment.offer.blocks]:
-            yield f"job {job.name} is given {job.assignment.offer.blocks} blocks and claims {held[0]}"
+            yield f"job {job.name} is assigned {job.assignment.offer.blocks} blocks but claims {held[0]}"
     released = job.finished or job.assignment is None
     if released and was is not None and isinstance(old, Job) and old.status in LIVE_ON_INSTANCE:
         place = instances.get(was.instance_id) or known.get((Instance, was.instance_id))
         if isinstance(place, Instance) and job.id in {claim.job_id for claim in place.claims}:
-            yield f"job {job.name} lets go of {place.name}, where its claim stays"
+            yield f"job {job.name} leaves {place.name}, which keeps its claim"
 
 
 def watched(step: Step, known: Known) -> Iterator[str]:
     """Every instance that isn't gone is looked at again, even if every wake-up is lost."""
     for noun in step.saves:
         if isinstance(noun, Instance) and noun.due_at is None and noun.status != InstanceStatus.terminated:
-            yield f"instance {noun.name} is {noun.status.value} and nothing will look at it again"
+            yield f"instance {noun.name} is {noun.status.value}, but nothing will look at it again"
 
 
 def purchases(step: Step, known: Known) -> Iterator[str]:
@@ -96,16 +96,16 @@ def purchases(step: Step, known: Known) -> Iterator[str]:
             continue
         instance = saved.get(effect.unit)
         if instance is not None and effect.backend != instance.offer.backend:
-            yield f"{effect.unit} is of {instance.offer.backend}, and {effect.backend} is asked about it"
+            yield f"{effect.unit} belongs to {instance.offer.backend}, but its effect goes to {effect.backend}"
         if isinstance(effect, Create):
             if instance is None or instance.status != InstanceStatus.pending or instance.act_until is None:
                 yield f"{effect.unit} is bought without a committed act_until"
             elif instance.act_until != effect.act_until:
-                yield f"instance {instance.name} is bought under another act_until than is committed"
+                yield f"instance {instance.name} is bought with an act_until other than the committed one"
             elif not instance.bought:
-                yield f"instance {instance.name} isn't of a backend, so it can't be bought"
+                yield f"instance {instance.name} has no backend to buy it from"
         elif isinstance(effect, Terminate) and (instance is None or instance.status != InstanceStatus.terminating):
-            yield f"{effect.unit} is given back without being terminating"
+            yield f"{effect.unit} is to be terminated, but its status isn't terminating"
 
 
 def workflows(step: Step, known: Known) -> Iterator[str]:
@@ -113,7 +113,7 @@ def workflows(step: Step, known: Known) -> Iterator[str]:
     saved = {noun.unit: noun for noun in step.saves if isinstance(noun, Workflow)}
     for workflow in saved.values():
         if not workflow.ended and workflow.due_at is None:
-            yield f"workflow {workflow.name} is {workflow.status.value} and nothing will look at it again"
+            yield f"workflow {workflow.name} is {workflow.status.value}, but nothing will look at it again"
     for effect in step.effects:
         if isinstance(effect, DoStep):
             workflow_ = saved.get(effect.unit)

@@ -63,9 +63,9 @@ class Rules:
         for unit in step.wake:
             kind = unit.partition("/")[0]
             if kind not in self.wakers:
-                yield f"{unit} is woken, which is no kind of unit"
+                yield f"{unit} is woken, but isn't a known kind of unit"
             elif by and by not in self.wakers[kind]:
-                yield f"{unit} is woken by {snapshot.unit}"
+                yield f"{snapshot.unit} may not wake {unit}"
 
 
 def id_of(noun: Noun) -> str:
@@ -89,9 +89,9 @@ def _change(new: Any, machine: StateMachine, old: Any, told: set[str]) -> Iterat
     name = f"{machine.noun} {new.name}"
     if old is None:
         if new.version or new.status not in machine.initial:
-            yield f"{name} appears as {new.status} out of nowhere"
+            yield f"{name} can't be created as {new.status}"
         if new.id not in told:
-            yield f"{name} is made without an event"
+            yield f"{name} is created without an event"
         return
     before = str(old.status)
     if new.status == before:

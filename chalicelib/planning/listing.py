@@ -76,8 +76,7 @@ def _nothing(wants: Wants, query: Query, view: FleetView, closed: Note | None, b
 
 
 def only_unisolated(run_spec: RunSpec, job_spec: JobSpec, fleets: Sequence[FleetView], book: OfferBook) -> str:
-    """The instance on which the job would have a place if it could do without isolation; empty if it has one anyway,
-    or none."""
+    """The instance that could take the job if it needed no isolation; empty if one can take it anyway, or none can."""
     if not job_spec.isolated or not any(unisolated(instance) for view in fleets for instance in view.instances):
         return ""
     if plan_offers(run_spec, job_spec, fleets, book, 1)[1]:
@@ -91,7 +90,7 @@ def only_unisolated(run_spec: RunSpec, job_spec: JobSpec, fleets: Sequence[Fleet
 
 
 def separation(fleets: Iterable[FleetView]) -> list[str]:
-    """What separates jobs in each fleet with machines where that is less than a container."""
+    """What separates jobs, for each fleet that has machines without containers."""
     lines = []
     for view in fleets:
         plain = {instance.isolation == "user" for instance in view.instances if without_docker(instance)}

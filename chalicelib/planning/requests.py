@@ -19,7 +19,7 @@ from chalicelib.planning.transitions import Draft
 
 
 def stop_run(run: Run, reason: RunReason, draft: Draft, message: str = "") -> Plan:
-    """Begin a run's end. An abort overrides a stop in progress; any other end stays as it is."""
+    """Start ending a run. An abort overrides a stop in progress, but nothing else."""
     if run.finished or run.reason is reason:
         return Plan()
     if run.status is not RunStatus.terminating:
@@ -44,7 +44,7 @@ def delete_run(run: Run, draft: Draft) -> Plan:
 
 
 def delete_fleet(fleet: Fleet, draft: Draft, why: str = "deleted by a user") -> Plan:
-    """Begin a fleet's end; its instances' ends follow from it."""
+    """Start deleting a fleet; its instances are terminated as a consequence."""
     if not allows(FLEET, fleet.status, "delete"):
         return Plan()
     draft.move_fleet(fleet, "delete", note=why, to_create=0, due_at=draft.now)
@@ -53,7 +53,7 @@ def delete_fleet(fleet: Fleet, draft: Draft, why: str = "deleted by a user") -> 
 
 
 def end_instance(instance: Instance, draft: Draft) -> Plan:
-    """Begin the end of one instance that no job uses."""
+    """Start terminating one instance that no job uses."""
     if not allows(INSTANCE, instance.status, "end"):
         return Plan()
     draft.end_instance(instance, InstanceReason.terminated_by_user)
@@ -61,7 +61,7 @@ def end_instance(instance: Instance, draft: Draft) -> Plan:
 
 
 def forget_host(instance: Instance, draft: Draft) -> Plan:
-    """Stop waiting until a host that is leaving is cleared. What is still on it stays there."""
+    """Stop waiting for a departing host to be cleared. What is still on it stays there."""
     if instance.host is None or instance.forgotten or instance.status is not InstanceStatus.terminating:
         return Plan()
     draft.save(instance.with_(forgotten=True, due_at=draft.now))

@@ -58,7 +58,7 @@ def _resume(look: Look) -> None:
 
 
 def _fold(look: Look) -> None:
-    """What the replicas amount to: the end of the run, a retry of some, or a status."""
+    """What follows for the run: its end, a retry of some replicas, or a status."""
     parts = replicas(look)
     failing = [part for part in parts if part.failures and part.waiting is None]
     verdicts = [(refusal(look, part, job), job) for part in failing for job in part.failures]
@@ -89,7 +89,7 @@ def _submit_due(look: Look) -> None:
 
 
 def _pause(look: Look, parts: Sequence[Replica]) -> None:
-    """Only waiting replicas are left, so the run lets go of its fleet: another may be better next time."""
+    """Only waiting replicas are left, so the run gives up its fleet: another may be better next time."""
     resume_at, first = min((part.waiting, part.num) for part in parts if part.waiting is not None)
     failed = next(part for part in parts if part.num == first).failures[0]
     message = f"will be retried: {why(failed)}"

@@ -175,7 +175,7 @@ class Draft:
         exit_status: int | None = None,
         grace: Micros | None = GRACE,
     ) -> Job:
-        """Begin a live job's end. `grace` is how long its process may take to exit; None: no limit."""
+        """Start terminating a live job. `grace` is how long its process may take to exit; None: no limit."""
         kill_at = self.now if reason is JobReason.aborted_by_user else None if grace is None else self.now + grace
         self.wake(f"run/{job.run_id}")
         return self.move_job(
@@ -209,7 +209,7 @@ class Draft:
         return self.move_instance(instance, "freed", claims=(), idle_since=self.now, due_at=self.now)
 
     def end_instance(self, instance: Instance, reason: InstanceReason, message: str = "") -> Instance:
-        """Begin an instance's end and wake the runs of its jobs. `act_until` stays: a purchase may be in flight."""
+        """Start terminating an instance; wake the runs of its jobs. `act_until` stays: a purchase may be in flight."""
         self.wake(f"instance/{instance.id}", *(f"run/{claim.run_id}" for claim in instance.claims))
         return self.move_instance(instance, "end", reason=reason, message=message, stop_attempts=0, due_at=self.now)
 

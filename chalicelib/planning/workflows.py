@@ -1,9 +1,8 @@
 """Workflows: steps in order, each repeatable, and undone in reverse when one fails for good.
 
-A definition only declares its steps; whoever performs them stands beside the effects. An attempt is committed before it
-is made, with the time until which nobody else makes one. A process that dies during an attempt leaves it to the pass
-after that time, which makes it again: so a step that is repeated must be harmless, and so must its undoing, also of a
-step that was begun and never finished.
+A definition only declares its steps; their performers live with the effects. An attempt is committed before it is made,
+with the time until which nobody else may make one. If the process dies meanwhile, the first pass after that time makes
+the attempt again. So repeating a step must be harmless, and so must undoing one that was begun and never finished.
 
 The unit that a workflow is about creates it, cancels it, and is woken when it ends.
 """
@@ -30,11 +29,11 @@ from chalicelib.planning.transitions import Draft
 class WorkflowStep:
     name: str
     says: str  # what it does, for people: `install the agent`
-    timeout: Micros  # one attempt, after which it is taken for dead and may be made again
-    attempts: int | None = 3  # that may fail before the workflow is undone; None: it is never given up
+    timeout: Micros  # of one attempt; after it the attempt counts as dead and may be repeated
+    attempts: int | None = 3  # failures allowed before the workflow is undone; None: unlimited
     pause: Micros = 2 * SECOND  # after a failure; doubled each time
-    patience: Micros = 0  # how long it may answer "not yet"
-    look: Micros = SECOND  # how long to wait after such an answer
+    patience: Micros = 0  # how long it may keep raising NotYet
+    look: Micros = SECOND  # the pause after NotYet
     undo: bool = True  # is there anything to undo?
 
 
@@ -63,7 +62,7 @@ class StepDone(Outcome):
 
 @dataclass(frozen=True)
 class StepWaits(Outcome):
-    """What the step waits for hasn't come yet."""
+    """The step is still waiting for something."""
 
     attempt: Micros
     message: str = ""
@@ -94,7 +93,7 @@ class WorkflowSnapshot:
 
 
 def decide_workflow(snapshot: WorkflowSnapshot) -> Plan:
-    """Make the next attempt, once no other can be in flight."""
+    """Make the next attempt once no other can be in flight."""
     course = _Course(snapshot)
     workflow = snapshot.workflow
     if workflow.ended:
@@ -108,7 +107,7 @@ def decide_workflow(snapshot: WorkflowSnapshot) -> Plan:
 
 
 def decide_step(snapshot: WorkflowSnapshot, outcome: Outcome) -> Plan:
-    """What follows from an attempt. One that was overtaken by another has no consequences."""
+    """What follows from an attempt's outcome. A superseded attempt has no consequences."""
     course = _Course(snapshot)
     if not isinstance(outcome, StepDone | StepWaits | StepFailed):
         raise Bug(f"{outcome} is no outcome of a workflow's step")
@@ -133,7 +132,7 @@ def begin(draft: Draft, workflow: Workflow) -> Workflow:
 
 
 def cancel(draft: Draft, workflow: Workflow) -> None:
-    """Nobody wants its result any more: what it did is undone."""
+    """Its result is no longer wanted: undo what it did."""
     if not workflow.ended and not workflow.cancelled:
         draft.save(workflow.with_(cancelled=True, due_at=draft.now))
         draft.wake(workflow.unit)
@@ -164,7 +163,7 @@ class _Course:
     def _move(self, event: str, **changes: Any) -> None:
         self.workflow = self.draft.move_workflow(self.workflow, event, **changes)
 
-    # --- what came of an attempt -------------------------------------------------------------------------------------
+    # --- an attempt's outcome ----------------------------------------------------------------------------------------
 
     def done(self, done: StepDone) -> None:
         type_ = EventType.step_undone if self._undoing else EventType.step_done
@@ -217,7 +216,7 @@ class _Course:
         self.draft.act(effect)
 
     def _unwind(self, reason: str | None, message: str) -> None:
-        """Undo what was done, beginning with the step that may have been done in part."""
+        """Undo what was done, starting with the step that may be half done."""
         last = min(self.workflow.step, len(self.steps) - 1)
         self._move("failed", step=last, failures=0, step_at=self.now, act_until=None, reason=reason, message=message)
 

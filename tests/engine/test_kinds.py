@@ -98,7 +98,7 @@ def test_its_own_invariant_and_everybodys_hold_for_it(place: Engine) -> None:
     backwards = LeaseSnapshot(place.at, lease.with_(status=LeaseStatus.closed))
     assert any("can't become open" in text for text in rules.broken(backwards, Plan((Step((lease,)),))))
     nosy = Plan((Step(wake=("run/r",)),))
-    assert rules.broken(snapshot, nosy) == ["run/r is woken by lease/one"]
+    assert rules.broken(snapshot, nosy) == ["lease/one may not wake run/r"]
 
 
 def test_without_its_row_it_is_nothing(place: Engine) -> None:

@@ -33,7 +33,7 @@ def twice(instance: Any) -> Any:
 
 
 CASES: dict[str, tuple[Any, Callable[[Step], Step], str]] = {
-    "a block twice": (SPOT, lambda s: saves(s, Instance=twice), "two jobs hold"),
+    "a block twice": (SPOT, lambda s: saves(s, Instance=twice), "held by two jobs"),
     "a block that isn't there": (
         SPOT,
         lambda s: saves(s, Instance=lambda i: i.with_(claims=(i.claims[0].with_(blocks=(7,)),))),
@@ -43,11 +43,11 @@ CASES: dict[str, tuple[Any, Callable[[Step], Step], str]] = {
     "a claim of nothing": (
         SPOT,
         lambda s: saves(s, Instance=lambda i: i.with_(claims=(i.claims[0].with_(blocks=()),))),
-        "is given 1 blocks and claims 0",
+        "is assigned 1 blocks but claims 0",
     ),
-    "a claim without a job": (SPOT, lambda s: saves(s, Job=lambda j: None), "a claim that no job"),
+    "a claim without a job": (SPOT, lambda s: saves(s, Job=lambda j: None), "gets a claim that belongs to no job"),
     "a silent change": (SPOT, lambda s: replace(s, events=()), "without an event"),
-    "a jump": (SPOT, lambda s: saves(s, Job=lambda j: j.with_(status=JobStatus.done)), "which is over"),
+    "a jump": (SPOT, lambda s: saves(s, Job=lambda j: j.with_(status=JobStatus.done)), "which has ended"),
     "an impossible change": (
         SPOT,
         lambda s: saves(s, Instance=lambda i: i.with_(status=InstanceStatus.pending)),
@@ -67,30 +67,30 @@ CASES: dict[str, tuple[Any, Callable[[Step], Step], str]] = {
     "a host bought": (
         BUY,
         lambda s: saves(s, Instance=lambda i: i.with_(offer=i.offer.with_(backend="remote"))),
-        "can't be bought",
+        "no backend to buy it from",
     ),
     "ended without being ending": (
         SPOT,
         lambda s: replace(s, effects=(purchases.terminate(s.saves[1], s.saves[1].created_at),)),
-        "without being terminating",
+        "its status isn't terminating",
     ),
     "bought under another intent": (
         BUY,
         lambda s: replace(s, effects=(replace(s.effects[0], act_until=1),)),
-        "under another act_until",
+        "an act_until other than the committed one",
     ),
     "asked of another cloud": (
         BUY,
         lambda s: replace(s, effects=(replace(s.effects[0], backend="gcp"),)),
-        "and gcp is asked about it",
+        "its effect goes to gcp",
     ),
     "left to itself": (
         SPOT,
         lambda s: saves(s, Instance=lambda i: i.with_(due_at=None)),
         "nothing will look at it again",
     ),
-    "wakes what is nothing": (SPOT, lambda s: replace(s, wake=("cat/1",)), "no kind of unit"),
-    "wakes what isn't its to wake": (SPOT, lambda s: replace(s, wake=("fleet/1",)), "is woken by queue"),
+    "wakes what is nothing": (SPOT, lambda s: replace(s, wake=("cat/1",)), "a known kind of unit"),
+    "wakes what isn't its to wake": (SPOT, lambda s: replace(s, wake=("fleet/1",)), "may not wake fleet/1"),
     "added behind the fleet's back": (BUY, lambda s: saves(s, Fleet=lambda f: None), "without committing its fleet"),
 }
 
@@ -114,6 +114,4 @@ def test_an_ended_job_is_never_changed() -> None:
     item = b.queued("a")
     done = item.job.with_(status=JobStatus.done)
     snapshot = b.waiting(replace(item, job=done))
-    assert lint(snapshot, Plan((Step((done.with_(message="x"),)),))) == [
-        "job a-0-0 is done and is changed all the same"
-    ]
+    assert lint(snapshot, Plan((Step((done.with_(message="x"),)),))) == ["job a-0-0 has ended (done) but changes"]

@@ -312,7 +312,7 @@ def test_exact_means_exactly() -> None:
 
 def test_arm_is_bought_where_it_is_asked_for_or_comes_with_the_gpu_and_found_anywhere() -> None:
     arm = b.resources(cpu_arch="arm")
-    assert [m.hint for m in misfits(needs(), arm)] == ["set `cpu: arm:…` with a fitting image"]
+    assert [m.hint for m in misfits(needs(), arm)] == ["set `cpu: arm:…` and use an image built for it"]
     assert not list(misfits(needs(cpu="arm:1.."), arm)) and not list(misfits(needs(), arm, provisioned=False))
     grace = Resources(cpus=72, memory_mib=2**19, cpu_arch="arm", gpus=(Gpu(name="GH200", memory_mib=98_304),))
     assert not list(misfits(needs(gpu="GH200"), grace)) and list(misfits(needs(gpu="1"), grace))

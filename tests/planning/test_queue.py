@@ -256,8 +256,8 @@ def test_without_fleets_it_says_to_make_one() -> None:
     ("fleet", "config", "says"),
     [
         ({"backends": ["gcp"]}, {"backends": ["aws"]}, "allows only the backends gcp"),
-        ({}, {"backends": []}, "is of no use to a run that allows no backends"),
-        ({"regions": ["eu"]}, {"regions": []}, "is of no use to a run that allows no regions"),
+        ({}, {"backends": []}, "can't serve a run that allows no backends"),
+        ({"regions": ["eu"]}, {"regions": []}, "can't serve a run that allows no regions"),
         ({"regions": []}, {"regions": ["eu"]}, "allows no regions"),
         ({"regions": []}, {}, "allows no regions"),
         ({"spot_policy": "spot"}, {}, "takes spot instances only"),
