@@ -85,9 +85,11 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/engine/commit.py",
         "chalicelib/engine/effects/purchases.py",  # handles, between two calls
         "chalicelib/engine/erasing.py",  # what is deleted or has ended, and goes
+        "chalicelib/engine/leftovers.py",  # which blobs are erased, and how far the round has come
         "chalicelib/engine/renewing.py",  # what older versions stored otherwise
         "chalicelib/engine/sweep.py",  # what it saw first
         "chalicelib/engine/postpone.py",  # when to look again, of what can't even be read
+        "chalicelib/hosts/steps.py",  # what first contact with a host showed
         "chalicelib/runtime/local_fleet.py",  # makes this machine's fleet and host, and cuts it
         "chalicelib/usecases/agent.py",  # metrics that one commit didn't take
         "chalicelib/usecases/agent_credentials.py",  # presence
