@@ -168,4 +168,4 @@ class NotYet(BackendError):
 
 
 class Unfit(BackendError):
-    """A host can't be used as it is. The message names everything that is missing, with what mends it."""
+    """A host can't be used as it is. The message names everything that is missing, and how to fix it."""

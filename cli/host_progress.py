@@ -1,4 +1,4 @@
-"""What happens on the hosts of an SSH fleet while they are added, a line for each step of each host."""
+"""The progress of an SSH fleet's hosts while they are added: a line for each step of each host."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ STEP = 0.05
 
 
 def clear(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience: float = PATIENCE) -> str:
-    """Empties the data folder. Returns why it can't; empty when nothing is left."""
+    """Empties the data folder. Returns why it couldn't; empty if nothing is left."""
     left = _ended(roster, patience)
     if left:
         return "these tasks don't end: %s" % ", ".join(left)
@@ -39,7 +39,7 @@ def _ended(roster: Roster, patience: float) -> List[str]:
     for task in left:
         if not roster.over(task):
             roster.abort(task)
-            if roster.orphaned(task):  # a supervisor that finds the order to end knows how
+            if roster.orphaned(task):  # a new supervisor finds the abort request and carries it out
                 roster.launch(task, _nothing)
     while left:
         roster.reap()
@@ -54,4 +54,4 @@ def _ended(roster: Roster, patience: float) -> List[str]:
 
 
 def _nothing(url: str, place: str) -> None:
-    """A task that is to end needs no files."""
+    """A task that is about to end needs no files."""

@@ -116,7 +116,7 @@ class Event(Noun):
 
 
 def _status(event: Event) -> str:
-    """Shows the reason when an end begins; the final status repeats it only for runs, whose line may be read alone."""
+    """Gives the reason with `terminating`. The final status repeats it only for runs, whose line may be read alone."""
     moved = f"{event.before} → {event.after}"
     if event.targets[0].type == "workflow":
         return _joined(f"workflow {moved}", event.detail)
@@ -125,7 +125,12 @@ def _status(event: Event) -> str:
 
 
 def _created(event: Event) -> str:
-    words = {"run": "submitted", "job": "created; waiting for capacity", "secret": "set", "workflow": "workflow began"}
+    words = {
+        "run": "submitted",
+        "job": "created; waiting for capacity",
+        "secret": "set",
+        "workflow": "workflow started",
+    }
     return _joined(words.get(event.targets[0].type, "created"), event.detail)
 
 
@@ -161,9 +166,9 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.token_replaced: lambda event: _joined("token replaced", event.detail),
     EventType.keys_replaced: lambda event: "SSH keys replaced",
     EventType.members_changed: lambda event: "members changed",
-    EventType.orphaned: lambda event: f"{event.detail} belongs to no instance; it is removed if the next look agrees",
+    EventType.orphaned: lambda event: f"{event.detail} belongs to no instance; it is removed if the next sweep agrees",
     EventType.reclaimed: lambda event: f"{event.detail} belongs to no instance and is being removed",
-    EventType.missing: lambda event: "the cloud doesn't list its machine; it is given up if the next look agrees",
+    EventType.missing: lambda event: "the cloud doesn't list its machine; it is closed if the next sweep agrees",
     EventType.step_done: lambda event: _joined("done", event.detail),
     EventType.step_undone: lambda event: _joined("undone", event.detail),
 }

@@ -1,9 +1,9 @@
-"""Blobs that nobody needs: uploads whose record never came, agent programs that no machine asks for any more.
+"""Blobs that nobody needs: uploads whose record was never written, and agent programs that no machine can request.
 
 An upload stores its bytes before its record, so a crash in between leaves bytes that no record names. No index shows
-them: once a day a round goes through the blob store, one page a turn. A stray under an archive's own name is first
-claimed by a record that says it is erased, and erased with that in a later turn: whoever uploads the same content
-meanwhile sees the claim and stores it under another name.
+them, so once a day a round goes through the blob store, one page a turn. A stray under an archive's own name is first
+claimed by a record that marks it as erased, and deleted with that record in a later turn: whoever uploads the same
+content meanwhile sees the claim and stores it under another name.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _UPLOAD = re.compile(r"(?:archives|code)/([^/]+)/([0-9a-f]{64})(-[^/]+)?")  # ow
 
 class Leftovers:
     def __init__(self, store: Store, blobs: Blobs, clock: Clock, projects: Callable[[], Iterable[str]]) -> None:
-        """`projects`: the ids of those in which machines may live."""
+        """`projects`: the ids of those that may have machines."""
         self._store, self._blobs, self._clock, self._projects = store, blobs, clock, projects
 
     def run(self) -> list[str]:
-        """One turn of the round; the blobs that it deleted."""
+        """One turn of the round. Returns the names of the deleted blobs."""
         at, now = nouns.find(self._store, Round, keys.ROUND) or Round(), self._clock.now()
         if now < at.next_at:
             return []
@@ -82,7 +82,7 @@ class Leftovers:
         return self._programs([program for program in seen if program.digest != newest], now)
 
     def _seen(self, digest: str, written_at: Micros, newest: bool, now: Micros) -> Program:
-        """A program as it is known after today: one that was never seen before may have been the newest until now."""
+        """The program's record as of today. One that was never seen before may have been the newest until now."""
         known = nouns.find(self._store, Program, keys.program(digest))
         program = known or Program(digest=digest, first_at=min(written_at, now), last_at=now)
         if newest:
@@ -114,7 +114,7 @@ class Leftovers:
 
 
 def _next(at: Round, after: str, now: Micros) -> Round:
-    """Where the next turn goes on; after the last folder, a day later."""
+    """Where the next turn continues; after the last folder, a day later."""
     if after:
         return at.with_(after=after)
     if at.folder + 1 < len(FOLDERS):

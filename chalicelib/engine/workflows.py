@@ -1,4 +1,4 @@
-"""The table of workflows."""
+"""Every workflow definition, by name."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Hosts that people own: logging in over SSH, looking at them, setting them up and clearing them again."""
+"""Users' own hosts: logging in over SSH, inspecting them, setting them up and clearing them again."""

@@ -1,7 +1,7 @@
-"""A login to a host over SSH, direct or through a jump host, and what can be done with it: run a command, put a file.
+"""An SSH login to a host, direct or through a jump host, with which commands are run and files written.
 
-A host's key is pinned at first contact; another key later is refused with both fingerprints, because whoever holds it
-would receive the program that we run as root. paramiko is imported when the first connection is made.
+A host's key is pinned at first contact. A different key later is refused, showing both fingerprints, because whoever
+holds it would receive the program that we run as root. paramiko is imported with the first connection.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Ran:
 
     @property
     def words(self) -> str:
-        """What it said last, for people."""
+        """Its last line of output, for people."""
         lines = [line.strip() for line in (self.err or self.out).splitlines() if line.strip()]
         return lines[-1][:300] if lines else f"exit status {self.status}"
 
@@ -80,7 +80,7 @@ class Connection:
                 channel.exec_command(command)
                 channel.sendall(stdin)
                 channel.shutdown_write()
-                # One after the other: what we run writes far less to either than a channel holds (2 MiB).
+                # One after the other: our commands write far less to either stream than a channel holds (2 MiB).
                 out, err = _all(channel, channel.recv, deadline), _all(channel, channel.recv_stderr, deadline)
                 if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
                     raise TimeoutError
@@ -109,11 +109,11 @@ class Connection:
 
 
 class Ssh:
-    """Opens connections. The one implementation of what the steps need; tests have others."""
+    """Opens connections. The only implementation outside the tests."""
 
     @contextlib.contextmanager
     def connect(self, login: Login) -> Iterator[Connection]:
-        """Raises Transient where the host can't be reached, Unfit where it refuses us or isn't who it was."""
+        """Raises Transient if the host can't be reached, Unfit if it refuses us or its key has changed."""
         transports: list[Any] = []
         try:
             for each in (login.jump, login):
@@ -161,7 +161,7 @@ def _socket(login: Login) -> socket.socket:
     try:
         return socket.create_connection((login.hostname, login.port), timeout=CONNECT_TIMEOUT)
     except socket.gaierror:
-        raise Transient(f"{login.hostname}: no host of that name is known here") from None
+        raise Transient(f"{login.hostname}: the server can't resolve this host name") from None
     except TimeoutError:
         raise Transient(f"{login}: no answer within {CONNECT_TIMEOUT:.0f} s") from None
     except OSError as error:
@@ -183,13 +183,13 @@ def _tunnel(login: Login, through: Any) -> Any:
             ) from None
         raise Transient(f"{login}: the jump host can't reach it ({_words(error)})") from None
     except (paramiko.SSHException, OSError, EOFError) as error:
-        raise Transient(f"{login}: the jump host gave no connection ({_words(error)})") from None
+        raise Transient(f"{login}: no connection through the jump host ({_words(error)})") from None
 
 
 def _changed(login: Login, now: str) -> Unfit:
     return Unfit(
-        f"{login.hostname} shows another host key than at first contact: {now} instead of {fingerprint(login.pinned)}. "
-        "Somebody else may be answering. If the host was installed anew, remove it from the fleet and add it again"
+        f"{login.hostname} shows a different host key than at first contact: {now}, not {fingerprint(login.pinned)}. "
+        "Another machine may be answering. If the host was reinstalled, remove it from the fleet and add it again"
     )
 
 

@@ -1,6 +1,6 @@
-"""What is put on a host, and how it is taken off again. Every script may run again, also where an earlier one was cut
-off, and undoing works on a host where only some of it was done. Scripts read nothing from the connection: when that
-breaks, half of what was sent would look like all of it.
+"""What is installed on a host, and how it is removed again. Every script can be repeated, even after one that was cut
+off, and removal works on a host that is only half set up. Scripts read nothing from the connection: if it breaks, half
+of what was sent would look like all of it.
 
 | path | what |
 |---|---|
@@ -19,7 +19,7 @@ UNIT_FILE = f"/etc/systemd/system/{UNIT}"
 PROGRAM = f"{HOME}/agent.pyz"
 TOKEN = f"{HOME}/bootstrap"
 
-SERVER = f"{HOME}/server"  # the address that the agent calls; it follows when this changes
+SERVER = f"{HOME}/server"  # the address that the agent calls, reread when it can't be reached
 
 START = f"systemctl daemon-reload && systemctl enable --quiet {UNIT} && systemctl restart {UNIT}"
 
@@ -37,7 +37,7 @@ LOG_END = f"journalctl -u {UNIT} -n 5 -o cat --no-pager 2>/dev/null | tail -n 1"
 
 
 def reach(server_url: str) -> str:
-    """Does the server answer from here? Any answer is one."""
+    """Does the server answer from here? Any HTTP response will do."""
     return f"""
 exec python3 -c '
 import sys, urllib.error, urllib.request
@@ -52,7 +52,7 @@ except Exception:
 
 
 def claim(owner: str) -> str:
-    """Makes the host this owner's. Of two servers that come at once, one makes the link."""
+    """Claims the host for the owner. If two servers try at once, only one of them creates the link."""
     name = shlex.quote(owner)
     return f"""
 set -eu
@@ -98,7 +98,7 @@ WantedBy=multi-user.target
 
 
 def follow(owner: str, server_url: str) -> str:
-    """Writes the server's address for the agent of this owner. Fails where the host isn't its."""
+    """Writes the server's address for this owner's agent. Fails if the host belongs to another."""
     return f"""
 set -eu
 [ "$(cat {OWNER} 2>/dev/null)" = {shlex.quote(owner)} ]
@@ -109,7 +109,7 @@ mv -f {SERVER}.new {SERVER}
 
 
 def clear(owner: str) -> str:
-    """Ends every task and deletes all that the agent and its tasks left. On a host that isn't ours: nothing."""
+    """Ends every task and deletes all that the agent and its tasks left. Does nothing on a host that isn't ours."""
     return f"""
 set -eu
 [ -e {HOME} ] || exit 0
@@ -120,6 +120,6 @@ rm -rf {HOME}
 
 
 def _escaped(word: str) -> str:
-    """A word of ExecStart (systemd.service(5), command lines): `%` and `$` mean something there."""
+    """A word of ExecStart (systemd.service(5), command lines), where `%` and `$` must be escaped."""
     plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{plain}"' if any(c in plain for c in " \t;'\"") else plain

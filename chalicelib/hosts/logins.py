@@ -1,4 +1,4 @@
-"""How to log in to a host: from its fleet's spec, whose keys are opened for this and kept nowhere."""
+"""How to log in to a host: read from its fleet's spec, whose keys are unsealed for this and not kept."""
 
 from __future__ import annotations
 

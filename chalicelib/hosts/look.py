@@ -1,7 +1,7 @@
-"""What a host is like before anything is installed: one script for any POSIX shell, and what is missing for our agent.
+"""Inspects a host before anything is installed: one script for any POSIX shell, and what the host lacks for our agent.
 
-All that is missing is named at once, each with the command that mends it. What the machine has (CPUs, memory, GPUs) is
-left to the agent, which measures it itself.
+Everything missing is reported at once, each with the command that fixes it. What the machine has (CPUs, memory, GPUs)
+is left to the agent, which measures it itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ HOME = "/var/lib/dstack"  # of the agent, on every host
 OWNER = f"{HOME}/owner"  # the installation and the instance that the host belongs to
 LEAST_DISK_MIB = 1024
 
-# Prints `name=value` lines. Each answers for itself: whatever is missing on a host, the others still come.
+# Prints `name=value` lines, each on its own: whatever is missing on a host, the other lines still appear.
 SCRIPT = r"""
 say() { printf '%s=%s\n' "$1" "$(printf %s "$2" | tr '\n\r' '  ')"; }
 have() { command -v "$1" >/dev/null 2>&1; }
@@ -45,7 +45,7 @@ say end yes
 
 @dataclass(frozen=True)
 class Report:
-    """A host, as the script found it. An empty value is one that couldn't be found."""
+    """A host as the script found it. An empty value couldn't be determined."""
 
     sudo: str = ""  # root, yes, password, missing
     kernel: str = ""
@@ -64,7 +64,7 @@ class Report:
 
     @property
     def as_root(self) -> str:
-        """What to put before a command that root must run."""
+        """The prefix of a command that must run as root."""
         return "" if self.sudo == "root" else "sudo -n"
 
 
@@ -99,7 +99,7 @@ class Lack:
     mend: str  # the command, or what to do
 
     def __str__(self) -> str:
-        return f"{self.what} (mend it: {self.mend})"
+        return f"{self.what} (to fix it: {self.mend})"
 
 
 def lacks(seen: Report, user: str, owner: str) -> tuple[Lack, ...]:
@@ -109,9 +109,9 @@ def lacks(seen: Report, user: str, owner: str) -> tuple[Lack, ...]:
 
 def _lacks(seen: Report, user: str, owner: str) -> Iterator[Lack]:
     if seen.kernel != "Linux":
-        yield Lack(f"it runs {seen.kernel or 'something unknown'}", "use a Linux host")
+        yield Lack(f"it runs {seen.kernel or 'an unknown system'}", "use a Linux host")
     if seen.arch not in ("x86_64", "amd64", "aarch64", "arm64"):
-        yield Lack(f"its CPU is a {seen.arch or 'kind that uname does not name'}", "use a host with x86-64 or ARM64")
+        yield Lack(f"its CPU architecture is {seen.arch or 'unknown'}", "use a host with x86-64 or ARM64")
     if seen.sudo == "missing":
         yield Lack(f"{user} isn't root and there is no sudo", "log in as root, or: apt-get install sudo")
     elif seen.sudo == "password":
@@ -120,7 +120,7 @@ def _lacks(seen: Report, user: str, owner: str) -> Iterator[Lack]:
     if not seen.systemd:
         yield Lack("it wasn't booted with systemd", "use a host with systemd")
     if _version(seen.python) < (3, 8):
-        has = f"its Python is {seen.python}, and 3.8 is needed" if seen.python else "there is no Python 3"
+        has = f"its Python is {seen.python}, but 3.8 or newer is needed" if seen.python else "there is no Python 3"
         yield Lack(has, "sudo apt-get install -y python3")
     if not seen.docker:
         yield _no_docker(seen)
@@ -128,7 +128,7 @@ def _lacks(seen: Report, user: str, owner: str) -> Iterator[Lack]:
         mend = "set `AllowTcpForwarding yes` in /etc/ssh/sshd_config, then: sudo systemctl reload ssh"
         yield Lack("its SSH server forbids forwarding, which attaching to a run needs", mend)
     if seen.disk_mib is not None and seen.disk_mib < LEAST_DISK_MIB:
-        yield Lack(f"only {seen.disk_mib} MiB are free under /var/lib", "free some space; 1 GiB is the least")
+        yield Lack(f"only {seen.disk_mib} MiB are free under /var/lib", "free some space: at least 1 GiB is needed")
     if seen.owner and seen.owner != owner:
         installation, _, instance = seen.owner.partition("/")
         ours = installation == owner.partition("/")[0]

@@ -1,4 +1,4 @@
-"""What the steps of a host's workflows do on it. Keys are read from the fleet's spec by every step anew."""
+"""What each step of a host's workflows does on the host. Every step reads the keys from the fleet's spec again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from chalicelib.hosts.look import SCRIPT, Report, lacks, report
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Store
 
-QUIET = 15_000_000  # microseconds after which an agent that hasn't reported is asked for its log
+QUIET = 15_000_000  # microseconds without a report after which the end of the agent's log is shown
 
 
 class Logins(Protocol):
@@ -70,13 +70,13 @@ class HostSteps:
                 raise Unfit("; ".join(map(str, missing)))
             reached = at.run(install.reach(self.server_url), timeout=30.0).status == 0
             if at.contact.tunnel == reached:
-                self.store.commit([nouns.put(at.contact.with_(tunnel=not reached))])  # a Conflict is tried again
+                self.store.commit([nouns.put(at.contact.with_(tunnel=not reached))])  # a Conflict: retried
             return {"os": at.seen.os[:100], "arch": at.seen.arch}
 
     def _install(self, instance: Instance, workflow: Workflow) -> None:
         token = bootstrap_token(self.install_key, instance.id, instance.epoch)
         with self._at(instance) as at:
-            # Where a tunnel carries it, the agent learns the address from the file that the tunnel writes.
+            # With a tunnel, the agent reads the address from a file that the tunnel writes.
             unit = install.unit("" if at.contact.tunnel else self.server_url, instance.id)
             at.must(install.claim(self._owner(instance)))
             at.connection.put(install.PROGRAM, self.program(), 0o700, sudo=at.seen.as_root)
@@ -114,7 +114,7 @@ class HostSteps:
     def _instance(self, workflow: Workflow) -> Instance:
         found = nouns.find(self.store, Instance, keys.instance(workflow.subject.partition("/")[2]))
         if found is None:
-            raise Bug(f"{workflow.subject} has a workflow and isn't there")
+            raise Bug(f"{workflow.subject} has a workflow but doesn't exist")
         return found
 
     def _owner(self, instance: Instance) -> str:
@@ -122,7 +122,7 @@ class HostSteps:
 
     @contextmanager
     def _at(self, instance: Instance) -> Iterator[_At]:
-        """Logged in, with what the host is like. First contact pins the keys of all hosts on the way."""
+        """Log in and inspect the host. First contact pins the keys of all hosts on the way."""
         contact = nouns.find(self.store, Contact, keys.contact(instance.id))
         login = self.login_of(instance)
         with self.logins.connect(login if contact is None else login.expecting(contact.shown)) as connection:
@@ -130,7 +130,7 @@ class HostSteps:
                 contact = self._first(instance, connection.shown)
             seen = report(connection.run(SCRIPT, timeout=30.0).out)
             if not seen.whole:
-                raise Transient(f"{login}: the look at the host was cut off")
+                raise Transient(f"{login}: inspecting the host was cut short")
             yield _At(login, connection, seen, contact)
 
     def _first(self, instance: Instance, shown: tuple[str, ...]) -> Contact:
@@ -138,7 +138,7 @@ class HostSteps:
         try:
             self.store.commit([nouns.put(contact)])
         except Conflict:
-            raise Transient("another attempt made first contact: what it saw holds") from None
+            raise Transient("another attempt made first contact at the same time") from None
         return contact.with_(version=1)
 
 

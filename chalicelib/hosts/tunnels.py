@@ -1,7 +1,7 @@
-"""Hosts that can't reach the server: their agents' calls come back over an SSH connection that we keep open.
+"""Hosts that can't reach the server: their agents' calls are carried back over an SSH connection that we keep open.
 
-A tunnel listens on the host's own loopback at a port that the host chooses, and writes that address to the file which
-the agent follows. When the connection breaks, it is made again, and the agent finds the new address there.
+A tunnel listens on the host's loopback, at a port that the host chooses, and writes that address to a file that the
+agent rereads. If the connection breaks, it is reopened, and the agent finds the new address in the file.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Tunnels:
         while not self._stop.is_set():
             try:
                 self._match(self._wanted())
-            except Exception:  # the store fails; what is open stays open
+            except Exception:  # the store is failing; open tunnels stay open
                 log.exception("looking for hosts that need a tunnel failed")
             self._stop.wait(LOOK_EVERY)
         self._match({})
@@ -133,7 +133,7 @@ class _Tunnel(threading.Thread):
                 carrier.move()
 
     def _tell(self, connection: Connection, port: int) -> None:
-        """Write the agent's way to us into the file it follows, once the host is ours."""
+        """Once the host is ours, write the tunnel's address to the file that the agent rereads."""
         sudo = report(connection.run(SCRIPT).out).as_root
         script = install.follow(self._owner, f"http://127.0.0.1:{port}")
         if connection.run(f"{sudo} sh -c {shlex.quote(script)}".strip()).status:

@@ -1,4 +1,4 @@
-"""Hosts of SSH fleets, as far as an apply decides about them: is every login complete, and what may change in place."""
+"""What an apply checks about the hosts of an SSH fleet: is every login complete, and what may change in place?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _AT = "configuration.ssh_config"
 
 
 def problems(spec: FleetSpec) -> list[Problem]:
-    """What keeps us from logging in to these hosts, for all of them at once."""
+    """Everything that would keep us from logging in to these hosts."""
     ssh = spec.configuration.ssh_config
     return [] if ssh is None else list(_problems(ssh))
 
@@ -25,17 +25,17 @@ def _problems(ssh: SSHParams) -> Iterator[Problem]:
     seen: dict[tuple[str, int], int] = {}
     known = set[str]()
     if not ssh.hosts:
-        yield Problem("there are no hosts", path=f"{_AT}.hosts", hint="name at least one", code="missing")
+        yield Problem("the list of hosts is empty", path=f"{_AT}.hosts", hint="name at least one", code="missing")
     for number, host in enumerate(ssh.each):
         at = f"{_AT}.hosts.{number}"
         place = (host.hostname, host.port or ssh.port or 22)
         if place in seen:
-            text = f"{host.hostname} is named twice (also as number {seen[place]})"
+            text = f"{host.hostname} is listed twice (also as number {seen[place]})"
             yield Problem(text, path=at, hint="remove one of them", code="duplicate")
         seen.setdefault(place, number)
         if not (host.user or ssh.user):
-            hint = "set `user` in `ssh_config`, or at the host"
-            yield Problem(f"nobody to log in as on {host.hostname}", path=f"{at}.user", hint=hint, code="missing")
+            hint = "set `user` in `ssh_config` or for the host"
+            yield Problem(f"no user to log in to {host.hostname} with", path=f"{at}.user", hint=hint, code="missing")
         yield from _key(host.ssh_key or ssh.ssh_key, host.hostname, at, known)
         jump = host.proxy_jump or ssh.proxy_jump
         if jump is not None:
@@ -44,7 +44,7 @@ def _problems(ssh: SSHParams) -> Iterator[Problem]:
 
 
 def _key(key: SSHKey | None, where: str, at: str, known: set[str]) -> Iterator[Problem]:
-    """A key that several hosts share is looked at once and reported once."""
+    """A key that several hosts share is checked once and reported once."""
     from chalicelib.configuration.private_keys import plain  # cryptography, which no other plan needs
 
     path = f"{at}.identity_file"
@@ -62,14 +62,14 @@ _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
 
 
 def wanted(spec: FleetSpec, row: FleetRow | None) -> tuple[str, ...]:
-    """Hosts that the spec names and that no instance stands for."""
+    """Hosts that the spec names and that have no instance yet."""
     instances = row.instances if row is not None else ()
     present = {each.host.key for each in instances if each.host is not None and each.status not in _LEAVING}
     return tuple(key for key in hosts_of(spec) if key not in present)
 
 
 def obstacles(old: FleetSpec, new: FleetSpec, row: FleetRow) -> list[str]:
-    """What of the hosts can't change while they are in the fleet."""
+    """Changes that can't be made to hosts while they are in the fleet."""
     before, after = old.configuration.ssh_config, new.configuration.ssh_config
     if before is None or after is None:
         return []
@@ -87,7 +87,7 @@ def obstacles(old: FleetSpec, new: FleetSpec, row: FleetRow) -> list[str]:
 
 
 def refuse_busy(store: Store, new: FleetSpec, row: FleetRow) -> None:
-    """Refuses to take a host out while a job runs on it."""
+    """Refuses to remove a host while a job runs on it."""
     named = hosts_of(new)
     for each in row.instances:
         if each.host is not None and each.claims and each.host.key not in named:

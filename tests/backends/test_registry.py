@@ -150,8 +150,18 @@ FUNCTIONS = (
     "from functions import agent_sync, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans"
 )
 
+# `app` loads a route with its first request, so every module of the plane is imported here by itself.
+PLANE = """
+import importlib, pkgutil
+import chalicelib
 
-@pytest.mark.parametrize("code", [ROWS, "import app", FUNCTIONS], ids=["rows", "app", "functions"])
+for found in pkgutil.walk_packages(chalicelib.__path__, "chalicelib."):
+    if not found.name.startswith("chalicelib.store.dynamo") and not found.name.endswith("__main__"):
+        importlib.import_module(found.name)
+"""
+
+
+@pytest.mark.parametrize("code", [ROWS, "import app", FUNCTIONS, PLANE], ids=["rows", "app", "functions", "plane"])
 def test_nothing_imports_an_sdk(code: str) -> None:
     command = [sys.executable, "-c", BLOCK + code]
     done = subprocess.run(command, cwd=ROOT, env={}, capture_output=True, text=True, check=False)

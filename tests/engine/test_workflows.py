@@ -131,7 +131,7 @@ def test_the_history_says_what_was_done_and_undone() -> None:
     course.play()
     records = course.engine.store.query("main", "events/p", limit=50).records
     assert [nouns.read(Event, record).message for record in records] == [
-        "workflow began: pitch tent",
+        "workflow started: pitch tent",
         "done: find a place",
         "done: put up the poles",
         "Unfit: refused",

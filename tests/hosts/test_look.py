@@ -40,10 +40,10 @@ def test_a_host_that_has_everything_lacks_nothing() -> None:
         ({"docker": "", "docker_client": False}, "there is no Docker Engine", "get.docker.com"),
         ({"docker": "", "docker_says": "Cannot connect"}, "doesn't answer (Cannot connect)", "enable --now docker"),
         ({"python": ""}, "there is no Python 3", "python3"),
-        ({"python": "3.6"}, "its Python is 3.6, and 3.8 is needed", "python3"),
+        ({"python": "3.6"}, "its Python is 3.6, but 3.8 or newer is needed", "python3"),
         ({"systemd": False}, "wasn't booted with systemd", "systemd"),
         ({"forwarding": "no"}, "forbids forwarding", "AllowTcpForwarding yes"),
-        ({"arch": "riscv64"}, "its CPU is a riscv64", "x86-64 or ARM64"),
+        ({"arch": "riscv64"}, "its CPU architecture is riscv64", "x86-64 or ARM64"),
         ({"kernel": "Darwin"}, "it runs Darwin", "Linux"),
         ({"disk_mib": 200}, "only 200 MiB are free", "1 GiB"),
         ({"owner": "install/two"}, "belongs to instance two of this server", "remove it from its fleet"),
@@ -54,7 +54,7 @@ def test_what_is_missing_is_named_with_what_mends_it(changes: dict[str, object],
     (found,) = lacks(replace(FINE, **changes), "ubuntu", OWNER)
     assert what in found.what
     assert mend in found.mend
-    assert str(found) == f"{found.what} (mend it: {found.mend})"
+    assert str(found) == f"{found.what} (to fix it: {found.mend})"
 
 
 def test_everything_is_named_at_once() -> None:

@@ -157,7 +157,7 @@ def test_an_agent_that_is_silent_is_asked_for_its_log() -> None:
 def test_a_look_that_was_cut_off_proves_nothing() -> None:
     bench = Bench()
     bench.performer = replace(bench.performer, logins=CutOff(bench.host))
-    with pytest.raises(Transient, match="cut off"):
+    with pytest.raises(Transient, match="cut short"):
         bench.performer.do("look", bench.workflow())
 
 

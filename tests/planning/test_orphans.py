@@ -124,7 +124,7 @@ def test_the_first_sight_is_written_down_and_told_and_nothing_is_done() -> None:
     assert (FIRST.subject, FIRST.first_at, FIRST.until) == ("resource/vm/vm-1", b.NOW + SECOND, b.NOW + SECOND + KEPT)
     (event,) = finding.step.events
     assert (event.type, event.project_id, event.targets[0].name) == (EventType.orphaned, "p", "main")
-    assert event.message == "vm vm-1 at Nimbus belongs to no instance; it is removed if the next look agrees"
+    assert event.message == "vm vm-1 at Nimbus belongs to no instance; it is removed if the next sweep agrees"
 
 
 def test_a_second_look_that_is_too_early_says_nothing() -> None:

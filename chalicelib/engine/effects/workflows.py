@@ -27,7 +27,7 @@ class Steps:
         workflow = nouns.find(self.here.store, Workflow, keys.workflow(effect.unit.partition("/")[2]))
         undoing = workflow is not None and workflow.status is WorkflowStatus.undoing
         if workflow is None or workflow.act_until != effect.act_until or undoing != effect.undo or workflow.ended:
-            log.info("%s is too late: its workflow has gone on", effect)
+            log.info("%s is too late: its workflow has moved on", effect)
             return None
         performer = self.here.performers[workflow.definition]
         try:

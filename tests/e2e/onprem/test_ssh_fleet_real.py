@@ -108,7 +108,7 @@ def test_another_host_key_is_refused_and_the_host_can_be_forgotten(site: Lab) ->
     def said() -> str:
         return site.server.cli("event", "--within-fleet", "lab")
 
-    until("the refusal", lambda: "shows another host key than at first contact" in said())
+    until("the refusal", lambda: "shows a different host key than at first contact" in said())
     assert said().count("SHA256:") >= 2, "both fingerprints"
     assert site.statuses("lab") == {w3.address: "terminating"}
     site.delete("lab", "--force")
