@@ -143,7 +143,7 @@ def _document(path: Path) -> dict[str, Any]:
     if document is None:
         return {}
     if not isinstance(document, dict) or not isinstance(document.get("projects") or [], list):
-        raise Invalid(f"{path} should hold a list called `projects`.", hint="Mend it or move it away.")
+        raise Invalid(f"{path} should hold a list called `projects`.", hint="Fix it or move it away.")
     return document
 
 

@@ -56,7 +56,7 @@ def load_definition(
         parsed = resolved(parsed, environment=terminal.env, arguments=arguments)
     except Invalid as error:
         found += error.problems
-    if found:  # a name that is all that's wrong is told by the server, with what it finds besides
+    if found:  # if only the name is wrong, the server reports it, with whatever else it finds
         places.refuse([*_misnamed(parsed.type, parsed.name), *found])
     document = _on_the_wire(parsed, flags)
     chosen: dict[str, Any] = {}

@@ -1,8 +1,8 @@
-"""Who a plain-process task runs as, and the folders that are its own.
+"""Which user a plain-process task runs as, and the folders it owns.
 
-Run by root, a task gets a user of its own (`users`), or the one that its spec names, without any other rights: no
-supplementary groups but those of its GPUs, nothing to gain from a set-uid program. What is made for it is made with its
-rights, never with the agent's: its user chooses paths, and a path may lead anywhere.
+If root runs the agent, a task gets its own user (`users`), or the one that its spec names, with no further rights: no
+supplementary groups except those of its GPUs, and nothing to gain from a set-uid program. Its files are created with
+its rights, never the agent's, because its user chooses the paths, and a path may lead anywhere.
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def reachable(path: str, account: Account) -> bool:
 
 
 def outside(task: str) -> str:
-    """What a task's user can reach when the task's folder is out of its reach. On a disk, which /tmp often isn't; and
-    short, for sockets have short names."""
+    """A folder for a task whose user can't reach the task's own folder. It is on disk, unlike many a /tmp, and its path
+    is short, because socket paths must be."""
     base = "/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir()
     return os.path.join(base, "dstack-task-" + task)
 
@@ -170,7 +170,7 @@ def own_home(folder: TaskFolder, account: Account) -> Tuple[str, str]:
     except FileExistsError:
         found = os.lstat(base)
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            raise TaskError("executor_error", "%s: somebody else made it; delete it" % base) from None
+            raise TaskError("executor_error", "%s was created by another user; delete it" % base) from None
     for path in (base, os.path.dirname(folder.path), folder.path):
         os.chmod(path, 0o711)
     home = folder.home if reachable(folder.home, account) else os.path.join(base, "home")
@@ -178,7 +178,7 @@ def own_home(folder: TaskFolder, account: Account) -> Tuple[str, str]:
     if account.held is not None:
         account.held.owns([home, scratch])
     for path in (home, scratch):
-        delete_tree(path)  # of an attempt that didn't come to a start, perhaps as another user
+        delete_tree(path)  # left by an attempt that didn't start, perhaps as another user
         os.mkdir(path, 0o700)
         os.chown(path, account.uid, account.gid)
     return home, scratch

@@ -1,9 +1,9 @@
 """What an archive may hold before a byte of it is unpacked: files, folders, and links that stay inside it.
 
-The server has checked each archive when it was uploaded (`usecases/archives.py`); nothing is taken on trust here, and
-one table of tests holds for both. No compression, no files with holes, and no file that claims more than the archive
-has: so what is unpacked is never larger than what was fetched. No name changes its kind and nothing stands below a link
-or a file: so a place that looks inside can't turn out to be elsewhere.
+The server checked each archive at upload (`usecases/archives.py`), but nothing is taken on trust here; the same table
+of tests covers both. No compression, no files with holes, and no file that claims more bytes than the archive has: so
+the unpacked size never exceeds the fetched one. No name changes its kind, and nothing lies below a link or a file: so a
+path that looks as if it were inside can't lead elsewhere.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Dict, Iterator, List, Set, Tuple
 from .task_runtime import TaskError
 
 ENTRIES_MOST = 20000
-NAME_MOST = 4096  # what Linux takes for a path
+NAME_MOST = 4096  # the longest path that Linux accepts
 MALFORMED = (tarfile.TarError, ValueError, EOFError, ArithmeticError, LookupError)  # raised for nonsense
 
 
@@ -59,7 +59,7 @@ def refused(archive: str, name: str, why: str) -> TaskError:
 
 
 def check_member(archive: str, member: tarfile.TarInfo, size: int) -> None:
-    """What an entry's own header tells."""
+    """What is wrong with an entry, judging by its own header."""
     if max(len(member.name), len(member.linkname)) > NAME_MOST:
         raise refused(archive, member.name, "has a name that is too long")
     if leaves(member.name):

@@ -29,13 +29,13 @@ from .users import Users
 LABEL = "dstack.task"
 OWNER = "dstack.agent"
 AGAIN_EVERY = 1.0
-DOCKER_SECONDS = 120.0  # how long a new task waits for an engine that is away
+DOCKER_SECONDS = 120.0  # how long a new task waits for an unreachable engine
 REPORT_EVERY = 1.0
 LOG_OPTIONS = {"max-size": "1g", "max-file": "2"}
 PROCESSES_MOST = 16384
 WORKFLOW = "/workflow"  # where a task with a repository works if its image would have it work in `/`, which isn't empty
 FILES_MOST, FILES_HARD = 65536, 524288
-SHARED_MEMORY = 16 << 30  # at most, for GPUs whose libraries talk through it; it counts as the container's memory
+SHARED_MEMORY = 16 << 30  # at most; GPU libraries communicate through it, and it counts as the container's memory
 GPU_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
 VENDOR_DEVICES = {"amd": ("/dev/kfd", "/dev/dri"), "tenstorrent": ("/dev/tenstorrent",), "intel": ("/dev/accel",)}
 
@@ -66,7 +66,7 @@ class DockerRuntime:
                 if found is not None and found["State"]["Status"] != "created":
                     return DockerWork(self._docker, name, began.spooled)
                 if ran:
-                    raise TaskError("executor_error", "the task's container was removed by somebody else")
+                    raise TaskError("executor_error", "the task's container was removed by someone else")
                 return self._fresh(began, name)
             except DockerError as problem:
                 if not isinstance(problem, DockerAway) or (not ran and time.monotonic() > patience):
@@ -152,7 +152,7 @@ class DockerRuntime:
             path = "/containers/%s/stats" % container_name(folder.task)
             return usage_of(self._docker.call("GET", path, {"stream": 0, "one-shot": 1}, timeout=10.0) or {})
         except DockerError:
-            return None  # not running, or the engine is away: no sample this time
+            return None  # not running, or the engine is unreachable: no sample this time
 
     def remove(self, folder: TaskFolder) -> None:
         docker_repositories.remove(folder.task)
@@ -233,11 +233,11 @@ def container_body(
     host: Dict[str, Any] = {
         "Privileged": bool(spec.get("privileged")),
         "LogConfig": {"Type": "local", "Config": LOG_OPTIONS},
-        "ConsoleSize": [ROWS, COLUMNS],  # newer engines; older ones are told after the start
+        "ConsoleSize": [ROWS, COLUMNS],  # for newer engines; on older ones the size is set after the start
         "NetworkMode": spec.get("network") or "bridge",
         "PidsLimit": PROCESSES_MOST,
         "Ulimits": [{"Name": "nofile", "Soft": files_soft, "Hard": files_hard}],
-        "Init": True,  # reaps zombies, and lets a signal end a first process that doesn't listen to it
+        "Init": True,  # reaps zombies, and lets a signal end a first process that has no handler for it
     }
     if spec.get("memory_bytes"):
         host["Memory"] = host["MemorySwap"] = int(spec["memory_bytes"])
@@ -273,8 +273,8 @@ def container_body(
 
 
 def open_files(hard: int) -> Tuple[int, int]:
-    """The soft and the hard limit of open files where the agent's own hard limit is `hard` (-1: none): an engine in a
-    container can't give more than it has."""
+    """The soft and hard limits of open files, given the agent's own hard limit (-1: none): an engine in a container
+    can't give more than it has."""
     most = FILES_HARD if hard == resource.RLIM_INFINITY else min(hard, FILES_HARD)
     return min(FILES_MOST, most), most
 
@@ -300,7 +300,7 @@ class DockerWork:
         self._skip = 0
         self._again_at = 0.0
         self._status: Optional[int] = None
-        self._lost = False  # the output broke off; what is missing is in the engine's log
+        self._lost = False  # the output stopped short; the rest is in the engine's log
         self._out_of_memory = False
         self._connect(attach)
 
@@ -329,7 +329,7 @@ class DockerWork:
         try:
             self._docker.call("POST", "/containers/%s/resize" % self._name, {"h": ROWS, "w": COLUMNS})
         except DockerError:
-            return  # it ended already: nobody looks at its terminal any more
+            return  # already ended: the terminal's size no longer matters
 
     def fileno(self) -> int:
         return self._socket.fileno() if self._socket is not None else -1
@@ -346,7 +346,7 @@ class DockerWork:
             except BlockingIOError:
                 break
             except OSError:
-                part = b""  # the engine went away: `ended` looks what became of the container
+                part = b""  # the engine is gone: `ended` finds out what became of the container
             if not part:
                 self._socket.close()
                 self._socket = None
@@ -360,15 +360,15 @@ class DockerWork:
             return self._status
         try:
             self._look()
-        except DockerAway:  # being restarted: the container goes on without it, or ended and says so later
+        except DockerAway:  # it is restarting: the container carries on, or its end shows later
             self._lost, self._again_at = True, time.monotonic() + AGAIN_EVERY
         return self._status
 
     def _look(self) -> None:
         found = self._docker.container(self._name)
         if found is None:
-            raise TaskError("executor_error", "the task's container was removed by somebody else")
-        if found["State"]["Running"]:  # often for a moment yet, after the last of the output
+            raise TaskError("executor_error", "the task's container was removed by someone else")
+        if found["State"]["Running"]:  # often still true for a moment after the last output
             try:
                 self._docker.call("POST", "/containers/%s/wait" % self._name, timeout=1.0)
             except DockerAway:
@@ -399,7 +399,7 @@ class DockerWork:
             except PermissionError:
                 self._docker.call("POST", "/containers/%s/kill" % self._name, {"signal": otherwise})
         except DockerError:
-            return  # it ended just now, or the engine is away: the kill that follows is repeated until it works
+            return  # just ended, or the engine is unreachable: the kill that follows is repeated until it works
 
     def kill(self) -> None:
         try:
@@ -411,4 +411,4 @@ class DockerWork:
         return self._out_of_memory
 
     def finish(self) -> bytes:
-        return b""  # the container is over, and its output was read to the end
+        return b""  # the container has ended, and its output was read to the end

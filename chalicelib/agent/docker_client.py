@@ -11,7 +11,7 @@ import socket
 from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 from urllib.parse import quote, urlencode
 
-STREAM_SECONDS = 60.0  # to connect and to send; reading waits as long as it takes
+STREAM_SECONDS = 60.0  # for connecting and sending; reads have no limit
 DEFAULT_SOCKET = "/var/run/docker.sock"
 
 
@@ -191,7 +191,7 @@ class DockerClient:
         try:
             self.call("DELETE", "/containers/%s" % quote(name), {"force": 1, "v": 1})
         except DockerError as problem:
-            if problem.status not in (404, 409):  # not there, or being removed already
+            if problem.status not in (404, 409):  # missing, or already being removed
                 raise
 
     def labelled(self, label: str) -> List[Dict[str, Any]]:

@@ -1,8 +1,8 @@
-"""What was left out of a task's output, and the line that says so in its place.
+"""What was dropped from a task's output, and the line that says so in its place.
 
-The server takes output in one row of bytes without a gap, so what is dropped must close up: a position in the log, as
-the server counts, isn't one on disk any more. `Holes` turns the one into the other. Each hole is written down before
-its bytes are deleted, so a crash in between leaves too much on disk and never a gap in the log.
+The server accepts output only as one sequence of bytes without gaps, so dropping some shifts the rest: a position in
+the log, as the server counts, no longer equals the position on disk. `Holes` converts between the two. Each hole is
+recorded before its bytes are deleted, so a crash in between leaves too much on disk, never a gap in the log.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Place:
 
     hole: Optional[Hole]
     position: int
-    room: int  # bytes from there to the next place
+    room: int  # bytes from there to the next hole or line
 
 
 class Holes:
@@ -48,7 +48,7 @@ class Holes:
         self.known: List[Hole] = [Hole(*fields) for fields in json.loads(read_text(self._path) or "[]")]
 
     def add(self, start: int, end: int, at: int, why: str) -> None:
-        """Leave out these bytes on disk. What follows the last hole of the same kind makes it longer."""
+        """Skip these bytes on disk. If they follow the last hole and are of the same kind, that hole grows."""
         known = self.known
         if why == AWAY and known and (known[-1].end, known[-1].why) == (start, why):
             known, start = known[:-1], known[-1].start
@@ -58,7 +58,7 @@ class Holes:
 
     def place(self, offset: int) -> Place:
         """Where a position of the log is."""
-        before = 0  # bytes that the log is shorter than the disk
+        before = 0  # by how many bytes the log is shorter than the disk
         for hole in self.known:
             begins = hole.start - before
             if offset < begins:

@@ -1,8 +1,8 @@
-"""What one message may hold. The server refuses what exceeds it, whole. So the agent splits and cuts, and what it sends
-is always taken: `usecases/agent_message.py` has the same numbers, and a test compares them.
+"""What one message may hold. The server refuses a larger one whole, so the agent splits and truncates what it sends.
+`usecases/agent_message.py` has the same numbers, and a test compares them.
 
-The parts of a message share its bytes of JSON: the reports of tasks, which must be complete, get the most; output and
-metrics wait for the next message once their part is full.
+The parts of a message share its bytes of JSON. Task reports, which must be complete, get the largest share; output and
+metrics wait for the next message once theirs is used up.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import json
 from typing import Any, Dict, List, Optional, cast
 
 MESSAGE_BYTES = 2 * 1024 * 1024  # of JSON
-TASKS_MOST = 2048  # twice the jobs that may share a machine: those that ended wait to be removed while others start
+TASKS_MOST = 2048  # twice the jobs that may share a machine: ended ones await removal while others start
 TASKS_BYTES = 1024 * 1024
 LOG_BYTES = 192 * 1024  # raw: 256 KB as base64
 RECORDS_MOST = 20000
-RECORDS_A_READ = 5000  # a message gets this many, and what the last read brings beyond; they are tiny or few
+RECORDS_A_READ = 5000  # a message gets this many, plus whatever the last read adds: few, or tiny ones
 METRICS_MOST = 300
 METRICS_BYTES = 256 * 1024
 GPUS_MOST = 64  # in one metric
@@ -28,7 +28,7 @@ def size_of(value: Any) -> int:
 
 
 def sound(value: Any) -> Any:
-    """The value with texts that are text: the name of a file or a host need not be."""
+    """The value with all text made valid UTF-8, which the name of a file or a host need not be."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, list):
@@ -37,7 +37,7 @@ def sound(value: Any) -> Any:
 
 
 def cleaned(report: Dict[str, Any]) -> Dict[str, Any]:
-    """A report whose texts are text, and no longer than the server keeps."""
+    """A report whose texts are valid UTF-8 and no longer than the server keeps."""
     made = dict(report)
     for name, most in TEXT_MOST.items():
         text = made.get(name)
@@ -68,7 +68,7 @@ def cut(text: str, room: int) -> str:
 
 
 def bare(report: Dict[str, Any]) -> Dict[str, Any]:
-    """What can't be done without: for a server that refused the rest."""
+    """The minimum, for a server that refused the rest."""
     return {name: report[name] for name in ("id", "state", "at", "exit_status", "reason", "log_end") if name in report}
 
 

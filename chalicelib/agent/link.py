@@ -16,8 +16,8 @@ PROBLEMS = {401: "refused", 403: "refused", 413: "unacceptable", 422: "unaccepta
 
 
 class LinkError(Exception):
-    """No usable answer. `problem` is `refused` for 401 and 403, `unacceptable` where the same message would never be
-    taken, else `network`."""
+    """No usable response. `problem` is `refused` for 401 and 403, `unacceptable` if the same message would never be
+    accepted, else `network`."""
 
     def __init__(self, message: str, problem: str = "network", retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class Link:
             raise self._unwelcome(response, response.read())
         try:
             shutil.copyfileobj(response, out)
-            if response.length:  # not all that was announced: read piece by piece, that is no error
+            if response.length:  # shorter than announced, which isn't an error when read in pieces
                 raise http.client.IncompleteRead(b"", response.length)
         except (http.client.HTTPException, OSError) as problem:
             if isinstance(problem, OSError) and problem.filename:

@@ -22,7 +22,7 @@ ENDED = 4  # exit status: the instance has ended, so there is nothing to start a
 
 
 def main(arguments: List[str]) -> int:
-    os.umask(0o077)  # what the agent writes is its own, unless it says otherwise
+    os.umask(0o077)  # what the agent writes is private, unless it says otherwise
     if arguments[:1] == ["supervise"]:
         return supervise(arguments[1])
     options = parser().parse_args(arguments)
@@ -155,7 +155,7 @@ def run(options: argparse.Namespace) -> int:
     folder = build.lay_out(data)
     try:
         tidy(data, folder)
-    except OSError as problem:  # it only takes room
+    except OSError as problem:  # it only takes up space
         program.log("tidying %s: %s" % (data, problem))
     roster = Roster(data, usable, sorted(usable)[0], folder, options.docker_socket, options.users)
     session = program.new_session(data, options.instance, roster, VERSION, options.wait)

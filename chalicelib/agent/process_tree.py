@@ -109,7 +109,7 @@ def send(pids: Iterable[int], number: int) -> None:
 
 
 def polite_signal(pid: int) -> Optional[int]:
-    """The signal a process listens to: SIGTERM if it handles that, else SIGINT, as Ctrl-C sends (Python turns it into
+    """The signal to end a process with: SIGTERM if it handles that, else SIGINT, as Ctrl-C sends (Python turns it into
     KeyboardInterrupt, an interactive shell abandons its list), else SIGTERM."""
     masks = {}
     try:

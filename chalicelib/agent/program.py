@@ -110,7 +110,7 @@ class Program:
         self._deleting: Set[str] = set()
         self._gpus: List[Dict[str, Any]] = []
         self._measuring = False
-        self._away = False  # the server didn't answer last time
+        self._away = False  # the last message got no response
         self._stopping = False
         now = time.monotonic()
         self._look_at, self._measure_at, self._facts_at = now + every.look, now + every.measure, now + every.facts
@@ -168,7 +168,7 @@ class Program:
         try:
             os.write(self._wake, b"\n")
         except BlockingIOError:
-            return  # full of wake-ups: the loop wakes up
+            return  # full of wake-ups: the loop will wake anyway
 
     def _hand_over(self, action: Callable[[], None]) -> None:
         self._inbox.append(action)
@@ -222,7 +222,7 @@ class Program:
         dropped = self._roster.cap_log(task, len(self._session.tasks()))
         if dropped:
             log(
-                "%s: %d bytes of output dropped: there is too much of it, and the server doesn't take it"
+                "%s: %d bytes of output dropped: the spool is full, and the server isn't accepting any"
                 % (task, dropped)
             )
             self._session.log_shrank(task, self._roster.log(task).end())
@@ -263,14 +263,14 @@ class Program:
             log("sync %d: %s" % (message.seq, outcome))
             self._away = True
             if outcome.problem == "unacceptable":
-                log("sync %d: this message is dropped, as it would never be taken" % message.seq)
+                log("sync %d: message dropped: the server would never accept it" % message.seq)
             for command in self._session.failed(message, outcome.problem, now, outcome.retry_after):
                 self._obey(command)
             return
         try:
             commands = self._session.answered(message, outcome, now)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            log("sync %d: the answer isn't understood: %r" % (message.seq, problem))
+            log("sync %d: unexpected response: %r" % (message.seq, problem))
             self._session.failed(message, "network", now)
             return
         self._away = False

@@ -17,9 +17,9 @@ from .tasks import FINAL, TaskFolder, list_tasks, read_text
 
 REPORTED = ("state", "at", "exit_status", "reason", "message", "pull", "username", "working_dir")
 LAUNCHES = 3  # failures after which we conclude that a task's supervisor can't start here
-ROOM = 1 << 20  # less than this free on the disk counts as full
-SPOOL_BYTES = 1 << 30  # of output that waits for the server, all tasks together
-SPOOL_LEAST = 1 << 25  # what a task may have of it at least
+ROOM = 1 << 20  # with less than this free, the disk counts as full
+SPOOL_BYTES = 1 << 30  # of output waiting for the server, all tasks together
+SPOOL_LEAST = 1 << 25  # a task's share of that is at least this
 Fetch = Callable[[str, str], None]  # url, place
 
 
@@ -128,7 +128,7 @@ class Roster:
         repositories.erase(self.folder(task))
 
     def orphaned(self, task: str) -> bool:
-        """Not over, and without a supervisor: it was killed, or never started."""
+        """Not ended, and without a supervisor: that was killed, or never started."""
         folder = self.folder(task)
         return folder.state().get("state") != FINAL and not folder.supervised()
 
@@ -175,7 +175,7 @@ class Roster:
         return self.log(task).read(offset, limit)
 
     def cap_log(self, task: str, tasks: int) -> int:
-        """Keep the output of one of so many tasks within its share of the disk; answers how many bytes were dropped."""
+        """Keep the output of one of so many tasks within its share of the disk. Returns how many bytes were dropped."""
         return self.log(task).keep_within(max(SPOOL_LEAST, SPOOL_BYTES // max(1, tasks)), micros())
 
     def running(self) -> List[TaskFolder]:

@@ -79,7 +79,7 @@ class Trim:
 
 @dataclass(frozen=True)
 class Skip:
-    """The server can't take this part of the log: it is left out."""
+    """The server can't accept this part of the log, so it is skipped."""
 
     task: str
     offset: int
@@ -88,7 +88,7 @@ class Skip:
 
 @dataclass(frozen=True)
 class Keep:
-    """Remember this credential; every later message uses it."""
+    """Save this credential; every later message uses it."""
 
     credential: str
 
@@ -122,9 +122,9 @@ class _Task:
     held: int = 0  # bytes the server says it has
     waiting_since: Optional[float] = None  # first byte after `sent` appeared
     asked: str = ""  # the strongest command passed on
-    stuck: int = 0  # messages in a row that moved the server's cursor nowhere
+    stuck: int = 0  # consecutive messages after which the server's cursor hadn't moved
     stuck_until: float = 0.0
-    bare: bool = False  # the server refused this report's texts
+    bare: bool = False  # the server refused the report with its texts
 
     def told(self, room: int) -> Body:
         """The report as a message has it, in `room` bytes of JSON."""
@@ -158,11 +158,11 @@ class Session:
         self._poll: Optional[Message] = None
         self._revision = 1  # counts local changes; the first message of a boot is one
         self._acked = 0
-        self._greeted = False  # this boot was answered once: the credential is settled
+        self._greeted = False  # this boot had a response: its credential is settled
         self._poll_at = 0.0
         self._retry_at = 0.0
         self._failures = 0
-        self._unacceptable = 0  # messages in a row that would never be taken
+        self._unacceptable = 0  # consecutive messages that the server would never accept
         self._idle_polls = 0
         self._coalesce = COALESCE
 
@@ -175,7 +175,7 @@ class Session:
             self._revision += 1
 
     def task_changed(self, report: Body) -> None:
-        """A task's newest report. One that would go back is dropped: a state never does."""
+        """A task's newest report. One with an earlier state is dropped: states never go back."""
         report = cleaned(report)
         known = self._tasks.get(report["id"])
         if known is None:
@@ -200,7 +200,7 @@ class Session:
                 known.waiting_since = now
 
     def log_shrank(self, task: str, end: int) -> None:
-        """Some of the output was dropped here: the log, as the server will see it, is shorter."""
+        """Some output was dropped on this machine, so the log that the server will get is shorter."""
         known = self._tasks.get(task)
         if known:
             known.log_end = end
@@ -213,7 +213,7 @@ class Session:
         self._metrics = (self._metrics + trimmed)[-METRICS_MOST:]
 
     def server_moved(self, now: float) -> None:
-        """There is a new address or token to try: forget the back-off of the old one."""
+        """There is a new address or token to try: reset the back-off."""
         self._retry_at, self._failures, self._poll_at = now, 0, now
 
     def tasks(self) -> List[str]:
@@ -261,7 +261,7 @@ class Session:
             body["facts"], message.facts = self._facts, True
         room = TASKS_BYTES // max(1, len(self._tasks))
         body["tasks"] = [task.told(room) for task in self._tasks.values()]
-        # Polls carry no logs: the answer that moves the cursor would only come with the next news. The first message of
+        # Polls carry no logs: the response that moves the cursor would wait for the next news. The first message of
         # a boot carries none either: where the server stands isn't known yet.
         body["logs"] = self._pick_logs(now, message) if wait == 0 and self._greeted else []
         count = first_of(self._metrics)
@@ -319,7 +319,7 @@ class Session:
                 self._rewind(self._tasks[name], self._tasks[name].held, now)
         self._metrics = (message.body["metrics"] + self._metrics)[-METRICS_MOST:]
         if now < self._retry_at:
-            return commands  # its twin failed just before: one outage counts once
+            return commands  # the other message failed just before: one outage counts once
         least = 1.0
         if problem == "refused":
             least = 5.0
@@ -329,11 +329,11 @@ class Session:
         self._failures += 1
         self._retry_at = now + max(retry_after, pause * self._jitter())
         self._poll_at = self._retry_at
-        self._revision += 1  # ask for an answer at once when the server is back
+        self._revision += 1  # the next message doesn't wait, so that we notice at once when the server is back
         return commands
 
     def _spare(self, message: Message) -> List[Command]:
-        """Drop of a refused message all but the states of its tasks; its output, the dearest, only the second time."""
+        """Drop all but the task states from a refused message. Output matters most, so it goes only the second time."""
         self._unacceptable += 1
         self._facts_known = self._facts_known or (message.facts and message.body["facts"] == self._facts)
         message.body["metrics"] = []
@@ -359,7 +359,7 @@ class Session:
         carried = name in message.logs
         if carried or advanced:
             task.held = offset if carried else max(task.held, offset)
-        if carried and offset < message.logs[name]:  # a gap, or the server couldn't take all of it
+        if carried and offset < message.logs[name]:  # a gap, or the server couldn't store all of it
             self._rewind(task, offset, now)
         elif task.sent < task.held:
             self._rewind(task, task.held, now)
@@ -376,11 +376,11 @@ class Session:
     def _wanted(self, wanted: Body) -> List[Command]:
         name, want = wanted["id"], wanted["want"]
         if name in self._removed:
-            return []  # a late answer speaks of a task that is over and forgotten
+            return []  # a late response about a task that has ended and was removed
         task = self._tasks.get(name)
         if want == "run":
             if task is not None or not wanted.get("spec") or len(self._tasks) >= TASKS_MOST:
-                return []  # a machine that is full of tasks takes this one when it comes again
+                return []  # this machine has as many tasks as it may; the server will send this one again
             self._tasks[name] = _Task({"id": name, "state": "preparing"})
             self._revision += 1
             return [Start(name, wanted["spec"])]
@@ -394,7 +394,7 @@ class Session:
         return [Abort(name)] if want == "abort" else [Remove(name)]
 
     def _never_here(self, name: str, want: str) -> List[Command]:
-        """Asked to end what never arrived: say that it is over, or the server would wait for it for ever."""
+        """Report a task that never arrived here as ended, or the server would wait for its end for ever."""
         if want in ("stop", "abort") and len(self._tasks) < TASKS_MOST:
             reason = "terminated_by_user" if want == "stop" else "aborted_by_user"
             self.task_changed({"id": name, "state": "exited", "reason": reason, "message": "never started here"})
@@ -404,7 +404,7 @@ class Session:
         if message.wait == 0:
             self._poll_at = now + next_sync_in
             return
-        # A server that answers a poll early with nothing in it must not be asked in a tight circle.
+        # If a server answers polls early and empty, don't poll it in a tight loop.
         early = not news and next_sync_in == 0 and now - message.sent_at < min(1.0, message.wait)
         self._idle_polls = self._idle_polls + 1 if early else 0
         pause = min(1.0, 0.01 * 2.0 ** (self._idle_polls - 1)) if self._idle_polls else 0.0

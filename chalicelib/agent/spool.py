@@ -19,7 +19,7 @@ from .limits import RECORDS_A_READ
 
 FRAME = struct.Struct("<QI")
 SEGMENT_BYTES = 4 << 20
-SEGMENTS_KEPT = 2  # the oldest: of these the server may have bytes whose receipt got lost
+SEGMENTS_KEPT = 2  # the oldest: the server may hold part of it, if its acknowledgement was lost
 
 
 def segments(folder: str) -> List[int]:
@@ -187,14 +187,14 @@ class SpoolReader:
         return end - start
 
     def skip(self, offset: int, end: int, at: int) -> None:
-        """Leave out this part of the log, which the server can't take."""
+        """Skip this part of the log, which the server can't accept."""
         first, last = self._holes.place(offset), self._holes.place(end)
         if first.hole is None and last.hole is None and first.position < last.position:
             self._holes.add(first.position, last.position, at, REFUSED)
             self._clear()
 
     def _clear(self) -> None:
-        """Delete the segments that were left out; a crash may have kept some."""
+        """Delete the skipped segments; a crash may have left some."""
         for start, end in self._whole():
             if self._holes.covers(start, end):
                 os.unlink(segment_path(self._folder, start))

@@ -67,8 +67,8 @@ class Supervisor:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._spool = SpoolWriter(folder.log)
         self._cause = ""  # why the task is being ended from outside: the reason to report
-        self._grace_at = float("inf")  # when patience with a polite signal ends …
-        self._kill_at = float("inf")  # … and with any
+        self._grace_at = float("inf")  # when a polite signal has had enough time …
+        self._kill_at = float("inf")  # … and when any signal has
         self._limit_at = float("inf")
         self._backlog: Deque[Tuple[int, bytes]] = collections.deque()
         self._flush_at = 0.0
@@ -79,7 +79,7 @@ class Supervisor:
         status: Optional[int] = None
         reason, message = "", ""
         try:
-            if self._state.get("state") != "running":  # what runs already must be ended, not given up
+            if self._state.get("state") != "running":  # what already runs must be ended, not abandoned
                 self._pause(0)
             work = self._runtime.begin(self._began())
             status = self._watch(work)
@@ -211,7 +211,7 @@ class Supervisor:
             self._flush_at = time.monotonic() + RETRY_EVERY
 
     def _flush_to_the_last(self) -> None:
-        """The task is over; wait for room for the rest, unless its user gives it up."""
+        """The task has ended: wait for disk space for the rest of its output, unless its user aborts it."""
         self._flush()
         while self._backlog and not self._folder.request().get("abort"):
             select.select([self._requests], [], [], RETRY_EVERY)

@@ -63,7 +63,7 @@ class Work(Protocol):
         ...
 
     def signal_politely(self) -> None:
-        """Ask every process to end, with the signal that it listens to."""
+        """Ask every process to end, with the signal that it handles."""
         ...
 
     def signal_firmly(self) -> None:

@@ -1,8 +1,8 @@
-"""A user of its own for each task: numeric ids without an account, each held by one living task at a time.
+"""A separate user for each task: numeric ids without an account, each held by one living task at a time.
 
-An id is held by the lock on a file, in one folder for the machine, which several agents may share. The lock lasts as
-long as its supervisor, however that ends; so whoever takes an id first ends what its last holder left. The file lists
-the folders of its holder: they are closed before the id is given again, or the next holder could read them.
+An id is held by a lock on a file, in one folder for the machine, which several agents may share. The lock lasts exactly
+as long as the supervisor, however that ends; so a new holder first ends what the previous one left. The file lists the
+holder's folders: they are closed before the id is reused, or the next holder could read them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .task_runtime import NO_ISOLATION, OWN_USER, TaskError
 from .tasks import delete_tree
 
 DEFAULT = "61000-61999"
-TRUSTING = "agent"  # instead of a range: tasks run as the agent's own user, or as whom they name
+TRUSTING = "agent"  # instead of a range: tasks run as the agent's own user, or as the one they name
 LEAST = 1000  # ids below are the system's own
 MOST = (1 << 31) - 1
 CLEAR_SECONDS = 5.0  # for killed processes to go
@@ -59,7 +59,7 @@ class Held:
         return list(json.loads(said)) if said else []
 
     def inherit(self) -> bool:
-        """Clear what was left by a holder that was killed: nobody else deletes its folders for certain."""
+        """Clear what a killed holder left: nothing else is certain to delete its folders."""
         left = self.folders()
         if not self.clear():
             return False
@@ -100,7 +100,7 @@ class Users:
 
     def take(self, task: str) -> Held:
         """A free id, with nothing left of whoever had it before."""
-        start = zlib.crc32(task.encode()) % len(self.ids)  # spread, so that an id isn't given again soon
+        start = zlib.crc32(task.encode()) % len(self.ids)  # spread out, so that an id isn't reused soon
         for number in range(len(self.ids)):
             held = self.hold(self.ids[(start + number) % len(self.ids)])
             if held is not None and held.inherit():

@@ -1,1 +1,1 @@
-"""HTTP. `table.py` says what a route is, `routes/<noun>.py` list them, `wire/<noun>.py` is the JSON clients rely on."""
+"""HTTP. `route.py` says what a route is, `routes/<noun>.py` list them, `wire/<noun>.py` is the JSON clients rely on."""

@@ -46,8 +46,8 @@ def authorise(
     project_name: str | None,
     permissions: Permissions,
 ) -> Caller:
-    """The caller of a route, or Forbidden. A project that the caller may not see is answered as one that doesn't exist,
-    or anybody with a token could try out names; only admins, who see all, are told with ProjectNotFound."""
+    """The caller of a route, or Forbidden. A project that the caller may not see gets the same answer as one that
+    doesn't exist, so nobody can probe for names; only admins, who see all, get ProjectNotFound."""
     token = bearer(headers)
     if access is not Access.public and not token:
         raise Forbidden(_UNKNOWN_CALLER)

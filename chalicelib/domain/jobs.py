@@ -85,8 +85,8 @@ class Job(Noun):
     disconnected_at: Micros | None = None  # when its instance was first found overdue
     assignment: Assignment | None = None
     attempts: tuple[Attempt, ...] = ()
-    stop_sent_at: Micros | None = None  # terminating: when the agent was first told to stop it
-    kill_at: Micros | None = None  # terminating: from then on the agent is told to abort it
+    stop_sent_at: Micros | None = None  # terminating: when `stop` was first sent to the agent
+    kill_at: Micros | None = None  # terminating: from then on `abort` is sent instead
     pull: PullProgress | None = None
     username: str | None = None  # as the runtime found them
     working_dir: str | None = None

@@ -49,7 +49,7 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
         super().__init__(
             uvicorn.Config(
                 bridge,
-                log_level="error",  # what clients do wrong they are told; a line for each would fill the disk
+                log_level="error",  # clients get their errors in the response; logging each would fill the disk
                 access_log=False,
                 lifespan="on",
                 http=Connection,

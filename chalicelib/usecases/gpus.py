@@ -44,7 +44,7 @@ class Look:
     """How to group and show GPUs."""
 
     by: frozenset[str] = frozenset()  # besides the model: backend, region, count
-    reverse: bool = False  # the dearest first
+    reverse: bool = False  # the most expensive first
     whole: bool = False  # existing machines count whole, not with the requested share
 
 

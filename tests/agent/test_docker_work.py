@@ -304,7 +304,7 @@ def test_a_container_that_somebody_removed_is_an_error_in_words(bench: Bench) ->
     bench.container.change(cut=True)
     output(work)
     bench.engine.containers.clear()
-    with pytest.raises(TaskError, match="removed by somebody else") as caught:
+    with pytest.raises(TaskError, match="removed by someone else") as caught:
         work.ended()
     assert caught.value.reason == "executor_error"
 
@@ -331,7 +331,7 @@ def test_a_spool_that_is_ahead_of_the_first_bytes_skips_more_of_them(bench: Benc
 
 
 def test_a_running_task_whose_container_is_gone_isnt_started_twice(bench: Bench) -> None:
-    with pytest.raises(TaskError, match="removed by somebody else") as caught:
+    with pytest.raises(TaskError, match="removed by someone else") as caught:
         bench.begin("running")
     assert caught.value.reason == "executor_error"
     assert bench.engine.asked("POST") == []
