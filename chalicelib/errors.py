@@ -164,7 +164,7 @@ class Transient(BackendError):
 
 
 class NotYet(BackendError):
-    """What the call waits for isn't there yet. Nothing is wrong; ask again."""
+    """What the call waits for hasn't happened yet. Nothing is wrong; try again."""
 
 
 class Unfit(BackendError):

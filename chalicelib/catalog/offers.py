@@ -136,7 +136,7 @@ class StoredCatalog:
         elif kept.head.blob != kept.read.blob:
             body = self._blobs.get(kept.head.blob)
             if body is None:
-                log.warning("the catalogue names %s, which isn't there: refreshed meanwhile?", kept.head.blob)
+                log.warning("the catalogue names %s, which doesn't exist: refreshed meanwhile?", kept.head.blob)
                 kept.looked_at = None
             else:
                 kept.shelf, kept.read = _shelf_of(body), kept.head

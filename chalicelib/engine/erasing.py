@@ -1,8 +1,8 @@
 """Erasing what nobody uses any more: one bounded turn at a time, so that nothing grows for ever.
 
-What is to be erased some day stands in an index by the time from which it counts: ended runs with logs, deleted runs,
-terminated instances, ended fleets, deleted projects, archives. A turn takes the oldest of each, reads it again by key
-and asks `planning.erasing` whether it may go. The record that lists it is deleted last, so a turn that crashes leaves
+An index lists what will have to go, by the time its retention starts: ended runs with logs, deleted runs, terminated
+instances, ended fleets, deleted projects, archives. A turn takes the oldest of each, reads it again by key and asks
+`planning.erasing` whether it may go. The record that lists it is deleted last, so a turn that crashes leaves
 the rest to the next one, and two turns at once do no harm.
 """
 
@@ -142,7 +142,7 @@ class Eraser:
     # --- fleets ------------------------------------------------------------------------------------------------------
 
     def _instance(self, listed: Record, done: Erased) -> None:
-        """With its agent's record. Runs keep where they ran, and events what it cost."""
+        """With its agent's record. Runs still record where they ran, and events what it cost."""
         instance = nouns.find(self._store, Instance, listed.key)
         if instance is None or not erasing.instance_goes(instance, self._kept, self._clock.now()):
             return
@@ -228,8 +228,8 @@ class Eraser:
                     self._archive(archive, done)
 
     def _used(self, archives: Sequence[Archive]) -> frozenset[str]:
-        """Those that a live run needs: its spec has the archive's id, or the hash of its code. Looked for in the text,
-        because thousands of runs may live."""
+        """Those that a live run needs: its spec has the archive's id, or the hash of its code. This searches the text
+        without parsing it, because there may be thousands of live runs."""
         marks = [(one.id, one.id.encode(), one.hash.encode()) for one in archives]
         return frozenset(
             id_
@@ -241,7 +241,7 @@ class Eraser:
         )
 
     def _archive(self, archive: Archive, done: Erased) -> None:
-        """Marked first, so that nobody counts on it while its bytes go."""
+        """Marked first, so that nothing relies on it while its bytes are deleted."""
         if not archive.erased:
             marked = archive.with_(erased=True)
             self._store.commit([nouns.put(marked)])
@@ -279,6 +279,6 @@ def _apart(what: str) -> Iterator[None]:
     try:
         yield
     except Conflict:
-        log.info("%s: somebody else was faster", what)
+        log.info("%s: another process was faster", what)
     except Exception:  # a bug, the store or the disk
         log.exception("%s failed", what)

@@ -85,7 +85,7 @@ class Loader:
         jobs = [job for job in self.read.find_many(Job, wanted) if job]
         fleet = self.read.find(Fleet, keys.fleet(instance.fleet_id))
         if fleet is None:
-            raise Bug(f"instance {instance.id} belongs to fleet {instance.fleet_id}, which isn't there")
+            raise Bug(f"instance {instance.id} belongs to fleet {instance.fleet_id}, which doesn't exist")
         alone = not needs_others(instance, fleet, self.read.fleet_spec(fleet.id, fleet.spec_num), now)
         view = self.read.view(fleet, [instance], alone=alone)
         facts = self.backends.facts(instance.project_id).get(instance.offer.backend)
@@ -154,7 +154,7 @@ class Loader:
 
     def _queued(self, job: Job, run: Run | None) -> QueuedJob:
         if run is None:
-            raise Bug(f"job {job.id} waits for a place, but its run {job.run_id} isn't there")
+            raise Bug(f"job {job.id} is waiting, but its run {job.run_id} doesn't exist")
         return QueuedJob(job, run, self.read.job_spec(job), self.read.run_spec(job.run_id, job.deployment_num))
 
     def still_waiting(self, jobs: Iterable[Job]) -> list[Job]:

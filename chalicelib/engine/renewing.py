@@ -30,12 +30,12 @@ from chalicelib.store.port import Change, Check, Put, Record, Store
 from chalicelib.store.seal import Sealer
 
 BATCH = 500  # records a page
-PAGES = 10  # a turn: an installation with a million records is through in a day and a half
+PAGES = 10  # a turn: a million records take a day and a half
 PATIENCE: Micros = 30 * SECOND  # after which a turn begins no other page
 
 
 class Renewal(Noun):
-    """How far the walk has come."""
+    """How far it has got."""
 
     form: ClassVar[int] = 2  # one higher whenever there is something new to bring up to date
 
@@ -59,7 +59,7 @@ class Renewer:
         try:
             self._store.commit([nouns.put(next_one)])
         except Conflict:
-            return at  # another turn went at the same time: nothing is lost by repeating
+            return at  # another turn ran at the same time: repeating it is harmless
         return next_one
 
     def _turn(self, at: Renewal) -> Renewal:
@@ -76,7 +76,7 @@ class Renewer:
         return at.with_(after=after)
 
     def _renew(self, record: Record) -> None:
-        """Writes what would be stored otherwise today. What somebody writes meanwhile is up to date."""
+        """Rewrites records that would be stored differently today. Whatever is written meanwhile is up to date."""
         changes = self._changes(record)
         if changes:
             try:
@@ -111,7 +111,7 @@ class Renewer:
         return self._of_archive(record) if family == "archive" else ()
 
     def _of_project(self, project: Project) -> Sequence[Change]:
-        """One that was deleted before there were closings gets its own, which ends what may still run of it."""
+        """A project that was deleted before closings existed gets one, which ends whatever still runs in it."""
         if not project.deleted or self._store.get(keys.closing(project.id)) is not None:
             return ()
         now = self._clock.now()

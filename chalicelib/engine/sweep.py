@@ -88,7 +88,7 @@ class Sweeper:
         )
 
     def _instances(self, account: Account) -> Iterator[Instance]:
-        """The instances whose machines should be in this account."""
+        """The instances that should have a machine in this account."""
         if account.project_id is not None:
             projects = [account.project_id]
         else:
@@ -111,7 +111,7 @@ class Sweeper:
         if finding.end is not None:
             self._give_back(account, finding.end, done)
         elif finding.gone is not None:
-            log.warning("%s lists nothing of instance %s", account.key, finding.gone.name)
+            log.warning("%s doesn't list the machine of instance %s", account.key, finding.gone.name)
             done.lost.append(finding.gone.id)
             self._executor.conclude(Seen(unit_of(finding.gone), finding.gone.epoch, "gone"))
 

@@ -14,7 +14,7 @@ Verdict = tuple[JobReason, str]
 
 
 def weigh(look: Look, job: Job) -> None:
-    """Begin a job's end if it has run out of time or lost its machine."""
+    """Start terminating a job if it has run out of time or lost its machine."""
     if job.finished or job.status == JobStatus.submitted:
         return
     job = _watch(look, job)

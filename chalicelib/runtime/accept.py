@@ -1,9 +1,9 @@
 """Who may have a connection to the embedded server.
 
 A connection costs a descriptor, and a server without descriptors is dead: it can't accept, read a file or open its
-database. So connections are fewer than descriptors, and whoever holds one without need gives it up to the next who
-asks: first strangers, whose token hasn't been recognised yet, then others; the longest waiting first. One address has
-only so many strangers waiting. Where all are at work, the next wait in the listening socket's queue.
+database. So there are fewer connections than descriptors, and idle ones are closed to make room for new ones: first
+strangers, whose token hasn't been recognised yet, then others, the longest idle first. The number of waiting strangers
+per address is limited. If every connection is busy, new ones wait in the listening socket's queue.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ log = logging.getLogger(__name__)
 
 RESERVE = 128  # descriptors for the database, logs, archives, standard streams and the local agent
 MOST = 16_384  # connections, however many descriptors there are: each costs some 20 KB
-AT_ONCE = 16  # accepted before those who are connected are heard again
+AT_ONCE = 16  # accepted in a row before existing connections get their turn
 RETRY = 1.0  # seconds after which a failed accept is tried again
-SELDOM = 60.0  # seconds between two lines of the log about the same
+SELDOM = 60.0  # seconds between two log lines about the same thing
 _NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -42,16 +42,16 @@ class Guest(Protocol):
 
 
 class Seats:
-    """The connections there are. Waiting: nothing was asked yet, or not to the end, or everything is answered."""
+    """The open connections. A waiting one has sent no complete request yet, or has had all its responses."""
 
     def __init__(self, most: int) -> None:
         self.most, self._a_peer = most, max(1, most // 4)
         self._peers: dict[Guest, str] = {}
-        self._strangers: OrderedDict[Guest, None] = OrderedDict()  # those who wait, the longest first
+        self._strangers: OrderedDict[Guest, None] = OrderedDict()  # waiting connections, the longest first
         self._known: OrderedDict[Guest, None] = OrderedDict()  # likewise
         self._recognised: set[Guest] = set()
         self._of_peer: Counter[str] = Counter()  # waiting strangers
-        self.freed: Callable[[], None] = lambda: None  # called when a seat may have become free
+        self.freed: Callable[[], None] = lambda: None  # called when there may be room again
 
     def __len__(self) -> int:
         return len(self._peers)
@@ -174,7 +174,7 @@ class Acceptor:
     async def _join(self, connection: Any, accepted: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(lambda: connection, accepted)
-        except OSError as error:  # it went before it was welcomed
+        except OSError as error:  # closed before it was set up
             log.debug("a connection was lost at once: %s", error)
             accepted.close()
             self._seats.left(connection)

@@ -33,13 +33,13 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 SYNC_PATH = "/agent/sync"
 LONGEST_POLL = 60.0  # seconds
-SMALL = 16 * 1024  # bytes of a body that is read before its sender is known, and isn't counted
+SMALL = 16 * 1024  # bytes of a body that may be read before its sender is known, without being counted
 DRAINED_OF_KNOWN = (
     64 * 2**20
 )  # bytes that we read of a known caller's body that is too large, so that it gets the refusal
 DRAINED, DRAIN_SECONDS = 64 * 1024, 2.0  # bytes that we read of others', for the same reason
 PIECE = 64 * 1024  # bytes of an answer that are handed on at once
-READ_SECONDS = 180.0  # in which a client has to have read its answer
+READ_SECONDS = 180.0  # within which a client must have read its response
 _BUSY = Refused("The server is busy with too many requests at once.", hint="Try again in a moment.")
 
 
@@ -205,8 +205,8 @@ class AsgiBridge:
             await exchange.answer(Reply(503, {**reply.headers, "retry-after": "2"}, reply.body))
 
     async def _enter(self, head: Head, exchange: Exchange, lane: Lane, caller: str) -> None:
-        """Raises Turned for a request whose body isn't worth reading. That of a caller with a token and a small body is
-        found out when it is served."""
+        """Raises Turned for a request whose body isn't worth reading. With a token and a small body, that is checked
+        only when the request is served."""
         if head.route.access is Access.public:
             return
         look = partial(self._refusal, head, exchange.size)
@@ -304,8 +304,8 @@ class Exchange:
                 return b"".join(chunks)
 
     async def answer(self, reply: Reply, *, known: bool = False) -> None:
-        """Send the response. What is left of the body is read after it, up to a limit, or the client, which sends first
-        and reads then, wouldn't get to the response; and the connection is closed. Of a `known` caller more is read."""
+        """Send the response, then read what is left of the body, up to a limit that is higher for a `known` caller, and
+        close the connection: a client that sends everything before it reads would otherwise never see the response."""
         try:
             await asyncio.wait_for(self._write(reply), READ_SECONDS)
         except TimeoutError:
@@ -337,7 +337,7 @@ class Exchange:
                 if message["type"] == "http.disconnect" or not message.get("more_body"):
                     return
             if not known:
-                await asyncio.Event().wait()  # the rest of the time: it slows down who sends on and on
+                await asyncio.Event().wait()  # the rest of the time: slows down whoever keeps sending
 
         with suppress(TimeoutError):  # the rest of the body isn't waited for: the connection closes
             await asyncio.wait_for(drain(), seconds)

@@ -78,7 +78,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
             self._within(self.close_seconds)
 
     def timeout_keep_alive_handler(self) -> None:
-        self.transport.abort()  # what a client hasn't read by now, it never reads
+        self.transport.abort()  # a client that hasn't read it by now never will
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._within(None)

@@ -1,7 +1,7 @@
 """The health check of the embedded server, answered without a thread: it must not wait behind the server's work.
 
-A server is healthy if it can read its store. That is read beside, at most every few seconds, and a check is answered
-with what the last reading showed.
+A server is healthy if it can read its store. The store is read in the background, at most every few seconds, and a
+check gets the result of the last reading.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from chalicelib.runtime.lanes import Busy
 
 PATH = "/healthcheck"
 FRESH = 5.0  # seconds for which a reading counts
-STUCK = 30.0  # seconds after which a reading that hasn't come back means that the store is ill
+STUCK = 30.0  # seconds after which a reading without a result means that the store is failing
 _HEADERS = {"content-type": "application/json"}
 
 
@@ -44,4 +44,4 @@ class Health:
         try:
             self._last = await self._look(head)
         except Busy:
-            return  # a later one will see
+            return  # a later reading will tell

@@ -22,16 +22,16 @@ MOST_WAITING = 256  # calls of one caller that wait for a thread
 
 
 class Busy(Exception):
-    """There is no thread or no memory for this request. The same may succeed in a moment."""
+    """No thread or no memory is free for this request. It may succeed in a moment."""
 
 
 class Turns:
-    """Calls on a few threads: each caller's in the order they came, and the callers in turns."""
+    """Runs calls on a few threads: each caller's in order of arrival, and the callers in turn."""
 
     def __init__(self, threads: Executor, places: int) -> None:
         self._threads, self._places, self._each = threads, places, max(1, places // 2)
         self._running: Counter[str] = Counter()
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # whose turn is next comes first
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # in the order of their turns
 
     async def run(self, caller: str, work: Callable[[], T]) -> T:
         """What `work` returns, on a thread. Raises Busy if the caller has too many calls waiting."""
@@ -54,7 +54,7 @@ class Turns:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it came, and nobody is there to take it
+            if turn.done() and not turn.cancelled():  # the slot came, but its caller is gone
                 self._end(caller)
             raise
 
@@ -68,7 +68,7 @@ class Turns:
         self._next()
 
     def _next(self) -> None:
-        """Give the free places to those who wait."""
+        """Give free threads to waiting calls."""
         while self._running.total() < self._places:
             caller = next((one for one in self._waiting if self._free(one)), None)
             if caller is None:
@@ -83,7 +83,7 @@ class Turns:
 
 
 class Memory:
-    """Bytes that requests may hold. Half of them at most are one caller's."""
+    """Bytes that requests may hold; one caller gets at most half of them."""
 
     def __init__(self, most: int, *, patience: float = PATIENCE) -> None:
         self._most, self._each, self._patience = most, most // 2, patience
@@ -108,7 +108,7 @@ class Memory:
 
     @asynccontextmanager
     async def held_now(self, caller: str, size: int) -> AsyncIterator[None]:
-        """The same for bytes that are there already: there is no waiting with them."""
+        """The same for bytes that already exist, so waiting would be pointless."""
         size = min(size, self._each)
         if not self._take(caller, size):
             raise Busy

@@ -29,7 +29,7 @@ from chalicelib.usecases.fleets import holder
 log = logging.getLogger(__name__)
 
 FLEET = "local"
-MOST_ENDED = 1_000  # fleets of this machine that its user may have deleted
+MOST_ENDED = 1_000  # how many fleets of this machine its user may have deleted
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ def _fleet_id(plane: Plane, count: int) -> str:
 
 
 def _first(plane: Plane, project: Project) -> int:
-    """Where to begin to count: at the fleet that has the name now. Those before it ended, and may be erased by now."""
+    """Where to start counting: at the fleet that has the name now. Earlier ones have ended and may have been erased."""
     named = nouns.find_target(plane.store, keys.fleet_name(project.id, FLEET))
     if named is None:
         return 0
@@ -109,7 +109,7 @@ def _rejoin(plane: Plane, fleet: Fleet) -> str:
 
 def _host(plane: Plane, fleet: Fleet, num: int) -> Instance:
     now = plane.clock.now()
-    unknown = InstanceType(name="instance", resources=Resources(cpus=0, memory_mib=0))  # until its agent has looked
+    unknown = InstanceType(name="instance", resources=Resources(cpus=0, memory_mib=0))  # until its agent reports
     return Instance(
         id=instance_id(fleet.id, num),
         project_id=fleet.project_id,

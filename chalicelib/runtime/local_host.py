@@ -49,13 +49,13 @@ def tidy(data: Path, folder: Path) -> None:
         if not _held(other / LOCK) and not any((other / "tasks").glob("*")):
             try:
                 shutil.rmtree(other)
-            except OSError as error:  # it only takes room; the next start tries again
+            except OSError as error:  # it only takes up space; the next start tries again
                 log.warning("%s can't be deleted: %s", other, error.strerror)
     cut(folder / "agent.log")
 
 
 def cut(path: Path, most: int = MOST_LOG) -> None:
-    """Keep the second half of a log that has become too large. A process that has it open goes on at its new end."""
+    """Keep the second half of an oversized log. A process that has it open continues at its new end."""
     if path.exists() and path.stat().st_size > most:
         with path.open("r+b") as file:
             file.seek(-(most // 2), os.SEEK_END)

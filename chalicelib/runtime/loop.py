@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 # Seconds after a pass in which wake-ups gather for the next one: as long as the pass took, because each looks at all
 # fleets, whether for one job or for fifty; at least, and at most:
 GATHER, LONGEST_GATHER = 0.05, 1.0
-LONGEST_SLEEP = 60.0  # seconds; the schedule that a lost hint costs at most
+LONGEST_SLEEP = 60.0  # seconds; the longest delay that a lost hint can cause
 
 
 class Passes(Protocol):
@@ -69,7 +69,7 @@ class Loop:
             try:
                 passes.run(hints)
                 pause = max(self._gather, min(LONGEST_GATHER, (self._clock.now() - begun) / SECOND))
-            except Exception:  # the last resort: a pass isolates its units, so the store itself is failing
+            except Exception:  # a last resort: passes isolate their units, so this means the store itself is failing
                 log.exception("a reconciler pass failed; retrying in a second")
                 pause = 1.0
                 with self._changed:
@@ -96,7 +96,7 @@ class Ticker:
         threading.Thread(target=self._tick, name="ticker", daemon=True).start()
 
     def wait_first(self, patience: float) -> bool:
-        """Wait this many seconds for the first turn to end; returns whether it has."""
+        """Wait up to this many seconds for the first turn to end; returns whether it did."""
         return self._worked.wait(patience)
 
     def stop(self) -> None:

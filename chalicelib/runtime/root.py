@@ -127,7 +127,7 @@ class Root:
 
     @cached_property
     def _program(self) -> str:
-        """The digest of this release's agent. Only who buys machines asks, and may write the blob."""
+        """The digest of this release's agent. Only what buys machines calls this, and may write the blob."""
         from chalicelib.agent.build import build
         from chalicelib.usecases.agent_files import publish
 

@@ -40,7 +40,7 @@ class Blobs(Protocol):
         """The same names, each with the time of its last `put`."""
 
     def tidy(self, before: Micros) -> None:
-        """Delete what is left of writes that broke off before this time: no blob, but it takes room."""
+        """Delete the remains of writes that broke off before this time: they are no blobs, but take up space."""
 
 
 def checked(name: str) -> str:

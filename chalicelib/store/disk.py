@@ -12,7 +12,7 @@ from pathlib import Path
 from chalicelib.domain.usage import Part, Usage
 from chalicelib.errors import DstackError, Invalid, Refused, StorageFull
 
-MOST_FILES = 200_000  # that a look at a folder counts: half a second's work
+MOST_FILES = 200_000  # that one measurement counts: half a second's work
 
 
 def make_folder(folder: Path) -> None:
@@ -42,7 +42,7 @@ def disk_error(path: Path, error: OSError) -> DstackError:
 
 
 def used(folder: Path, *, most: int = MOST_FILES) -> Usage:
-    """The room that a data folder takes: its database, and each folder of it. Files come and go while it looks."""
+    """The space that a data folder takes: its database, and each of its folders. Files may come and go meanwhile."""
     parts = [_part("database", (entry for entry in _entries(folder) if entry.name.startswith("plane.db")), most)]
     folders = sorted(entry.name for entry in _entries(folder) if entry.is_dir(follow_symlinks=False))
     parts += [_part(name, _below(folder / name), most) for name in folders]

@@ -1,8 +1,8 @@
-"""A store whose events expire: those that are written get the time after which they may be dropped.
+"""A store whose events expire: each is written with the time after which it may be dropped.
 
-An event has no lifetime of its own, because the operator chooses it. So it is given here, on the way of every write,
-and no writer of events needs to know. DynamoDB and SQLite then drop what has expired; the sweep (`engine/erasing.py`)
-drops older events, from before there was a lifetime or a shorter one.
+The operator chooses how long events are kept, so events don't know it. It is added here, to every write, and no writer
+of events needs to care. DynamoDB and SQLite then drop what has expired; `engine/erasing.py` deletes the events that
+were written before there was a lifetime, or under a longer one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chalicelib.store.port import Change, Put, Record, Store
 
 
 class ExpiringStore:
-    """`Store`: all but `commit` is that of the store below, as it is."""
+    """`Store`: everything except `commit` is passed to the store below unchanged."""
 
     def __init__(self, below: Store, retention: Retention) -> None:
         self.below = below

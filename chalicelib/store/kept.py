@@ -1,4 +1,4 @@
-"""A bounded cache for what was read and can't change any more; the least recently used goes first."""
+"""A bounded cache for what was read and can never change; the least recently used is dropped first."""
 
 from __future__ import annotations
 

@@ -39,10 +39,10 @@ _APPLICATION = 0x64737461  # marks a file as ours
 _BUSY_SECONDS = 30.0
 _ONE_BY_ONE = 3  # up to so many keys are read without a transaction, which would cost more
 _SWEEP_EVERY, _SWEPT = 50, 250  # commits between sweeps for expired records, and how many each deletes at most
-_ROOM = 4_096  # free pages that stay for what comes next: 16 MB
+_ROOM = 4_096  # free pages that are kept for reuse: 16 MB
 _STEP, _STEPS = 256, 64  # pages that are given back while commits wait, and how often a turn does that: 64 MB
 _INCREMENTAL = 2
-_SMALL = 16_384  # pages: a file of 64 MB is written anew within a second or two
+_SMALL = 16_384  # pages: a file of 64 MB is rewritten within a second or two
 
 _TABLE = """
 CREATE TABLE records (
@@ -104,7 +104,7 @@ class _Commit:
 
 class SqliteStore:
     """`Store` in the file at `path`, created if missing. `now` returns epoch seconds, only used for expiry. `small`: up
-    to so many pages, a file of an older version is written anew at once."""
+    to so many pages, a file of an older version is rewritten at once."""
 
     def __init__(self, path: str | Path, *, now: Callable[[], float] = time.time, small: int = _SMALL) -> None:
         self._path = str(path)
@@ -219,7 +219,7 @@ class SqliteStore:
 
     def shrink(self, *, room: int = _ROOM) -> None:
         """Give free pages beyond `room` back to the disk: a bounded number, in steps between which commits get their
-        turn. Without effect on a file of an older version that was too large to be written anew."""
+        turn. Without effect on a file of an older version that was too large to be rewritten."""
         for _ in range(_STEPS):
             with self._writing:
                 if self._closed:
@@ -276,9 +276,9 @@ class SqliteStore:
         writer.execute("COMMIT")
 
     def _make_shrinkable(self) -> None:
-        """A file of an older version can give nothing back, and its free pages hold what was deleted, until it is
-        written anew. That takes time and, for a moment, the room of a second file; so a large one waits for the start
-        at which a quarter of it is free."""
+        """Until it is rewritten, a file of an older version can't shrink, and its free pages still hold deleted data.
+        Rewriting takes time and, for a moment, the space of a second file; so a large one waits for a start at which a
+        quarter of it is free."""
         writer = self._writer
         mode, pages, free = (
             writer.execute(f"PRAGMA {name}").fetchone()[0] for name in ("auto_vacuum", "page_count", "freelist_count")
@@ -288,8 +288,8 @@ class SqliteStore:
         try:
             writer.execute(f"PRAGMA auto_vacuum = {_INCREMENTAL}")
             writer.execute("VACUUM")
-        except sqlite3.Error as error:  # no room for a second file, or somebody else reads: it serves as it is
-            log.warning("%s can't be written anew, so it doesn't shrink: %s", self._path, error)
+        except sqlite3.Error as error:  # no space for a second file, or another reader: use it as it is
+            log.warning("%s can't be rewritten, so it doesn't shrink: %s", self._path, error)
 
     def _take(self) -> sqlite3.Connection:
         if self._closed:
@@ -317,7 +317,7 @@ class SqliteStore:
             self._give_back(reader)
 
     def _sweep(self, writer: sqlite3.Connection) -> None:
-        """Behind, every commit sweeps: commits can write more than one sweep in fifty would delete."""
+        """When behind, every commit sweeps: fifty commits can write more than one sweep deletes."""
         self._commits += 1
         if self._behind or self._commits % _SWEEP_EVERY == 0:
             self._behind = writer.execute(_SWEEP, (int(self._now()), _SWEPT)).rowcount == _SWEPT

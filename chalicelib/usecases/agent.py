@@ -91,7 +91,7 @@ class _Exchange:
         if instance is None and outlived(self.plane, self.message.instance, credential):
             return _gone(self.message)
         entry = admit(self.plane, instance, known, credential, self.message.boot)
-        assert instance is not None, "admit lets nobody in for an instance that isn't there"
+        assert instance is not None, "`admit` admits nobody for an instance that doesn't exist"
         if instance.status is InstanceStatus.terminated:
             return _gone(self.message)
         self._load(instance)

@@ -55,8 +55,8 @@ def admit(plane: Plane, instance: Instance | None, presence: Presence | None, cr
 
 
 def outlived(plane: Plane, instance_id: str, credential: str) -> bool:
-    """Does the token of an instance whose record was erased come back? An agent that was away for that long falls back
-    to its token, and must still learn that it has to end. A record is written before its token is handed out."""
+    """Is this the token of an instance whose record was erased? An agent that was away for that long falls back to its
+    token, and must still learn that it has to end. A record is always written before its token is handed out."""
     token = bootstrap_token(plane.install_key, instance_id, 0)
     return hmac.compare_digest(hash_token(credential), hash_token(token))
 

@@ -48,7 +48,7 @@ def _instance(plane: Plane, credential: str) -> Instance:
 
 
 def publish(blobs: Blobs, content: bytes) -> str:
-    """Serve this program from now on; answers its SHA-256, by which it can be had even after the next one came."""
+    """Serve this program from now on. Returns its SHA-256, by which it stays available after newer ones."""
     digest = hashlib.sha256(content).hexdigest()
     for name in (blob_of(digest), NEWEST):
         if blobs.get(name) != content:

@@ -15,7 +15,7 @@ from chalicelib.domain.reports import Said, ShortText, TaskReport, Words
 from chalicelib.errors import Invalid, Problem
 
 PROTOCOL = 1
-# The agent keeps to the same limits (`agent/limits.py`; a test compares), so that what it sends is always taken.
+# The agent keeps to the same limits (`agent/limits.py`; a test compares), so that what it sends is always accepted.
 MAX_MESSAGE = 2 * 1024 * 1024  # bytes of JSON
 MAX_TASKS = 2 * MOST_BLOCKS  # those that ended wait to be removed while others start
 MAX_RECORDS = 20_000
@@ -24,7 +24,7 @@ MAX_GPUS = 64
 
 
 class Unacceptable(Invalid):
-    """The same message will never be taken. The status tells the agent, which must not send it for ever."""
+    """This message will never be accepted. The status says so, so that the agent doesn't resend it for ever."""
 
     status = 422
 
@@ -70,7 +70,7 @@ class Message(Said):
     @field_validator("facts", mode="before")
     @classmethod
     def _known_facts(cls, facts: Any) -> Any:
-        """A newer agent's facts, without those that this version doesn't know."""
+        """An agent's facts, without those of newer agents that this version doesn't know."""
         if not isinstance(facts, dict):
             return facts
         known = {name: value for name, value in facts.items() if name in HostFacts.model_fields}

@@ -30,7 +30,7 @@ from chalicelib.usecases.secrets import opened
 
 
 def task_of(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
-    """The task in the form of the protocol. Raises Refused where it can't be sent: a secret is missing, its stored spec
+    """The task in the form of the protocol. Raises Refused if it can't be sent: a secret is missing, its stored spec
     can't be read, or it holds what JSON can't. Other tasks travel in the same response, so all is tried here."""
     try:
         task = _task(plane, job, instance)
@@ -48,7 +48,7 @@ def _task(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
     spec = plane.read.job_spec(job)
     project = nouns.find(plane.store, Project, keys.project(job.project_id))
     if project is None:
-        raise Bug(f"job {job.id} belongs to project {job.project_id}, which isn't there")
+        raise Bug(f"job {job.id} belongs to project {job.project_id}, which doesn't exist")
     task = agent_task(job, spec, instance, project.name)
     if auth := task["registry_auth"]:
         task["registry_auth"] = sealed_specs.opened(plane.seal, RegistryAuth, auth, sealed_specs.of_run(job.run_id))

@@ -1,10 +1,10 @@
-"""What an uploaded archive may hold: files, folders, and links that stay inside it.
+"""What an uploaded archive may contain: files, folders, and links that stay inside it.
 
-An archive is unpacked on a host beside other people's work, so everything is judged by its headers before a byte is
-stored, while the user is there to read why. Its size is bounded by its form: it isn't compressed, no file in it has
-holes, and none may claim more bytes than the upload has. Its names are bounded as a tree: no name changes its kind, and
-nothing stands below a link or a file, so a place that looks inside can't turn out to be elsewhere. The agent checks
-again (`agent/archives.py`); one table of tests holds for both.
+An archive is unpacked on a host next to other people's work, so its headers are checked before a byte is stored, while
+the user is there to read the reason. Its size is bounded by its form: it isn't compressed, no file in it is sparse, and
+none may claim more bytes than the upload has. Its names form a proper tree: no name changes its kind, and nothing lies
+below a link or a file, so a path that looks as if it were inside can't lead elsewhere. The agent checks again
+(`agent/archives.py`); the same table of tests covers both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import PurePosixPath
 from chalicelib.errors import Invalid
 
 MAX_ENTRIES = 20_000
-MAX_NAME = 4_096  # what Linux takes for a path
+MAX_NAME = 4_096  # the longest path that Linux accepts
 _MALFORMED = (tarfile.TarError, ValueError, EOFError, ArithmeticError, LookupError)  # raised for nonsense
 
 
@@ -82,7 +82,7 @@ def _wrong(member: tarfile.TarInfo, why: str, hint: str = "Leave it out.") -> In
 
 
 def _check_member(member: tarfile.TarInfo, size: int) -> None:
-    """What an entry's own header tells."""
+    """What is wrong with an entry, judging by its own header."""
     if max(len(member.name), len(member.linkname)) > MAX_NAME:
         raise _wrong(member, f"has a name that is too long: {MAX_NAME} characters at most")
     if _leaves(member.name):

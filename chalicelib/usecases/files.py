@@ -1,7 +1,7 @@
 """Uploaded archives: content under its own hash, checked before it is stored (`archives`).
 
-An archive that nobody has used for long is erased (`engine/erasing.py`). Whoever uploads one, asks for it or submits a
-run with it uses it; that is noted once a day, so that it costs no write as a rule.
+An archive that hasn't been used for long is erased (`engine/erasing.py`). Uploading it, looking it up, or submitting a
+run with it counts as use; that is recorded once a day, so it usually costs no write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from chalicelib.usecases.archives import check_tar
 from chalicelib.usecases.context import Plane
 
 _HASH = re.compile(r"[0-9a-f]{64}")
-TRIES = 5  # commits under contention before the caller hears of it
+TRIES = 5  # commits under contention before the caller gets an error
 
 
 def archive_by_hash(plane: Plane, user: User, hash_: str) -> Archive:
@@ -55,7 +55,7 @@ def keep(plane: Plane, owner_id: str, folder: str, hash_: str, content: bytes) -
         try:
             plane.store.commit([nouns.put(archive)])
         except Conflict:
-            continue  # the same content came twice at once, or the old one has gone: look again
+            continue  # a concurrent upload of the same content, or the old archive was erased: look again
         return archive
     raise Refused("This archive keeps changing.", hint="Try again.")
 
@@ -70,12 +70,12 @@ def use(plane: Plane, project_id: str, spec: RunSpec) -> None:
     for archive in nouns.find_many(plane.store, Archive, wanted) if wanted else ():
         if archive is not None and (archive.erased or not _use(plane, archive)):
             raise Refused(
-                "The files of this run were just erased: nothing had used them for long.", hint="Apply again."
+                "The files of this run were just erased, because they hadn't been used for long.", hint="Apply again."
             )
 
 
 def _use(plane: Plane, archive: Archive) -> bool:
-    """Note that it is used; False if it was erased meanwhile."""
+    """Record that it is used; False if it was erased meanwhile."""
     now, found = plane.clock.now(), archive
     for _ in range(TRIES):
         if found.used_at > now - DAY // 2:

@@ -35,7 +35,7 @@ def first_start(plane: Plane, token: str | None = None) -> tuple[str | None, Pro
         try:
             return _ensure(plane, token)
         except Conflict:
-            continue  # another starter was quicker: look again at what it made
+            continue  # another process was faster: look again at what it created
     raise Bug("the admin and its project keep changing while this server starts")
 
 

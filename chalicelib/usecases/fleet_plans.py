@@ -224,7 +224,7 @@ def _with_hosts(plane: Plane, row: FleetRow, spec: FleetSpec) -> FleetRow:
     view = FleetView(row.fleet, spec, live)
     snapshot = FleetSnapshot(plane.clock.now(), view, plane.catalog.book(row.fleet.project_id))
     steps, _ = match_hosts(snapshot)
-    with suppress(Conflict):  # a pass was first, and added them
+    with suppress(Conflict):  # a pass came first and added them
         plane.door.take(snapshot, Plan(tuple(steps)))
     return plane.read.fleet_row(nouns.find(plane.store, Fleet, keys.fleet(row.fleet.id)) or row.fleet)
 

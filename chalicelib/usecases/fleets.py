@@ -103,8 +103,8 @@ def delete(
     role: ProjectRole | None = None,
     force: bool = False,
 ) -> None:
-    """Deletes fleets and all their instances; none if one of them is in use or doesn't exist. `force`: hosts that are
-    away aren't waited for."""
+    """Deletes fleets and all their instances; none if one of them is in use or doesn't exist. `force`: don't wait for
+    unreachable hosts to be cleared."""
     rows = [_required(plane, project, name) for name in dict.fromkeys(names)]
     for row in rows:
         refuse_hosts(plane, user, role, row)

@@ -25,7 +25,7 @@ from chalicelib.usecases.users import memberships, named_user
 
 log = logging.getLogger(__name__)
 
-TRIES = 5  # commits under contention before the caller hears of it
+TRIES = 5  # commits under contention before the caller gets an error
 MAX_OWNED = 10  # projects that a user who isn't an admin may own
 MAX_MEMBERS = MAX_CHANGES // 2 - 1  # that one request may change: each is a record and an event
 
@@ -96,8 +96,8 @@ def create_project(plane: Plane, actor: User, name: str, *, is_public: bool = Fa
 
 
 def _one_more(store: Store, actor: User) -> list[Change]:
-    """Refuses who owns as many projects as a user may. Whoever is counted writes their own record along with the new
-    project, so that two that are created at once are both counted."""
+    """Refuses a user who already owns as many projects as allowed. The user's own record is written with the new
+    project, so that two created at once are both counted."""
     if actor.role is GlobalRole.admin:
         return []
     owner = nouns.find(store, User, keys.user(actor.id))
@@ -126,9 +126,9 @@ def _refuse_if_used(plane: Plane, project: Project) -> None:
 
 
 def _delete(plane: Plane, actor: User, name: str) -> None:
-    """Nothing new can be applied to a deleted project (see `undeleted`), so what is there after the deletion is all
-    there can be. If something was applied just before, the deletion is taken back; a crash in between leaves it to the
-    project's closing."""
+    """Nothing new can be applied to a deleted project (see `undeleted`), so a check after the deletion sees everything.
+    If something was applied just before, the deletion is taken back; a crash in between leaves it to the project's
+    closing."""
     for _ in range(TRIES):
         project = _named(plane.store, actor, name)
         now = plane.clock.now()
@@ -152,7 +152,9 @@ def _take_back(plane: Plane, actor: User, project_id: str) -> None:
     project = nouns.find(plane.store, Project, keys.project(project_id))
     if project is None or not project.deleted:
         return
-    event = _told(plane, EventType.changed, project, actor, "kept, because something was applied to it meanwhile")
+    event = _told(
+        plane, EventType.changed, project, actor, "not deleted, because something was applied to it meanwhile"
+    )
     name = nouns.pointer(keys.project_name(project.name), project.id)
     back = nouns.put(project.with_(deleted=False))
     try:
@@ -189,7 +191,7 @@ def add_members(plane: Plane, actor: User, project: Project, role: ProjectRole |
     if not joins or role is not None:
         _need(
             actor, role, ProjectRole.manager, ProjectRole.admin
-        )  # before the look for names, or anybody could try some
+        )  # before names are looked up, or anyone could probe for them
     users = {name: named_user(plane.store, name) for name in wanted}
     known = {member.user_id: member for member in _members(plane.store, project.id)}
     after = dict(known)
@@ -261,7 +263,7 @@ def _named(store: Store, actor: User, name: str) -> Project:
     member = None if project is None else nouns.find(store, Member, keys.member(project.id, actor.id))
     seen = (
         member is not None or actor.role is GlobalRole.admin
-    )  # a project of others is answered as one that isn't there
+    )  # another's project gets the same answer as one that doesn't exist
     if project is None or project.deleted or not seen:
         raise NotFound(f"There is no project {name[:80]!r}.")
     _need(actor, None if member is None else member.role, ProjectRole.admin)

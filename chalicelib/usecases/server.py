@@ -15,7 +15,7 @@ def info() -> dict[str, str]:
 
 
 def usage(plane: Plane) -> dict[str, Any]:
-    """How much room its data takes, and for how many days it keeps things: for who runs it."""
+    """How much space its data takes, and for how many days it keeps things: for the operator."""
     found = plane.measure()
     parts = [asdict(part) for part in found.parts]
     return {**info(), "parts": parts, "free": found.free, "days": asdict(plane.retention)}

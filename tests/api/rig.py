@@ -51,13 +51,13 @@ class Rig:
 
     def call(
         self, path: str, body: Any = None, *, token: str | None = ADMIN, method: str = "POST", **headers: str
-    ) -> Reply:
+    ) -> Response:
         raw = body if isinstance(body, bytes) else b"" if body is None else orjson.dumps(body)
         sent = {name.replace("_", "-").lower(): value for name, value in headers.items()}
         if token is not None:
             sent["authorization"] = f"Bearer {token}"
         found = dispatch.answer(self.world.plane, dispatch.Request(method, path, {}, sent, raw))
-        return Reply(found.status, found.body)
+        return Response(found.status, found.body)
 
     def ok(self, path: str, body: Any = None, *, token: str = ADMIN) -> Any:
         """The JSON of a call that must succeed. `P/` stands for the project."""
@@ -110,7 +110,7 @@ class Rig:
 
 
 @dataclass(frozen=True)
-class Reply:
+class Response:
     status: int
     body: bytes
 

@@ -23,7 +23,7 @@ from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.store import nouns
 from chalicelib.usecases.agent_files import publish
 from chalicelib.usecases.files import archive_id
-from tests.api.rig import ADMIN, Reply, Rig, fleet, submit, task
+from tests.api.rig import ADMIN, Response, Rig, fleet, submit, task
 from tests.api.uploads import multipart, send, tar, upload
 from tests.usecases.cluster import FACTS, INSTANCE, OFFER
 from tests.world.time import NOW
@@ -46,12 +46,12 @@ class Host:
         answer: dict[str, Any] = reply.json
         return answer
 
-    def send(self, *tasks: dict[str, Any], **parts: Any) -> Reply:
+    def send(self, *tasks: dict[str, Any], **parts: Any) -> Response:
         self.seq += 1
         head = {"v": 1, "instance": self.id, "boot": "boot-1", "seq": self.seq, "tasks": list(tasks)}
         return send(self.rig, "POST", "/agent/sync", orjson.dumps({**head, **parts}), token=self.credential)
 
-    def fetch(self, url: str) -> Reply:
+    def fetch(self, url: str) -> Response:
         return send(self.rig, "GET", url, token=self.credential)
 
     def place(self, run: dict[str, Any]) -> Job:

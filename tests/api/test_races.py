@@ -16,15 +16,15 @@ from chalicelib.errors import Refused
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Store
 from chalicelib.usecases import projects, runs, users
-from tests.api.rig import Reply, Rig, fleet, submit, task
+from tests.api.rig import Response, Rig, fleet, submit, task
 
 CALLERS = 8
 
 
-def together(act: Callable[[int], Reply]) -> list[Reply]:
+def together(act: Callable[[int], Response]) -> list[Response]:
     gate = Barrier(CALLERS)
 
-    def one(number: int) -> Reply:
+    def one(number: int) -> Response:
         gate.wait()
         return act(number)
 
@@ -112,7 +112,7 @@ def test_deleting_a_project_while_something_is_applied_to_it(rig: Rig, what: str
         rig.ok("/api/projects/create", {"project_name": name})
         path = f"/api/project/{name}/{what}s/apply"
 
-        def act(caller: int, path: str = path, name: str = name) -> Reply:
+        def act(caller: int, path: str = path, name: str = name) -> Response:
             if caller == 0:
                 return rig.call("/api/projects/delete", {"projects_names": [name]})
             return rig.call(path, {**bodies[what], "force": False})

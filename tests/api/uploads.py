@@ -8,7 +8,7 @@ import tarfile
 from typing import Any
 
 from chalicelib.api import dispatch
-from tests.api.rig import ADMIN, Reply, Rig
+from tests.api.rig import ADMIN, Response, Rig
 
 BOUNDARY = "a0bd2f4b1c8edf26"
 
@@ -47,18 +47,18 @@ def send(
     token: str = ADMIN,
     query: dict[str, str] | None = None,
     content_type: str = "application/json",
-) -> Reply:
+) -> Response:
     path = path.replace("P/", f"/api/project/{rig.project.name}/", 1)
     headers = {"authorization": f"Bearer {token}", "content-type": content_type}
     found = dispatch.answer(rig.world.plane, dispatch.Request(method, path, query or {}, headers, body))
-    return Reply(found.status, found.body)
+    return Response(found.status, found.body)
 
 
-def upload(rig: Rig, path: str, body: bytes, **more: Any) -> Reply:
+def upload(rig: Rig, path: str, body: bytes, **more: Any) -> Response:
     return send(rig, "POST", path, body, content_type=f"multipart/form-data; boundary={BOUNDARY}", **more)
 
 
-def message(reply: Reply) -> str:
+def message(reply: Response) -> str:
     """What a person reads of a refusal."""
     assert reply.status == 400, (reply.status, reply.body)
     (entry,) = reply.json["detail"]

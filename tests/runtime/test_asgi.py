@@ -63,7 +63,7 @@ class Client:
 
 
 @dataclass
-class Gateway:
+class FakeApp:
     users: Executor = field(default_factory=Inline)
     agents: Executor = field(default_factory=Inline)
     memory: int = 4 * LIMIT
@@ -125,71 +125,71 @@ async def one(
 @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer forged"}], ids=["no token", "a forged one"])
 @pytest.mark.parametrize("path", [RUNS, SYNC])
 def test_without_a_token_that_is_good_a_body_isnt_read(path: str, headers: dict[str, str]) -> None:
-    gateway = Gateway()
-    client = gateway.ask(path, Client(b"x" * 5 * MB), headers)
-    assert client.status == 403 and gateway.events == []
+    fake = FakeApp()
+    client = fake.ask(path, Client(b"x" * 5 * MB), headers)
+    assert client.status == 403 and fake.events == []
     assert client.said[0] == "answered"
     assert client.sent <= DRAINED + client.piece  # a little, so that the client gets to its answer
     assert client.headers[b"connection"] == b"close"
-    assert gateway.asked == [(path, 5 * MB)]
+    assert fake.asked == [(path, 5 * MB)]
 
 
 def test_without_a_token_not_even_a_thread_is_asked() -> None:
-    assert Gateway(users=Busy(), agents=Busy()).ask(RUNS, Client(b"{}"), {}).status == 403
+    assert FakeApp(users=Busy(), agents=Busy()).ask(RUNS, Client(b"{}"), {}).status == 403
 
 
 def test_with_a_token_the_whole_body_reaches_the_app() -> None:
-    gateway = Gateway()
-    client = gateway.ask(RUNS, Client(b"x" * 5 * MB))
-    assert client.status == 200 and len(gateway.events[0]["body"]) == 5 * MB
-    assert gateway.asked == [(RUNS, 5 * MB)] and b"connection" not in client.headers
+    fake = FakeApp()
+    client = fake.ask(RUNS, Client(b"x" * 5 * MB))
+    assert client.status == 200 and len(fake.events[0]["body"]) == 5 * MB
+    assert fake.asked == [(RUNS, 5 * MB)] and b"connection" not in client.headers
 
 
 def test_a_small_body_is_read_at_once_and_its_token_checked_when_it_is_served() -> None:
-    gateway = Gateway()
-    assert gateway.ask(RUNS, Client(b"x" * SMALL)).status == 200
-    assert gateway.asked == [] and len(gateway.events) == 1
+    fake = FakeApp()
+    assert fake.ask(RUNS, Client(b"x" * SMALL)).status == 200
+    assert fake.asked == [] and len(fake.events) == 1
 
 
 def test_what_is_too_large_is_refused_by_its_announced_size() -> None:
-    gateway = Gateway()
-    client = gateway.ask(RUNS, Client(b"x" * (9 * MB)))
+    fake = FakeApp()
+    client = fake.ask(RUNS, Client(b"x" * (9 * MB)))
     assert client.status == 400 and "larger than 8 MB" in orjson.loads(client.answer)["detail"][0]["msg"]
     assert client.said[0] == "answered" and client.sent == 9 * MB  # all is taken, of a client that is known
-    assert gateway.events == []
+    assert fake.events == []
 
 
 def test_chunks_are_counted_as_they_come() -> None:
-    gateway = Gateway()
-    client = gateway.ask(RUNS, Client(b"x" * (9 * MB)), {**TOKEN, "transfer-encoding": "chunked"})
-    assert client.status == 400 and gateway.events == []
+    fake = FakeApp()
+    client = fake.ask(RUNS, Client(b"x" * (9 * MB)), {**TOKEN, "transfer-encoding": "chunked"})
+    assert client.status == 400 and fake.events == []
 
 
 @pytest.mark.parametrize(("path", "status"), [("/api/nothing", 404), ("/api/users", 404), (SYNC, 405)])
 def test_a_path_or_a_method_that_isnt_there_needs_no_thread_and_no_body(path: str, status: int) -> None:
-    gateway = Gateway(users=Busy(), agents=Busy())
-    client = gateway.ask(path, Client(b"x" * 5 * MB), method="PUT")
-    assert client.status == status and client.said[0] == "answered" and gateway.asked == []
+    fake = FakeApp(users=Busy(), agents=Busy())
+    client = fake.ask(path, Client(b"x" * 5 * MB), method="PUT")
+    assert client.status == status and client.said[0] == "answered" and fake.asked == []
 
 
 def test_a_public_route_takes_a_small_body_only() -> None:
-    gateway = Gateway()
-    assert gateway.ask(INFO, Client(b"{}"), {}).status == 200
-    client = gateway.ask(INFO, Client(b"x" * MB), {})
-    assert client.status == 400 and len(gateway.events) == 1
+    fake = FakeApp()
+    assert fake.ask(INFO, Client(b"{}"), {}).status == 200
+    client = fake.ask(INFO, Client(b"x" * MB), {})
+    assert client.status == 400 and len(fake.events) == 1
 
 
 def test_bodies_over_the_memory_are_turned_away_for_a_moment() -> None:
     async def story() -> None:
-        gateway = Gateway(memory=3 * MB)
-        bridge = gateway.bridge()
+        fake = FakeApp(memory=3 * MB)
+        bridge = fake.bridge()
         slow, other = Client(b"x" * MB, endless=True), Client(b"x" * MB)
         sending = asyncio.create_task(one(bridge, RUNS, slow, size=2 * MB))
         while slow.sent < MB:
             await asyncio.sleep(0)
         await one(bridge, RUNS, other)
         assert (other.status, other.headers[b"retry-after"]) == (503, b"2")
-        assert b"busy" in other.answer and gateway.events == []
+        assert b"busy" in other.answer and fake.events == []
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         await one(bridge, RUNS, third := Client(b"x" * MB))
@@ -199,11 +199,11 @@ def test_bodies_over_the_memory_are_turned_away_for_a_moment() -> None:
 
 
 def test_answers_count_too() -> None:
-    gateway = Gateway(memory=2 * MB, answer="x" * 2 * MB)
-    assert gateway.ask(RUNS).status == 200  # one alone
+    fake = FakeApp(memory=2 * MB, answer="x" * 2 * MB)
+    assert fake.ask(RUNS).status == 200  # one alone
 
     async def story() -> None:
-        bridge = gateway.bridge()
+        bridge = fake.bridge()
         stuck = Client()
 
         async def never(message: Any) -> None:
@@ -221,16 +221,16 @@ def test_answers_count_too() -> None:
 
 
 def test_bodies_and_answers_are_parsed_on_threads() -> None:
-    gateway = Gateway(agents=ThreadPoolExecutor(1), answer='{"news": true}')
+    fake = FakeApp(agents=ThreadPoolExecutor(1), answer='{"news": true}')
     body = orjson.dumps({"instance": "i", "wait": 5, "tasks": ["x" * 1000] * 1000})
-    assert gateway.ask(SYNC, Client(body)).status == 200
-    assert gateway.parsed_by and threading.get_ident() not in gateway.parsed_by
+    assert fake.ask(SYNC, Client(body)).status == 200
+    assert fake.parsed_by and threading.get_ident() not in fake.parsed_by
 
 
 def test_agents_are_answered_while_users_hold_every_thread() -> None:
     async def story() -> None:
-        gateway = Gateway(users=Busy(), answer='{"news": true}')
-        bridge = gateway.bridge()
+        fake = FakeApp(users=Busy(), answer='{"news": true}')
+        bridge = fake.bridge()
         held = [asyncio.create_task(one(bridge, RUNS, Client(b"{}"))) for _ in range(50)]
         await one(bridge, SYNC, client := Client(b'{"instance": "i", "wait": 5}'))
         assert client.status == 200
@@ -244,20 +244,20 @@ def test_agents_are_answered_while_users_hold_every_thread() -> None:
 
 
 def test_the_health_check_needs_no_thread() -> None:
-    client = Gateway(users=Busy(), agents=Busy()).ask(health.PATH, headers={}, method="GET")
+    client = FakeApp(users=Busy(), agents=Busy()).ask(health.PATH, headers={}, method="GET")
     assert (client.status, client.answer) == (200, b'{"status":"running"}')
 
 
 def test_a_health_check_shows_what_the_last_reading_of_the_store_did() -> None:
     async def story() -> None:
-        gateway = Gateway(status=500, answer='{"detail": "the store fails"}')
-        bridge = gateway.bridge()
+        fake = FakeApp(status=500, answer='{"detail": "the store fails"}')
+        bridge = fake.bridge()
         await one(bridge, health.PATH, first := Client(), {}, method="GET")
         for _ in range(20):
             await asyncio.sleep(0)
         await one(bridge, health.PATH, second := Client(), {}, method="GET")
         assert (first.status, second.status) == (200, 500)
-        assert len(gateway.events) == 1  # a reading counts for a few seconds
+        assert len(fake.events) == 1  # a reading counts for a few seconds
 
     asyncio.run(story())
 
@@ -272,7 +272,7 @@ def test_a_store_that_doesnt_answer_is_ill() -> None:
     loop = Later()
 
     async def story() -> None:
-        bridge = Gateway(agents=Busy()).bridge()
+        bridge = FakeApp(agents=Busy()).bridge()
         statuses = []
         for _ in range(3):
             await one(bridge, health.PATH, client := Client(), {}, method="GET")

@@ -268,7 +268,7 @@ def test_a_file_without_room_for_a_second_one_serves_as_it_is(path: Path) -> Non
     older(path, 300, kept=200)
     child = subprocess.run([sys.executable, "-c", CRAMPED, path], capture_output=True, text=True, check=False)
     assert child.stdout == "200 (0,)\n", child.stderr
-    assert "can't be written anew" in child.stderr
+    assert "can't be rewritten" in child.stderr
 
 
 def test_expired_records_go_in_time(path: Path) -> None:
