@@ -12,11 +12,11 @@ import io
 import shlex
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from chalicelib.configuration.private_keys import fingerprint, plain, public
+from chalicelib.configuration.private_keys import fingerprint, loaded, plain, public
 from chalicelib.errors import Transient, Unfit
 
 CONNECT_TIMEOUT = 10.0  # seconds, each for reaching the host, its greeting and the login
@@ -196,12 +196,10 @@ def _changed(login: Login, now: str) -> Unfit:
 def _key(text: str) -> Any:
     import paramiko
 
-    kinds: Mapping[str, Any] = {
-        "ssh-ed25519": paramiko.Ed25519Key,
-        "ssh-rsa": paramiko.RSAKey,
-    }
-    kind = kinds.get(public(text).split()[0], paramiko.ECDSAKey)
-    return kind(file_obj=io.StringIO(plain(text)))
+    kind = public(text).split()[0]
+    if kind == "ssh-rsa":
+        return paramiko.RSAKey(key=loaded(text))  # it would check a file's for being prime
+    return (paramiko.Ed25519Key if kind == "ssh-ed25519" else paramiko.ECDSAKey)(file_obj=io.StringIO(plain(text)))
 
 
 def _line(key: Any) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,44 @@ def test_a_key_of_another_kind_is_refused() -> None:
     ).decode()
     with pytest.raises(Invalid, match="aren't supported"):
         plain(pem)
+
+
+def rsa_key(p: int, q: int) -> str:
+    """A key of these primes, written without asking whether they are prime."""
+    done, e = (p - 1) * (q - 1), 65537
+    d = pow(e, -1, done)
+    numbers = (0, p * q, e, d, p, q, d % (p - 1), d % (q - 1), pow(q, -1, p))
+    body = b"".join(b"\x02" + _sized(number.to_bytes(number.bit_length() // 8 + 1, "big")) for number in numbers)
+    text = base64.encodebytes(b"\x30" + _sized(body)).decode()
+    return f"-----BEGIN RSA PRIVATE KEY-----\n{text}-----END RSA PRIVATE KEY-----\n"
+
+
+def _sized(data: bytes) -> bytes:
+    length = len(data)
+    return (b"\x82" + length.to_bytes(2, "big") if length > 127 else bytes([length])) + data
+
+
+READ_TWO = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, (5, 5))
+from chalicelib.configuration.private_keys import plain
+from chalicelib.errors import Invalid
+for key in sys.stdin.read().split("|"):
+    try:
+        print(len(plain(key)) > 0)
+    except Invalid as refused:
+        print(refused.message)
+"""
+
+
+def test_a_large_rsa_key_costs_no_time() -> None:
+    """Whether these two are prime takes OpenSSL half a minute and minutes. The processor's limit ends that."""
+    allowed, too_large = rsa_key(2**4253 - 1, 2**3217 - 1), rsa_key(2**9689 - 1, 2**9941 - 1)
+    done = subprocess.run(
+        [sys.executable, "-c", READ_TWO], input=f"{allowed}|{too_large}", text=True, capture_output=True
+    )
+    assert done.returncode == 0, "it was ended for the time it took"
+    assert done.stdout.splitlines() == ["True", "This RSA key has 19630 bits; 1024 to 8192 are accepted."]
 
 
 @pytest.mark.parametrize("kind", MADE)
