@@ -11,7 +11,7 @@ import hashlib
 import io
 import shlex
 import socket
-import time
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +20,7 @@ from chalicelib.configuration.private_keys import fingerprint, loaded, plain, pu
 from chalicelib.errors import Transient, Unfit
 
 CONNECT_TIMEOUT = 10.0  # seconds, each for reaching the host, its greeting and the login
+MOST_SAID = 1024 * 1024  # bytes that a command may write to each output: ours write a few lines
 _CHUNK = 32 * 1024
 
 
@@ -72,23 +73,51 @@ class Connection:
         """Run a shell command to its end. Raises Transient when the connection breaks or it takes longer."""
         import paramiko
 
-        deadline = time.monotonic() + timeout
         try:
-            channel = self.transport.open_session(timeout=CONNECT_TIMEOUT)
-            with contextlib.closing(channel):
-                channel.settimeout(timeout)
-                channel.exec_command(command)
-                channel.sendall(stdin)
-                channel.shutdown_write()
-                # One after the other: our commands write far less to either stream than a channel holds (2 MiB).
-                out, err = _all(channel, channel.recv, deadline), _all(channel, channel.recv_stderr, deadline)
-                if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
-                    raise TimeoutError
-                return Ran(channel.recv_exit_status(), out, err)
+            with self._ended_after(timeout):
+                channel = self.transport.open_session(timeout=CONNECT_TIMEOUT)
+                with contextlib.closing(channel):
+                    channel.exec_command(command)
+                    channel.sendall(stdin)
+                    channel.shutdown_write()
+                    # One after the other: our commands write far less to either stream than a channel holds (2 MiB).
+                    out, err = self._all(channel.recv), self._all(channel.recv_stderr)
+                    return Ran(channel.recv_exit_status(), out, err)
         except TimeoutError:
             raise Transient(f"{self.login}: a command took longer than {timeout:.0f} s") from None
         except (paramiko.SSHException, OSError, EOFError) as error:
             raise Transient(f"{self.login}: the connection broke ({_words(error)})") from None
+
+    @contextlib.contextmanager
+    def _ended_after(self, timeout: float) -> Iterator[None]:
+        """Close the connection after so many seconds: paramiko waits for some answers as long as it is open, and a
+        host may send each byte just in time. Raises TimeoutError then."""
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self.close()
+
+        timer = threading.Timer(timeout, end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except Exception as error:
+            raise (TimeoutError() if late.is_set() else error) from None
+        finally:
+            timer.cancel()
+        if late.is_set():
+            raise TimeoutError
+
+    def _all(self, receive: Callable[[int], bytes]) -> str:
+        """One output to its end."""
+        found = bytearray()
+        while more := receive(_CHUNK):
+            found += more
+            if len(found) > MOST_SAID:
+                raise Transient(f"{self.login}: a command said more than {MOST_SAID >> 20} MiB")
+        return found.decode("utf-8", "replace")
 
     def put(self, path: str, data: bytes, mode: int, *, sudo: str = "", timeout: float = 120.0) -> None:
         """Write a file whole or not at all, even if the connection breaks half-way: then the host sees an end, too.
@@ -150,7 +179,9 @@ def _opened(login: Login, through: Any | None) -> Any:
         ) from None
     except (paramiko.SSHException, OSError, EOFError) as error:
         transport.close()
-        raise Transient(f"{login}: no SSH connection ({_words(error)})") from None
+        # Before its greeting it may be any service, whose words are nobody's here: paramiko would repeat them.
+        words = _words(error) if transport.remote_version else "no SSH server greets there"
+        raise Transient(f"{login}: no SSH connection ({words})") from None
     except BaseException:
         transport.close()
         raise
@@ -209,17 +240,6 @@ def _line(key: Any) -> str:
 def _algorithms(pinned: str) -> tuple[str, ...]:
     name = pinned.split(maxsplit=1)[0]
     return ("rsa-sha2-512", "rsa-sha2-256") if name == "ssh-rsa" else (name,)
-
-
-def _all(channel: Any, receive: Callable[[int], bytes], deadline: float) -> str:
-    """One output to its end."""
-    found = bytearray()
-    while True:
-        channel.settimeout(max(0.01, deadline - time.monotonic()))
-        more = receive(_CHUNK)
-        if not more:
-            return found.decode("utf-8", "replace")
-        found += more
 
 
 def _words(error: BaseException) -> str:

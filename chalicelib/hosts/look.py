@@ -13,6 +13,7 @@ from dataclasses import dataclass
 HOME = "/var/lib/dstack"  # of the agent, on every host
 OWNER = f"{HOME}/owner"  # the installation and the instance that the host belongs to
 LEAST_DISK_MIB = 1024
+_MOST = 200  # characters of one value: they are repeated to people, and a host may say anything
 
 # Prints `name=value` lines, each on its own: whatever is missing on a host, the other lines still appear.
 SCRIPT = r"""
@@ -69,27 +70,28 @@ class Report:
 
 
 def report(text: str) -> Report:
-    found = dict(re.findall(r"^([a-z_]+)=(.*)$", text, re.MULTILINE))
+    lines = re.findall(r"^([a-z_]+)=(.*)$", text, re.MULTILINE)
+    found = {name: value.strip()[:_MOST] for name, value in lines}
     return Report(
         sudo=found.get("sudo", ""),
         kernel=found.get("kernel", ""),
         arch=found.get("arch", ""),
-        os=found.get("os", "").strip(),
+        os=found.get("os", ""),
         clock=_number(found, "clock"),
-        python=found.get("python", "").strip(),
+        python=found.get("python", ""),
         systemd=found.get("systemd") == "yes",
         docker_client=found.get("docker_client") == "yes",
-        docker=found.get("docker", "").strip(),
-        docker_says=found.get("docker_says", "").strip(),
+        docker=found.get("docker", ""),
+        docker_says=found.get("docker_says", ""),
         disk_mib=None if (kib := _number(found, "disk_kib")) is None else kib >> 10,
-        owner=found.get("owner", "").strip(),
-        forwarding=found.get("forwarding", "").strip(),
+        owner=found.get("owner", ""),
+        forwarding=found.get("forwarding", ""),
         whole="end" in found,
     )
 
 
 def _number(found: Mapping[str, str], name: str) -> int | None:
-    text = found.get(name, "").strip()
+    text = found.get(name, "")
     return int(text) if text.isdecimal() and len(text) < 16 else None
 
 
@@ -141,9 +143,9 @@ def _lacks(seen: Report, user: str, owner: str) -> Iterator[Lack]:
 def _no_docker(seen: Report) -> Lack:
     if not seen.docker_client:
         return Lack("there is no Docker Engine", "curl -fsSL https://get.docker.com | sudo sh")
-    says = f" ({seen.docker_says[:200]})" if seen.docker_says else ""
+    says = f" ({seen.docker_says})" if seen.docker_says else ""
     return Lack(f"its Docker Engine doesn't answer{says}", "sudo systemctl enable --now docker")
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".")) if re.fullmatch(r"\d+\.\d+", text) else (0,)
+    return tuple(int(part) for part in text.split(".")) if re.fullmatch(r"\d{1,4}\.\d{1,4}", text) else (0,)

@@ -76,3 +76,10 @@ def test_a_look_that_was_cut_off_is_known() -> None:
 def test_numbers_that_arent_are_absent() -> None:
     assert report("clock=soon\ndisk_kib=\nend=yes\n") == Report(whole=True)
     assert report("disk_kib=99999999999999999999\n").disk_mib is None
+
+
+def test_a_host_may_say_anything_and_little_of_it_is_repeated() -> None:
+    said = "".join(f"{name}={'9' * 100_000}.{'9' * 100_000}\n" for name in ("kernel", "arch", "python", "owner", "os"))
+    seen = report(said + "clock=" + "9" * 100_000 + "\n")
+    assert seen.clock is None
+    assert len("; ".join(map(str, lacks(seen, "me", "ours/1")))) < 3000

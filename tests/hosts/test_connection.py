@@ -1,0 +1,76 @@
+"""What a connection bears from a host that is against us: the login is a user's, and so is whatever answers."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+
+import paramiko
+import pytest
+
+from chalicelib.errors import Transient
+from chalicelib.hosts.connection import Login, Ssh
+from tests.hosts.bad_host import KEY, bad_host
+
+
+def says(channel: paramiko.Channel) -> None:
+    channel.recv(1)  # the end of its input: its request has been answered
+    channel.sendall(b"out")
+    channel.sendall_stderr(b"err")
+    channel.send_exit_status(3)
+    channel.close()
+
+
+def babbles(channel: paramiko.Channel) -> None:
+    channel.recv(1)
+    with contextlib.suppress(OSError):
+        while True:
+            channel.sendall(b"x" * 65536)
+
+
+def test_what_a_command_says_is_heard() -> None:
+    with bad_host(says) as (login, _), Ssh().connect(login) as connection:
+        ran = connection.run("true")
+    assert (ran.status, ran.out, ran.err) == (3, "out", "err")
+
+
+def test_output_without_end_is_refused_and_not_kept() -> None:
+    with bad_host(babbles) as (login, _), Ssh().connect(login) as connection:
+        with pytest.raises(Transient, match="said more than"):
+            connection.run("true", timeout=30.0)
+
+
+def test_a_host_that_never_answers_a_request_holds_nobody() -> None:
+    with (
+        bad_host(None) as (login, _),
+        Ssh().connect(login) as connection,
+        pytest.raises(Transient, match="took longer than 1 s"),
+    ):
+        connection.run("true", timeout=1.0)
+
+
+def test_a_host_that_takes_no_input_holds_nobody() -> None:
+    with (
+        bad_host(lambda channel: None) as (login, _),
+        Ssh().connect(login) as connection,
+        pytest.raises(Transient, match="took longer than 1 s"),
+    ):
+        connection.run("cat", stdin=b"x" * 16_000_000, timeout=1.0)
+
+
+def test_the_words_of_another_service_arent_repeated() -> None:
+    """A login may name any address that the server reaches."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            accepted, _ = listener.accept()
+            with accepted:
+                accepted.sendall(b"internal-7: x\r\n" * 200)
+                accepted.recv(1)
+
+        threading.Thread(target=greet, daemon=True).start()
+        login = Login("127.0.0.1", listener.getsockname()[1], "me", KEY)
+        with pytest.raises(Transient, match="no SSH server greets there") as refused, Ssh().connect(login):
+            pass
+    assert "internal" not in str(refused.value)
