@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY = 2.0  # seconds between looks at which tunnels are wanted
 AGAIN_AFTER = (1.0, 60.0)  # seconds after a failure: the first pause, and the longest
+MOST_CALLS = 16  # at once over one tunnel, each at four descriptors here; an agent makes a few
 _CHUNK = 64 * 1024
 
 
@@ -126,7 +127,7 @@ class _Tunnel(threading.Thread):
     def _carry(self) -> None:
         """One connection, until it breaks or is no longer wanted."""
         login = self._login().expecting(self._contact.shown)
-        with self._logins.connect(login) as connection, contextlib.closing(_Carrier(self._server)) as carrier:
+        with self._logins.connect(login) as connection, contextlib.closing(Carrier(self._server)) as carrier:
             port = connection.transport.request_port_forward("127.0.0.1", 0, carrier.take)
             self._tell(connection, port)
             while connection.transport.is_active() and not self._closing.is_set():
@@ -140,7 +141,7 @@ class _Tunnel(threading.Thread):
             raise Transient("the host isn't set up yet")
 
 
-class _Carrier:
+class Carrier:
     """Moves bytes between the channels of one connection and the server, on the thread that calls `move`."""
 
     def __init__(self, server: tuple[str, int]) -> None:
@@ -150,11 +151,16 @@ class _Carrier:
         self._bell.setblocking(False)
         self._ways.register(self._bell, selectors.EVENT_READ)
         self._new: list[Any] = []
+        self._calls = 0  # that are open, new ones included
         self._lock = threading.Lock()
 
     def take(self, channel: Any, *_: object) -> None:
-        """A new channel; called by paramiko's own thread."""
+        """A new channel; called by paramiko's own thread. Whoever has an account on the host can open them."""
         with self._lock:
+            if self._calls >= MOST_CALLS:
+                channel.close()
+                return
+            self._calls += 1
             self._new.append(channel)
         self._ring.send(b"!")
 
@@ -173,7 +179,7 @@ class _Carrier:
             try:
                 ours = socket.create_connection(self._server, timeout=5)
             except OSError:
-                channel.close()
+                self._end(channel)
                 continue
             self._ways.register(channel, selectors.EVENT_READ, ours)
             self._ways.register(ours, selectors.EVENT_READ, channel)
@@ -186,10 +192,16 @@ class _Carrier:
                 return
         except OSError:
             data = b""
-        for end in (source, target):
-            with contextlib.suppress(KeyError, ValueError):
-                self._ways.unregister(end)
+        with contextlib.suppress(KeyError, ValueError):  # its other end was first in the same round
+            self._ways.unregister(source)
+            self._ways.unregister(target)
+            self._end(source, target)
+
+    def _end(self, *ends: Any) -> None:
+        for end in ends:
             end.close()
+        with self._lock:
+            self._calls -= 1
 
     def close(self) -> None:
         ends: Iterable[Any] = [key.fileobj for key in list(self._ways.get_map().values())]
