@@ -92,6 +92,8 @@ class Connection:
     def _ended_after(self, timeout: float) -> Iterator[None]:
         """Close the connection after so many seconds: paramiko waits for some answers as long as it is open, and a
         host may send each byte just in time. Raises TimeoutError then."""
+        import paramiko
+
         late = threading.Event()
 
         def end() -> None:
@@ -103,8 +105,10 @@ class Connection:
         timer.start()
         try:
             yield
-        except Exception as error:
-            raise (TimeoutError() if late.is_set() else error) from None
+        except (paramiko.SSHException, OSError, EOFError):
+            if late.is_set():
+                raise TimeoutError from None
+            raise
         finally:
             timer.cancel()
         if late.is_set():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
@@ -116,22 +116,24 @@ class Ticker:
 class EffectPool:
     """Executes committed effects on a few threads, those of a unit one at a time and in the order of their commits.
 
-    Projects take turns, so that one that orders a thousand machines doesn't keep another's first one waiting.
+    Projects take turns, so that one that orders a thousand machines doesn't keep another's first one waiting. And each
+    takes at most half of the threads that the others leave: a project's host may hold a thread for minutes.
     """
 
-    def __init__(self, threads: int = 8) -> None:
+    def __init__(self, threads: int = 16) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="effect")
+        self._free, self._working = threads, Counter[str]()  # threads, and how many each project has
         self._lock = threading.Lock()
         self._waiting: dict[str, list[Effect]] = {}  # by unit, from its first effect to the end of its last
         self._turns: dict[str, deque[str]] = {}  # by project: its units that no thread has yet; whose turn it is first
         self._execute: Callable[[Effect], object] | None = None
+        self._stopped = False
 
     def start(self, execute: Callable[[Effect], object]) -> None:
         """Execute what is waiting, and from now on whatever is submitted."""
         with self._lock:
             self._execute = execute
-            for _ in self._waiting:
-                self._pool.submit(self._turn, execute)
+            self._begin()
 
     def submit(self, effect: Effect) -> None:
         with self._lock:
@@ -142,18 +144,30 @@ class EffectPool:
                 return
             self._waiting[effect.unit] = [effect]
             self._turns.setdefault(effect.project_id, deque()).append(effect.unit)
-            if self._execute is not None:
-                self._pool.submit(self._turn, self._execute)
+            self._begin()
 
-    def _turn(self, execute: Callable[[Effect], object]) -> None:
-        """The next unit of the project whose turn it is."""
-        with self._lock:
-            project = next(iter(self._turns))
+    def _begin(self) -> None:
+        """Give free threads to the projects whose turn it is. Called with the lock held."""
+        while self._execute is not None and not self._stopped:
+            project = next((one for one in self._turns if self._working[one] < self._free), None)
+            if project is None:
+                return
             units = self._turns.pop(project)
             unit = units.popleft()
             if units:
                 self._turns[project] = units  # behind the others
+            self._free -= 1
+            self._working[project] += 1
+            self._pool.submit(self._turn, project, unit, self._execute)
+
+    def _turn(self, project: str, unit: str, execute: Callable[[Effect], object]) -> None:
         self._drain(unit, execute)
+        with self._lock:
+            self._free += 1
+            self._working[project] -= 1
+            if not self._working[project]:
+                del self._working[project]
+            self._begin()
 
     def _drain(self, unit: str, execute: Callable[[Effect], object]) -> None:
         while True:
@@ -169,4 +183,6 @@ class EffectPool:
                 log.exception("executing %s failed", effect)
 
     def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
         self._pool.shutdown(wait=True, cancel_futures=True)

@@ -24,7 +24,7 @@ def says(channel: paramiko.Channel) -> None:
 
 def babbles(channel: paramiko.Channel) -> None:
     channel.recv(1)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, EOFError):
         while True:
             channel.sendall(b"x" * 65536)
 
@@ -36,9 +36,12 @@ def test_what_a_command_says_is_heard() -> None:
 
 
 def test_output_without_end_is_refused_and_not_kept() -> None:
-    with bad_host(babbles) as (login, _), Ssh().connect(login) as connection:
-        with pytest.raises(Transient, match="said more than"):
-            connection.run("true", timeout=30.0)
+    with (
+        bad_host(babbles) as (login, _),
+        Ssh().connect(login) as connection,
+        pytest.raises(Transient, match="said more than"),
+    ):
+        connection.run("true", timeout=30.0)
 
 
 def test_a_host_that_never_answers_a_request_holds_nobody() -> None:

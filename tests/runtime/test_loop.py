@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable
 from queue import Queue
 
@@ -128,4 +129,28 @@ def test_projects_take_turns() -> None:
     executed = [done.get(timeout=LONG) for _ in range(61)]
     assert executed.index(first) == 1
     assert [effect.unit for effect in executed if effect is not first] == [f"instance/{n}" for n in range(60)]
+    pool.stop()
+
+
+def test_a_project_whose_hosts_never_answer_leaves_threads_to_the_others() -> None:
+    """Each of its effects holds a thread until the end."""
+    begun: Queue[str] = Queue()
+    over = threading.Event()
+
+    def execute(effect: Effect) -> None:
+        begun.put(effect.project_id)
+        if effect.project_id != "good":
+            over.wait(LONG)
+
+    pool = EffectPool(threads=8)
+    pool.start(execute)
+    for project in ("bad", "worse"):
+        for number in range(50):
+            pool.submit(Describe(f"instance/{project}-{number}", "ssh", 1, project))
+    assert Counter(begun.get(timeout=LONG) for _ in range(6)) == {"bad": 4, "worse": 2}
+    for number in range(10):
+        pool.submit(Describe(f"instance/{number}", "aws", 1, "good"))
+    assert [begun.get(timeout=LONG) for _ in range(10)] == ["good"] * 10
+    over.set()
+    assert Counter(begun.get(timeout=LONG) for _ in range(94)) == {"bad": 46, "worse": 48}, "nothing is forgotten"
     pool.stop()
