@@ -33,9 +33,7 @@ STOP_PATIENCE = 60.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
 def serve(settings: ServerSettings) -> int:
     """Run until SIGTERM or SIGINT. Returns the exit status; an error that the user can fix is one line on stderr."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("paramiko").setLevel(
-        logging.CRITICAL
-    )  # a traceback for each bad host; we log the outcome
+    logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # a traceback for each bad host; we log the outcome
     try:
         config = declared(settings)
         with listen(settings.host, settings.port) as listener, locked(settings.data_dir):
