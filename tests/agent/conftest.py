@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,14 @@ def _nothing_of_mine_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a task must never see of its agent's environment."""
     monkeypatch.setenv("SECRET_OF_THE_AGENT", "leaked")
     assert os.environ["SECRET_OF_THE_AGENT"] == "leaked"
+
+
+@pytest.fixture(autouse=True)
+def _my_umask_stays() -> Iterator[None]:
+    """The agent's own start sets one, and some tests call it in this process."""
+    mine = os.umask(0o022)
+    yield
+    os.umask(mine)
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from tests.agent import git_hosts
 from tests.agent.git_hosts import Host
 from tests.agent.runtime_conformance import Workshop, archive, kill_supervisor, sleepers
 from tests.agent.test_repositories_real import nothing_secret_is_left, repo, stuck_once
-from tests.harness.docker import BUSYBOX, DockerEngine
+from tests.harness.docker import DockerEngine
+from tests.harness.images import BUSYBOX
 from tests.wire.far import TOKEN
 
 
