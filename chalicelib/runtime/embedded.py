@@ -85,19 +85,19 @@ class EmbeddedRoot(Root):
             )
         )
         self._tunnels: Tunnels | None = None
-        self._sweeps = Ticker(SWEEP_EVERY, self.sweeper.run)
-        self._erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
-        self._refreshes = Ticker(REFRESH_EVERY, self.refresh_catalog, at_once=True)
+        self.sweeps = Ticker(SWEEP_EVERY, self.sweeper.run)
+        self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
+        self.refreshes = Ticker(REFRESH_EVERY, self.refresh_catalog, at_once=True)
 
     def start(self) -> None:
-        self._refreshes.start()
+        self.refreshes.start()
         if self.catalog.unanswered():
-            self._refreshes.wait_first(FIRST_OFFERS)  # or waiting jobs would find no offers
+            self.refreshes.wait_first(FIRST_OFFERS)  # or waiting jobs would find no offers
         self.effects.start(self.executor.execute)
         self.loop.start(self.reconciler)
-        self._erasures.start()
+        self.erasures.start()
         if self.ports.backends.accounts():
-            self._sweeps.start()
+            self.sweeps.start()
 
     def carry(self, server: tuple[str, int]) -> None:
         """From now on, carry the agents of hosts that can't reach this server. `server`: where it listens."""
@@ -112,9 +112,9 @@ class EmbeddedRoot(Root):
         return done
 
     def close(self) -> None:
-        self._refreshes.stop()
-        self._sweeps.stop()
-        self._erasures.stop()
+        self.refreshes.stop()
+        self.sweeps.stop()
+        self.erasures.stop()
         if self._tunnels is not None:
             self._tunnels.stop()
         self.loop.stop()

@@ -89,7 +89,7 @@ class Ticker:
     stop it."""
 
     def __init__(self, every: float, work: Callable[[], object], *, at_once: bool = False) -> None:
-        self._every, self._work, self._at_once = every, work, at_once
+        self.every, self.work, self._at_once = every, work, at_once
         self._stopping, self._worked = threading.Event(), threading.Event()
 
     def start(self) -> None:
@@ -103,14 +103,14 @@ class Ticker:
         self._stopping.set()
 
     def _tick(self) -> None:
-        pause = 0.0 if self._at_once else self._every
+        pause = 0.0 if self._at_once else self.every
         while not self._stopping.wait(pause):
             try:
-                self._work()
+                self.work()
             except Exception:
-                log.exception("the task that runs every %g s failed", self._every)
+                log.exception("the task that runs every %g s failed", self.every)
             self._worked.set()
-            pause = self._every
+            pause = self.every
 
 
 class EffectPool:

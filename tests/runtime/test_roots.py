@@ -194,6 +194,13 @@ def test_a_simulated_cloud_has_offers_when_the_start_is_over(embedded: Embedded)
     assert rig.ok("P/gpus/list", {"run_spec": task()})["gpus"]
 
 
+def test_offers_sweeps_and_erasing_come_again_on_schedules_of_their_own(embedded: Embedded) -> None:
+    root = embedded.root("one", fake_cloud=True)
+    assert (root.refreshes.work, root.refreshes.every) == (root.refresh_catalog, 600.0)
+    assert (root.sweeps.work, root.sweeps.every) == (root.sweeper.run, 300.0)
+    assert (root.erasures.work, root.erasures.every) == (root.erase, 600.0)
+
+
 def test_offers_that_a_refresh_does_not_bring_stay_with_their_age_and_the_reason(embedded: Embedded) -> None:
     rig = embedded.rig("one", fake_cloud=True)
     rig.root.refresh_catalog()
