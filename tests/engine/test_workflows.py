@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -66,6 +67,19 @@ def test_its_steps_are_done_in_order() -> None:
 @pytest.mark.parametrize("fault", list(faults(TENT)), ids=str)
 def test_whatever_goes_wrong_it_is_done_or_leaves_nothing(fault: Fault) -> None:
     check(TENT, Meadow(), fault)
+
+
+def test_an_attempt_that_another_one_overtook_is_not_made() -> None:
+    """A queue may deliver it late, or twice."""
+    course = Course(TENT, Meadow(), None)
+    course.engine.reconciler(kinds=course.kinds).run([course.workflow.unit])
+    (attempt,) = course.engine.effects
+    course.execute(replace(attempt, act_until=attempt.act_until + 1))
+    assert course.performer.made == []
+    course.execute(attempt)
+    made = list(course.performer.made)
+    course.execute(attempt)
+    assert course.performer.made == made != []
 
 
 @pytest.mark.parametrize("kind", ["poles", "sheet"])

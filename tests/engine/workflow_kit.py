@@ -168,7 +168,7 @@ class Course:
             engine.reconciler(kinds=self.kinds).run([self.workflow.unit])
             effects, engine.effects[:] = list(engine.effects), []
             for effect in effects:
-                self._execute(effect)
+                self.execute(effect)
             if self.workflow.version != before:
                 quiet_since = engine.at
             assert engine.at < quiet_since + HOUR, f"it rests for ever: {self.workflow}"
@@ -176,7 +176,7 @@ class Course:
                 engine.at = max(engine.at + 1, self.workflow.due_at or 0)
         return self.workflow
 
-    def _execute(self, effect: Effect) -> None:
+    def execute(self, effect: Effect) -> None:
         here = Acting(
             self.engine.store,
             self.engine,

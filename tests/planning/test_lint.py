@@ -10,9 +10,12 @@ import pytest
 
 from chalicelib.domain.instances import Claim, InstanceStatus
 from chalicelib.domain.jobs import JobStatus
+from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.planning import purchases
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.queue import decide_queue
+from chalicelib.planning.snapshots import Given
+from chalicelib.planning.workflows import DoStep
 from tests.world import nouns as b
 from tests.world.nouns import lint
 
@@ -115,3 +118,40 @@ def test_an_ended_job_is_never_changed() -> None:
     done = item.job.with_(status=JobStatus.done)
     snapshot = b.waiting(replace(item, job=done))
     assert lint(snapshot, Plan((Step((done.with_(message="x"),)),))) == ["job a-0-0 has ended (done) but changes"]
+
+
+FLOW = Workflow(
+    id="w",
+    project_id="p",
+    definition="d",
+    name="one",
+    subject="instance/i",
+    backend="ssh",
+    version=1,
+    began_at=1,
+    step_at=1,
+    last_processed_at=1,
+    due_at=9,
+)
+TRIED = FLOW.with_(act_until=9)
+ATTEMPT = DoStep("workflow/w", "ssh", 9, "p", "look")
+
+
+@pytest.mark.parametrize(
+    ("step", "found"),
+    [
+        (Step((TRIED,), effects=(ATTEMPT,)), []),
+        (Step((FLOW.with_(due_at=None),)), ["workflow one is running, but nothing will look at it again"]),
+        (Step((FLOW,), effects=(ATTEMPT,)), ["workflow/w attempts look without committing it"]),
+        (Step(effects=(ATTEMPT,)), ["workflow/w attempts look without committing it"]),
+        (Step((TRIED,), effects=(replace(ATTEMPT, act_until=8),)), ["workflow/w attempts look without committing it"]),
+    ],
+)
+def test_a_workflow_is_watched_and_its_attempts_are_committed(step: Step, found: list[str]) -> None:
+    assert lint(Given(1, (FLOW,)), Plan((step,))) == found
+
+
+def test_a_workflow_that_has_ended_attempts_nothing() -> None:
+    ended = TRIED.with_(status=WorkflowStatus.done)
+    found = lint(Given(1, (ended,)), Plan((Step((ended,), effects=(ATTEMPT,)),)))
+    assert found == ["workflow/w attempts look without committing it"]
