@@ -1,5 +1,5 @@
-"""A status moves in one place: `Draft`, whose moves follow the tables. Everything else asks it to, and what it makes is
-checked and committed by one committer, whoever asked: a pass, an effect's outcome, a user, an agent."""
+"""A status moves in one place: `Draft`, whose moves follow the tables. All else goes through it, and the steps it
+builds are checked and committed by one committer, for passes, outcomes of effects, users and agents alike."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The script that a new machine is started with: its settings, then fetch the agent, check it and start it.
 
-The agent runs as root, and comes over a network that may not be ours. Its digest comes another way, from the provider
-that hands out this script, so a program that was changed on the way isn't run. It is asked for by that digest as well:
-a control plane that was upgraded meanwhile still gives the one that was meant.
+The agent runs as root and is downloaded over a network that may not be ours. Its digest comes by another way, from the
+provider that delivers this script, so a program that was changed in transit isn't run. It is also requested by that
+digest: a control plane that was upgraded meanwhile still serves the intended one.
 """
 
 from __future__ import annotations

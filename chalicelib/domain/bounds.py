@@ -1,9 +1,9 @@
 """The bounds of every number that comes from outside: from files, requests, agents and backends.
 
-Python counts on for ever, and nothing else does: JSON here has 64 bits, dates end with the year 9999, the kernel's user
-ids have 32 bits, and infinity isn't JSON at all. A number beyond is refused where it enters, by its field; inside, it
-would be met by whoever reads it next, long after its sender is gone. `tests/domain/test_bounds.py` finds every model at
-a border whose numbers have no bounds.
+Python's integers have no limit, but everything around them does: JSON here has 64 bits, dates end with the year 9999,
+the kernel's user ids have 32 bits, and infinity isn't JSON at all. A number out of bounds is refused where it enters,
+naming its field; otherwise it would break whatever reads it next, long after its sender is gone.
+`tests/domain/test_bounds.py` finds every model of outside data whose numbers have no bounds.
 """
 
 from __future__ import annotations

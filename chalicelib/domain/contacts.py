@@ -1,4 +1,4 @@
-"""What first contact with a host showed, by which it is known again."""
+"""What first contact with a host showed, by which the host is recognised later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chalicelib.domain.noun import Noun
 
 class Contact(Noun):
     """`shown`: the public host keys on the way, outermost first. `tunnel`: the host can't reach the server, so its
-    agent is carried over our SSH connection."""
+    agent's calls are carried over our SSH connection."""
 
     kind: ClassVar[str] = "contact"
 

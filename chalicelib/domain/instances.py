@@ -90,7 +90,7 @@ class Instance(Noun):
     idle_seconds: int | None = None  # None: never reaped for idleness
     handles: tuple[Handle, ...] = ()
     host: OnPrem | None = None  # of an SSH fleet: set up when it is added, and cleared when it is removed
-    forgotten: bool = False  # a user doesn't want to wait until it is cleared
+    forgotten: bool = False  # a user chose not to wait until it is cleared
     hostname: str = ""
     internal_ip: str = ""
     gpu_driver: str | None = None

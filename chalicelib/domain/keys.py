@@ -49,7 +49,7 @@ CLOSINGS = "closings"
 CLOSED = "closed"
 ARCHIVES = "archives"
 
-TUNNELS = "tunnels"  # hosts whose agents are carried over SSH
+TUNNELS = "tunnels"  # hosts whose agents' calls are carried over SSH
 
 
 class Key(NamedTuple):

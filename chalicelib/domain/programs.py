@@ -23,7 +23,7 @@ def digest_of(blob: str) -> str | None:
 
 
 class Program(Noun):
-    """From when to when a release was seen to be the newest: machines bought in between may ask for it again."""
+    """When a release was first and last seen to be the newest: machines bought in between may fetch it again."""
 
     digest: str  # SHA-256
     first_at: Micros

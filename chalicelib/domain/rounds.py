@@ -1,4 +1,4 @@
-"""How far the daily round through the blob store has come; kept, so that a restart continues there."""
+"""How far the daily round through the blob store has got; stored, so that a restart continues there."""
 
 from __future__ import annotations
 

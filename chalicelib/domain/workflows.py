@@ -42,10 +42,10 @@ class Workflow(Noun):
     status: WorkflowStatus = WorkflowStatus.running
     step: int = 0  # index of the step that is done or undone next
     failures: int = 0  # of this step, in a row
-    cancelled: bool = False  # nobody wants it to finish any more
+    cancelled: bool = False  # its result is no longer wanted
     reason: str | None = None  # why it is undone: the name of an error
     message: str = ""
-    state: dict[str, str] = {}  # ids of what its steps made
+    state: dict[str, str] = {}  # ids of what its steps created
     began_at: Micros
     step_at: Micros  # when this step was first tried
     last_processed_at: Micros

@@ -51,11 +51,11 @@ class Backends(Protocol):
 
 
 class Performer(Protocol):
-    """Performs the steps of one workflow. Both may be called again, also after a call that never returned, and `undo`
-    also for a step that was done in part or not at all. Raises the errors of backends; `NotYet` while a step waits."""
+    """Performs the steps of one workflow. Both methods may be repeated, even after a call that never returned, and
+    `undo` must cope with a step that was half done or not done. They raise BackendErrors, and `NotYet` to wait."""
 
     def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
-        """Returns the ids of what was made, for `workflow.state`."""
+        """Returns the ids of what was created, for `workflow.state`."""
 
     def undo(self, step: str, workflow: Workflow) -> Mapping[str, str] | None: ...
 

@@ -1,5 +1,4 @@
-"""`dstack server`: starts the embedded control plane, which is in `chalicelib.runtime`; and asks a running one about
-itself."""
+"""`dstack server`: starts the embedded control plane (`chalicelib.runtime`), and shows facts about a running one."""
 
 from __future__ import annotations
 
@@ -134,9 +133,9 @@ def _admin_token(here: Terminal, token: str | None) -> str | None:
 
 @command(app, "info", "dstack server info", "dstack server info --json | jq '.parts[].bytes'")
 def info(ctx: typer.Context, *, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
-    """Show how much room a server's data takes, and how long it keeps what nobody uses.
+    """Show how much space a server's data takes, and how long it keeps what nobody uses.
 
-    Asks the server of the project; only its global admins may.
+    It is the project's server, and only its global admins may see this.
     """
     session = open_session(ctx, project)
     found = session.client.post("/api/server/get_usage")

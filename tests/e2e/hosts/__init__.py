@@ -9,6 +9,6 @@
     site      all of them
     snapshot  what is on a host, and what has changed
 
-What hosts can't show, because the kernel is one: a clock of their own (`stubs.clock` deceives programs), their own
-numbers of processors and bytes in /proc, drivers, quotas of disks in the engine, another kernel's messages.
+What hosts can't have, because they share one kernel: their own clock (`stubs.clock` deceives programs), their own
+processor and memory figures in /proc, drivers, disk quotas in the engine, another kernel's messages.
 """

@@ -1,8 +1,8 @@
-"""What a site takes from this machine, all under one name, so that one function can give it back.
+"""What a site takes from this machine, all under one name, so that one function can release it.
 
-Everything of site ID is found by that name alone: a folder with its mounts, network namespaces, control groups, and
-whatever process runs in these. So `remove` needs no list of what was done, and serves a site that ends as well as one
-whose owner was killed. The owner holds a lock on a file; the kernel lets go of it however the owner ends.
+Everything of site ID can be found by that name alone: a folder with its mounts, network namespaces, control groups, and
+the processes in them. So `remove` needs no list of what was done, and works for a site that ends as well as for one
+whose owner was killed. The owner holds a lock on a file, which the kernel releases however the owner ends.
 """
 
 from __future__ import annotations

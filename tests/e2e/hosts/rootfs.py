@@ -1,4 +1,4 @@
-"""A host's disk: this machine's programs, and nothing else of it.
+"""A host's disk: this machine's programs, and nothing else from it.
 
 `/` itself is the lower layer of an overlay, so a disk costs neither a download nor a copy. Above it lies one layer that
 all hosts share. It conceals everything but a list of places that a Debian server has and that hold no data: the

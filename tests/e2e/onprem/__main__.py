@@ -18,7 +18,7 @@ HOSTS = 3
 
 
 class Watch:
-    """Stages with their times, told on standard error as they end."""
+    """Stages and their times, printed on standard error as they end."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
