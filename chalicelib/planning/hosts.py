@@ -40,6 +40,8 @@ REMOVE_HOST = Definition(
     ),
 )
 
+MOST_AT_ONCE = 100  # hosts that a pass adds to a fleet, so that a large one leaves time for the others
+NEXT_BATCH: Micros = 2 * SECOND
 TAKEN_OUT = "it was removed from the fleet's hosts"
 _IN_USE = (InstanceStatus.idle, InstanceStatus.busy, InstanceStatus.terminated)
 
@@ -72,9 +74,11 @@ def match_hosts(snapshot: FleetSnapshot) -> tuple[list[Step], Fleet]:
     steps = [step for instance in present for step in _kept_or_not(instance, named, now)]
     taken = {instance.host.key for instance in present if instance.host is not None}
     fleet = view.fleet
-    for key in fleet.to_add:
-        if key in taken:  # it has an instance, or one that is being cleared and wakes the fleet when it is gone
-            continue
+    # One that has an instance, or one that is being cleared, waits: that wakes the fleet when it is gone.
+    ready = [key for key in fleet.to_add if key not in taken]
+    if len(ready) > MOST_AT_ONCE:
+        fleet = fleet.with_(due_at=now + NEXT_BATCH)
+    for key in ready[:MOST_AT_ONCE]:
         draft = Draft(now)
         fleet = fleet.with_(to_add=tuple(other for other in fleet.to_add if other != key), last_processed_at=now)
         if key in named:

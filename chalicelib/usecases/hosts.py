@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from chalicelib.domain.instances import InstanceStatus
@@ -9,9 +10,13 @@ from chalicelib.domain.specs.fleets import FleetSpec, SSHKey, SSHParams
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import Invalid, Problem
 from chalicelib.planning.hosts import hosts_of
+from chalicelib.printable import printable
 from chalicelib.store.port import Store
 from chalicelib.usecases.fleets import refuse_if_used
 
+MOST_HOSTS = 1000  # of a fleet: an apply and a list show them all
+_HOSTNAME = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9._:%-]{0,251}[A-Za-z0-9._])?")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,127}\$?")
 _AT = "configuration.ssh_config"
 
 
@@ -22,10 +27,17 @@ def problems(spec: FleetSpec) -> list[Problem]:
 
 
 def _problems(ssh: SSHParams) -> Iterator[Problem]:
+    yield from _names(None, ssh.user, _AT)
+    if ssh.proxy_jump is not None:
+        yield from _names(ssh.proxy_jump.hostname, ssh.proxy_jump.user, f"{_AT}.proxy_jump")
     seen: dict[tuple[str, int], int] = {}
     known = set[str]()
     if not ssh.hosts:
         yield Problem("the list of hosts is empty", path=f"{_AT}.hosts", hint="name at least one", code="missing")
+    if len(ssh.hosts) > MOST_HOSTS:
+        text = f"there are {len(ssh.hosts)} hosts, and a fleet has at most {MOST_HOSTS}"
+        yield Problem(text, path=f"{_AT}.hosts", hint="make several fleets", code="too-many")
+        return
     for number, host in enumerate(ssh.each):
         at = f"{_AT}.hosts.{number}"
         place = (host.hostname, host.port or ssh.port or 22)
@@ -33,6 +45,7 @@ def _problems(ssh: SSHParams) -> Iterator[Problem]:
             text = f"{host.hostname} is listed twice (also as number {seen[place]})"
             yield Problem(text, path=at, hint="remove one of them", code="duplicate")
         seen.setdefault(place, number)
+        yield from _names(host.hostname, host.user, at)
         if not (host.user or ssh.user):
             hint = "set `user` in `ssh_config` or for the host"
             yield Problem(f"no user to log in to {host.hostname} with", path=f"{at}.user", hint=hint, code="missing")
@@ -41,6 +54,18 @@ def _problems(ssh: SSHParams) -> Iterator[Problem]:
         if jump is not None:
             own = host.proxy_jump is not None
             yield from _key(jump.ssh_key or ssh.ssh_key, jump.hostname, f"{at if own else _AT}.proxy_jump", known)
+            if own:
+                yield from _names(jump.hostname, jump.user, f"{at}.proxy_jump")
+
+
+def _names(hostname: str | None, user: str | None, at: str) -> Iterator[Problem]:
+    """They are printed on terminals, and in commands that people copy into a shell."""
+    if hostname is not None and not _HOSTNAME.fullmatch(hostname):
+        text = f"`{printable(hostname)[:60]}` can't be the name of a host"
+        yield Problem(text, path=f"{at}.hostname", hint="write a name or an address", code="invalid-name")
+    if user is not None and not _USER.fullmatch(user):
+        text = f"`{printable(user)[:60]}` can't be the name of a user"
+        yield Problem(text, path=f"{at}.user", hint="write a login name, as `ubuntu`", code="invalid-name")
 
 
 def _key(key: SSHKey | None, where: str, at: str, known: set[str]) -> Iterator[Problem]:

@@ -14,7 +14,15 @@ from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.hosts.connection import Login
 from chalicelib.hosts.logins import login
 from chalicelib.planning.fleet import decide_fleet
-from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST, hosts_of, internal_address, workflow_of
+from chalicelib.planning.hosts import (
+    ADD_HOST,
+    MOST_AT_ONCE,
+    NEXT_BATCH,
+    REMOVE_HOST,
+    hosts_of,
+    internal_address,
+    workflow_of,
+)
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Plan
@@ -59,6 +67,20 @@ def test_what_an_apply_requested_is_added() -> None:
     ]
     assert saved(plan, Fleet)[-1].to_add == ()
     assert {unit for step in plan.steps for unit in step.wake} >= {f"instance/{i.id}" for i in added}
+
+
+def test_a_large_fleet_is_added_in_batches() -> None:
+    keys = tuple(f"h{number}:22" for number in range(MOST_AT_ONCE + 5))
+    of = spec(hosts=[key.partition(":")[0] for key in keys])
+    there = at("h0")  # not yet gone; it takes no place in the batch
+    plan = decided(b.fleet("lab", to_add=keys, next_instance_num=1, due_at=b.NOW), of, there)
+    assert len(saved(plan, Instance)) == MOST_AT_ONCE
+    fleet = saved(plan, Fleet)[-1]
+    assert fleet.to_add == ("h0:22", *keys[-4:])
+    assert plan.next_wake == fleet.due_at == b.NOW + NEXT_BATCH
+    plan = decided(fleet.with_(due_at=b.NOW), of, *(each for each in saved(plan, Instance)), there)
+    assert [each.host.key for each in saved(plan, Instance)] == list(keys[-4:])
+    assert saved(plan, Fleet)[-1].due_at is None
 
 
 def test_a_host_that_failed_isnt_added_again_by_itself() -> None:
