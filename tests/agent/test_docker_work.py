@@ -282,9 +282,15 @@ def test_a_lost_connection_is_made_anew_from_the_log_without_a_byte_twice(bench:
     bench.engine.faults[f"POST /containers/{NAME}/wait"] = (0, "")
     assert work.ended() is None
     assert bench.engine.request(f"GET /containers/{NAME}/logs").query == {"stdout": "1", "stderr": "1", "follow": "1"}
-    bench.container.says(b"three")
+    bench.container.says(b"three ")
+    said += more(work)
+    bench.container.change(cut=True)
+    said += output(work)
+    bench.engine.faults[f"POST /containers/{NAME}/wait"] = (0, "")
+    assert work.ended() is None
+    bench.container.says(b"four")
     bench.container.exits(0)
-    assert said + output(work) == b"one two three"
+    assert said + output(work) == b"one two three four"
     assert work.ended() == 0
 
 

@@ -141,6 +141,8 @@ def test_an_answer_that_is_no_object_is_none(plane: Plane, link: Link, body: byt
     [
         (401, {}, "refused", 0.0),
         (403, {}, "refused", 0.0),
+        (413, {}, "unacceptable", 0.0),
+        (422, {}, "unacceptable", 0.0),
         (400, {}, "network", 0.0),
         (402, {}, "network", 0.0),
         (201, {}, "network", 0.0),

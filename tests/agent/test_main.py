@@ -41,7 +41,9 @@ def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert (ended.value.code, capsys.readouterr().out) == (0, f"{VERSION}\n")
 
 
-@pytest.mark.parametrize("words", [[], ["--data", "/d"], ["--instance", "i"], ["--runtime", "vm"], ["paint"]])
+@pytest.mark.parametrize(
+    "words", [[], ["--data", "/d"], ["--instance", "i"], ["--runtime", "vm"], ["paint"], ["facts", "--users", "1-2"]]
+)
 def test_what_is_missing_or_wrong_is_explained(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main.main(words)
