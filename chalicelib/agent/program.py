@@ -40,6 +40,20 @@ class Every(NamedTuple):
 EVERY = Every()
 
 
+class Rounds:
+    """Something that is done every so many seconds; the first time when that many have passed."""
+
+    def __init__(self, every: float, now: float) -> None:
+        self._every, self.at = every, now + every
+
+    def due(self, now: float) -> bool:
+        """True once a round, which begins the next."""
+        if now < self.at:
+            return False
+        self.at = now + self._every
+        return True
+
+
 def log(text: str) -> None:
     print("%s %s" % (time.strftime("%Y-%m-%dT%H:%M:%S"), text), file=sys.stderr, flush=True)
 
@@ -97,7 +111,7 @@ class Program:
         every: Every = EVERY,
     ) -> None:
         self._data, self._session, self._roster = data, session, roster
-        self._runtimes, self._inventory, self._every = runtimes, inventory, every
+        self._runtimes, self._inventory = runtimes, inventory
         self._address = Address(data)
         self._wake_path = os.path.join(data, "wake")
         self._wake = make_pipe(self._wake_path)
@@ -113,7 +127,7 @@ class Program:
         self._away = False  # the last message got no response
         self._stopping = False
         now = time.monotonic()
-        self._look_at, self._measure_at, self._facts_at = now + every.look, now + every.measure, now + every.facts
+        self._looks, self._measures, self._finds = (Rounds(seconds, now) for seconds in every)
 
     def stop(self) -> None:
         """Leave the loop; tasks keep running, and the next agent finds them."""
@@ -138,7 +152,7 @@ class Program:
 
     def _step(self) -> None:
         now = time.monotonic()
-        until = min(self._talk(now), self._look_at)
+        until = min(self._talk(now), self._looks.at)
         if self._away:
             until = min(until, now + ADDRESS_EVERY)
         if select.select([self._wake], [], [], max(0.0, until - time.monotonic()))[0]:
@@ -150,7 +164,7 @@ class Program:
             log("the server is at %s now" % self._address.seen[0])
             self._session.token = self._address.seen[1] or self._session.token
             self._session.server_moved(now)
-        if now >= self._look_at:
+        if self._looks.due(now):
             self._look(now)
 
     def _talk(self, now: float) -> float:
@@ -202,7 +216,6 @@ class Program:
 
     def _look(self, now: float) -> None:
         """Periodic checks: dead supervisors, a full disk, metrics, facts."""
-        self._look_at = now + self._every.look
         self._roster.reap()
         for task in self._session.tasks():
             if not os.path.isdir(self._roster.folder(task).path):
@@ -211,11 +224,10 @@ class Program:
                 self._launch(task)
             self._cap(task)
             self._refresh(task)
-        if now >= self._measure_at and not self._measuring:
-            self._measure_at, self._measuring = now + self._every.measure, True
+        if not self._measuring and self._measures.due(now):
+            self._measuring = True
             self._slow.submit(self._logged, self._measure)
-        if now >= self._facts_at:
-            self._facts_at = now + self._every.facts
+        if self._finds.due(now):
             self._slow.submit(self._logged, self._find_facts)
 
     def _cap(self, task: str) -> None:

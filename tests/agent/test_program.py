@@ -12,7 +12,7 @@ import pytest
 
 from chalicelib.agent import gpus
 from chalicelib.agent.inventory import Inventory, Runner
-from chalicelib.agent.program import Address, Every, Program, new_session
+from chalicelib.agent.program import Address, Every, Program, Rounds, new_session
 from chalicelib.agent.roster import Fetch, Roster
 from chalicelib.agent.spool import SpoolWriter
 from chalicelib.agent.task_runtime import TaskError, Usage
@@ -239,6 +239,12 @@ def test_a_wake_up_about_nothing_is_no_matter(desk: Desk) -> None:
     os.write(make_pipe(str(desk.data / "wake")), b"no such task\n\n\xff\n")
     desk.run()
     desk.state("t", "running")
+
+
+def test_a_round_is_due_once() -> None:
+    rounds = Rounds(10.0, now=5.0)
+    assert [now for now in (5.0, 14.9, 15.0, 15.1, 24.9, 40.0, 49.9, 50.0) if rounds.due(now)] == [15.0, 40.0, 50.0]
+    assert rounds.at == 60.0
 
 
 def test_an_address_is_read_again_when_it_changes(tmp_path: Path) -> None:

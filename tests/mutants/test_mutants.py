@@ -61,6 +61,7 @@ def test_what_a_function_returns_is_changed(tmp_path: Path) -> None:
         "def f(a: Literal[1]) -> Annotated[int, 2]: ...",
         "x: Literal[1] = a",
         "log.info('%d', 1)",
+        "log('some words', 1)",
         "assert a == 1",
         "if TYPE_CHECKING:\n    f(1)",
         "T = TypeVar('T', bound=Noun)",
