@@ -18,7 +18,7 @@ PLAYED = """
 import json, os, sys, time
 from chalicelib.agent import supervisor
 from chalicelib.agent.task_runtime import TaskError
-from chalicelib.agent.tasks import TaskFolder
+from chalicelib.agent.tasks import TaskFolder, make_pipe
 
 told = json.loads(sys.argv[2])
 folder = TaskFolder(sys.argv[1], "t")
@@ -30,6 +30,9 @@ class Work:
         os.set_blocking(self.reader, False)
         os.write(writer, told.get("says", "").encode())
         self.asked = 0
+        self.until = time.monotonic() + told.get("quiet", 0)
+        if "quiet" in told:
+            os.write(make_pipe(folder.wake), b"\\n")
     def fileno(self): return -1 if told.get("lost") else self.reader
     def read(self):
         if "fills" in told and not self.asked:
@@ -45,12 +48,17 @@ class Work:
             return b""
     def ended(self):
         self.asked += 1
+        if "quiet" in told:
+            over = time.monotonic() >= self.until
+            calls.extend([self.asked] * over)
+            return 0 if over else None
         if "fills" in told and self.asked == 2:
             os.unlink(told["fills"])
         if calls.count("kill") >= told.get("dies_of_kill", 1) or told.get("dies_of") in calls:
             return told["status"]
         return told["status"] if told.get("ends", True) and self.asked > 2 else None
-    def wake_at(self): return float("inf") if "fills" in told else time.monotonic() + 0.01
+    def wake_at(self):
+        return self.until if "quiet" in told else float("inf") if "fills" in told else time.monotonic() + 0.01
     def signal_politely(self): calls.append("politely")
     def signal_firmly(self): calls.append("firmly")
     def kill(self): calls.append("kill")
@@ -212,6 +220,11 @@ def test_no_patience_at_all_kills_at_once(tmp_path: Path) -> None:
 def test_a_task_within_its_time_runs_on(tmp_path: Path) -> None:
     state, calls = played(tmp_path, {"status": 0}, max_duration=1000)
     assert (state["reason"], calls) == ("done_by_runner", [])
+
+
+def test_a_supervisor_with_nothing_to_do_sleeps(tmp_path: Path) -> None:
+    _, (asked,) = played(tmp_path, {"quiet": 0.3})
+    assert int(asked) < 10, "once for the output, for a wake-up, for the end"
 
 
 def test_what_is_over_or_gone_isnt_begun_again(tmp_path: Path) -> None:
