@@ -36,6 +36,10 @@ def taken(sent: Message) -> server.Message:
     return read
 
 
+def test_a_size_is_that_of_what_is_sent() -> None:
+    assert limits.size_of({"a": [1, 2], "b": "ä"}) == len('{"a":[1,2],"b":"\\u00e4"}')
+
+
 def test_agent_and_server_have_the_same_limits() -> None:
     assert limits.MESSAGE_BYTES == server.MAX_MESSAGE
     assert limits.TASKS_MOST == server.MAX_TASKS
