@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent.tasks import write_atomic
+from chalicelib.agent.tasks import take_lock, write_atomic
 
 
 def descriptors() -> int:
@@ -27,3 +27,10 @@ def test_what_cant_be_replaced_leaves_nothing_half_written(tmp_path: Path) -> No
     with pytest.raises(OSError, match="folder"):
         write_atomic(str(tmp_path / "folder"), "text")
     assert [path.name for path in tmp_path.iterdir()] == ["folder"] and descriptors() == before
+
+
+def test_a_lock_is_held_by_one_and_private(tmp_path: Path) -> None:
+    held = take_lock(str(tmp_path / "lock"))
+    before = descriptors()
+    assert held is not None and take_lock(str(tmp_path / "lock")) is None
+    assert ((tmp_path / "lock").stat().st_mode & 0o7777, descriptors()) == (0o600, before)
