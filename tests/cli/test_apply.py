@@ -347,7 +347,7 @@ def test_a_profile_goes_along(task: Dstack, plane: Plane) -> None:
         (["--max-price", "0"], 2, "--max-price"),
         (["-f", "nope.yml"], 1, "nope.yml doesn't exist"),
         (["--profile", "nope"], 1, "nope"),
-        (["-P", "."], 1, "isn't a checkout of a Git repository"),
+        (["-P", "nowhere"], 1, "nowhere doesn't exist"),
         (["-p", "x"], 2, "--port: `x` isn't a port"),
         (["--host", "::"], 1, "--host: forwarding"),
         (["--ssh-identity", "k"], 1, "--ssh-identity: "),
