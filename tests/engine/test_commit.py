@@ -137,7 +137,7 @@ def test_store_really_refuses_a_stale_version(place: Engine) -> None:
 
 def test_a_request_that_breaks_a_rule_is_not_committed(place: Engine) -> None:
     (host,) = place.hosts(1)
-    door = Door(place.store, wake=place.woken.extend, news=place.rung.extend)
+    door = Door(place.plane.read, wake=place.woken.extend, news=place.rung.extend)
     forgotten = host.with_(due_at=None, message="nobody will look at it again")
     plan = Plan((Step((forgotten,), wake=(f"instance/{host.id}",)),))
     with pytest.raises(Bug, match="nothing will look at it again"):
@@ -148,7 +148,7 @@ def test_a_request_that_breaks_a_rule_is_not_committed(place: Engine) -> None:
 
 def test_a_request_that_lost_a_race_is_decided_again(place: Engine) -> None:
     (host,) = place.hosts(1)
-    door = Door(place.store, wake=place.woken.extend, news=place.rung.extend)
+    door = Door(place.plane.read, wake=place.woken.extend, news=place.rung.extend)
     place.store.commit([nouns.put(host.with_(message="faster"))])
     with pytest.raises(Conflict):
         door.take(Given(place.at, (host,)), Plan((Step((host.with_(message="late"),), wake=("run/x",)),)))
@@ -159,7 +159,7 @@ def test_a_request_that_lost_a_race_is_decided_again(place: Engine) -> None:
 def test_a_request_has_no_effects_of_its_own(place: Engine) -> None:
     """They would run in the process that serves the request, which has no clouds' SDKs."""
     (host,) = place.hosts(1)
-    door = Door(place.store, wake=place.woken.extend, news=place.rung.extend)
+    door = Door(place.plane.read, wake=place.woken.extend, news=place.rung.extend)
     effect = Describe(f"instance/{host.id}", host.offer.backend, 77)
     with pytest.raises(Bug, match="wake its unit instead"):
         door.take(Given(place.at, (host,)), Plan((Step((host.with_(message="x"),), effects=(effect,)),)))
