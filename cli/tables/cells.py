@@ -120,8 +120,8 @@ def gpus(resources: Json | None) -> str:
 
 
 def machine(resources: Json | None) -> str:
-    """All of a machine: cpu=4 mem=16GB disk=100GB gpu=T4:16GB:1."""
-    if not resources:
+    """All of a machine: cpu=4 mem=16GB disk=100GB gpu=T4:16GB:1. A host that hasn't reported has none yet."""
+    if not resources or not resources.get("cpus"):
         return "-"
     arch = "arm:" if resources.get("cpu_arch") == "arm" else ""
     disk = size_gb((resources.get("disk") or {}).get("size_mib"))

@@ -35,6 +35,11 @@ def placed(resources: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"job_provisioning_data": data, "job_runtime_data": {"offer": one}}
 
 
+def test_a_host_that_hasnt_reported_has_nothing_to_show_yet() -> None:
+    assert cells.machine({"cpus": 0, "memory_mib": 0, "disk": {"size_mib": 102400}}) == "-"
+    assert cells.machine({"cpus": 2, "memory_mib": 1024}) == "cpu=2 mem=1GB"
+
+
 def test_less_than_a_gigabyte_is_said_in_megabytes() -> None:
     asked = {"memory": {"min": 100 / 1024, "max": 1.5}, "disk": {"size": {"min": 1 / 1024, "max": None}}}
     asked |= {"cpu": {"count": {"min": 1, "max": 1}}, "shm_size": 0.0625}
