@@ -130,7 +130,7 @@ def test_output_that_the_server_never_takes_is_left_out_with_a_line(agent: Agent
     agent.plane.want(task, "stop", grace=0)
     report = agent.plane.exited(task)
     assert report["log_end"] == len(agent.plane.logs[task]) and b"POISON" not in agent.plane.logs[task]
-    assert agent.log.read_text().count("this message is dropped") == 2
+    assert agent.log.read_text().count("message dropped: the server would never accept it") == 2
 
 
 def test_a_task_may_keep_its_share_of_the_disk(tmp_path: Path) -> None:

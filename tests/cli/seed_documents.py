@@ -101,7 +101,6 @@ ssh_config:
     - 192.168.1.10
     - 192.168.1.11
 """,
-        "ssh_config",
     ),
     "volume": Shown(
         """
@@ -176,7 +175,7 @@ ssh_config:
     - 3.255.177.51
     - 3.255.177.52
 """,
-        "ssh_config",
+        "placement",
     ),
     "fleet made in advance": Shown(
         """
@@ -246,7 +245,6 @@ ssh_config:
     - hostname: 3.255.177.53
       blocks: 1
 """,
-        "ssh_config",
     ),
     "hosts behind another": Shown(
         """
@@ -263,7 +261,6 @@ ssh_config:
     user: ubuntu
     identity_file: ~/.ssh/id_rsa
 """,
-        "ssh_config",
     ),
     "hosts with variables and a network": Shown(
         """
@@ -281,7 +278,6 @@ ssh_config:
     - 10.0.0.51
     - 10.0.0.52
 """,
-        "ssh_config",
     ),
     "fleet by instance types, prices and regions": Shown(
         "type: fleet\nname: my-fleet\nnodes: 0..2\ninstance_types: [sim.l4]\nmax_price: 3\nregions: [sim-west]\n"

@@ -25,7 +25,7 @@ from chalicelib.agent.build import build
 from tests.harness.server import PATIENCE, ROOT, Server
 
 # nobody needs them all
-EXTRAS = {"aws-lambda-powertools", "boto3", "google-cloud-compute", "kubernetes", "paramiko", "pynamodb"}
+EXTRAS = {"aws-lambda-powertools", "boto3", "google-cloud-compute", "kubernetes", "pynamodb"}
 
 
 @pytest.fixture(scope="module")

@@ -105,7 +105,7 @@ def test_an_agents_test_that_imports_nothing_of_a_file_isnt_about_it() -> None:
     found = about(ROOT, "chalicelib/agent/users.py")
     assert "tests/agent/test_spool.py" not in found
     assert "tests/agent/test_own_users_real.py" in found, "by another name"
-    assert found.index("tests/agent/test_process_parts.py") < found.index("tests/agent/test_docker.py"), "closer"
+    assert found.index("tests/agent/test_users.py") < found.index("tests/agent/test_program.py"), "closer"
 
 
 def test_imports_are_followed(tmp_path: Path) -> None:
