@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -99,6 +100,22 @@ def test_a_step_that_keeps_failing_is_given_up_after_its_attempts(kind: str) -> 
     assert tried.count(kind) == TENT.named(kind).attempts
     assert (course.workflow.reason, course.workflow.message) == ("Transient", "a storm")
     assert meadow.left() == {}
+
+
+def test_pauses_after_failures_grow() -> None:
+    times: list[int] = []
+
+    class Stormy(Meadow):
+        def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
+            if step == "poles":
+                times.append(course.engine.at)
+                raise Transient("a storm")
+            return super().do(step, workflow)
+
+    course = Course(TENT, Stormy(), None)
+    course.play()
+    pauses = [round((after - before) / SECOND, 1) for before, after in pairwise(times)]
+    assert pauses == [2.0, 4.0]
 
 
 def test_a_step_that_waits_too_long_is_given_up_with_what_it_waits_for() -> None:

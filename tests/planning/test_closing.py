@@ -38,3 +38,7 @@ def test_what_already_ends_is_looked_at_again_until_it_has() -> None:
 
 def test_with_nothing_left_it_is_over() -> None:
     assert decided()["closing"].due_at is None
+
+
+def test_it_is_over_at_once_even_if_a_later_look_was_planned() -> None:
+    assert decided(due_at=b.NOW + LOOK_CLOSING)["closing"].due_at is None

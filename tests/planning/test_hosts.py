@@ -195,6 +195,13 @@ def test_a_host_is_cleared_before_it_is_gone() -> None:
     assert saved(running, Instance)[-1].status == "terminating"
     done = looked(leaving(), spec(), adding(leaving(), "done"), removing(leaving(), "done"))
     assert saved(done, Instance)[-1].status == "terminated"
+    assert saved(done, Fleet) == [], "a fleet of hosts has no minimum to keep"
+
+
+def test_removal_is_never_given_up_and_adding_is() -> None:
+    assert [step.attempts for step in REMOVE_HOST.steps] == [None, None]
+    assert all(step.attempts for step in ADD_HOST.steps)
+    assert [step.name for step in ADD_HOST.steps if step.undo] == ["install", "start"]
 
 
 def test_a_host_that_is_forgotten_isnt_waited_for() -> None:
