@@ -42,6 +42,7 @@ class EmbeddedRoot(Root):
     ) -> None:
         from chalicelib.backends.accounts import Account, Accounts
         from chalicelib.backends.simulated.local import local_cloud
+        from chalicelib.hosts.connection import Ssh
         from chalicelib.store.blobs import FileBlobs
         from chalicelib.store.disk import used
         from chalicelib.store.expiring import ExpiringStore
@@ -78,6 +79,7 @@ class EmbeddedRoot(Root):
                 random_id=random_id,
                 random_token=random_token,
                 measure=partial(used, folder),
+                logins=Ssh(),
                 limits=settings.limits,
                 images=settings.images,
                 permissions=_permissions(settings, config),
@@ -103,7 +105,8 @@ class EmbeddedRoot(Root):
         """From now on, carry the agents of hosts that can't reach this server. `server`: where it listens."""
         from chalicelib.hosts.tunnels import Tunnels
 
-        self._tunnels = Tunnels(self.ports.store, self.logins, self.login_of, self.install_id, server)
+        assert self.ports.logins is not None, "this root logs in to hosts"
+        self._tunnels = Tunnels(self.ports.store, self.ports.logins, self.login_of, self.install_id, server)
         self._tunnels.start()
 
     def erase(self) -> Erased:

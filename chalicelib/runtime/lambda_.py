@@ -60,6 +60,7 @@ class LambdaRoot(Root):
                 random_id=random_id,
                 random_token=random_token,
                 measure=Usage,
+                logins=None,
                 images=settings.images,
                 retention=settings.retention,
             )

@@ -44,7 +44,7 @@ class Ports:
     random_id: Callable[[], str]  #    UUIDs                              UUIDs
     random_token: Callable[[], str]  # secrets                            secrets
     measure: Measure  #                the data folder                    nothing: AWS shows sizes
-    logins: Logins | None = None  #    SSH                                SSH
+    logins: Logins | None  #           SSH to hosts                       none: no function there logs in yet
     # What the operator chose:
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from chalicelib.engine.reconcile import Reconciler
     from chalicelib.engine.sweep import Sweeper
     from chalicelib.hosts.connection import Login
-    from chalicelib.hosts.steps import Logins
 
 
 class Root:
@@ -53,6 +52,7 @@ class Root:
             permissions=ports.permissions,
             retention=ports.retention,
             measure=ports.measure,
+            hosts=ports.logins is not None,
         )
 
     @cached_property
@@ -95,12 +95,6 @@ class Root:
         )
         return Executor(acting, self._load, wake=ports.wake, news=ports.news)
 
-    @cached_property
-    def logins(self) -> Logins:
-        from chalicelib.hosts.connection import Ssh
-
-        return self.ports.logins or Ssh()
-
     def login_of(self, instance: Instance) -> Login:
         from chalicelib.hosts.logins import login_of
 
@@ -113,10 +107,12 @@ class Root:
         from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
 
         ports = self.ports
+        if ports.logins is None:
+            return {}  # nor can there be hosts: such fleets are refused
         hosts = HostSteps(
             ports.store,
             ports.clock,
-            self.logins,
+            ports.logins,
             self.login_of,
             self.install_id,
             ports.install_key,

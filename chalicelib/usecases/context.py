@@ -62,6 +62,7 @@ class Plane:
     permissions: Permissions = field(default_factory=Permissions)
     retention: Retention = field(default_factory=Retention)
     measure: Measure = Usage
+    hosts: bool = True  # can it log in to hosts over SSH?
 
     @cached_property
     def door(self) -> Door:

@@ -54,7 +54,7 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) ->
     specs.text_of(raw)  # what is too large isn't looked at
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
-    specs.refuse(spec, [*support.fleet_refusals(spec), *hosts.problems(spec)])
+    specs.refuse(spec, [*support.fleet_refusals(spec), *hosts.problems(spec, reachable=plane.hosts)])
     name = spec.configuration.name
     fleet = None if name is None else named(plane.store, project, name)
     current = None if fleet is None else plane.read.fleet_row(fleet)
@@ -85,7 +85,7 @@ def apply_plan(
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
     refuse_ssh(plane, user, role, spec)
-    specs.refuse(spec, [*support.fleet_refusals(spec), *hosts.problems(spec)])
+    specs.refuse(spec, [*support.fleet_refusals(spec), *hosts.problems(spec, reachable=plane.hosts)])
     name = spec.configuration.name or specs.invented_name(
         plane.random_id(), "fleet", lambda name: plane.store.get(keys.fleet_name(project.id, name)) is not None
     )

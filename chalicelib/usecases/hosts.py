@@ -20,9 +20,12 @@ _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,127}\$?")
 _AT = "configuration.ssh_config"
 
 
-def problems(spec: FleetSpec) -> list[Problem]:
+def problems(spec: FleetSpec, *, reachable: bool = True) -> list[Problem]:
     """Everything that would keep us from logging in to these hosts."""
     ssh = spec.configuration.ssh_config
+    if ssh is not None and not reachable:
+        text = "`ssh_config` isn't supported here yet: this installation can't log in to hosts"
+        return [Problem(text, path=_AT, hint="run `dstack server` near the hosts", code="unsupported")]
     return [] if ssh is None else list(_problems(ssh))
 
 

@@ -14,13 +14,15 @@ from typing import Any
 
 import pytest
 
+from chalicelib.api.route import of_agents
+from chalicelib.api.routes import ROUTES
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import DAY
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.runtime.embedded import EmbeddedRoot
-from chalicelib.runtime.lambda_ import QueuedEffects
+from chalicelib.runtime.lambda_ import Hints, QueuedEffects
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.first_start import first_start
@@ -28,6 +30,7 @@ from functions import agent_sync, erase_unused, provision, reap_idle, reconcile,
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_runs import finish
 from tests.harness.lambda_host import scheduled_event, sqs_event, url_event
+from tests.hosts.private_key import PRIVATE
 from tests.usecases.cluster import FACTS as HOST
 from tests.world.plane import World
 from tests.world.time import Clock
@@ -115,6 +118,47 @@ def test_a_run_is_placed_its_machine_bought_and_its_agent_let_in(stack: Stack) -
     assert stack.instance["status"] == "busy"
     assert sweep_orphans.handler(scheduled_event("sweep"), None, stack.root) == {"given_back": [], "lost": []}
     assert reap_idle.handler(scheduled_event("reap"), None, stack.root)["failed"] == {}
+
+
+def test_the_function_url_answers_what_agents_call_and_nothing_else(stack: Stack) -> None:
+    """Behind it there is no throttling, so users' routes don't exist there, whoever asks."""
+    headers = {"Authorization": f"Bearer {ADMIN}", "Content-Type": "application/json"}
+
+    def status(method: str, path: str) -> int:
+        found: int = agent_sync.handler(url_event(method, path, "", headers, b"{}"), None, stack.root)["statusCode"]
+        return found
+
+    assert stack.rig.ok("/api/projects/list") != [], "the token is good"
+    users = [route for route in ROUTES if not of_agents(route)]
+    assert len(users) > 50
+    assert {status(route.method, route.path.replace("{project_name}", "main")) for route in users} == {404}
+    assert status("POST", "/agent/sync") != 404
+
+
+def test_a_wake_up_that_cant_be_sent_fails_no_request(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
+    """It follows a commit: what was committed is due, and the schedule finds it."""
+
+    class Away:
+        def send_message(self, QueueUrl: str, MessageBody: str) -> None:
+            raise ConnectionError("the queue doesn't answer")
+
+    hints = Hints(lambda service: Away(), "wake")
+    root = Root(replace(stack.root.ports, wake=hints))
+    rig = Rig(World(root.plane, stack.rig.world.clock, stack.rig.world.folder), stack.rig.project)
+    assert rig.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})["name"] == "pool"
+    submit(rig, task("hello"))
+    assert hints.lost > 0 and "wake-ups were lost" in caplog.text
+    assert stack.run_status() == "submitted", "it is there all the same"
+
+
+def test_hosts_over_ssh_are_refused_where_nothing_can_log_in_to_them(stack: Stack) -> None:
+    root = Root(replace(stack.root.ports, logins=None))
+    rig = Rig(World(root.plane, stack.rig.world.clock, stack.rig.world.folder), stack.rig.project)
+    ssh = {"user": "ubuntu", "hosts": ["h1"], "ssh_key": {"public": "", "private": PRIVATE}}
+    spec = {"configuration": {"type": "fleet", "name": "lab", "ssh_config": ssh}}
+    assert stack.rig.ok("P/fleets/get_plan", {"spec": spec})["action"] == "create", "the embedded root can"
+    for path, body in (("get_plan", {"spec": spec}), ("apply", {"plan": {"spec": spec}, "force": False})):
+        assert "`ssh_config` isn't supported here yet" in rig.refused(f"P/fleets/{path}", body)
 
 
 def test_only_the_function_that_buys_publishes_the_agent(stack: Stack) -> None:
