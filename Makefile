@@ -11,7 +11,7 @@ CALLS ?= 200000
 export PYTHONDONTWRITEBYTECODE :=
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast check e2e-onprem bench sim fuzz mutants docs lock clean
+.PHONY: help install demo test test-fast check e2e-onprem e2e-multinode bench sim fuzz mutants docs lock clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -30,6 +30,10 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 	@$(PYTHON) .ci/venv.py .venvs/peer tests/e2e/peer.lock
 	@touch $@
 
+.venvs/gloo/.installed: tests/e2e/multinode/gloo.lock
+	@$(PYTHON) .ci/venv.py .venvs/gloo tests/e2e/multinode/gloo.lock
+	@touch $@
+
 .venvs/ministack/.installed: tests/emulators/ministack.lock
 	@$(PYTHON) .ci/venv.py .venvs/ministack tests/emulators/ministack.lock
 	@touch $@
@@ -37,14 +41,15 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 demo: install ## see a task run through a real control plane, from nothing to nothing
 	@$(BIN)/python -m examples.demo
 
-test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed ## every test, with what they need, on every core
+test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed ## every test, with what they need, on every core
 	@$(BIN)/python -m pytest tests -n auto --dist loadscope
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in under a minute
 	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests -q -n auto --dist worksteal --ignore-glob='*_real.py' \
 	  --ignore=tests/e2e --ignore=tests/simulation --ignore=tests/wire --ignore=tests/fuzz --ignore=tests/mutants \
 	  --ignore=tests/bench --ignore=tests/agent/test_agent.py \
-	  --ignore=tests/agent/test_process.py --ignore=tests/backends/test_local_machines.py \
+	  --ignore=tests/agent/test_process.py --ignore=tests/agent/test_supervisor.py \
+	  --ignore=tests/backends/test_local_machines.py --ignore=tests/cli/test_repos.py \
 	  --deselect=tests/agent/test_build.py::test_nothing_newer_than_3_8_is_used
 
 check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
@@ -55,8 +60,11 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
 	@$(BIN)/vermin --no-tips -q -t=3.8- chalicelib/agent
 	@$(BIN)/python .ci/sizes.py
 
-e2e-onprem: $(VENV)/.dev ## an SSH fleet on real hosts from end to end; its last line is JSON
-	@$(BIN)/python -m tests.e2e.onprem
+e2e-onprem: $(VENV)/.dev ## an SSH fleet on real hosts from end to end; its last line is JSON; HOSTS=20
+	@$(BIN)/python -m tests.e2e.onprem $(HOSTS)
+
+e2e-multinode: $(VENV)/.dev .venvs/gloo/.installed ## a task on several local nodes sums vectors with gloo; its last line is JSON; NODES=8
+	@$(BIN)/python -m tests.e2e.multinode $(NODES)
 
 bench: $(VENV)/.dev ## the figures, beside the budgets and docs/bench.json; RECORD=1 writes that anew
 	@$(BIN)/python -m tests.bench $(if $(RECORD),--record)

@@ -11,11 +11,14 @@ import json
 import socket
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
-from chalicelib.errors import DstackError, Forbidden, Invalid, NotFound, Refused
+from chalicelib.errors import DstackError, Forbidden, Invalid, NotFound, NotSupported, Refused
 from cli.problems import problems_in
+
+if TYPE_CHECKING:
+    from cli.streams import Stream
 
 API_VERSION = "0.22.5"  # the version of the contract that we speak
 CONNECT_ATTEMPTS = 3
@@ -58,7 +61,7 @@ class Client:
                 hint="Set DSTACK_TOKEN again, or fix the project's entry in ~/.dstack/config.yml.",
             )
         self.url, self.project = url.rstrip("/"), project
-        self._token, self._sleep, self._dial = token, sleep, via or dial
+        self.token, self._sleep, self._dial = token, sleep, via or dial
         self._parts, self._prefix = parts, parts.path.rstrip("/")
         self._connection: http.client.HTTPConnection | None = None
 
@@ -90,12 +93,27 @@ class Client:
         body = head.encode() + data + f"\r\n--{boundary}--\r\n".encode()
         return self._request("POST", path, body, f"multipart/form-data; boundary={boundary}")
 
+    def stream(self, run_name: str, query: Mapping[str, Any]) -> Stream:
+        """Bytes to and from a job of a run, as soon as its machine has connected: `target`, `replica`, `job`, ..."""
+        if self._dial is not dial:
+            raise NotSupported("This connection to the server carries no streams.")
+        from cli.streams import Answered, open_stream
+
+        given = urlencode({key: value for key, value in query.items() if value is not None})
+        path = f"{self._project_path}/streams/{quote(run_name, safe='')}?{given}"
+        try:
+            return open_stream(self._parts, self._prefix + path, self._headers())
+        except Answered as other:
+            raise failure(other.status, other.answer, self.url, self.project, path) from None
+        except (OSError, http.client.HTTPException) as error:
+            raise Refused(f"The server at {self.url} gave no stream ({_words(error)}).") from error
+
     @property
     def _project_path(self) -> str:
         return f"/api/project/{quote(self.project, safe='')}"
 
     def _request(self, method: str, path: str, body: bytes | None, content_type: str) -> Any:
-        headers = {"Authorization": f"Bearer {self._token}", "X-API-VERSION": API_VERSION, "Accept": "application/json"}
+        headers = self._headers()
         if content_type:
             headers["Content-Type"] = content_type
         status, data = self._exchange(method, self._prefix + path, body, headers)
@@ -111,6 +129,9 @@ class Client:
         if status >= 400:
             raise failure(status, answer, self.url, self.project, path)
         return answer
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}", "X-API-VERSION": API_VERSION, "Accept": "application/json"}
 
     def _exchange(self, method: str, path: str, body: bytes | None, headers: dict[str, str]) -> tuple[int, bytes]:
         kept = self._connection is not None

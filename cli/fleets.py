@@ -142,9 +142,9 @@ def _confirmed(terminal: Terminal, question: str) -> bool:
 
 def _lacks_hosts(fleet: dict[str, Any]) -> bool:
     """Has it hosts that couldn't be added?"""
-    there = [one for one in fleet["instances"] if one["status"] != "terminated"]
+    there = {one["hostname"] for one in fleet["instances"] if one["status"] != "terminated"}
     hosts = (fleet["spec"]["configuration"].get("ssh_config") or {}).get("hosts") or ()
-    return bool(hosts) and len(there) < len(hosts)
+    return any((host if isinstance(host, str) else host["hostname"]) not in there for host in hosts)
 
 
 def _changes(plan: dict[str, Any], current: dict[str, Any]) -> list[tuple[str, Any, Any]]:

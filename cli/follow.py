@@ -1,71 +1,31 @@
 """Following a run: its log as bytes, its stages as a line, and its end as an exit code.
 
-The log is read page by page. A page without a successor is requested again, and the bytes already written are skipped:
-a log only grows, so this needs no cursor beyond the contract's, and loses and repeats nothing.
-
 The server is polled often at first and after every change, since most changes follow each other closely and a short job
 should be seen while it runs; a run in which nothing happens is polled once a second.
 """
 
 from __future__ import annotations
 
-import base64
-from dataclasses import dataclass
+import select
+import time
 from typing import Any
 
 from chalicelib.errors import NotFound
 from chalicelib.printable import printable
+from cli.attachment import Attachment
+from cli.job_log import JobLog
 from cli.render import paint
 from cli.session import Session
 from cli.tables.cells import age, moment, money, place
-from cli.tables.runs import FINISHED, newest, run_status
+from cli.tables.runs import FINISHED, failed_job, newest, run_status
 
-PAGE = 1000
 SOON_SECONDS = 0.2  # between polls of a run that has just changed,
 SOON_LOOKS = 50  # this many times; then
 POLL_SECONDS = 1.0
+BEFORE_LOG = ("submitted", "provisioning", "pulling")
 
 
 STYLE_OF_END = {"done": "good", "terminated": "warn", "failed": "bad"}
-
-
-@dataclass
-class LogReader:
-    """One job's log, from its beginning or a moment on."""
-
-    session: Session
-    run_name: str
-    submission_id: str
-    start_time: str | None = None
-    diagnose: bool = False
-    token: str | None = None  # of the current page
-    written: int = 0  # bytes of that page already written
-
-    def drain(self) -> bool:
-        """Writes everything available now; returns whether there was anything."""
-        anything = False
-        while True:
-            answer = self.session.client.in_project("logs/poll", self._body())
-            data = b"".join(base64.b64decode(entry["message"]) for entry in answer.get("logs") or ())
-            if len(data) > self.written:
-                self.session.terminal.write(data[self.written :])
-                self.written, anything = len(data), True
-            following = answer.get("next_token")
-            if not following or following == self.token:
-                return anything
-            self.token, self.written = following, 0
-
-    def _body(self) -> dict[str, Any]:
-        return {
-            "run_name": self.run_name,
-            "job_submission_id": self.submission_id,
-            "start_time": self.start_time,
-            "end_time": None,
-            "descending": False,
-            "next_token": self.token,
-            "limit": PAGE,
-            "diagnose": self.diagnose,
-        }
 
 
 def job_of(run: dict[str, Any], replica: int | None, job: int) -> dict[str, Any] | None:
@@ -169,9 +129,8 @@ def follow(
     *,
     replica: int | None = None,
     job: int = 0,
-    since: str | None = None,
-    diagnose: bool = False,
-    show_logs: bool = True,
+    log: JobLog | None = None,
+    attachment: Attachment | None = None,
     stages: Stages | None = None,
 ) -> dict[str, Any]:
     """Writes the log as it grows until the run has ended; returns the run as it was then.
@@ -179,39 +138,58 @@ def follow(
     A retry creates a new submission; its log follows the old one's.
     """
     pace = Pace()
-    reader: LogReader | None = None
     while True:
         run = session.get_run(name)
         chosen = job_of(run, replica, job)
         latest = newest(chosen) if chosen else {}
-        if show_logs and latest.get("id") and latest.get("status") not in ("submitted", "provisioning", "pulling"):
-            if stages:
-                stages.close()
-            if reader and reader.submission_id != latest["id"]:
-                reader.drain()
-            if reader is None or reader.submission_id != latest["id"]:
-                reader = LogReader(session, name, latest["id"], since, diagnose)
-                if stages and stages.last != "running" and run["status"] not in FINISHED:
-                    session.terminal.warn(stage(run, chosen))
-                    stages.last = "running"
-        elif stages and run["status"] not in FINISHED:
+        ended = run["status"] in FINISHED
+        if attachment:
+            attachment.tend(run, chosen)
+        if latest.get("id") and latest.get("status") not in BEFORE_LOG:
+            _begin(log, run, chosen, stages)
+        elif stages and not ended:
             stages.update(run, chosen)
-        if reader:
-            reader.drain()
-        if run["status"] in FINISHED:
+        if log:
+            log.drain(ended)
+        if ended:
             if stages:
                 stages.close()
             return run
-        session.terminal.sleep(pace.after((run["status"], latest.get("id"), latest.get("status"))))
+        _wait(session, pace.after((run["status"], latest.get("id"), latest.get("status"))), log, attachment)
+
+
+def _begin(log: JobLog | None, run: dict[str, Any], job: dict[str, Any] | None, stages: Stages | None) -> None:
+    """The job has started: its log, if it is wanted, takes the place of the stages."""
+    assert job is not None, "it has a submission"
+    if stages:
+        stages.close()
+    if log and log.turn_to(job) and stages and run["status"] not in FINISHED:
+        told, stages.last = stages.last, stage(run, job)
+        if told != stages.last:
+            stages.terminal.warn(stages.last)
+
+
+def _wait(session: Session, seconds: float, log: JobLog | None, attachment: Attachment | None) -> None:
+    """Until it is time for the next look, or something happens to the attachment. The log is written as it comes."""
+    watched = [one for one in (log, attachment) if one is not None and one.fileno() >= 0]
+    if not watched:
+        session.terminal.sleep(seconds)
+        return
+    until = time.monotonic() + seconds
+    # A job may print without a pause.
+    while (left := until - time.monotonic()) > 0 and (ready := select.select(watched, [], [], left)[0]):
+        over = log is not None and log in ready and log.write_arrived()
+        if over or attachment in ready:
+            return
 
 
 def exit_code(run: dict[str, Any]) -> int:
-    """0 for a run that is done; its job's exit status, if the job failed by itself; else 1."""
+    """0 for a run that is done; the exit status of the job that failed, if it failed by itself; else 1. Its other jobs
+    were ended for it, and have a status from that."""
     if run["status"] != "failed":
         return 0 if run["status"] == "done" else 1
-    status = (run.get("latest_job_submission") or {}).get("exit_status")
-    for job in run.get("jobs") or ():
-        status = status or newest(job).get("exit_status")
+    failed = failed_job(run)
+    status = newest(failed).get("exit_status") if failed else None
     return status if isinstance(status, int) and 0 < status < 256 else 1
 
 
@@ -223,6 +201,8 @@ def ending(run: dict[str, Any], name: str, colour: bool) -> str:
     cost = f", {money(run['cost'])}" if run.get("cost") else ""
     why = reason_of(run).split("; ") if run["status"] != "done" else []
     reason = ":\n  " + "\n  ".join(why) if len(why) > 1 else f": {why[0]}" if why and why[0] else ""
-    how = "" if run["status"] == "done" else f" ({run_status(run)})"
+    failed = failed_job(run)
+    node = f" on {failed['job_spec']['job_name']}" if failed and len(run["jobs"]) > 1 else ""
+    how = "" if run["status"] == "done" else f" ({run_status(run)}{node})"
     text = f"{name} {run['status']}{how}{took}{cost}"
     return paint(text, STYLE_OF_END.get(run["status"], "bad"), colour) + reason

@@ -1,4 +1,5 @@
-"""The progress of an SSH fleet's hosts while they are added: a line for each step of each host."""
+"""The progress of an SSH fleet's hosts while they are added: a line for each step of each host, and for what is tried
+again, which may take minutes."""
 
 from __future__ import annotations
 
@@ -7,12 +8,14 @@ from typing import Any
 from cli.session import Session
 
 STEPS = ("done: ", "undone: ")  # how the events of steps begin
+AGAIN = "Transient: "  # and those of attempts that failed and are repeated
 
 
 class HostProgress:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._last: tuple[str, str] | None = None  # time and id of the last event that was read
+        self._said: dict[str, str] = {}  # by host: its last line
 
     def news(self, fleet: dict[str, Any]) -> list[str]:
         """The lines since the last look. A fleet of clouds has none."""
@@ -24,12 +27,15 @@ class HostProgress:
         found = self._session.client.post("/api/events/list", body)
         if found:
             self._last = found[-1]["recorded_at"], found[-1]["id"]
-        return [line for event in found for line in _lines(event, hosts)]
+        return [line for event in found for line in self._lines(event, hosts)]
 
-
-def _lines(event: dict[str, Any], hosts: dict[str, str]) -> list[str]:
-    host = next((hosts[target["id"]] for target in event["targets"] if target["id"] in hosts), None)
-    text = str(event["message"])
-    if host is None or not text.startswith(STEPS):
-        return []
-    return [f"  {host}: {text.removeprefix('done: ')}"]
+    def _lines(self, event: dict[str, Any], hosts: dict[str, str]) -> list[str]:
+        host = next((hosts[target["id"]] for target in event["targets"] if target["id"] in hosts), None)
+        text = str(event["message"])
+        if host is None or not text.startswith((*STEPS, AGAIN)):
+            return []
+        line = f"  {host}: {text.removeprefix('done: ')}"
+        if text.startswith(AGAIN):
+            line = f"  {host}: {text.removeprefix(AGAIN)}; trying again"
+        before, self._said[host] = self._said.get(host), line
+        return [] if line == before else [line]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from chalicelib.errors import NotFound, Refused
+from cli import forwards
+from cli.attachment import Attachment, Wishes, orderly_end
 from cli.follow import POLL_SECONDS, Stages, ending, exit_code, follow
+from cli.job_log import JobLog
 from cli.places import Places
 from cli.render import as_json, facts
 from cli.repos import Brought, RepoFlags, bring
@@ -45,7 +49,7 @@ class ApplyOptions:
     max_offers: int = 3
     full_offers: bool = False
     unallocated: bool = False
-    ssh_identity: str | None = None
+    attached: Wishes = field(default_factory=Wishes)
     in_place: bool = False  # never delete and re-create what exists
     repo: RepoFlags = field(default_factory=RepoFlags)
 
@@ -63,6 +67,9 @@ class Submission:
     def apply(self) -> int:
         """Carries it out; returns the exit code."""
         key = self._public_key()
+        if not (self.options.detach or self.options.as_json):  # a run whose ports can't be had here isn't started
+            wanted = forwards.of_configuration(self.definition.configuration)
+            forwards.chosen(wanted, self.options.attached.address, forwards.is_free)
         self.repo = bring(self.session, self.options.repo, self.definition.configuration, self.definition.folder)
         self.run_spec = self._run_spec(key)
         plan = self._plan()
@@ -104,12 +111,12 @@ class Submission:
 
     def _public_key(self) -> str | None:
         """The key of --ssh-identity; without it the server uses the user's own."""
-        if self.options.ssh_identity is None:
+        if self.options.attached.identity is None:
             return None
         from cli.ssh_keys import read_key
 
         terminal = self.session.terminal
-        return read_key(self.options.ssh_identity, terminal.cwd, terminal.home, said_by="--ssh-identity")["public"]
+        return read_key(self.options.attached.identity, terminal.cwd, terminal.home, said_by="--ssh-identity")["public"]
 
     def _plan(self) -> dict[str, Any]:
         body = {
@@ -186,17 +193,23 @@ class Submission:
         if self.options.detach:
             self.session.terminal.say(f"Run {name} is {done}. Follow it with `dstack logs {name} --follow`.")
             return 0
-        return stay_with(self.session, name, asks=not self.options.yes)
+        return stay_with(self.session, name, self.options.attached, asks=not self.options.yes)
 
 
-def stay_with(session: Session, name: str, *, asks: bool) -> int:
+def stay_with(session: Session, name: str, wishes: Wishes, *, asks: bool) -> int:
     """Shows a run's stages and log to its end and returns the exit code. Ctrl-C leaves it, or stops it if asked to."""
+    attachment = Attachment(session, name, wishes, needed=False)
+    with orderly_end(), contextlib.closing(attachment):
+        return _stay(session, name, attachment, asks=asks)
+
+
+def _stay(session: Session, name: str, attachment: Attachment, *, asks: bool) -> int:
     stages = Stages(session)
     session.terminal.warn(
         f"Run {name} is submitted. Ctrl-C {'asks whether to stop it' if asks else 'leaves it running'}."
     )
     try:
-        ended = follow(session, name, stages=stages)
+        ended = follow(session, name, log=JobLog(session, name), attachment=attachment, stages=stages)
     except KeyboardInterrupt:
         stages.close()
         session.terminal.warn("")
@@ -217,11 +230,11 @@ def _stop(session: Session, name: str) -> dict[str, Any]:
     session.client.in_project("runs/stop", {"runs_names": [name], "abort": False})
     session.terminal.warn(f"Stopping {name} … Ctrl-C again kills it at once.")
     try:
-        return follow(session, name, show_logs=False)
+        return follow(session, name)
     except KeyboardInterrupt:
         session.client.in_project("runs/stop", {"runs_names": [name], "abort": True})
         session.terminal.warn(f"Aborting {name} …")
-        return follow(session, name, show_logs=False)
+        return follow(session, name)
 
 
 def upload_files(session: Session, configuration: dict[str, Any]) -> list[dict[str, str]]:

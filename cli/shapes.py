@@ -27,6 +27,7 @@ COMMANDS = {
     "event list": Shape(1, "Events, oldest first; `dstack event` prints the same.", {"events[]": "Event"}, ours=True),
     "fleet get": Shape(1, "One fleet.", {"": "Fleet"}),
     "fleet list": Shape(1, "Fleets, newest first.", {"fleets[]": "Fleet"}, ours=True),
+    "fleet joins": Shape(1, "The commands with which machines join a fleet, oldest first.", ours=True),
     "metrics": Shape(1, "The samples of each job in the last hour, newest first.", ours=True),
     "offer": Shape(
         1, "Available offers, cheapest first.", {"offers[]": "Offer", "requirements.resources": "Resources"}

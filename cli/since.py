@@ -1,4 +1,4 @@
-"""`--since`: a duration back from now, or a date."""
+"""Durations and dates of flags; `--since` is a duration back from now, or a date."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from datetime import UTC, datetime
 import typer
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+def seconds_of(text: str, flag: str) -> int:
+    """The seconds of a duration such as `30m`, given to this flag."""
+    match = re.fullmatch(r"\s*(\d{1,9})\s*([smhdw])\s*", text)
+    if match is None:
+        raise typer.BadParameter(f"{text!r} isn't a duration such as 30m or 2h.", param_hint=flag)
+    return int(match[1]) * UNITS[match[2]]
 
 
 def since_moment(text: str | None, now: float) -> str | None:

@@ -40,6 +40,7 @@ class Terminal:
     watched: bool = field(default_factory=_is_watched)  # standard output is a terminal
     columns: int | None = None  # the width of the screen; None: ask the process
     via: Callable[[Any], Any] | None = None  # connects to servers, like `client.dial`; None: over HTTP
+    ssh: Any = None  # like `tunnel.Ssh`; None: this machine's
 
     @property
     def width(self) -> int | None:

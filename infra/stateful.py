@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from chalicelib.domain.instants import SECOND
+from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.store.dynamo import TTL, table_schema
 
 KEPT = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
@@ -20,12 +22,13 @@ def template() -> dict[str, Any]:
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "dstack: the table, the bucket and the queues of one control plane",
         "Parameters": {"Stage": {"Type": "String", "Default": "prod", "AllowedPattern": "[a-z][a-z0-9-]{0,20}"}},
-        "Resources": {"Table": _table(), "Bucket": _bucket(), **_queue("Wake"), **_queue("Effects")},
+        "Resources": {"Table": _table(), "Bucket": _bucket(), **_queue("Wake"), **_queue("Effects"), **_hosts()},
         "Outputs": {
             "DSTACKTABLE": _output("DSTACK_TABLE", {"Ref": "Table"}),
             "DSTACKBUCKET": _output("DSTACK_BUCKET", {"Ref": "Bucket"}),
             "DSTACKWAKEQUEUE": _output("DSTACK_WAKE_QUEUE", {"Ref": "WakeQueue"}),
             "DSTACKEFFECTQUEUE": _output("DSTACK_EFFECT_QUEUE", {"Ref": "EffectsQueue"}),
+            "DSTACKHOSTQUEUE": _output("DSTACK_HOST_QUEUE", {"Ref": "HostsQueue"}),
             "DSTACKKEYS": _output("DSTACK_KEYS", {"Fn::Sub": "/dstack-${Stage}"}),
         },
     }
@@ -68,12 +71,17 @@ def _leftovers() -> dict[str, Any]:
     }
 
 
-def _queue(name: str) -> dict[str, Any]:
+def _hosts() -> dict[str, Any]:
+    """The queue of `functions.bootstrap_host`."""
+    return _queue("Hosts", 6 * round(max(step.timeout for step in ADD_HOST.steps + REMOVE_HOST.steps) / SECOND))
+
+
+def _queue(name: str, visibility: int = VISIBILITY) -> dict[str, Any]:
     """A queue, and the dead-letter queue for messages that failed too often."""
     aside = f"{name}Aside"
     redrive = {"deadLetterTargetArn": {"Fn::GetAtt": [aside, "Arn"]}, "maxReceiveCount": TRIES}
     stem = f"dstack-${{Stage}}-{name.lower()}"
-    main = {"QueueName": {"Fn::Sub": stem}, "VisibilityTimeout": VISIBILITY, "RedrivePolicy": redrive}
+    main = {"QueueName": {"Fn::Sub": stem}, "VisibilityTimeout": visibility, "RedrivePolicy": redrive}
     kept = {"QueueName": {"Fn::Sub": f"{stem}-aside"}, "MessageRetentionPeriod": 1_209_600}
     return {
         f"{name}Queue": {"Type": "AWS::SQS::Queue", "Properties": main},

@@ -93,5 +93,6 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/runtime/local_fleet.py",  # makes this machine's fleet and host, and cuts it
         "chalicelib/usecases/agent.py",  # metrics that one commit didn't take
         "chalicelib/usecases/agent_credentials.py",  # presence
+        "chalicelib/usecases/joins.py",  # commands with which machines join
     }
     assert direct <= tenants | beside, direct - tenants - beside

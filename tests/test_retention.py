@@ -150,6 +150,6 @@ def test_all_that_an_agent_keeps_in_its_folder_is_listed() -> None:
     names = {
         name
         for text in sources
-        for name in re.findall(r'(?:join\((?:self\.)?_?data, |keep\(data, |_folder / )"([\w.-]+)"', text)
+        for name in re.findall(r'(?:join\((?:self\.)?_?data, |keep\(data, |folder / )"([\w.-]+)"', text)
     }
     assert {"tasks", "trash", "credential", "agent.log", "bootstrap.token"} <= names <= LISTED

@@ -8,7 +8,12 @@
 `task_runtime`   what `process` (plain processes) and `docker` (through `docker_client`) implement for a supervisor
 `process_tree`   the processes of a task, found through /proc
 `spool`          a task's output on disk, framed, by byte offset
+`listening`      whether a job's ports are free where it shares its host's network
+`visibility`     which of the machine's GPUs a task sees, by vendor
+`logins`, `session_command`, `container_session`, `sftp`   a job's SSH server, and what its sessions are
+`node_ssh`, `fabric`   what one of several nodes needs: logging in to the others, their fast network
 `inventory`, `gpus`, `metrics`, `files`, `cgroups`   what a machine has, what its tasks get, what they use
+`health`, `kernel_log`   what is wrong with a machine
 `build`          the one file
 
 Imports inside the package are relative, because it has another name in the shipped file.

@@ -184,12 +184,12 @@ def own_home(folder: TaskFolder, account: Account) -> Tuple[str, str]:
     return home, scratch
 
 
-def own_folder(path: str, account: Account) -> None:
+def own_folder(path: str, account: Account, what: str = "working directory") -> None:
     try:
         with account.acting():
             os.makedirs(path, mode=0o755, exist_ok=True)
     except OSError as problem:
-        raise TaskError("executor_error", "working directory %s: %s" % (path, problem.strerror)) from None
+        raise TaskError("executor_error", "%s %s: %s" % (what, path, problem.strerror)) from None
 
 
 def own_file(path: str, text: str, account: Account) -> None:

@@ -19,18 +19,30 @@ STEP = 0.05
 
 def clear(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience: float = PATIENCE) -> str:
     """Empties the data folder. Returns why it couldn't; empty if nothing is left."""
+    problem = end_tasks(runtimes, roster, patience)
+    if not problem:
+        wipe(data)
+    return problem
+
+
+def end_tasks(runtimes: Dict[str, TaskRuntime], roster: Roster, patience: float = PATIENCE) -> str:
+    """Ends every task, with all that they left outside. Returns why it couldn't."""
     left = _ended(roster, patience)
     if left:
         return "these tasks don't end: %s" % ", ".join(left)
     for runtime in runtimes.values():
         runtime.sweep(set())
+    return ""
+
+
+def wipe(data: str) -> None:
+    """Deletes what is in the data folder."""
     for name in os.listdir(data):
         path = os.path.join(data, name)
         if os.path.isdir(path) and not os.path.islink(path):
             delete_tree(path)
         else:
             os.unlink(path)
-    return ""
 
 
 def _ended(roster: Roster, patience: float) -> List[str]:
@@ -43,6 +55,7 @@ def _ended(roster: Roster, patience: float) -> List[str]:
                 roster.launch(task, _nothing)
     while left:
         roster.reap()
+        roster.end_logins(left)
         for task in [task for task in left if roster.over(task)]:
             roster.remove(task)
             left.remove(task)

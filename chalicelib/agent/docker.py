@@ -19,25 +19,26 @@ import time
 from typing import Any, BinaryIO, Callable, Dict, List, Optional, Set, Tuple
 from urllib.parse import quote
 
-from . import docker_repositories, files, process_tree
+from . import docker_repositories, fabric, files, listening, logins, node_ssh, process_tree, visibility
 from .docker_client import DockerAway, DockerClient, DockerError, registry_header, split_image
 from .process import COLUMNS, READ_BYTES, ROWS
 from .task_runtime import CONTAINER, Began, TaskError, Usage
 from .tasks import TaskFolder
 from .users import Users
+from .visibility import Cards, cards_of
 
 LABEL = "dstack.task"
 OWNER = "dstack.agent"
 AGAIN_EVERY = 1.0
+FULL_DISK = "no space left on device"
+SHELLS = ("/bin/sh", "/bin/bash")
 DOCKER_SECONDS = 120.0  # how long a new task waits for an unreachable engine
 REPORT_EVERY = 1.0
 LOG_OPTIONS = {"max-size": "1g", "max-file": "2"}
 PROCESSES_MOST = 16384
+INNER_LAYERS = "/var/lib/docker"  # of an engine in the container; they can't lie on the container's own layers
 WORKFLOW = "/workflow"  # where a task with a repository works if its image would have it work in `/`, which isn't empty
 FILES_MOST, FILES_HARD = 65536, 524288
-SHARED_MEMORY = 16 << 30  # at most; GPU libraries communicate through it, and it counts as the container's memory
-GPU_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
-VENDOR_DEVICES = {"amd": ("/dev/kfd", "/dev/dri"), "tenstorrent": ("/dev/tenstorrent",), "intel": ("/dev/accel",)}
 
 
 def container_name(task: str) -> str:
@@ -55,6 +56,12 @@ class DockerRuntime:
     def problem(self) -> str:
         return self._docker.ping()
 
+    def storage(self) -> str:
+        try:
+            return str((self._docker.call("GET", "/info", timeout=10.0) or {}).get("DockerRootDir") or "")
+        except DockerError:
+            return ""
+
     def begin(self, began: Began) -> "DockerWork":
         """Waits for an engine that is restarting: a while for a new task, without limit for a running one."""
         name = container_name(began.folder.task)
@@ -64,7 +71,7 @@ class DockerRuntime:
             try:
                 found = self._docker.container(name)
                 if found is not None and found["State"]["Status"] != "created":
-                    return DockerWork(self._docker, name, began.spooled)
+                    return DockerWork(self._docker, name, began.spooled, rebooted=began.rebooted)
                 if ran:
                     raise TaskError("executor_error", "the task's container was removed by someone else")
                 return self._fresh(began, name)
@@ -81,21 +88,26 @@ class DockerRuntime:
         if not image:
             raise TaskError("creating_container_error", "the task names no image to run in")
         self._provide(began, image)
+        if began.spec.get("network") == "host":
+            listening.check(began.spec)
         details = self._docker.image(image) or {}
         where = working_dir(began.spec, details)
         self._docker.remove(name)
         labels = {LABEL: began.folder.task, OWNER: self._owner}
-        body = container_body(began.spec, where, began.gpus, labels, venv_dir(details))
+        body = container_body(began.spec, where, cards_of(began.spec, began.gpus), labels, venv_dir(details))
         self._docker.call("POST", "/containers/create", {"name": name}, body)
-        user = user_text(began.spec.get("user") or (details.get("Config") or {}).get("User") or "root")
-        code = files.code_dir(began.spec, where, home_of(began.spec))
         put = functools.partial(self._put, name)
+        user = user_text(began.spec.get("user") or (details.get("Config") or {}).get("User") or "root")
+        check_shell(self._docker, name, began.spec)
+        docker_repositories.make_home(self._docker, put, name, began.spec.get("home_dir"), user)
+        code = files.code_dir(began.spec, where, home_of(began.spec))
         docker_repositories.bring(self._docker, put, began, name, code, user, self._users)
         self._bring_files(began, name, where)
+        problem = self._equip(began, name, user)
         work = DockerWork(self._docker, name, began.spooled, attach=True)
         self._docker.call("POST", "/containers/%s/start" % name)
         work.resize()
-        began.report("running", username=user, working_dir=where)
+        began.report("running", username=user, working_dir=where, message=problem)
         return work
 
     def _provide(self, began: Began, image: str) -> None:
@@ -111,9 +123,7 @@ class DockerRuntime:
             if isinstance(problem, DockerAway):
                 raise
             if not local:
-                raise TaskError(
-                    "creating_container_error", "image %s can't be pulled: %s" % (image, problem.message)
-                ) from None
+                raise TaskError("creating_container_error", unpulled(image, problem.message)) from None
 
     def _pull(self, began: Began, name: str, tag: str) -> None:
         pull, reported = Pull(), time.monotonic()
@@ -141,6 +151,17 @@ class DockerRuntime:
             files.lone_file(files.HOSTFILE, began.spec.get("hostfile") or "", packed)
             self._put(name, packed)
 
+    def _equip(self, began: Began, name: str, user: str) -> str:
+        """For a job on several nodes, so that it can log in to the others; returns why it can't."""
+        if not began.spec.get("node_ssh"):
+            return ""
+        with tempfile.TemporaryFile(dir=began.folder.path) as packed:
+            server = logins.server_user()
+            problem = node_ssh.equip_container(self._docker, name, began.spec, user, server, packed)
+            if not problem:
+                self._put(name, packed)
+            return problem
+
     def _put(self, name: str, packed: BinaryIO) -> None:
         size = packed.tell()
         packed.seek(0)
@@ -154,6 +175,17 @@ class DockerRuntime:
         except DockerError:
             return None  # not running, or the engine is unreachable: no sample this time
 
+    def network(self, folder: TaskFolder) -> Optional[int]:
+        try:
+            found = self._docker.container(container_name(folder.task))
+        except DockerError as problem:
+            raise OSError("Docker: %s" % problem.message) from None
+        if found is None or not found["State"]["Running"]:
+            raise OSError("the job's container doesn't run")
+        if (found.get("HostConfig") or {}).get("NetworkMode") == "host":
+            return None
+        return int(found["State"]["Pid"])
+
     def remove(self, folder: TaskFolder) -> None:
         docker_repositories.remove(folder.task)
         self._docker.remove(container_name(folder.task))
@@ -162,6 +194,11 @@ class DockerRuntime:
         for found in self._docker.labelled("%s=%s" % (OWNER, self._owner)):
             if found["Labels"].get(LABEL) not in known:
                 self._docker.remove(found["Id"])
+
+
+def unpulled(image: str, words: str) -> str:
+    full = "the disk of this machine's Docker engine is full (%s); free some, or ask for more `disk`" % words
+    return "image %s can't be pulled: %s" % (image, full if FULL_DISK in words.lower() else words)
 
 
 class Pull:
@@ -222,13 +259,32 @@ def venv_dir(image: Dict[str, Any]) -> str:
     return known.get("VIRTUAL_ENV") or ("/usr/local" if "PYTHON_VERSION" in known else "")
 
 
+def check_shell(docker: DockerClient, name: str, spec: Dict[str, Any]) -> None:
+    """The commands' shell must be in the image: else the container would end with status 127 and a riddle."""
+    shell = spec.get("shell")
+    if not shell or docker.holds(name, shell):
+        return
+    image, other = spec["image"], next((path for path in SHELLS if docker.holds(name, path)), "")
+    if other:
+        advice = "%s to run `commands` in; set `shell: %s`" % (shell, os.path.basename(other))
+    else:
+        advice = (
+            "shell to run `commands` in; put the program in `entrypoint`, and its arguments one by one in `commands`"
+        )
+    raise TaskError("creating_container_error", "image %s has no %s" % (image, advice))
+
+
 def container_body(
-    spec: Dict[str, Any], where: str, gpus: List[str], labels: Dict[str, str], venv: str = ""
+    spec: Dict[str, Any], where: str, cards: Cards, labels: Dict[str, str], venv: str = ""
 ) -> Dict[str, Any]:
     """The body of the engine's create call for the task's container."""
     if spec.get("volumes"):
         raise TaskError("creating_container_error", "volumes aren't supported on this machine yet")
-    places = files.with_places(spec, where, home_of(spec), "/" + files.HOSTFILE, venv)
+    given, told = visibility.in_container(cards, bool(spec.get("privileged")))
+    advice = visibility.in_process(cards) if spec.get("privileged") else {}  # which sees all nodes of its host
+    places = {**advice, **files.with_places(spec, where, home_of(spec), "/" + files.HOSTFILE, venv), **told}
+    if spec.get("home_dir"):
+        places.setdefault("HOME", spec["home_dir"])
     files_soft, files_hard = open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     host: Dict[str, Any] = {
         "Privileged": bool(spec.get("privileged")),
@@ -243,20 +299,12 @@ def container_body(
         host["Memory"] = host["MemorySwap"] = int(spec["memory_bytes"])
     if spec.get("cpu"):
         host["NanoCpus"] = int(float(spec["cpu"]) * 1e9)
-    if spec.get("shm_bytes"):
+    if spec.get("network") == "host":
+        host["CapDrop"] = ["NET_RAW"]  # with it, its root would read the packets of the host's other programs
+    host.update(given)
+    fabric.give(spec, host)
+    if spec.get("shm_bytes") and host.get("IpcMode") != "host":  # not every engine takes both
         host["ShmSize"] = int(spec["shm_bytes"])
-    if gpus and spec.get("gpu_vendor", "nvidia") == "nvidia":
-        host["DeviceRequests"] = [{"Driver": "", "DeviceIDs": gpus, "Capabilities": [GPU_CAPABILITIES]}]
-    elif gpus:
-        host["Devices"] = [
-            {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"}
-            for path in VENDOR_DEVICES.get(spec["gpu_vendor"], ())
-        ]
-        if spec.get("privileged"):
-            host["IpcMode"] = "host"
-            host.pop("ShmSize", None)
-        else:
-            host.setdefault("ShmSize", SHARED_MEMORY)
     body: Dict[str, Any] = {
         "Image": spec["image"],
         "Env": ["%s=%s" % item for item in sorted(places.items())],
@@ -265,6 +313,8 @@ def container_body(
         "WorkingDir": where,
         "HostConfig": host,
     }
+    if spec.get("docker"):
+        body["Volumes"] = {INNER_LAYERS: {}}
     if spec.get("user"):
         body["User"] = user_text(spec["user"])
     if spec.get("commands"):
@@ -293,8 +343,12 @@ def usage_of(stats: Dict[str, Any]) -> Optional[Usage]:
 
 
 class DockerWork:
-    def __init__(self, client: DockerClient, name: str, spooled: int, attach: bool = False) -> None:
+    def __init__(
+        self, client: DockerClient, name: str, spooled: int, attach: bool = False, rebooted: bool = False
+    ) -> None:
         self._docker, self._name, self._seen = client, name, spooled
+        self._rebooted = rebooted
+        self._told_to_end = False
         self._socket: Optional[socket.socket] = None
         self._buffer = b""
         self._skip = 0
@@ -379,7 +433,19 @@ class DockerWork:
             self._lost = False
             self._connect(attach=False)
         elif not state["Running"]:
+            self._check_who_ended_it(state)
             self._status, self._out_of_memory = int(state["ExitCode"]), bool(state.get("OOMKilled"))
+
+    def _check_who_ended_it(self, state: Dict[str, Any]) -> None:
+        """Its exit status isn't its own if the machine or the engine was shut down around it."""
+        if self._rebooted:
+            raise TaskError("executor_error", "the machine restarted; the task ended with it")
+        if not self._told_to_end and self._docker.ended_by_engine(self._name, state.get("StartedAt") or ""):
+            raise TaskError(
+                "executor_error",
+                "the container was stopped from outside, by the Docker engine when it was stopped or by `docker stop`; "
+                "with `live-restore` in the engine's daemon.json, containers outlive it",
+            )
 
     def signal_politely(self) -> None:
         self._signal(process_tree.ask_to_end, "SIGINT")
@@ -389,6 +455,7 @@ class DockerWork:
 
     def _signal(self, send: Callable[[List[int]], None], otherwise: str) -> None:
         """To each process in the container, by its pid on the host; if that isn't allowed, to the first one."""
+        self._told_to_end = True
         try:
             found = self._docker.container(self._name)
             first = found["State"]["Pid"] if found else 0
@@ -402,6 +469,7 @@ class DockerWork:
             return  # just ended, or the engine is unreachable: the kill that follows is repeated until it works
 
     def kill(self) -> None:
+        self._told_to_end = True
         try:
             self._docker.call("POST", "/containers/%s/kill" % self._name)
         except DockerError:

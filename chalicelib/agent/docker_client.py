@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import calendar
 import http.client
 import json
 import os
+import re
 import select
 import socket
+import time
 from typing import IO, Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 from urllib.parse import quote, urlencode
 
@@ -89,15 +92,18 @@ class DockerClient:
         query: Dict[str, Any],
         headers: Optional[Dict[str, str]] = None,
         idle: Callable[[], None] = lambda: None,
+        body: Optional[Dict[str, Any]] = None,
     ) -> Tuple[socket.socket, bytes]:
         """A raw connection, and the bytes that came with the response's head. HTTP/1.0 has no chunks."""
         connection = UnixConnection(self.path, STREAM_SECONDS)
-        lines = ["%s %s?%s HTTP/1.0" % (method, path, urlencode(query)), "Host: docker", "Content-Length: 0"]
+        data = b"" if body is None else json.dumps(body).encode("utf-8")
+        lines = ["%s %s?%s HTTP/1.0" % (method, path, urlencode(query)), "Host: docker"]
+        lines += ["Content-Length: %d" % len(data)] + (["Content-Type: application/json"] if data else [])
         lines += ["%s: %s" % item for item in (headers or {}).items()]
         try:
             connection.connect()
             sock = connection.sock
-            sock.sendall("\r\n".join([*lines, "", ""]).encode("ascii"))
+            sock.sendall("\r\n".join([*lines, "", ""]).encode("ascii") + data)
         except OSError as problem:
             connection.close()
             raise DockerAway("%s: %s" % (self.path, problem)) from None
@@ -175,6 +181,29 @@ class DockerClient:
     def container(self, name: str) -> Optional[Dict[str, Any]]:
         return self._found("/containers/%s/json" % quote(name))
 
+    def ended_by_engine(self, name: str, started: str) -> bool:
+        """Was a container that has ended stopped through the engine, or by a shutdown of the engine? One that is still
+        shutting down tells in its events. One that has restarted forgets them; it made its own network anew, though,
+        unless it lets containers live on."""
+        if (self.call("GET", "/info") or {}).get("LiveRestoreEnabled"):
+            restarted = False
+        else:
+            network = self._found("/networks/bridge") or {}
+            restarted = moment(network.get("Created") or "") > moment(started)
+        filters = json.dumps({"container": [name], "event": ["kill"]})
+        query = {"since": "%.6f" % moment(started), "until": "%.6f" % time.time(), "filters": filters}
+        return restarted or any(True for _ in self.lines("GET", "/events", query, {}, lambda: None))
+
+    def holds(self, name: str, path: str) -> bool:
+        """Is there such a file in this container?"""
+        try:
+            self.call("HEAD", "/containers/%s/archive" % quote(name), {"path": path})
+        except DockerError as problem:
+            if problem.status != 404:
+                raise
+            return False
+        return True
+
     def image(self, name: str) -> Optional[Dict[str, Any]]:
         return self._found("/images/%s/json" % quote(name, safe="/:@"))
 
@@ -197,6 +226,16 @@ class DockerClient:
     def labelled(self, label: str) -> List[Dict[str, Any]]:
         found = self.call("GET", "/containers/json", {"all": 1, "filters": json.dumps({"label": [label]})})
         return found if isinstance(found, list) else []
+
+
+def moment(text: str) -> float:
+    """Seconds since 1970 of a time as the engine writes it, in any zone and to the nanosecond; 0 if it is none."""
+    found = re.match(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)$", text)
+    if not found:
+        return 0.0
+    whole, fraction, zone = found.groups()
+    east = 0 if zone == "Z" else int(zone[:3]) * 60 + int(zone[0] + zone[4:])
+    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(fraction or 0) - 60 * east
 
 
 def words(text: str) -> str:

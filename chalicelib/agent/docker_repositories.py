@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import tarfile
+import tempfile
 from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Optional, Tuple, cast
 from urllib.parse import quote
 
@@ -48,6 +50,18 @@ def bring(docker: DockerClient, put: Put, began: Began, name: str, target: str, 
         os.unlink(place)
     except OSError as problem:
         raise repositories.unwritable(target, problem) from None
+
+
+def make_home(docker: DockerClient, put: Put, name: str, home: Optional[str], user: str) -> None:
+    """The home that a job names instead of its user's, if the image doesn't have it."""
+    if not home or docker.holds(name, home):
+        return
+    with tempfile.TemporaryFile() as packed:
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
+            member = tarfile.TarInfo(home.strip("/"))
+            member.type, member.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(owned(member, owner_of(docker, name, user)))
+        put(packed)
 
 
 def pack(began: Began, repo: Dict[str, Any], target: str, owner: Tuple[int, int], pool: Users, out: BinaryIO) -> None:
@@ -117,12 +131,19 @@ def owner_of(docker: DockerClient, name: str, user: str) -> Tuple[int, int]:
 
 
 def listed(docker: DockerClient, name: str, path: str, wanted: str) -> Optional[List[str]]:
-    """The entry with this name, or this number, in one of the container's lists."""
+    """The entry with this name, or this number, in one of the container's lists. Broken ones are skipped."""
     for line in text_of(docker, name, path).splitlines():
         fields = line.split(":")
-        if len(fields) > 3 and fields[2 if wanted.isdigit() else 0] == wanted and fields[2].isdigit():
+        if len(fields) < 4 or fields[2 if wanted.isdigit() else 0] != wanted:
+            continue
+        group = fields[3] if path == "/etc/passwd" else ""  # engines take none as root's
+        if _is_id(fields[2]) and _is_id(group or "0"):
             return fields
     return None
+
+
+def _is_id(text: str) -> bool:
+    return re.match(r"[0-9]{1,10}$", text) is not None and int(text) < 1 << 32
 
 
 def text_of(docker: DockerClient, name: str, path: str) -> str:

@@ -7,13 +7,15 @@ import json
 import re
 from typing import Any, Dict, List, Optional
 
-Gpu = Dict[str, Any]  # name, memory_mib, vendor, driver, id
+Gpu = Dict[str, Any]  # name, memory_mib, vendor, driver, id; bus (its PCI address) where devices are found by it
 Usage = Dict[str, int]
 
 NVIDIA = ["nvidia-smi", "--query-gpu=uuid,name,memory.total,driver_version", "--format=csv,noheader,nounits"]
 NVIDIA_USE = ["nvidia-smi", "--query-gpu=uuid,memory.used,utilization.gpu", "--format=csv,noheader,nounits"]
 AMD = ["amd-smi", "static", "--asic", "--vram", "--driver", "--bus", "--json"]
+AMD_USE = ["amd-smi", "metric", "--usage", "--mem-usage", "--json"]
 INTEL = ["hl-smi", "-Q", "name,memory.total,driver_version,bus_id", "-f", "csv,noheader,nounits"]
+INTEL_USE = ["hl-smi", "-Q", "bus_id,memory.used,utilization.aip", "-f", "csv,noheader,nounits"]
 TENSTORRENT = ["tt-smi", "-s"]
 
 TENSTORRENT_MIB = {
@@ -37,9 +39,20 @@ def mib(text: Any) -> Optional[int]:
     return int(float(match.group(1)) * scale)
 
 
+def count(text: Any) -> int:
+    """A number of errors; one that isn't known counts as none."""
+    return int(text) if str(text).isdigit() else 0
+
+
 def known(text: Any) -> str:
     text = str(text or "").strip()
     return "" if text.strip("[]").upper() in ("N/A", "UNKNOWN", "NOT SUPPORTED", "") else text
+
+
+def bus_of(text: Any) -> str:
+    """A PCI address as the kernel writes it, `0000:05:00.0`; tools vary in its case and digits. Empty: none."""
+    match = re.match(r"\s*(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s*$", str(text), re.IGNORECASE)
+    return ("%04x:%s" % (int(match.group(1) or "0", 16), match.group(2))).lower() if match else ""
 
 
 def rows(text: str, columns: int) -> List[List[str]]:
@@ -82,6 +95,7 @@ def amd(text: str) -> List[Gpu]:
                     "vendor": "amd",
                     "driver": driver,
                     "id": str(card.get("gpu", len(found))),
+                    "bus": bus_of((card.get("bus") or {}).get("bdf")) if isinstance(card.get("bus"), dict) else "",
                 }
             )
     return found
@@ -101,15 +115,18 @@ def intel(text: str) -> List[Gpu]:
                 "vendor": "intel",
                 "driver": known(driver),
                 "id": known(bus) or str(len(found)),
+                "bus": bus_of(bus),
             }
         )
     return found
 
 
 def tenstorrent(text: str) -> List[Gpu]:
-    """One entry per chip; a chip that hangs has no board type and isn't counted."""
+    """One entry per board: a chip without a PCI address of its own is reached through the board's other one, so they
+    are given together. A chip that hangs has no board type and isn't counted."""
     snapshot = load(text)
     found: List[Gpu] = []
+    boards: Dict[str, Gpu] = {}
     for number, chip in enumerate(snapshot.get("device_info") or () if isinstance(snapshot, dict) else ()):
         board = chip.get("board_info") if isinstance(chip, dict) else None
         kind = known(board.get("board_type")) if isinstance(board, dict) else ""
@@ -117,22 +134,53 @@ def tenstorrent(text: str) -> List[Gpu]:
             continue
         name = kind.split()[0].lower()
         memory = next((size for start, size in TENSTORRENT_MIB.items() if name.startswith(start)), 0)
+        bus, serial = bus_of(board.get("bus_id")), known(board.get("board_id"))
+        if not bus and serial in boards:
+            boards[serial]["memory_mib"] += memory
+            continue
         driver = known((snapshot.get("host_info") or {}).get("Driver", "")).replace("TT-KMD ", "")
-        found.append({"name": name, "memory_mib": memory, "vendor": "tenstorrent", "driver": driver, "id": str(number)})
+        gpu = {"name": name, "memory_mib": memory, "vendor": "tenstorrent", "driver": driver, "id": str(number)}
+        found.append(dict(gpu, bus=bus))
+        boards[serial] = found[-1]
+    return found
+
+
+def used(memory: Any, percent: Any) -> Usage:
+    """What a card reports: it is never taken for 0 where it reports nothing, as with MIG."""
+    found: Usage = {}
+    size, busy = mib(memory), str(percent).rstrip(" %")
+    if size is not None:
+        found["memory_usage_bytes"] = size << 20
+    if busy.isdigit():
+        found["util_percent"] = min(100, int(busy))
     return found
 
 
 def nvidia_use(text: str) -> Dict[str, Usage]:
-    """Memory and load by GPU id; a value that the card doesn't report (MIG: the load) is 0."""
+    """Memory and load by GPU id."""
+    return {uuid: used(memory, busy) for uuid, memory, busy in rows(text, 3) if uuid.startswith("GPU-")}
+
+
+def intel_use(text: str) -> Dict[str, Usage]:
+    return {bus: used(memory, busy) for bus, memory, busy in rows(text, 3) if known(bus)}
+
+
+def amd_use(text: str) -> Dict[str, Usage]:
+    cards = load(text)
+    if isinstance(cards, dict):
+        cards = cards.get("gpu_data")
     found: Dict[str, Usage] = {}
-    for uuid, memory, load_percent in rows(text, 3):
-        if uuid.startswith("GPU-"):
-            percent = load_percent.rstrip(" %")
-            found[uuid] = {
-                "memory_usage_bytes": (mib(memory) or 0) << 20,
-                "util_percent": int(percent) if percent.isdigit() else 0,
-            }
+    for number, card in enumerate(cards if isinstance(cards, list) else ()):
+        if isinstance(card, dict):
+            memory = plain(card.get("mem_usage"), "used_vram")
+            found[str(card.get("gpu", number))] = used(memory, plain(card.get("usage"), "gfx_activity"))
     return found
+
+
+def plain(block: Any, name: str) -> Any:
+    """A figure of amd-smi, which has it in a block with its unit, as a number, or as `N/A`, as it may the block."""
+    value = block.get(name) if isinstance(block, dict) else None
+    return value.get("value") if isinstance(value, dict) else value
 
 
 def load(text: str) -> Any:
@@ -146,6 +194,7 @@ def load(text: str) -> Any:
         return None
 
 
+USE = {"nvidia": (NVIDIA_USE, nvidia_use), "amd": (AMD_USE, amd_use), "intel": (INTEL_USE, intel_use)}
 TOOLS = (
     ("nvidia", NVIDIA, nvidia),
     ("amd", AMD, amd),

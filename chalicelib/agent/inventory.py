@@ -16,7 +16,7 @@ import shutil
 import socket
 import struct
 import subprocess
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from . import gpus
 from .gpus import Gpu
@@ -25,6 +25,7 @@ from .gpus import Usage as GpuUsage
 Runner = Callable[[List[str]], Tuple[int, str]]  # exit status and standard output; 127: no such tool
 UNLIMITED = 1 << 60  # version 1 says "no limit" with a number near 2^63
 TOOL_SECONDS = 30
+LOCAL_INTERFACE = re.compile(r"lo$|docker|br-[0-9a-f]{12}$|veth|virbr|cni|podman|lxc|lxd")
 
 
 def run_tool(argv: List[str]) -> Tuple[int, str]:
@@ -47,7 +48,7 @@ def run_tool(argv: List[str]) -> Tuple[int, str]:
 class Inventory:
     def __init__(self, data: str, run: Runner = run_tool, root: str = "/", told: Optional[str] = None) -> None:
         """`told`: a file of facts that override what is found, for simulated machines."""
-        self._data, self._run, self._root, self._told = data, run, root, told
+        self._data, self.run, self.root, self._told = data, run, root, told
 
     def facts(self, runtimes: Dict[str, str]) -> Dict[str, Any]:
         """`runtimes`: those that work here, each with what separates its tasks."""
@@ -60,6 +61,7 @@ class Inventory:
             ),
             "hostname": socket.gethostname(),
             "addresses": addresses(),
+            "networks": networks(),
             "gpus": self.gpus(),
             "runtimes": sorted(runtimes),
             "isolation": runtimes,
@@ -71,22 +73,33 @@ class Inventory:
             found["gpus"] = [dict({"id": str(number)}, **gpu) for number, gpu in enumerate(found["gpus"])]
         return {name: value for name, value in found.items() if value is not None}
 
+    @property
+    def simulated(self) -> bool:
+        """Are its GPUs only told?"""
+        return self._told is not None
+
     def gpus(self) -> List[Gpu]:
         found: List[Gpu] = []
         for _, argv, parse in gpus.TOOLS:
-            status, text = self._run(argv)
+            status, text = self.run(argv)
             if status == 0:
                 found += parse(text)
         return found
 
-    def gpu_use(self) -> Dict[str, GpuUsage]:
-        status, text = self._run(gpus.NVIDIA_USE)
-        return gpus.nvidia_use(text) if status == 0 else {}
+    def gpu_use(self, vendors: Iterable[str]) -> Dict[str, GpuUsage]:
+        """By GPU id, of these vendors' GPUs; Tenstorrent's tool doesn't tell."""
+        found: Dict[str, GpuUsage] = {}
+        for vendor in vendors:
+            if vendor in gpus.USE:
+                argv, parse = gpus.USE[vendor]
+                status, text = self.run(argv)
+                found.update(parse(text) if status == 0 else {})
+        return found
 
     # CPU and memory, within the limits of the cgroups -------------------------------------------------------------
 
     def cpus(self) -> int:
-        there = len(os.sched_getaffinity(0)) if self._root == "/" else self._cpus_online()
+        there = len(os.sched_getaffinity(0)) if self.root == "/" else self._cpus_online()
         quota = min((limit for limit in map(self._cpu_quota, self._groups("cpu")) if limit is not None), default=None)
         return there if quota is None else max(1, min(there, int(quota)))
 
@@ -133,7 +146,7 @@ class Inventory:
 
     def _read(self, path: str) -> Optional[str]:
         try:
-            with open(os.path.join(self._root, path), encoding="utf-8", errors="replace") as file:
+            with open(os.path.join(self.root, path), encoding="utf-8", errors="replace") as file:
                 return file.read()
         except OSError:
             return None
@@ -148,19 +161,37 @@ def user_name() -> str:
 
 def addresses() -> List[str]:
     """The machine's IPv4 addresses: the default route's first, loopback last."""
-    found = []
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            try:
-                answer = fcntl.ioctl(probe.fileno(), 0x8915, struct.pack("256s", name.encode()[:15]))  # SIOCGIFADDR
-            except OSError:
-                continue  # an interface without an address
-            found.append(socket.inet_ntoa(answer[20:24]))
+    found = [address for _, address, _ in interfaces()]
     found.sort(key=lambda address: address.startswith("127."))
     first = default_address()
     if first is not None and first in found:
         found.remove(first)
         found.insert(0, first)
+    return found
+
+
+def networks() -> List[str]:
+    """Where other machines may reach it, as `address/prefix`. The networks of container engines and of virtual machines
+    exist on every host and lead to no other."""
+    return [
+        "%s/%d" % (address, bin(struct.unpack("!I", socket.inet_aton(mask))[0]).count("1"))
+        for name, address, mask in interfaces()
+        if not LOCAL_INTERFACE.match(name)
+    ]
+
+
+def interfaces() -> List[Tuple[str, str, str]]:
+    """Name, IPv4 address and mask of each interface that has them."""
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("256s", name.encode()[:15])
+            try:
+                address = fcntl.ioctl(probe.fileno(), 0x8915, request)  # SIOCGIFADDR
+                mask = fcntl.ioctl(probe.fileno(), 0x891B, request)  # SIOCGIFNETMASK
+            except OSError:
+                continue  # an interface without an address
+            found.append((name, socket.inet_ntoa(address[20:24]), socket.inet_ntoa(mask[20:24])))
     return found
 
 

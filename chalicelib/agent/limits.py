@@ -19,6 +19,7 @@ RECORDS_A_READ = 5000  # a message gets this many, plus whatever the last read a
 METRICS_MOST = 300
 METRICS_BYTES = 256 * 1024
 GPUS_MOST = 64  # in one metric
+TROUBLES_MOST, TROUBLE_TEXT = 16, 200  # what is wrong with a machine, and the characters of each
 TEXT_MOST = {"message": 1000, "reason": 300, "username": 300, "working_dir": 4096}
 WIDEST = 12  # bytes of JSON that one character may take
 

@@ -6,10 +6,10 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
-import socket
-import ssl
 from typing import Any, BinaryIO, Dict, Optional
 from urllib.parse import urlsplit
+
+from . import way
 
 CONNECT_SECONDS = 15.0
 PROBLEMS = {401: "refused", 403: "refused", 413: "unacceptable", 422: "unacceptable"}
@@ -24,8 +24,13 @@ class LinkError(Exception):
         self.problem, self.retry_after = problem, retry_after
 
 
+class _Secure(http.client.HTTPConnection):
+    default_port = 443  # which is left out of `Host`
+
+
 class Link:
-    def __init__(self) -> None:
+    def __init__(self, via: way.Via = way.straight) -> None:
+        self._via = via
         self._connection: Optional[http.client.HTTPConnection] = None
         self._base = ""
 
@@ -75,7 +80,7 @@ class Link:
                 connection = self._connected(base, timeout)
                 connection.request(method, urlsplit(base).path.rstrip("/") + path, data, headers)
                 return connection.getresponse()
-            except (http.client.HTTPException, OSError, UnicodeError) as problem:
+            except (http.client.HTTPException, OSError, ValueError) as problem:
                 self.close()
                 if kept and isinstance(problem, (ConnectionError, http.client.BadStatusLine)):
                     kept = False
@@ -87,18 +92,11 @@ class Link:
             self._connection.sock.settimeout(timeout)
             return self._connection
         self.close()
-        parts = urlsplit(base)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise LinkError("the server's address must look like https://host:port, not %r" % base)
-        if parts.scheme == "https":
-            connection: http.client.HTTPConnection = http.client.HTTPSConnection(
-                parts.hostname, parts.port, timeout=CONNECT_SECONDS, context=ssl.create_default_context()
-            )
-        else:
-            connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=CONNECT_SECONDS)
-        connection.connect()
-        connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.sock.settimeout(timeout)
+        parts, sock = urlsplit(base), way.connected(base, self._via(), CONNECT_SECONDS)
+        kind = _Secure if parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(parts.hostname or "", parts.port)
+        connection.sock = sock
+        sock.settimeout(timeout)
         self._connection, self._base = connection, base
         return connection
 

@@ -1,5 +1,5 @@
-"""The command line: `run` the agent (the default), `supervise` one task, print the machine's `facts`, or `clear` the
-machine of all that the agent and its tasks left.
+"""The command line: `run` the agent (the default), `supervise` one task, print the machine's `facts`, `clear` the
+machine of all that the agent and its tasks left, or `leave` the fleet that the machine joined by itself.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ def main(arguments: List[str]) -> int:
     os.umask(0o077)  # what the agent writes is private, unless it says otherwise
     if arguments[:1] == ["supervise"]:
         return supervise(arguments[1])
+    if arguments[:1] == ["session"]:
+        from . import session_command
+
+        return session_command.main(arguments[1], int(arguments[2]))
     options = parser().parse_args(arguments)
     if options.command == "facts":
         from .inventory import Inventory
@@ -33,6 +37,10 @@ def main(arguments: List[str]) -> int:
         return 0
     if options.command == "clear" and options.data:
         return clear(options)
+    if options.command == "leave":
+        from . import leaving
+
+        return leaving.leave(options, runtimes)
     if not options.data or not options.instance:
         parser().error("--data and --instance are needed")
     return run(options)
@@ -40,7 +48,7 @@ def main(arguments: List[str]) -> int:
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser("agent", description="Runs the tasks that a server gives to this machine.")
-    found.add_argument("command", nargs="?", choices=["run", "facts", "clear"], default="run")
+    found.add_argument("command", nargs="?", choices=["run", "facts", "clear", "leave"], default="run")
     found.add_argument("--server", help="the server's URL; stored in the data folder and read from there afterwards")
     found.add_argument("--data", help="the agent's folder: tasks, their output, the credential")
     found.add_argument("--instance", help="the id of this machine's instance")
@@ -54,6 +62,10 @@ def parser() -> argparse.ArgumentParser:
         metavar="FIRST-LAST|%s" % TRUSTING,
         help="the user ids for plain processes where root runs the agent, or `%s`: all run as its own user" % TRUSTING,
     )
+    found.add_argument(
+        "--unit", help="the systemd unit that runs this agent; it leaves the machine once it isn't wanted"
+    )
+    found.add_argument("--force", action="store_true", help="leave: also end tasks, and without the server's answer")
     found.add_argument("--wait", type=float, default=25.0, help="how long a poll may wait, in seconds")
     found.add_argument("--version", action="version", version=VERSION)
     return found
@@ -136,6 +148,8 @@ def run(options: argparse.Namespace) -> int:
     keep(data, "instance", options.instance)
     if options.server:
         keep(data, "server", options.server)
+    if options.unit:
+        keep(data, "unit", options.unit)
     token = read_text(options.token_file) if options.token_file else os.environ.pop("DSTACK_AGENT_TOKEN", None)
     if token:
         keep(data, "token", token.strip())
@@ -166,6 +180,10 @@ def run(options: argparse.Namespace) -> int:
     said = ", ".join("%s (isolation: %s)" % item for item in sorted(isolation(usable).items()))
     program.log("agent %s of instance %s, runtimes: %s" % (VERSION, options.instance, said))
     ended = agent.run()
+    if ended and options.unit:
+        from . import leaving
+
+        leaving.start(data)
     # Threads may be stuck in a poll or a slow fetch; everything that matters is on disk.
     os._exit(ENDED if ended else 0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Set
 
 from .gpus import Usage as GpuUsage
 from .task_runtime import TaskRuntime, micros
@@ -10,10 +10,11 @@ from .tasks import TaskFolder
 
 
 def sample(
-    running: List[TaskFolder], runtimes: Dict[str, TaskRuntime], gpu_use: Callable[[], Dict[str, GpuUsage]]
+    running: List[TaskFolder], runtimes: Dict[str, TaskRuntime], gpu_use: Callable[[Set[str]], Dict[str, GpuUsage]]
 ) -> List[Dict[str, Any]]:
     launches = [(folder, folder.launch()) for folder in running]
-    cards = gpu_use() if any(launch.get("gpus") for _, launch in launches) else {}
+    vendors = {(launch.get("spec") or {}).get("gpu_vendor", "nvidia") for _, launch in launches if launch.get("gpus")}
+    cards = gpu_use(vendors) if vendors else {}
     samples = []
     for folder, launch in launches:
         runtime = runtimes.get(launch.get("runtime", ""))
@@ -27,7 +28,7 @@ def sample(
                 "cpu_usage_micro": used.cpu_usage_micro,
                 "memory_usage_bytes": used.memory_usage_bytes,
                 "memory_working_set_bytes": used.memory_working_set_bytes,
-                "gpus": [cards[name] for name in launch.get("gpus") or () if name in cards],
+                "gpus": [cards.get(name, {}) for name in launch.get("gpus") or ()],
             }
         )
     return samples

@@ -18,12 +18,25 @@ import termios
 import time
 from typing import Any, Dict, List, Optional, Set
 
-from . import files, process_tree, repositories, users
+from . import (
+    fabric,
+    files,
+    listening,
+    logins,
+    namespaces,
+    node_ssh,
+    process_tree,
+    repositories,
+    session_command,
+    users,
+    visibility,
+)
 from .accounts import Account, account_of, outside, own_file, own_folder, own_home
-from .cgroups import CgroupLimits
+from .cgroups import TaskGroup
 from .task_runtime import NO_ISOLATION, Began, TaskError, Usage
 from .tasks import TaskFolder, delete_tree, read_text
 from .users import Users
+from .visibility import Cards, cards_of
 
 COLUMNS, ROWS = 120, 40
 READ_BYTES = 65536
@@ -41,6 +54,9 @@ class ProcessRuntime:
     def problem(self) -> str:
         return ""
 
+    def storage(self) -> str:
+        return ""
+
     @property
     def isolation(self) -> str:
         return self._users.isolation
@@ -48,11 +64,12 @@ class ProcessRuntime:
     def begin(self, began: Began) -> "ProcessWork":
         spec, folder = began.spec, began.folder
         if began.state.get("state") == "running":
+            session_command.refuse(folder)
             self._end_leftovers(folder.task, began.state.get("uid"))
-            raise TaskError(
-                "executor_error", "the task's supervisor was killed or the machine restarted; the task ended with it"
-            )
+            what = "the machine restarted" if began.rebooted else "the task's supervisor was killed"
+            raise TaskError("executor_error", "%s; the task ended with it" % what)
         check(spec, self.isolation)
+        listening.check(spec)
         account = account_of(spec.get("user"), self._users, folder.task, bool(began.gpus))
         try:
             return self._start(began, account)
@@ -63,11 +80,13 @@ class ProcessRuntime:
 
     def _start(self, began: Began, account: Account) -> "ProcessWork":
         spec, folder = began.spec, began.folder
-        given = str(spec.get("home_dir") or "")
-        if not account.confined and os.path.isdir(given):  # the default image's; else the task's own folder is the home
-            home, scratch = given, ""
-        else:
-            home, scratch = own_home(folder, account)
+        home, scratch = own_home(folder, account)
+        equipped = node_ssh.Equipped()
+        if spec.get("node_ssh"):
+            equipped = node_ssh.equip_process(folder, spec, account, home, logins.server_user())
+        if spec.get("home_dir"):
+            home = str(spec["home_dir"])
+            own_folder(home, account, "home_dir")
         where = files.resolve(spec.get("working_dir") or "", home, home)
         own_folder(where, account)
         repositories.bring(began, account, scratch, files.code_dir(spec, where, home))
@@ -79,14 +98,19 @@ class ProcessRuntime:
         hostfile = os.path.join(home, "." + files.HOSTFILE)
         own_file(hostfile, spec.get("hostfile") or "", account)
         placed = dict(spec, env=files.with_places(spec, where, home, hostfile))
-        environment = task_environment(placed, account, home, folder.task, began.gpus, scratch)
-        limits = CgroupLimits(folder.task, spec.get("cpu"), spec.get("memory_bytes"))
-        work = ProcessWork(spec["commands"], environment, where, account, limits)
+        environment = task_environment(placed, account, home, folder.task, cards_of(began.spec, began.gpus), scratch)
+        if equipped.path:
+            environment["PATH"] = equipped.path + ":" + environment["PATH"]
+        group = TaskGroup(folder.task)
+        group.make(spec.get("cpu"), spec.get("memory_bytes"))
+        work = ProcessWork(spec, environment, where, account, group, folder, equipped.users)
         uid = None if account.held is None else account.held.uid
-        began.report("running", username=account.name, working_dir=where, uid=uid)
+        session_command.admit(folder, account, environment, where, equipped.users)
+        began.report("running", username=account.name, working_dir=where, uid=uid, message=equipped.problem)
         return work
 
     def _end_leftovers(self, task: str, uid: Optional[int]) -> None:
+        end_group(task)
         process_tree.send(process_tree.marked(task), signal.SIGKILL)
         held = None if uid is None else self._users.hold(uid)
         if held is not None:  # else the id is another task's by now, which ended these
@@ -97,14 +121,29 @@ class ProcessRuntime:
         if not pid:
             return None
         cpu, resident = process_tree.usage(int(pid))
-        return Usage(cpu, resident, resident)
+        counted = TaskGroup(folder.task).usage()  # exact, where this machine's groups count
+        memory = counted.get("memory", resident)
+        return Usage(counted.get("cpu", cpu), memory, max(0, memory - counted.get("idle", 0)))
+
+    def network(self, folder: TaskFolder) -> Optional[int]:
+        return None
 
     def remove(self, folder: TaskFolder) -> None:
+        end_group(folder.task)
         process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)
         delete_tree(outside(folder.task))
 
     def sweep(self, known: Set[str]) -> None:
         """Only processes could outlive a task's folder, and `remove` has ended those."""
+
+
+def end_group(task: str) -> None:
+    """What is left of a task's group, after a supervisor that was killed."""
+    group, until = TaskGroup(task), time.monotonic() + DRAIN_SECONDS
+    while group.processes() and time.monotonic() < until:
+        group.kill()
+        time.sleep(0.005)
+    group.delete()
 
 
 def check(spec: Dict[str, Any], isolation: str) -> None:
@@ -137,7 +176,7 @@ def shared_memory() -> int:
 
 
 def task_environment(
-    spec: Dict[str, Any], account: Account, home: str, task: str, gpus: List[str], scratch: str = ""
+    spec: Dict[str, Any], account: Account, home: str, task: str, cards: Cards, scratch: str = ""
 ) -> Dict[str, str]:
     """Takes nothing from the agent's environment: a task must not depend on how its agent was started."""
     environment = {
@@ -151,8 +190,7 @@ def task_environment(
     }
     if scratch:
         environment["TMPDIR"] = scratch
-    if gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+    environment.update(visibility.in_process(cards))
     environment.update({name: str(value) for name, value in (spec.get("env") or {}).items()})
     environment[process_tree.MARK] = task
     return environment
@@ -160,9 +198,16 @@ def task_environment(
 
 class ProcessWork:
     def __init__(
-        self, argv: List[str], environment: Dict[str, str], where: str, account: Account, limits: CgroupLimits
+        self,
+        spec: Dict[str, Any],
+        environment: Dict[str, str],
+        where: str,
+        account: Account,
+        group: TaskGroup,
+        folder: TaskFolder,
+        users_list: str = "",  # a file to see in the place of the machine's
     ) -> None:
-        self._limits, self._out_of_memory, self._held = limits, False, account.held
+        self._group, self._out_of_memory, self._held, self._folder = group, False, account.held, folder
         # The supervisor also keeps the terminal's other end open: it must not read as ended if the task closes its
         # output for a while.
         self._master, self._slave = os.openpty()
@@ -173,17 +218,25 @@ class ProcessWork:
         trouble, trouble_write = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            self._child(argv, environment, where, account, trouble_write)
+            self._child(spec, environment, where, account, trouble_write, users_list)
         os.close(trouble_write)
         with os.fdopen(trouble, "rb") as pipe:
             said = pipe.read().decode("utf-8", "replace")
         self._status: Optional[int] = None
         if said:
             os.waitpid(self._pid, 0)
-            limits.delete()
+            group.delete()
             raise TaskError("executor_error", said)
 
-    def _child(self, argv: List[str], environment: Dict[str, str], where: str, account: Account, trouble: int) -> None:
+    def _child(
+        self,
+        spec: Dict[str, Any],
+        environment: Dict[str, str],
+        where: str,
+        account: Account,
+        trouble: int,
+        users_list: str,
+    ) -> None:
         """Between fork and exec; errors go through the pipe, which a successful exec closes."""
         step = "starting the task"
         try:
@@ -199,12 +252,16 @@ class ProcessWork:
                     signal.signal(number, signal.SIG_DFL)
             resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
             os.umask(0o022)
-            self._limits.join()
+            self._group.join()
             if self._held is not None:
                 resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES_MOST, PROCESSES_MOST))
+            fabric.lift(spec)
+            if users_list:
+                namespaces.see_users(users_list)
             account.become()
             step = "working directory %s" % where
             os.chdir(where)
+            argv = spec["commands"]
             step = "command %s" % argv[0]
             os.execvpe(argv[0], argv, environment)
         except OSError as problem:
@@ -240,13 +297,19 @@ class ProcessWork:
     def wake_at(self) -> float:
         return float("inf")
 
+    def _processes(self) -> List[int]:
+        """Those below the supervisor, parents first, and any that got away from there."""
+        below = process_tree.descendants(os.getpid())
+        return below + [pid for pid in self._group.processes() if pid not in below]
+
     def signal_politely(self) -> None:
-        process_tree.ask_to_end(process_tree.descendants(os.getpid()))
+        process_tree.ask_to_end(self._processes())
 
     def signal_firmly(self) -> None:
-        process_tree.send(process_tree.descendants(os.getpid()), signal.SIGTERM)
+        process_tree.send(self._processes(), signal.SIGTERM)
 
     def kill(self) -> None:
+        self._group.kill()
         process_tree.send(process_tree.descendants(os.getpid()), signal.SIGKILL)
         if self._held is not None:
             users.kill_all(self._held.uid)
@@ -256,12 +319,12 @@ class ProcessWork:
 
     def finish(self) -> bytes:
         """The first process has exited; end those it left behind, then read the terminal to its end."""
+        session_command.refuse(self._folder)
         until = time.monotonic() + DRAIN_SECONDS
         last = []
         while time.monotonic() < until:
             last.append(self.read())
-            left = process_tree.descendants(os.getpid())
-            if not left:
+            if not self._processes():
                 break
             self.kill()
             select.select([], [], [], 0.005)
@@ -271,8 +334,8 @@ class ProcessWork:
         os.close(self._slave)
         last.append(self._read_to_end(time.monotonic() + DRAIN_SECONDS))
         os.close(self._master)
-        self._out_of_memory = self._limits.out_of_memory()
-        self._limits.delete()
+        self._out_of_memory = self._group.out_of_memory()
+        self._group.delete()
         return b"".join(last)
 
     def _read_to_end(self, until: float) -> bytes:

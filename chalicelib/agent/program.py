@@ -17,14 +17,19 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Set, Tuple
 
-from . import metrics
+from . import metrics, networks
+from .health import Health
 from .inventory import Inventory
 from .link import Link, LinkError
+from .log_stream import LogStreams
 from .roster import Roster, archives_of
-from .session import Abort, Command, End, Keep, Message, Remove, Session, Skip, Start, Stop, Trim
-from .task_runtime import TaskError, TaskRuntime, isolation, micros
+from .session import Abort, Command, Dial, End, Keep, Message, Remove, Session, Skip, Start, Stop, Trim
+from .streams import Streams, port_opener, ssh_opener
+from .task_runtime import CONTAINER, TaskError, TaskRuntime, isolation, micros
 from .tasks import make_pipe, read_text, write_atomic
+from .way import Via
 
+END_SECONDS = 5.0  # for the SSH servers of ended jobs to end with the agent
 ADDRESS_EVERY = 0.5  # how often to reread an unreachable server's address
 FETCH_TRIES = 30
 
@@ -35,6 +40,7 @@ class Every(NamedTuple):
     look: float = 5.0  # for dead supervisors and a full disk
     measure: float = 10.0
     facts: float = 600.0
+    health: float = 10.0  # of disks and engines; the vendors' tools are asked less often
 
 
 EVERY = Every()
@@ -59,7 +65,8 @@ def log(text: str) -> None:
 
 
 class Address:
-    """The server's address and the agent's token, in files, so that a running agent can follow a server that moves."""
+    """The server's address, the way to it and the agent's token, in files, so that a running agent can follow a server
+    that moves."""
 
     def __init__(self, data: str) -> None:
         self._data = data
@@ -67,6 +74,9 @@ class Address:
 
     def read(self) -> Tuple[str, str]:
         return (self._line("server"), self._line("token"))
+
+    def via(self) -> str:
+        return self._line("via")
 
     def _line(self, name: str) -> str:
         return (read_text(os.path.join(self._data, name)) or "").strip()
@@ -79,9 +89,9 @@ class Address:
 class Courier(threading.Thread):
     """Sends one kind of message (polls or pushes), one at a time."""
 
-    def __init__(self, name: str, deliver: Callable[[Message, Any], None]) -> None:
+    def __init__(self, name: str, deliver: Callable[[Message, Any], None], via: Via) -> None:
         super().__init__(name=name, daemon=True)
-        self._deliver, self._link = deliver, Link()
+        self._deliver, self._link = deliver, Link(via)
         self._errands: "queue.Queue[Tuple[str, Message]]" = queue.Queue()
 
     def send(self, base: str, message: Message) -> None:
@@ -113,21 +123,30 @@ class Program:
         self._data, self._session, self._roster = data, session, roster
         self._runtimes, self._inventory = runtimes, inventory
         self._address = Address(data)
+        self.streams = Streams(lambda: self._address.read()[0], log, via=self._address.via)
+        self.logs = LogStreams(self.streams.loop, roster.folder)
+        self.streams.serve("port", port_opener(roster.runtime))
+        self.streams.serve("ssh", ssh_opener(roster.runtime))
+        self.streams.serve("logs", self.logs.opener)
         self._wake_path = os.path.join(data, "wake")
         self._wake = make_pipe(self._wake_path)
         self._inbox: Deque[Callable[[], None]] = deque()  # work from other threads for the loop
-        self._push = Courier("push", self._delivered)
-        self._poll = Courier("poll", self._delivered)
+        self._push = Courier("push", self._delivered, self._address.via)
+        self._poll = Courier("poll", self._delivered, self._address.via)
         self._slow = ThreadPoolExecutor(max_workers=8)
         self._launching: Set[str] = set()
+        self._log_served: Dict[str, bool] = {}  # tasks whose log is served in their network; False: to be tried again
         self._removing: Set[str] = set()
         self._deleting: Set[str] = set()
         self._gpus: List[Dict[str, Any]] = []
-        self._measuring = False
+        self._measuring = self._examining = False
+        self._health = Health(
+            self._storages, [runtime.problem for runtime in runtimes.values()], inventory.run, inventory.root
+        )
         self._away = False  # the last message got no response
         self._stopping = False
         now = time.monotonic()
-        self._looks, self._measures, self._finds = (Rounds(seconds, now) for seconds in every)
+        self._looks, self._measures, self._finds, self._examines = (Rounds(seconds, now) for seconds in every)
 
     def stop(self) -> None:
         """Leave the loop; tasks keep running, and the next agent finds them."""
@@ -142,13 +161,26 @@ class Program:
         self._took_facts(self._inventory.facts(isolation(self._runtimes)))
         for task in self._roster.tasks():
             self._refresh(task)
+        if any(runtime.isolation != CONTAINER for runtime in self._runtimes.values()):
+            self.logs.serve_here()
         self._look(time.monotonic())
         for runtime in self._runtimes.values():
             self._slow.submit(self._logged, runtime.sweep, set(self._roster.tasks()))
+        self._examine()
         while not self._stopping and not (self._session.ended and not self._session.tasks()):
             self._step()
         self._slow.shutdown(wait=False)
+        self.streams.loop.close()
+        self._end_logins()
         return not self._stopping
+
+    def _end_logins(self) -> None:
+        """Those of ended tasks: nobody is left who could serve them the log."""
+        ended = [task for task in self._roster.tasks() if self._roster.ended(task)]
+        self._roster.end_logins(ended)
+        until = time.monotonic() + END_SECONDS
+        while time.monotonic() < until and not all(self._roster.over(task) for task in ended):
+            time.sleep(0.02)
 
     def _step(self) -> None:
         now = time.monotonic()
@@ -211,6 +243,9 @@ class Program:
             self._session.task_changed(dict(report, state="preparing"))
         self._session.log_grew(task, end, time.monotonic())
         self._session.task_changed(report)
+        self.logs.grew(task)
+        if report["state"] == "running" and task not in self._log_served:
+            self._serve_log(task)
         if task in self._removing:
             self._try_remove(task)
 
@@ -223,12 +258,48 @@ class Program:
             if task not in self._launching | self._deleting and self._roster.orphaned(task):
                 self._launch(task)
             self._cap(task)
+            if self._log_served.get(task) is False:
+                self._serve_log(task)
             self._refresh(task)
         if not self._measuring and self._measures.due(now):
             self._measuring = True
             self._slow.submit(self._logged, self._measure)
+        if self._examines.due(now):
+            self._examine()
         if self._finds.due(now):
             self._slow.submit(self._logged, self._find_facts)
+
+    def _serve_log(self, task: str) -> None:
+        """In the job's network, for those who log in to it. Asks the engine: not on this thread."""
+        self._log_served[task] = True
+        self._slow.submit(self._logged, self._serve_log_slowly, task)
+
+    def _serve_log_early(self, task: str) -> None:
+        """In the machine's own network before anybody hears that the job runs."""
+        if not self._roster.takes_logins(task) or not self._roster.beside(task):
+            return
+        try:
+            self._log_served[task] = self.logs.serve(task, None, lambda: self._roster.roots(task))
+        except OSError as problem:
+            log("serving the log of %s: %s" % (task, problem))
+            self._log_served[task] = False
+
+    def _serve_log_slowly(self, task: str) -> None:
+        if not self._roster.takes_logins(task):
+            return
+        try:
+            runtime, folder = self._roster.runtime(task)
+            with networks.held(lambda: runtime.network(folder)) as network:
+                served = self.logs.serve(task, network, lambda: self._roster.roots(task))
+        except OSError as problem:
+            log("serving the log of %s: %s" % (task, problem))
+            served = False
+        if not served:
+            self._hand_over(lambda: self._log_unserved(task))
+
+    def _log_unserved(self, task: str) -> None:
+        if task in self._log_served:
+            self._log_served[task] = False  # tried again at the next look
 
     def _cap(self, task: str) -> None:
         dropped = self._roster.cap_log(task, len(self._session.tasks()))
@@ -250,6 +321,23 @@ class Program:
             self._hand_over(lambda: self._session.measured(samples))
         finally:
             self._measuring = False
+
+    def _storages(self) -> Dict[str, str]:
+        found = {name: runtime.storage() for name, runtime in self._runtimes.items()}
+        return {self._data: "the agent's", **{path: name for name, path in found.items() if path}}
+
+    def _examine(self) -> None:
+        if not self._examining:
+            self._examining = True
+            self._slow.submit(self._logged, self._find_troubles)
+
+    def _find_troubles(self) -> None:
+        try:
+            vendors = set() if self._inventory.simulated else {gpu["vendor"] for gpu in self._gpus}
+            troubles = self._health.look(vendors)
+            self._hand_over(lambda: self._session.health_changed(troubles, time.monotonic()))
+        finally:
+            self._examining = False
 
     def _find_facts(self) -> None:
         facts = self._inventory.facts(isolation(self._runtimes))
@@ -290,8 +378,7 @@ class Program:
             self._obey(command)
 
     def _obey(self, command: Command) -> None:
-        if not isinstance(command, Trim):
-            log("%s %s" % (type(command).__name__.lower(), getattr(command, "task", "")))
+        _tell(command)
         try:
             if isinstance(command, Start):
                 self._start(command)
@@ -305,6 +392,8 @@ class Program:
                 self._roster.log(command.task).trim(command.offset)
             elif isinstance(command, Skip):
                 self._skip(command)
+            elif isinstance(command, Dial):
+                self.streams.dial(command.order)
             elif isinstance(command, Keep):
                 write_atomic(os.path.join(self._data, "credential"), command.credential, durable=True)
             elif isinstance(command, End):
@@ -321,6 +410,7 @@ class Program:
             reason = {"state": "exited", "reason": "executor_error", "message": message}
             self._session.task_changed(dict(reason, id=command.task))
             return
+        self._serve_log_early(command.task)
         self._refresh(command.task)
         self._launch(command.task)
 
@@ -349,7 +439,7 @@ class Program:
 
     def _fetch(self, url: str, place: str) -> None:
         """Fetch one archive of a task. Retried while the server is away, not if it refuses."""
-        link, partial = Link(), place + ".part"
+        link, partial = Link(self._address.via), place + ".part"
         for attempt in range(FETCH_TRIES):
             try:
                 with open(partial, "wb") as out:
@@ -374,9 +464,11 @@ class Program:
         self._try_remove(task)
 
     def _try_remove(self, task: str) -> None:
-        if task in self._deleting or task in self._launching or not self._roster.over(task):
+        if task in self._deleting or task in self._launching or not self._roster.over(task) or self.logs.reading(task):
             return  # its supervisor reports the end, and a look every few seconds finds it anyway
         self._deleting.add(task)
+        self._log_served.pop(task, None)
+        self.logs.unserve(task)
         self._slow.submit(self._logged, self._delete, task)
 
     def _delete(self, task: str) -> None:
@@ -393,6 +485,14 @@ class Program:
         self._session.task_removed(task)
 
 
+def _tell(command: Command) -> None:
+    subject = getattr(command, "task", "")
+    if isinstance(command, Dial):
+        subject = "%s to %s of %s" % tuple(command.order.get(name) for name in ("id", "target", "task"))
+    if not isinstance(command, Trim):
+        log("%s %s" % (type(command).__name__.lower(), subject))
+
+
 def new_session(data: str, instance: str, roster: Roster, version: str, wait: float) -> Session:
     credential = (read_text(os.path.join(data, "credential")) or "").strip()
     token = (read_text(os.path.join(data, "token")) or "").strip()
@@ -406,4 +506,5 @@ def new_session(data: str, instance: str, roster: Roster, version: str, wait: fl
         agent=version,
         wait=wait,
         jitter=lambda: 0.5 + jitter.random() / 2,
+        wall=micros,
     )

@@ -10,10 +10,11 @@ import subprocess
 import sys
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
-from . import repositories
+from . import logins, repositories
 from .spool import SpoolReader
-from .task_runtime import TaskError, TaskRuntime, micros
+from .task_runtime import CONTAINER, TaskError, TaskRuntime, micros
 from .tasks import FINAL, TaskFolder, list_tasks, read_text
+from .visibility import buses_of
 
 REPORTED = ("state", "at", "exit_status", "reason", "message", "pull", "username", "working_dir")
 LAUNCHES = 3  # failures after which we conclude that a task's supervisor can't start here
@@ -42,6 +43,14 @@ class Roster:
     def folder(self, task: str) -> TaskFolder:
         return TaskFolder(self._data, task)
 
+    def runtime(self, task: str) -> Tuple[TaskRuntime, TaskFolder]:
+        """What runs this task, and its folder. Raises OSError for one that doesn't run."""
+        folder = self.folder(task)
+        runtime = self._runtimes.get(folder.launch().get("runtime", ""))
+        if runtime is None or folder.state().get("state") != "running":
+            raise OSError("the job doesn't run")
+        return runtime, folder
+
     def tasks(self) -> List[str]:
         """Tasks on disk; unfinished creations are deleted."""
         whole = []
@@ -58,7 +67,7 @@ class Roster:
             raise TaskError("executor_error", "a task's id can't be %r" % task)
         runtime = spec.get("runtime") or self._default
         chosen: List[str] = []
-        vendor, trouble = "nvidia", ""
+        vendor, trouble = "", ""
         try:
             chosen, vendor = self._choose_gpus(spec, gpus)
         except TaskError as problem:
@@ -70,7 +79,7 @@ class Roster:
             "socket": self._docker_socket,
             "users": self._users,
             "gpus": chosen,
-            "spec": dict(spec, gpu_vendor=vendor),
+            "spec": dict(spec, gpu_vendor=vendor, gpu_buses=buses_of(chosen, gpus)),
         }
         self.folder(task).create(launch)
         if runtime not in self._runtimes:
@@ -80,7 +89,7 @@ class Roster:
 
     def _choose_gpus(self, spec: Dict[str, Any], gpus: List[Dict[str, Any]]) -> Tuple[List[str], str]:
         wanted = spec.get("gpus") or 0
-        vendor = gpus[0]["vendor"] if gpus else "nvidia"
+        vendor = gpus[0]["vendor"] if gpus else ""
         if spec.get("gpu_devices"):
             return [str(name) for name in spec["gpu_devices"]], vendor
         if wanted == -1:
@@ -139,8 +148,33 @@ class Roster:
     def abort(self, task: str) -> None:
         self.folder(task).write_request({"abort": True})
 
-    def over(self, task: str) -> bool:
+    def beside(self, task: str) -> bool:
+        """Is it in the machine's own network: a plain process, or one of several nodes?"""
+        runtime = self._runtimes.get(self.folder(task).launch().get("runtime", ""))
+        host = (self.folder(task).launch().get("spec") or {}).get("network") == "host"
+        return runtime is not None and (runtime.isolation != CONTAINER or host)
+
+    def takes_logins(self, task: str) -> bool:
+        return bool((self.folder(task).launch().get("spec") or {}).get("authorized_keys"))
+
+    def roots(self, task: str) -> List[int]:
+        """The processes that all of the task's stand below: its SSH server, and its supervisor."""
+        supervisor = read_text(os.path.join(self.folder(task).path, "pid"))
+        server = logins.process(self.folder(task))
+        return [*([server] if server else []), *([int(supervisor)] if supervisor else [])]
+
+    def ended(self, task: str) -> bool:
         return self.folder(task).state().get("state") == FINAL
+
+    def over(self, task: str) -> bool:
+        """Has it ended, with its sessions?"""
+        return self.ended(task) and logins.over(self.folder(task))
+
+    def end_logins(self, tasks: List[str]) -> None:
+        """Those of ended tasks, at once."""
+        for task in tasks:
+            if self.ended(task):
+                logins.end(self.folder(task))
 
     def remove(self, task: str) -> None:
         """Delete all traces of a finished task."""
@@ -148,6 +182,7 @@ class Roster:
         runtime = self._runtimes.get(folder.launch().get("runtime", ""))
         if runtime:
             runtime.remove(folder)
+        logins.remove(folder)
         folder.delete()
         self._readers.pop(task, None)
         self._failures.pop(task, None)
@@ -158,6 +193,11 @@ class Roster:
         state = self.folder(task).state()
         report = {"id": task, "state": "preparing"}
         report.update({name: state[name] for name in REPORTED if state.get(name) is not None})
+        if report["state"] in ("running", FINAL):
+            told = logins.told(self.folder(task))
+            report.update({name: told[name] for name in logins.REPORTED if told.get(name) is not None})
+            if told.get("nodes") and report["state"] == "running":
+                report["message"] = "; ".join(filter(None, (report.get("message"), told["nodes"])))
         if report["state"] != FINAL and self.disk_full():
             report["message"] = "the disk under %s is full; the task's output waits for room" % self._data
         return report
@@ -176,6 +216,7 @@ class Roster:
 
     def cap_log(self, task: str, tasks: int) -> int:
         """Keep the output of one of so many tasks within its share of the disk. Returns how many bytes were dropped."""
+        self.log(task).ease()
         return self.log(task).keep_within(max(SPOOL_LEAST, SPOOL_BYTES // max(1, tasks)), micros())
 
     def running(self) -> List[TaskFolder]:

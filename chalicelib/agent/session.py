@@ -11,7 +11,7 @@ Rule 3. States only move forward, a command goes to the runtime once per boot, a
         late, repeated and reordered responses are harmless.
 Rule 4. No failure ends anything. Only `gone` does, and `stop`, `abort`, `remove` for one task.
 Rule 5. A message is within the server's limits (`limits`). One that is refused all the same isn't sent again: first its
-        metrics, facts and texts are left out, and if that doesn't help its output; the states of the tasks remain.
+        metrics, facts, health and texts are left out, and if that doesn't help its output; the states of tasks remain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import base64
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from .limits import (
     GPUS_MOST,
@@ -28,6 +28,8 @@ from .limits import (
     RECORDS_A_READ,
     TASKS_BYTES,
     TASKS_MOST,
+    TROUBLE_TEXT,
+    TROUBLES_MOST,
     bare,
     cleaned,
     first_of,
@@ -94,11 +96,19 @@ class Keep:
 
 
 @dataclass(frozen=True)
+class Dial:
+    """The server wants an end of a stream: {id, ticket, task, target, …}."""
+
+    order: Body
+
+
+@dataclass(frozen=True)
 class End:
     """The instance is no longer wanted: end every task, leave nothing, stop."""
 
 
-Command = Union[Start, Stop, Abort, Remove, Trim, Skip, Keep, End]
+Command = Union[Start, Stop, Abort, Remove, Trim, Skip, Keep, Dial, End]
+BOOTS_MOST = 3  # ids of one process: two that run for one machine must not displace each other for ever
 STRENGTH = {"": 0, "stop": 1, "abort": 2, "remove": 3}
 
 
@@ -111,6 +121,7 @@ class Message:
     revision: int
     sent_at: float
     facts: bool = False
+    troubles: Optional[Dict[Tuple[str, str], float]] = None
     logs: Dict[str, int] = field(default_factory=dict)  # task -> the end of what this message carries
 
 
@@ -125,6 +136,11 @@ class _Task:
     stuck: int = 0  # consecutive messages after which the server's cursor hadn't moved
     stuck_until: float = 0.0
     bare: bool = False  # the server refused the report with its texts
+
+    def leaving(self) -> bool:
+        """The server has asked for its end, and would again with every message: those who read its log may still be
+        here for seconds."""
+        return self.asked == "remove" and self.report["state"] == "exited"
 
     def told(self, room: int) -> Body:
         """The report as a message has it, in `room` bytes of JSON."""
@@ -143,19 +159,25 @@ class Session:
         token: str = "",
         wait: float = 25.0,
         jitter: Callable[[], float] = lambda: 1.0,
+        wall: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`wall`: this machine's clock, right or wrong, in microseconds: the server reads all other times by it."""
         self.instance, self.boot, self.agent = instance, boot, agent
         self.credential, self.token = credential or token, token
         self.ended = False
-        self._read_log, self._wait, self._jitter = read_log, wait, jitter
+        self._read_log, self._wait, self._jitter, self._wall = read_log, wait, jitter, wall
         self._seq = 0
         self._tasks: Dict[str, _Task] = {}
         self._removed: OrderedDict[str, None] = OrderedDict()
+        self._dialled: OrderedDict[str, None] = OrderedDict()  # streams; a response may repeat one
         self._facts: Optional[Body] = None
         self._facts_known = False
+        self._troubles: Optional[Dict[Tuple[str, str], float]] = None  # (status, message) → since when
+        self._troubles_known = False
         self._metrics: List[Body] = []
         self._push: Optional[Message] = None
         self._poll: Optional[Message] = None
+        self._boots = 1
         self._revision = 1  # counts local changes; the first message of a boot is one
         self._acked = 0
         self._greeted = False  # this boot had a response: its credential is settled
@@ -173,6 +195,16 @@ class Session:
         if facts != self._facts:
             self._facts, self._facts_known = facts, False
             self._revision += 1
+
+    def health_changed(self, troubles: Sequence[Tuple[str, str]], now: float) -> None:
+        """All that is wrong with this machine: (status, message) each. What was wrong before keeps its age."""
+        before = self._troubles
+        kept = [(status, str(sound(message))[:TROUBLE_TEXT]) for status, message in troubles[:TROUBLES_MOST]]
+        after = {each: (before or {}).get(each, now) for each in kept}
+        if before is None or after.keys() != before.keys():
+            self._troubles, self._troubles_known = after, False
+            if before is not None or after:  # that all is well can wait for the next message
+                self._revision += 1
 
     def task_changed(self, report: Body) -> None:
         """A task's newest report. One with an earlier state is dropped: states never go back."""
@@ -256,11 +288,18 @@ class Session:
         self._seq += 1
         body: Body = {"v": PROTOCOL, "instance": self.instance, "boot": self.boot, "seq": self._seq}
         message = Message(self._seq, body, wait, self.credential, self._revision, now)
-        body["agent"] = self.agent
+        body["agent"], body["at"] = self.agent, self._wall()
         if self._facts is not None and not self._facts_known:
             body["facts"], message.facts = self._facts, True
-        room = TASKS_BYTES // max(1, len(self._tasks))
-        body["tasks"] = [task.told(room) for task in self._tasks.values()]
+        if self._troubles is not None and not self._troubles_known:
+            message.troubles = self._troubles
+            body["health"] = [
+                {"status": status, "message": text, "age": max(0, int(now - since))}
+                for (status, text), since in self._troubles.items()
+            ]
+        listed = [task for task in self._tasks.values() if not task.leaving()]
+        room = TASKS_BYTES // max(1, len(listed))
+        body["tasks"] = [task.told(room) for task in listed]
         # Polls carry no logs: the response that moves the cursor would wait for the next news. The first message of
         # a boot carries none either: where the server stands isn't known yet.
         body["logs"] = self._pick_logs(now, message) if wait == 0 and self._greeted else []
@@ -293,7 +332,9 @@ class Session:
         self._release(message)
         self._failures, self._retry_at, self._greeted, self._unacceptable = 0, now, True, 0
         self._acked = max(self._acked, message.revision)
-        self._facts_known = self._facts_known or (message.facts and message.body["facts"] == self._facts)
+        self._told(message)
+        if answer.get("boot") == "past" and message.body["boot"] == self.boot and self._boots < BOOTS_MOST:
+            self._begin_anew()
         commands: List[Command] = []
         if answer.get("credential"):
             self.credential = answer["credential"]
@@ -305,9 +346,18 @@ class Session:
             commands += self._log_held(message, cursor["task"], int(cursor["offset"]), now)
         for wanted in answer.get("tasks") or ():
             commands += self._wanted(wanted)
+        for order in answer.get("streams") or ():
+            commands += self._wanted_stream(order)
         self._coalesce = max(COALESCE, float(answer.get("log_every") or 0.0))
         self._plan_poll(message, float(answer.get("next_sync_in") or 0.0), bool(commands), now)
         return commands
+
+    def _begin_anew(self) -> None:
+        """The server heard an earlier process of this agent last, and so takes us for one that has gone."""
+        self._boots += 1
+        self.boot = "%s-%d" % (self.boot.partition("-")[0], self._boots)
+        self._facts_known = self._troubles_known = False
+        self._revision += 1
 
     def failed(self, message: Message, problem: str, now: float, retry_after: float = 0.0) -> List[Command]:
         """`problem` is `refused` (401, 403: slower, and with the token if there is another), `unacceptable` (the same
@@ -335,7 +385,7 @@ class Session:
     def _spare(self, message: Message) -> List[Command]:
         """Drop all but the task states from a refused message. Output matters most, so it goes only the second time."""
         self._unacceptable += 1
-        self._facts_known = self._facts_known or (message.facts and message.body["facts"] == self._facts)
+        self._told(message)
         message.body["metrics"] = []
         for report in message.body["tasks"]:
             if report["id"] in self._tasks:
@@ -344,6 +394,13 @@ class Session:
             return []
         begins = {chunk["task"]: chunk["offset"] for chunk in message.body["logs"]}
         return [Skip(name, begins[name], end) for name, end in message.logs.items() if name in begins]
+
+    def _told(self, message: Message) -> None:
+        """What the server knows now, or would never accept."""
+        self._facts_known = self._facts_known or (message.facts and message.body["facts"] == self._facts)
+        self._troubles_known = self._troubles_known or (
+            message.troubles is not None and message.troubles is self._troubles
+        )
 
     def _release(self, message: Message) -> None:
         if self._push is message:
@@ -392,6 +449,14 @@ class Session:
         if want == "stop":
             return [Stop(name, wanted.get("grace"))]
         return [Abort(name)] if want == "abort" else [Remove(name)]
+
+    def _wanted_stream(self, order: Body) -> List[Command]:
+        if order["id"] in self._dialled or order["task"] not in self._tasks:
+            return []
+        self._dialled[order["id"]] = None
+        while len(self._dialled) > TOMBSTONES:
+            self._dialled.popitem(last=False)
+        return [Dial(order)]
 
     def _never_here(self, name: str, want: str) -> List[Command]:
         """Report a task that never arrived here as ended, or the server would wait for its end for ever."""

@@ -6,19 +6,26 @@ frame cut short by a crash or a full disk was never announced to anybody: the wr
 before it.
 
 The writer counts what is on disk, the reader what is in the log: where output was left out (`holes`), the two differ.
+
+What the server holds isn't needed here any more, but whoever attaches wants to see the log from its beginning: some
+megabytes of it stay in the folder `replay`, beside the spool and its quota. A disk that is short of room has none.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
-from typing import List, Optional, Tuple
+from typing import BinaryIO, Callable, List, Optional, Tuple
 
 from .holes import AWAY, REFUSED, Holes
 from .limits import RECORDS_A_READ
+from .tasks import FULL
 
 FRAME = struct.Struct("<QI")
 SEGMENT_BYTES = 4 << 20
+REPLAY_BYTES = 16 << 20
+SHORT_BYTES = 64 << 20  # with less than this free, nothing stays here that the server holds
 SEGMENTS_KEPT = 2  # the oldest: the server may hold part of it, if its acknowledgement was lost
 
 
@@ -33,8 +40,14 @@ def segment_path(folder: str, start: int) -> str:
     return os.path.join(folder, "%020d" % start)
 
 
+def free_bytes(folder: str) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
+
+
 class SpoolWriter:
-    """Appends; OSError (a full disk) leaves the spool as it was before the call."""
+    """Appends; OSError (a full disk) leaves the spool as it was before the call. Where the disk is full a new segment
+    begins, because only whole ones can be freed."""
 
     def __init__(self, folder: str, segment_bytes: int = SEGMENT_BYTES) -> None:
         os.makedirs(folder, exist_ok=True)
@@ -63,8 +76,11 @@ class SpoolWriter:
         try:
             while written < len(frame):
                 written += os.pwrite(self._fd, frame[written:], self._size + written)
-        except OSError:
+        except OSError as problem:
             os.ftruncate(self._fd, self._size)
+            if problem.errno in FULL and self.end > self._start:
+                with contextlib.suppress(OSError):  # there isn't even room for that: the next call tries again
+                    self._rotate()
             raise
         self._size += len(frame)
         self.end += len(data)
@@ -81,8 +97,11 @@ class SpoolWriter:
 class SpoolReader:
     """Reads while the writer writes. It remembers its position, so reading on needs no scan."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder, self._holes = folder, Holes(folder)
+    def __init__(self, folder: str, free: Callable[[str], int] = free_bytes) -> None:
+        """`free`: how many bytes the disk under a folder still takes."""
+        self._folder, self._holes, self._free = folder, Holes(folder), free
+        self._replay = os.path.join(folder, "replay")
+        self._held = 0
         self._start: Optional[int] = None  # the segment under the cursor
         self._position = 0  # a frame begins here in the segment …
         self._offset = 0  # … and here among all bytes
@@ -111,7 +130,7 @@ class SpoolReader:
 
     def read(self, offset: int, limit: int) -> Tuple[int, List[Tuple[int, bytes]]]:
         """At most `limit` bytes from `offset` on, or from where the log begins if later: the first value says."""
-        starts = segments(self._folder)
+        starts = self._starts()
         if not starts:
             return offset, []
         offset = max(offset, self._holes.in_log(starts[0]))
@@ -125,8 +144,7 @@ class SpoolReader:
         segment = max(start for start in starts if start <= offset)
         if self._start != segment or offset < self._offset:
             self._start, self._position, self._offset = segment, 0, segment
-        room = limit
-        while room > 0:
+        while True:
             room = self._read_segment(offset, limit, records)
             later = [start for start in starts if start > (self._start or 0)]
             if room <= 0 or len(records) >= RECORDS_A_READ or not later or self._offset < later[0]:
@@ -137,7 +155,7 @@ class SpoolReader:
     def _read_segment(self, offset: int, limit: int, records: List[Tuple[int, bytes]]) -> int:
         """Add this segment's records; returns how many bytes of `limit` are left."""
         room = limit - sum(len(data) for _, data in records)
-        with open(segment_path(self._folder, self._start or 0), "rb") as segment:
+        with self._open(self._start or 0) as segment:
             segment.seek(self._position)
             while room > 0 and len(records) < RECORDS_A_READ:
                 head = segment.read(FRAME.size)
@@ -158,12 +176,43 @@ class SpoolReader:
         return room
 
     def trim(self, offset: int) -> None:
-        """Delete the segments that lie wholly before `offset`; the last one always stays."""
-        place = self._holes.place(offset)
-        position = place.position if place.hole is None else place.hole.start
-        for start, end in self._whole():
-            if end <= position:
+        """The server holds what is before `offset`: segments that lie wholly there go, but for the writer's."""
+        self._held = offset
+        held = self._held_segments()
+        if held and not self.ease():
+            for start in held:
+                self._retire(start)
+
+    def ease(self) -> bool:
+        """Is the disk short of room? Then nothing stays that the server holds; the oldest goes first, because a reader
+        must not find a gap."""
+        short = os.path.isdir(self._folder) and self._free(self._folder) < SHORT_BYTES
+        if short:
+            for old in segments(self._replay):
+                os.unlink(segment_path(self._replay, old))
+            for start in self._held_segments():
                 os.unlink(segment_path(self._folder, start))
+        return short
+
+    def _held_segments(self) -> List[int]:
+        place = self._holes.place(self._held)
+        position = place.position if place.hole is None else place.hole.start
+        return [start for start, end in self._whole() if end <= position]
+
+    def _retire(self, start: int) -> None:
+        os.makedirs(self._replay, mode=0o700, exist_ok=True)
+        os.rename(segment_path(self._folder, start), segment_path(self._replay, start))
+        size = 0
+        for old in reversed(segments(self._replay)):
+            size += os.path.getsize(segment_path(self._replay, old))
+            if size > REPLAY_BYTES:
+                os.unlink(segment_path(self._replay, old))
+
+    def _starts(self) -> List[int]:
+        return segments(self._folder)
+
+    def _open(self, start: int) -> BinaryIO:
+        return open(segment_path(self._folder, start), "rb")
 
     def _whole(self) -> List[Tuple[int, int]]:
         """The segments that aren't written to any more, each with where the next one begins."""
@@ -201,3 +250,42 @@ class SpoolReader:
 
     def _size(self, start: int) -> int:
         return os.path.getsize(segment_path(self._folder, start))
+
+
+class ReplayReader(SpoolReader):
+    """Reads the log from as far back as it is still here, beside the agent's own reader: it changes nothing, and sees
+    what that leaves out meanwhile."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(folder)
+        self._seen = self._noted()
+
+    def read(self, offset: int, limit: int) -> Tuple[int, List[Tuple[int, bytes]]]:
+        noted = self._noted()
+        if noted != self._seen:
+            self._seen, self._holes, self._start = noted, Holes(self._folder), None
+        try:
+            return super().read(offset, limit)
+        except FileNotFoundError:  # dropped at this moment
+            self._start = None
+            return offset, []
+
+    def _noted(self) -> Tuple[int, ...]:
+        try:
+            noted = os.stat(os.path.join(self._folder, "holes"))
+        except FileNotFoundError:
+            return ()
+        return noted.st_ino, noted.st_mtime_ns, noted.st_size
+
+    def _starts(self) -> List[int]:
+        kept = segments(self._replay)  # first: a segment may move there, but not back
+        return sorted({*kept, *segments(self._folder)})
+
+    def _open(self, start: int) -> BinaryIO:
+        try:
+            return super()._open(start)
+        except FileNotFoundError:
+            return open(segment_path(self._replay, start), "rb")
+
+    def _clear(self) -> None:
+        """Another reader's task."""

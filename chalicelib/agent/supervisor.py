@@ -16,7 +16,7 @@ import signal
 import time
 from typing import Any, Deque, Dict, Optional, Tuple
 
-from . import process_tree, repositories
+from . import logins, process_tree, repositories
 from .spool import SpoolWriter
 from .task_runtime import Began, Interrupted, TaskError, TaskRuntime, Work, micros
 from .tasks import FINAL, FULL, TaskFolder, make_pipe
@@ -31,13 +31,14 @@ def run(folder: TaskFolder, runtime: TaskRuntime) -> None:
     """A supervisor's whole life; returns when the task is over."""
     if not folder.launch():
         return  # removed meanwhile
+    sessions = logins.begin(folder, runtime)
     lock = folder.take_lock()
     if lock is None:
         return  # another one looks after this task
     if folder.state().get("state") == FINAL:
         return
     process_tree.become_subreaper()
-    Supervisor(folder, runtime).run()
+    Supervisor(folder, runtime, sessions).run()
 
 
 def detach() -> bool:
@@ -51,8 +52,9 @@ def detach() -> bool:
 
 
 class Supervisor:
-    def __init__(self, folder: TaskFolder, runtime: TaskRuntime) -> None:
+    def __init__(self, folder: TaskFolder, runtime: TaskRuntime, sessions: logins.Logins) -> None:
         launch = folder.launch()
+        self._logins = sessions
         self._folder, self._runtime = folder, runtime
         self._spec: Dict[str, Any] = launch["spec"]
         self._gpus = launch.get("gpus") or []
@@ -228,6 +230,8 @@ class Supervisor:
     def _report(self, state: str, **fields: Any) -> None:
         if state == "running":
             fields.setdefault("running_at", self._state.get("running_at") or micros())
+            fields.setdefault("boot", process_tree.boot())
+            self._logins.settle()  # so that whoever reads that the task runs also reads how to log in
         self._state.update(fields, state=state, at=micros())
         while not self._wrote_state():
             time.sleep(RETRY_EVERY)

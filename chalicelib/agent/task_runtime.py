@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Protocol, Set
 
+from . import process_tree
 from .tasks import TaskFolder
 
 Spec = Dict[str, Any]
@@ -41,6 +42,11 @@ class Began:
     report: Callable[..., None]  # report(state, **fields): writes the state and notifies the agent
     pause: Callable[[float], None]  # wait so many seconds, or raise Interrupted when the task should end
     gpus: List[str] = field(default_factory=list)  # ids of the GPUs given to this task
+
+    @property
+    def rebooted(self) -> bool:
+        """Has the machine restarted since the task began to run?"""
+        return self.state.get("boot") not in (None, process_tree.boot())
 
 
 class Work(Protocol):
@@ -100,9 +106,18 @@ class TaskRuntime(Protocol):
         """Why it can't be used here; empty if it can."""
         ...
 
+    def storage(self) -> str:
+        """The folder where it keeps what tasks run from; empty if there is none, or it doesn't tell now."""
+        ...
+
     def begin(self, began: Began) -> Work: ...
 
     def usage(self, folder: TaskFolder) -> Optional[Usage]: ...
+
+    def network(self, folder: TaskFolder) -> Optional[int]:
+        """A process in the network of a running task, or None if that is the machine's own (`networks`). Raises OSError
+        if the task doesn't run."""
+        ...
 
     def remove(self, folder: TaskFolder) -> None:
         """Delete what the task left outside its folder, if anything."""

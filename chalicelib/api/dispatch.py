@@ -70,7 +70,12 @@ def head_of(request: Request, served: Callable[[Route], bool] = lambda route: Tr
 def answer(plane: Plane, request: Request, served: Callable[[Route], bool] = lambda route: True) -> Reply:
     """The response to any request, routed by its path."""
     head = head_of(request, served)
-    return head if isinstance(head, Reply) else serve(plane, head.route, head.params, request)
+    return head if isinstance(head, Reply) else respond(plane, head)
+
+
+def respond(plane: Plane, head: Head) -> Reply:
+    """The response to a request whose route is known."""
+    return serve(plane, head.route, head.params, head.request)
 
 
 def refusal(plane: Plane, head: Head, size: int) -> Reply | None:

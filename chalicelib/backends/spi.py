@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
+from chalicelib.errors import BackendError
 
 
 @dataclass(frozen=True)
@@ -79,3 +80,28 @@ class Backend(Protocol):
         """Everything with our owner tag, or only what belongs to `instance_id` (filtered by the provider if it can)."""
 
     def close(self) -> None: ...
+
+
+# --- capabilities that only some have --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Made:
+    """What one call for several machines did for one of them: a resource of it, or the reason why it isn't created."""
+
+    token: str  # of its request
+    handle: Handle | None = None
+    error: BackendError | None = None
+
+
+@runtime_checkable
+class CreatesSeveral(Protocol):
+    """For a backend whose `facts.batch` is how many machines one call creates.
+
+    Each machine has its own request, and its token, name and tags are what a single `create` would give it: so `create`
+    adopts what this one made, and a call whose answer was lost is repeated machine by machine. All may exist before the
+    first is yielded. An error follows whatever was created of its machine; one without an error is complete when the
+    last is yielded. What is raised is about every machine that has no error of its own.
+    """
+
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]: ...

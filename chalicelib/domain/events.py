@@ -43,10 +43,11 @@ class EventType(StrEnum):
     missing = "missing"  # an instance was first found missing from the cloud's list
     step_done = "step_done"  # of a workflow: `detail`
     step_undone = "step_undone"
+    health = "health"  # of an instance: `before` → `after`, because of `detail`
 
 
 class Target(Value):
-    type: str  # project, user, fleet, instance, run, job, workflow, volume, gateway, secret
+    type: str  # project, user, fleet, instance, run, job, workflow, gang, volume, gateway, secret
     id: str
     name: str
 
@@ -118,8 +119,8 @@ class Event(Noun):
 def _status(event: Event) -> str:
     """Gives the reason with `terminating`. The final status repeats it only for runs, whose line may be read alone."""
     moved = f"{event.before} → {event.after}"
-    if event.targets[0].type == "workflow":
-        return _joined(f"workflow {moved}", event.detail)
+    if event.targets[0].type in ("workflow", "gang"):
+        return _joined(f"{event.targets[0].type} {moved}", event.detail)
     tells = event.after == "terminating" or event.targets[0].type == "run"
     return _joined(moved, _spaced(event.reason) if tells else "", event.detail)
 
@@ -130,6 +131,7 @@ def _created(event: Event) -> str:
         "job": "created; waiting for capacity",
         "secret": "set",
         "workflow": "workflow started",
+        "gang": "claims its places",
     }
     return _joined(words.get(event.targets[0].type, "created"), event.detail)
 
@@ -170,5 +172,6 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.reclaimed: lambda event: f"{event.detail} belongs to no instance and is being removed",
     EventType.missing: lambda event: "the cloud doesn't list its machine; it is closed if the next sweep agrees",
     EventType.step_done: lambda event: _joined("done", event.detail),
+    EventType.health: lambda event: _joined(f"health {event.before} → {event.after}", event.detail),
     EventType.step_undone: lambda event: _joined("undone", event.detail),
 }

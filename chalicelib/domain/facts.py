@@ -14,6 +14,7 @@ class BackendFacts(Value):
     create_timeout: Micros = 60 * SECOND  # one create call, from commit to response
     provisioning_timeout: Micros = 10 * MINUTE  # from request to the agent's first message
     vm: bool = True  # machines that outlive a job: idle, reuse, blocks
-    multinode: bool = False
+    multinode: bool = False  # its machines in one region, and zone if it has zones, reach each other
+    batch: int = 0  # machines that one call creates, if it creates several (`spi.CreatesSeveral`)
     reservations: bool = False
     simulated: bool = False  # nothing is bought; offers say so

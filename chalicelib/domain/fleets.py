@@ -36,6 +36,7 @@ class Fleet(Noun):
     to_create: int = 0  # instances that an apply requested and that don't exist yet (target, then min)
     to_add: tuple[str, ...] = ()  # hosts that an apply requested and that have no instance yet, as OnPrem.key
     failed: tuple[str, ...] = ()  # ids of instances whose hosts couldn't be added, until the next apply
+    networks: tuple[str, ...] = ()  # in a cluster of hosts: those that all of them share; empty before the first
     consolidation_attempt: int = 0  # failed attempts to reach `nodes.min` since the last success or update
     tried: tuple[
         str, ...

@@ -39,6 +39,7 @@ class Claim(Value):
     job_num: int = 0
     submission_num: int = 0
     blocks: tuple[int, ...]  # block indexes; a block belongs to at most one job
+    ports: tuple[int, ...] = ()  # that the job listens on
 
 
 def instance_id(fleet_id: str, num: int) -> str:
@@ -47,26 +48,42 @@ def instance_id(fleet_id: str, num: int) -> str:
 
 
 class Handle(Value):
-    """An external resource that `create` made, as the backend described it. `terminate` accepts any of them."""
+    """An external resource that `create` made, as the backend described it. `terminate` accepts any of them. The
+    `data` of a machine has its `zone`, if the backend has zones."""
 
     kind: str  # vm, disk, address, …: the backend's word
     id: str
     data: dict[str, str] = {}
 
 
-class OnPrem(Value):
-    """Where a host of an SSH fleet is reached. How to log in is in the fleet's spec number `spec_num`."""
+class Jump(Value):
+    """A machine that logins go through."""
 
     hostname: str
     port: int
+    user: str
+
+
+class OnPrem(Value):
+    """Where a host of an SSH fleet is reached. The keys are in the fleet's spec number `spec_num`. Nobody can log in to
+    one that joined by itself: its own agent clears it."""
+
+    hostname: str
+    port: int
+    user: str = ""
+    jump: Jump | None = None
     internal_ip: str = ""  # as the spec says; empty: as found
     blocks: int | Literal["auto"] | None = None  # None: the fleet's
     spec_num: int = 0
+    joined: bool = False  # by itself, so the spec doesn't name it
 
     @property
     def key(self) -> str:
         """What makes it the same host when the spec changes."""
         return f"{self.hostname}:{self.port}"
+
+
+HealthStatus = Literal["healthy", "warning", "failure"]
 
 
 class Instance(Noun):
@@ -87,12 +104,15 @@ class Instance(Noun):
     claims: tuple[Claim, ...] = ()
     tags: dict[str, str] = {}  # for its resources in the cloud: the fleet's, and those of the run it is created for
     env: dict[str, str] = {}  # the fleet's `env`, for every job here
+    for_run: bool = False  # a run asked for it, not its fleet
     idle_seconds: int | None = None  # None: never reaped for idleness
     handles: tuple[Handle, ...] = ()
     host: OnPrem | None = None  # of an SSH fleet: set up when it is added, and cleared when it is removed
+    left: bool = False  # a host that joined by itself says that it is cleared
     forgotten: bool = False  # a user chose not to wait until it is cleared
     hostname: str = ""
     internal_ip: str = ""
+    networks: tuple[str, ...] = ()  # in a cluster: those that its agent reported
     gpu_driver: str | None = None
     runtimes: tuple[str, ...] = ()  # as its agent reported; empty until then
     isolation: str = ""  # of jobs, as its agent reported; empty until then, or from an older agent
@@ -105,7 +125,8 @@ class Instance(Noun):
     deadline: Micros | None = None  # pending/provisioning: when we give up
     unreachable: bool = False
     unreachable_since: Micros | None = None  # when the agent was first found overdue
-    health: str = "healthy"
+    health: HealthStatus = "healthy"
+    health_message: str = ""  # what is wrong
     stop_attempts: int = 0
     due_at: Micros | None = None
 
@@ -123,6 +144,11 @@ class Instance(Noun):
         return self.offer.backend != "remote"
 
     @property
+    def zone(self) -> str:
+        """Where in its region the backend created it; empty if that isn't known, or there are no zones."""
+        return next((handle.data["zone"] for handle in self.handles if handle.data.get("zone")), "")
+
+    @property
     def ended_at(self) -> Micros:
         """For a terminated instance."""
         return self.finished_at or self.last_processed_at
@@ -137,6 +163,7 @@ class Instance(Noun):
         return keys.Place(keys.instance(self.id), listed, free, keys.due(f"instance/{self.id}", self.due_at))
 
 
+MOST_TOLD = 3  # troubles in one line
 Words = Annotated[str, AfterValidator(printable)]  # of agents, shown to people
 
 
@@ -156,6 +183,7 @@ class HostFacts(Value):
     arch: Words  # x86, arm
     hostname: Words = ""
     addresses: tuple[Words, ...] = ()
+    networks: tuple[Words, ...] = ()  # as `address/prefix`; empty from an older agent
     gpus: tuple[GpuSeen, ...] = ()
     runtimes: tuple[Words, ...] = ()  # docker, process
     isolation: dict[Words, Words] = {}  # by runtime: container, user (each task has its own), none
@@ -165,6 +193,40 @@ class HostFacts(Value):
     def isolates(self) -> str:
         """What separates the jobs of this machine; they run in containers where that is possible."""
         return "container" if "docker" in self.runtimes else self.isolation.get("process", "none")
+
+
+class Trouble(Value):
+    """Something that is wrong with a machine."""
+
+    status: Literal["warning", "failure"]
+    message: str
+    since: Micros
+
+
+class Health(Value):
+    """A machine's health as its agent last reported it."""
+
+    troubles: tuple[Trouble, ...] = ()
+
+    @property
+    def status(self) -> HealthStatus:
+        found = {trouble.status for trouble in self.troubles}
+        return "failure" if "failure" in found else "warning" if found else "healthy"
+
+    @property
+    def message(self) -> str:
+        """What is wrong, the worst first, in one line."""
+        worst = sorted(self.troubles, key=lambda trouble: trouble.status)
+        more = f"; and {len(worst) - MOST_TOLD} more" if len(worst) > MOST_TOLD else ""
+        return "; ".join(trouble.message for trouble in worst[:MOST_TOLD]) + more
+
+    def same(self, other: Health | None) -> bool:
+        """Is the same wrong, since whenever?"""
+        return other is not None and _told(self) == _told(other)
+
+
+def _told(health: Health) -> set[tuple[str, str]]:
+    return {(trouble.status, trouble.message) for trouble in health.troubles}
 
 
 class Presence(Noun):
@@ -181,7 +243,9 @@ class Presence(Noun):
     previous_until: Micros = 0
     last_seen: Micros = 0
     seen_until: Micros = 0  # the agent promised to report before this
+    clock_off: Micros = 0  # what its machine's clock is behind ours; negative if it is ahead
     facts: HostFacts | None = None
+    health: Health | None = None  # None: its agent is too old to tell
     agent_version: str = ""
 
     def place(self) -> keys.Place:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from chalicelib.domain.noun import Value
 from chalicelib.domain.specs.fleets import SSHKey
+from chalicelib.domain.specs.profiles import UtilizationPolicy
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.runs import FileArchiveMapping
 from chalicelib.domain.specs.workloads import RegistryAuth
@@ -55,10 +57,11 @@ class JobSpec(Value):
     home_dir: str | None = None
     image_name: str
     privileged: bool = False
+    docker: bool = False  # with an engine of its own; clients ignore it
     single_branch: bool | None = None
     max_duration: int | None = None  # seconds; None: off
     stop_duration: int | None = None
-    utilization_policy: Any | None = None
+    utilization_policy: UtilizationPolicy | None = None
     registry_auth: RegistryAuth | None = None
     requirements: Requirements
     retry: Retry | None = None
@@ -78,3 +81,14 @@ class JobSpec(Value):
     node_group_job_index: int = 0
     runtime: str | None = None  # `docker`: needs a container; clients ignore it
     isolated: bool = False  # its user may not share the agent's user; clients ignore it
+
+
+def own_of(first: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """What the spec of a group's node has of its own; everything else is in that of the group's first node."""
+    rank = first["job_num"] + number
+    run_name = first["job_name"].rsplit("-", 2)[0]
+    return {
+        "job_num": rank,
+        "job_name": f"{run_name}-{rank}-{first['replica_num']}",
+        "node_group_job_index": number,
+    }

@@ -7,14 +7,18 @@ the next `submission_num`; a finished job never changes again.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field
 
 from chalicelib.domain import keys
 from chalicelib.domain.bounds import Amount
+from chalicelib.domain.instances import OnPrem
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import JobReason
+from chalicelib.printable import printable
 
 
 class JobStatus(StrEnum):
@@ -42,7 +46,19 @@ class Assignment(Value):
     offer: Offer  # the slice given to this job: resources, price, blocks and total_blocks
     hostname: str = ""
     internal_ip: str = ""
+    host: OnPrem | None = None  # of an SSH fleet: how people reach it
     assigned_at: Micros
+
+
+class Login(Value):
+    """How to log in to a running job: its own SSH server, on its host's loopback. With a `problem` it has none.
+
+    All of it ends up in SSH configurations, and agents run beside users' programs, so the texts can't be just any."""
+
+    port: Annotated[int, Field(ge=0, le=65535)] = 0
+    username: Annotated[str, Field(pattern=r"^([a-zA-Z0-9_][a-zA-Z0-9._-]{0,63})?$")] = ""
+    host_key: Annotated[str, Field(pattern=r"^([a-z0-9-]{1,40} [A-Za-z0-9+/=]{1,1000})?$")] = ""
+    problem: Annotated[str, Field(max_length=1000), AfterValidator(printable)] = ""
 
 
 class PullProgress(Value):
@@ -85,17 +101,29 @@ class Job(Noun):
     disconnected_at: Micros | None = None  # when its instance was first found overdue
     assignment: Assignment | None = None
     attempts: tuple[Attempt, ...] = ()
+    reserved: bool = False  # submitted: its gang has all its places, and the job waits for the other nodes
     stop_sent_at: Micros | None = None  # terminating: when `stop` was first sent to the agent
     kill_at: Micros | None = None  # terminating: from then on `abort` is sent instead
     pull: PullProgress | None = None
     username: str | None = None  # as the runtime found them
     working_dir: str | None = None
+    login: Login | None = None
+    connections: int | None = None  # of people's sessions, as the agent counts them; None: it hasn't said
+    idle_mark: Micros | None = None  # when the last of them ended, by the clock of its machine …
+    inactive_since: Micros | None = None  # … and by ours
+    inactivity_secs: int | None = None  # without a session, when it ended for that
     log_end: int = 0  # bytes of log stored so far
     due_at: Micros | None = None
 
     @property
     def finished(self) -> bool:
         return self.status in (JobStatus.terminated, JobStatus.aborted, JobStatus.failed, JobStatus.done)
+
+    @property
+    def queued(self) -> bool:
+        """Does it stand in the queue? Of several nodes only the first does: so no page of the queue splits them."""
+        waits = self.status is JobStatus.submitted and self.assignment is None
+        return waits and self.job_num == 0 and not self.reserved
 
     @property
     def name(self) -> str:
@@ -108,7 +136,7 @@ class Job(Noun):
     def place(self) -> keys.Place:
         """While it waits, it is in its project's queue and makes that due; once placed, it makes its run due."""
         key = keys.job(self.run_id, self.replica_num, self.job_num, self.submission_num)
-        if self.status is JobStatus.submitted and self.assignment is None:
+        if self.queued:
             queued = (keys.queue_of(self.project_id), keys.queue_sort(self.priority, self.submitted_at, self.id))
             return keys.Place(key, queued, due=keys.due(f"queue/{self.project_id}", self.due_at))
         return keys.Place(key, due=keys.due(f"run/{self.run_id}", self.due_at))

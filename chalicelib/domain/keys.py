@@ -5,12 +5,14 @@
 | Run       | run/<id>         | status                  | runs/<project>, submitted#id       | live/<project> (****)  |
 | RunBody   | run/<id>         | body/<deployment>       |                                    |                        |
 | Job       | run/<id>         | job/<replica>/<job>/<n> | queue/<project>, priority#age (*)  |                        |
+| Gang      | run/<id>         | gang/<replica>/<n>      |                                    |                        |
 | Fleet     | fleet/<id>       | status                  | fleets/<project>, created#id       | ended-fleets (*****)   |
 | FleetBody | fleet/<id>       | body/<num>              |                                    |                        |
 | Instance  | instance/<id>    | status                  | instances/<fleet>, num#epoch       | free/<project> (**)    |
 | Presence  | instance/<id>    | presence                |                                    |                        |
 | Workflow  | workflow/<id>    | status                  |                                    |                        |
 | Contact   | instance/<id>    | contact                 | tunnels, instance                  |                        |
+| Join      | join/<id>        | status                  | joins/<fleet>, created#id          |                        |
 | Event     | events/<project> | at#id                   | run-events/<run>                   | fleet-events/<fleet>   |
 | User      | user/<id>        | status                  |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
@@ -25,10 +27,10 @@
 | Program   | program/<digest> | status                  |                                    |                        |
 | names     | see `*_name`     |                         | pointers, so that a name is taken by one commit only |      |
 
-(*) only while it waits for capacity; (**) only while it has a free block, and `ended-instances` once it is terminated;
-(***) until everything of it is erased, then `closed` until its own record is erased too;
-(****) `ended-runs` once it has ended, until its logs are erased; `deleted-runs` once it is deleted, until it is.
-(*****) once it has ended. Deleted runs and fleets leave the lists of their projects.
+(*) only while it waits for capacity, and of several nodes only the first; (**) only while it has a free block, and
+`ended-instances` once it is terminated; (***) until everything of it is erased, then `closed` until its own record is
+erased too; (****) `ended-runs` once it has ended, until its logs are erased; `deleted-runs` once it is deleted, until
+it is; (*****) once it has ended. Deleted runs and fleets leave the lists of their projects.
 """
 
 from __future__ import annotations
@@ -98,6 +100,10 @@ def job(run_id: str, replica_num: int, job_num: int, submission_num: int) -> Key
     return Key(f"run/{run_id}", f"job/{replica_num:05d}/{job_num:05d}/{submission_num:05d}")
 
 
+def gang(run_id: str, replica_num: int, submission_num: int) -> Key:
+    return Key(f"run/{run_id}", f"gang/{replica_num:05d}/{submission_num:05d}")
+
+
 def run_name(project_id: str, name: str) -> Key:
     """Pointer to the latest run of that name that isn't deleted."""
     return Key(f"project/{project_id}", f"run-name/{name}")
@@ -129,6 +135,10 @@ def workflow(workflow_id: str) -> Key:
 
 def contact(instance_id: str) -> Key:
     return Key(f"instance/{instance_id}", "contact")
+
+
+def join(join_id: str) -> Key:
+    return Key(f"join/{join_id}", STATUS)
 
 
 def event(project_id: str, at: Micros, event_id: str) -> Key:
@@ -204,6 +214,10 @@ def metric(job_id: str, at: Micros) -> Key:
     return Key(f"metrics/{job_id}", sortable(at))
 
 
+def health_check(instance_id: str, at: Micros, status: str) -> Key:
+    return Key(f"health/{instance_id}", f"{sortable(at)}#{status}")
+
+
 # --- index entries ----------------------------------------------------------------------------------------------------
 
 
@@ -234,6 +248,10 @@ def fleets_of(project_id: str) -> str:
 
 def instances_of(fleet_id: str) -> str:
     return f"instances/{fleet_id}"
+
+
+def joins_of(fleet_id: str) -> str:
+    return f"joins/{fleet_id}"
 
 
 def free_of(project_id: str) -> str:

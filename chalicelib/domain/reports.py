@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from chalicelib.domain.bounds import Amount, ExitStatus, Instant
-from chalicelib.domain.jobs import PullProgress
+from chalicelib.domain.jobs import Login, PullProgress
 from chalicelib.domain.reasons import JobReason
 from chalicelib.printable import printable, printable_lines
 
@@ -49,7 +49,10 @@ class TaskReport(Said):
     pull: PullProgress | None = None
     username: Words | None = None
     working_dir: Annotated[str, Field(max_length=4096), AfterValidator(printable)] | None = None
+    ssh: Login | None = None
     log_end: Amount = 0
+    connections: Amount | None = None  # of people's sessions in it
+    idle_since: Instant | None = None  # when the last of them ended, by the clock of the machine
 
     @property
     def end_reason(self) -> JobReason:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
+import orjson
 from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo
 
 from chalicelib.domain import keys
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.job_specs import own_of
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.reasons import RunReason
 
@@ -99,13 +101,31 @@ class Run(Noun):
 class RunBody(Noun):
     """The immutable part of a run at one deployment: JSON as the client sent it, and what the plan derived from it.
 
-    Stored as text, because lists show it verbatim and shouldn't have to parse it.
+    Stored as text, because lists show it verbatim and shouldn't have to parse it. The nodes of a group share one text,
+    or two hundred of them wouldn't fit into a record.
     """
 
     run_id: str
     deployment_num: int = 0
     run_spec: str  # JSON of the run spec with `run_name` and `ssh_key_pub` filled in, otherwise as sent
-    job_specs: tuple[str, ...]  # JSON of one JobSpec a job, in (replica, job) order
+    job_specs: tuple[str, ...]  # JSON of one JobSpec a group of nodes, that of its first, in (replica, job) order
+    nodes: tuple[int, ...] = ()  # how many nodes each of these groups has; empty: one
+
+    def job_texts(self) -> tuple[str, ...]:
+        """JSON of the JobSpec of each job, in (replica, job) order."""
+        if not self.nodes:
+            return self.job_specs
+        return tuple(
+            text for first, nodes in zip(self.job_specs, self.nodes, strict=True) for text in texts_of(first, nodes)
+        )
 
     def place(self) -> keys.Place:
         return keys.Place(keys.run_body(self.run_id, self.deployment_num))
+
+
+def texts_of(first: str, nodes: int) -> list[str]:
+    """The specs of all nodes of a group, by that of its first."""
+    if nodes == 1:
+        return [first]
+    spec = orjson.loads(first)
+    return [first, *(orjson.dumps({**spec, **own_of(spec, number)}).decode() for number in range(1, nodes))]

@@ -41,7 +41,7 @@ class Executor:
         self.here, self.load, self.wake, self.kinds = here, load, wake, kinds
         self._news = news or _nobody_waits
         made = [family(here) for family in families]
-        self._handlers: Mapping[type[Effect], Callable[[Any], Outcome | None]] = {
+        self._handlers: Mapping[type[Effect], Callable[[Any], Outcome | Sequence[Outcome] | None]] = {
             kind: getattr(family, method) for family in made for kind, method in family.effects.items()
         }
 
@@ -68,8 +68,8 @@ class Executor:
         if self.here.clock.now() >= effect.act_until:
             log.info("%s is too late: the next pass repeats what is still wanted", effect)
             return
-        outcome = handler(effect)
-        if outcome is not None:
+        found = handler(effect)
+        for outcome in (found,) if isinstance(found, Outcome) else found or ():
             self._conclude(outcome, committer)
 
     def _conclude(self, outcome: Outcome, committer: Committer) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job
@@ -23,6 +24,7 @@ from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.load import Loader
 from chalicelib.errors import Bug
 from chalicelib.machines.fleet import FLEET
+from chalicelib.machines.gang import GANG
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN
@@ -137,6 +139,7 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.run(id, now),
             ),
         ),
+        Kind("gang", Gang, GANG, steps=(invariants.gangs,)),
         Kind("job", Job, JOB, steps=(invariants.ended_jobs, invariants.claims), hears=_host_of),
         Kind(
             "instance",
@@ -168,7 +171,7 @@ KINDS = Kinds(
             WORKFLOW,
             Unit(
                 decide_workflow,
-                woken_by=frozenset({"instance", "workflow"}),
+                woken_by=frozenset({"instance"}),
                 load=lambda load, id, now: load.workflow(id, now),
                 conclude=decide_step,
             ),

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
+import orjson
 from pydantic import ValidationError
 
 from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.gangs import Gang, gang_lead
 from chalicelib.domain.instances import Instance, Presence
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import SECOND, Micros, sortable
+from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job, JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.runs import Run
@@ -21,7 +26,7 @@ from chalicelib.engine.read import Reader, has_room
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import Bug
 from chalicelib.planning.closing import ClosingSnapshot
-from chalicelib.planning.fleet import ends_instances
+from chalicelib.planning.fleet import ends_instances, keeps_a_minimum
 from chalicelib.planning.hosts import workflow_ids
 from chalicelib.planning.instance import needs_others
 from chalicelib.planning.snapshots import (
@@ -32,6 +37,7 @@ from chalicelib.planning.snapshots import (
     QueueSnapshot,
     RunSnapshot,
 )
+from chalicelib.planning.unused import STALE, Sample
 from chalicelib.planning.workflows import Definition, WorkflowSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
@@ -39,6 +45,7 @@ from chalicelib.store.listing import all_of
 log = logging.getLogger(__name__)
 
 PAGE = 500  # waiting jobs per query; one page holds most queues
+MOST_SAMPLES = 2000  # of a job in one pass; its agent takes a fifth of that in the longest window
 
 
 class Loader:
@@ -58,20 +65,47 @@ class Loader:
         run, jobs = self.read.run_and_jobs(run_id)
         if run is None:
             return None
-        where = list(
-            dict.fromkeys(j.assignment.instance_id for j in jobs if j.assignment and j.status in LIVE_ON_INSTANCE)
-        )
+        specs = self.read.job_specs(run.id, run.deployment_num)
+        gangs = self._gangs(jobs) if any(spec.jobs_per_replica > 1 for spec in specs) else []
+        on = [job.assignment.instance_id for job in jobs if job.assignment and job.status in LIVE_ON_INSTANCE]
+        where = list(dict.fromkeys((*on, *(place for gang in gangs if gang.holds for place in gang.places))))
         found = self.read.find_many(Instance, [keys.instance(i) for i in where])
         heard = self.read.find_many(Presence, [keys.presence(i) for i in where])
         return RunSnapshot(
             now=now,
             run=run,
             run_spec=self.read.run_spec(run.id, run.deployment_num),
-            job_specs=self.read.job_specs(run.id, run.deployment_num),
+            job_specs=specs,
             jobs=jobs,
             instances={instance.id: instance for instance in found if instance},
             presences={presence.instance_id: presence for presence in heard if presence},
+            usage=self._usage(specs, jobs, now),
+            gangs=tuple(gangs),
         )
+
+    def _gangs(self, jobs: Iterable[Job]) -> list[Gang]:
+        """Of the newest submission of each of a run's replicas."""
+        newest: dict[tuple[str, int], int] = {}
+        for job in jobs:
+            replica = job.run_id, job.replica_num
+            newest[replica] = max(job.submission_num, newest.get(replica, 0))
+        wanted = [keys.gang(run_id, replica, num) for (run_id, replica), num in newest.items()]
+        return [gang for gang in self.read.find_many(Gang, wanted) if gang]
+
+    def _usage(self, specs: Iterable[JobSpec], jobs: Iterable[Job], now: Micros) -> dict[str, tuple[Sample, ...]]:
+        """How busy the GPUs of jobs with a `utilization_policy` were, for as long as that looks back."""
+        policies = {(spec.replica_num, spec.job_num): spec.utilization_policy for spec in specs}
+        found = {}
+        for job in jobs:
+            policy = policies.get(job.slot)
+            if policy is None or job.status is not JobStatus.running or job.running_at is None:
+                continue
+            window = policy.time_window * SECOND
+            if now >= job.running_at + window:
+                since = sortable(max(job.running_at, now - window - STALE))
+                points = islice(all_of(self.store, "main", keys.metric(job.id, 0).pk, low=since), MOST_SAMPLES)
+                found[job.id] = tuple(_sample(orjson.loads(point.body)) for point in points)
+        return found
 
     def instance(self, instance_id: str, now: Micros) -> InstanceSnapshot | None:
         status, heard = self.store.get_many([keys.instance(instance_id), keys.presence(instance_id)])
@@ -99,8 +133,9 @@ class Loader:
         fleet = self.read.find(Fleet, keys.fleet(fleet_id))
         if fleet is None:
             return None
-        may_end = ends_instances(fleet, self.read.fleet_spec(fleet.id, fleet.spec_num))
-        view = self.read.view(fleet, again=lambda instance: may_end)
+        spec = self.read.fleet_spec(fleet.id, fleet.spec_num)
+        each = ends_instances(fleet, spec) or keeps_a_minimum(spec) or bool(fleet.networks)
+        view = self.read.view(fleet, again=lambda instance: each)
         project_id = fleet.project_id
         return FleetSnapshot(now, view, self.catalog.book(project_id), self.backends.facts(project_id))
 
@@ -140,17 +175,48 @@ class Loader:
         ]
         return sorted((job for job in jobs if _waits(job) and job.project_id == project_id), key=order)
 
-    def queue(self, project_id: str, jobs: Sequence[Job], fleets: tuple[FleetView, ...], now: Micros) -> QueueSnapshot:
+    def queue(
+        self,
+        project_id: str,
+        jobs: Sequence[Job],
+        fleets: tuple[FleetView, ...],
+        now: Micros,
+        ahead: Sequence[Job] = (),
+    ) -> QueueSnapshot:
+        """`ahead`: first nodes that wait further ahead."""
+        queued, before = self._all_queued(jobs), self._all_queued(ahead)
+        gangs = self._gangs(item.job for item in (*queued, *before) if item.spec.jobs_per_replica > 1)
+        return QueueSnapshot(
+            now,
+            project_id,
+            queue=tuple(queued),
+            fleets=fleets,
+            offers=self.catalog.book(project_id),
+            facts=self.backends.facts(project_id),
+            gangs={gang_lead(gang): gang for gang in gangs},
+            ahead=tuple(before),
+        )
+
+    def _all_queued(self, jobs: Sequence[Job]) -> list[QueuedJob]:
         runs = dict.fromkeys(job.run_id for job in jobs)
         found = {run.id: run for run in self.read.find_many(Run, [keys.run(run_id) for run_id in runs]) if run}
         queued = []
         for job in jobs:
             try:
-                queued.append(self._queued(job, found.get(job.run_id)))
+                item = self._queued(job, found.get(job.run_id))
+                queued += [item, *self._others(item)]
             except (Bug, ValidationError):  # one broken job must not stop the queue behind it
                 log.exception("job %s of run %s can't be read and stays in the queue", job.id, job.run_id)
-        book, facts = self.catalog.book(project_id), self.backends.facts(project_id)
-        return QueueSnapshot(now, project_id, tuple(queued), fleets, book, facts)
+        return queued
+
+    def _others(self, lead: QueuedJob) -> list[QueuedJob]:
+        """The other nodes of an attempt, which don't stand in the queue themselves; those that are written already."""
+        first = lead.job
+        wanted = [
+            keys.job(first.run_id, first.replica_num, num, first.submission_num)
+            for num in range(1, lead.spec.jobs_per_replica)
+        ]
+        return [self._queued(job, lead.run) for job in self.read.find_many(Job, wanted) if job]
 
     def _queued(self, job: Job, run: Run | None) -> QueuedJob:
         if run is None:
@@ -163,6 +229,10 @@ class Loader:
 
     def _waiting(self, found: Iterable[Key]) -> list[Job]:
         return [job for job in self.read.find_many(Job, list(found)) if job and _waits(job)]
+
+
+def _sample(point: Mapping[str, Any]) -> Sample:
+    return Sample(point["at"], tuple(gpu.get("util_percent") for gpu in point["gpus"]))
 
 
 def order(job: Job) -> str:
@@ -186,4 +256,4 @@ def room(fleets: Iterable[FleetView]) -> int | None:
 
 
 def _waits(job: Job) -> bool:
-    return job.status is JobStatus.submitted and job.assignment is None
+    return job.queued

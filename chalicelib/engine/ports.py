@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from chalicelib.domain.instants import Micros
 
@@ -35,6 +35,20 @@ class Effects(Protocol):
 class News(Protocol):
     def __call__(self, instance_ids: Iterable[str]) -> None:
         """Something that these instances' agents wait for has changed: end their long polls. A hint."""
+
+
+class Streams(Protocol):
+    """Bytes between a client and a job, over a connection that the job's host makes to the plane."""
+
+    def open(self, instance_id: str, user: str, order: Mapping[str, Any], may: Callable[[], bool]) -> str:
+        """The id of a stream for this user that waits for that instance's agent, which gets the order. It ends soon
+        after the user `may` have it no longer. Raises Refused where there are too many."""
+
+    def orders(self, instance_id: str) -> list[dict[str, Any]]:
+        """What the instance's agent should dial now: each order with `id` and `ticket`."""
+
+    def claim(self, stream_id: str, ticket: str) -> None:
+        """An agent dials. Raises Forbidden for a ticket that isn't good, or not any more."""
 
 
 class Backends(Protocol):

@@ -16,7 +16,7 @@ from chalicelib.engine.commit import Committed, Committer
 from chalicelib.engine.kinds import Kinds, Unit
 from chalicelib.engine.load import PAGE, Loader, order, room
 from chalicelib.engine.ports import Clock
-from chalicelib.planning.snapshots import FleetView
+from chalicelib.planning.snapshots import FleetView, QueuedJob
 
 ATTEMPTS = 5  # fresh looks after a conflict, before a unit is left to the next pass
 SMALLEST_PAGE = 16  # waiting jobs to look at even if only a place or two are free
@@ -46,6 +46,7 @@ class QueueLook:
         self._project_id, self._hints = project_id, hints
         self._read: tuple[FleetView, ...] | None = None  # the fleets; None: to be read again
         self._seen: set[str] = set()
+        self._ahead: dict[str, Job] = {}  # first nodes of tasks on several, which waited when they were looked at
         self.done = Committed()
         self.next_wake: Micros | None = None
 
@@ -92,7 +93,10 @@ class QueueLook:
         for _ in range(ATTEMPTS):
             if not jobs:
                 return
-            snapshot = self._load.queue(self._project_id, jobs, self._fleets(), self._clock.now())
+            here = {job.id for job in jobs}
+            before = self._load.still_waiting(job for job in self._ahead.values() if job.id not in here)
+            snapshot = self._load.queue(self._project_id, jobs, self._fleets(), self._clock.now(), before)
+            self._ahead |= {item.job.id: item.job for item in snapshot.queue if first_of_several(item)}
             plan = self._kinds.checked(snapshot, self._row.decide(snapshot))
             done = self._committer.commit(plan)
             self._add(done, plan.next_wake)
@@ -106,6 +110,10 @@ class QueueLook:
     def _add(self, done: Committed, next_wake: Micros | None) -> None:
         self.done = joined(self.done, done)
         self.next_wake = min((at for at in (self.next_wake, next_wake) if at is not None), default=None)
+
+
+def first_of_several(item: QueuedJob) -> bool:
+    return item.job.job_num == 0 and item.spec.jobs_per_replica > 1
 
 
 def joined(before: Committed, after: Committed) -> Committed:

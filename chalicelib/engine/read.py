@@ -17,7 +17,7 @@ from typing import TypeVar
 from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.instances import Instance, InstanceStatus, instance_id
-from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.job_specs import JobSpec, own_of
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.keys import Key
 from chalicelib.domain.noun import Noun
@@ -35,6 +35,7 @@ from chalicelib.store.port import Record, Store
 N = TypeVar("N", bound=Noun)
 
 SPECS = 1024  # runs whose specs are kept parsed, some 15 KB each: a pass that has more of them parses them every time
+FEW_JOBS = 8  # of a finished run that is kept: a thousand with hundreds of nodes each would fill the memory
 YOUNG = 128  # a fleet's newest instances, looked for by key too: more than it orders while an index may lag
 
 
@@ -110,9 +111,13 @@ class Reader:
 
     def run_row(self, run: Run) -> RunRow:
         """The run with its texts and jobs."""
-        if run.finished:
-            return self._finished.get((run.id, run.version), lambda: self._run_row(run))
-        return self._run_row(run)
+        if not run.finished:
+            return self._run_row(run)
+        key = run.id, run.version
+        row = self._finished.peek(key) or self._run_row(run)
+        if len(row.jobs) <= FEW_JOBS:
+            self._finished.keep(key, row)
+        return row
 
     def _run_row(self, run: Run) -> RunRow:
         """One query, because all of a run shares a partition."""
@@ -122,7 +127,7 @@ class Reader:
             raise Bug(f"run {run.id} has no spec at deployment {run.deployment_num}")
         body = nouns.read(RunBody, records[0])
         jobs = tuple(self.parse(Job, record) for record in records if record.key.sk.startswith("job/"))
-        return RunRow(run, body.run_spec, body.job_specs, jobs)
+        return RunRow(run, body.run_spec, body.job_texts(), jobs)
 
     def run_and_jobs(self, run_id: str) -> tuple[Run | None, tuple[Job, ...]]:
         """As of the last commit, without the specs."""
@@ -139,7 +144,7 @@ class Reader:
         """The run's spec with its profile merged in."""
 
         def parse() -> RunSpec:
-            spec = RunSpec.model_validate_json(self._run_body(run_id, deployment_num).run_spec)
+            spec = RunSpec.model_validate_json(self.run_body(run_id, deployment_num).run_spec)
             return spec.with_(configuration=merged_run(spec))
 
         return self._run_specs.get((run_id, deployment_num), parse)
@@ -148,8 +153,12 @@ class Reader:
         """The spec of each job, in order of replica and node."""
 
         def parse() -> tuple[JobSpec, ...]:
-            texts = self._run_body(run_id, deployment_num).job_specs
-            return tuple(JobSpec.model_validate_json(text) for text in texts)
+            body = self.run_body(run_id, deployment_num)
+            firsts = [JobSpec.model_validate_json(text) for text in body.job_specs]
+            groups = zip(firsts, body.nodes or (1,) * len(firsts), strict=True)
+            return tuple(
+                first.with_(**own_of(vars(first), n)) if n else first for first, nodes in groups for n in range(nodes)
+            )
 
         return self._job_specs.get((run_id, deployment_num), parse)
 
@@ -160,7 +169,7 @@ class Reader:
             raise Bug(f"job {job.id} has no spec for replica {job.replica_num}, node {job.job_num}")
         return spec
 
-    def _run_body(self, run_id: str, deployment_num: int) -> RunBody:
+    def run_body(self, run_id: str, deployment_num: int) -> RunBody:
         body = nouns.find(self.store, RunBody, keys.run_body(run_id, deployment_num))  # large: not kept
         if body is None:
             raise Bug(f"run {run_id} has no spec at deployment {deployment_num}")

@@ -14,12 +14,16 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 from chalicelib.configuration.private_keys import fingerprint, loaded, plain, public
 from chalicelib.errors import Transient, Unfit
+from chalicelib.hosts.look import Report
+from chalicelib.hosts.shared import Share, Shared
 
 CONNECT_TIMEOUT = 10.0  # seconds, each for reaching the host, its greeting and the login
+SILENCE = 120.0  # seconds that what we sent may stay unacknowledged: then the other end is gone
 MOST_SAID = 1024 * 1024  # bytes that a command may write to each output: ours write a few lines
 _CHUNK = 32 * 1024
 
@@ -42,7 +46,20 @@ class Login:
         return replace(self, pinned=last, jump=jump)
 
     def __str__(self) -> str:
-        return f"{self.user}@{self.hostname}" + (f":{self.port}" if self.port != 22 else "")
+        if self.port == 22:
+            return f"{self.user}@{self.hostname}"
+        return (
+            f"{self.user}@[{self.hostname}]:{self.port}"
+            if ":" in self.hostname
+            else f"{self.user}@{self.hostname}:{self.port}"
+        )
+
+
+@dataclass(frozen=True)
+class File:
+    path: str
+    data: bytes = field(repr=False)
+    mode: int
 
 
 @dataclass(frozen=True)
@@ -61,13 +78,12 @@ class Ran:
 class Connection:
     """One login. `shown` are the keys of the hosts on the way, outermost first."""
 
-    def __init__(self, login: Login, transports: list[Any]) -> None:
-        self.login, self._transports = login, transports
-        self.shown = tuple(_line(transport.get_remote_server_key()) for transport in transports)
-
-    @property
-    def transport(self) -> Any:
-        return self._transports[-1]
+    def __init__(self, login: Login, transport: Any, way: Any = None, leave: Callable[[], None] = lambda: None) -> None:
+        """`way`: the transport to the jump host, which others may use, too; `leave` says that we no longer do."""
+        self.login, self.transport = login, transport
+        self.shown = tuple(_line(each.get_remote_server_key()) for each in (way, transport) if each is not None)
+        self.seen: Report | None = None  # of the host, by whoever used it before: for the next, who needs no other look
+        self._leave, self._lock, self._closed = leave, threading.Lock(), False
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 60.0) -> Ran:
         """Run a shell command to its end. Raises Transient when the connection breaks or it takes longer."""
@@ -123,45 +139,136 @@ class Connection:
                 raise Transient(f"{self.login}: a command said more than {MOST_SAID >> 20} MiB")
         return found.decode("utf-8", "replace")
 
-    def put(self, path: str, data: bytes, mode: int, *, sudo: str = "", timeout: float = 120.0) -> None:
-        """Write a file whole or not at all, even if the connection breaks half-way: then the host sees an end, too.
-        `sudo` comes before each command."""
-        draft, target, digest = f"{shlex.quote(path)}.$$", shlex.quote(path), hashlib.sha256(data).hexdigest()
+    def put(self, *files: File, sudo: str = "", timeout: float = 120.0) -> None:
+        """Write files by one command, each whole or not at all, even if the connection breaks half-way: then the host
+        sees an end, too. `sudo` comes before the command."""
+        sent = b"".join(file.data for file in files)
+        all_of_it, start = f"{shlex.quote(files[0].path)}.all.$$", 1
+        drafts = [f"{shlex.quote(file.path)}.$$" for file in files]  # beside their files, to be put in place at once
         script = (
-            f"umask 077; cat > {draft}; "
-            f'if [ "$(sha256sum < {draft})" = "{digest}  -" ] && chmod {mode:o} {draft}; '
-            f"then mv -f {draft} {target}; else rm -f {draft}; exit 1; fi"
+            f"set -e; umask 077; trap 'rm -f \"$@\"' EXIT; set -- {all_of_it} {' '.join(drafts)}; cat > {all_of_it}\n"
         )
-        ran = self.run(f"{sudo} sh -c {shlex.quote(script)}".strip(), stdin=data, timeout=timeout)
+        script += f'[ "$(sha256sum < {all_of_it})" = "{hashlib.sha256(sent).hexdigest()}  -" ]\n'
+        for file, draft in zip(files, drafts, strict=True):
+            script += f"tail -c +{start} {all_of_it} | head -c {len(file.data)} > {draft}\n"
+            script += f"chmod {file.mode:o} {draft}; mv -f {draft} {shlex.quote(file.path)}\n"
+            start += len(file.data)
+        ran = self.run(f"{sudo} sh -c {shlex.quote(script)}".strip(), stdin=sent, timeout=timeout)
         if ran.status:
-            raise Transient(f"{self.login}: {path} couldn't be written ({ran.words})")
+            named = ", ".join(file.path for file in files)
+            raise Transient(f"{self.login}: {named} couldn't be written ({ran.words})")
 
     def close(self) -> None:
-        for transport in reversed(self._transports):
-            transport.close()
+        with self._lock:
+            before, self._closed = self._closed, True
+        if not before:
+            try:
+                with contextlib.suppress(OSError, EOFError):  # the way there is gone, and it with that
+                    self.transport.close()
+            finally:
+                self._leave()
+
+
+class Logins(Protocol):
+    """Whoever opens connections."""
+
+    def connect(self, login: Login, *, again: bool = False) -> contextlib.AbstractContextManager[Connection]: ...
 
 
 class Ssh:
-    """Opens connections. The only implementation outside the tests."""
+    """Opens connections. The only implementation outside the tests.
+
+    Every login costs a host a session. So the steps of a workflow, one right after the other, may use one connection:
+    it is kept for `keep` seconds if its user says that the next step comes. And all hosts behind a jump host share one
+    login there."""
+
+    def __init__(self, keep: float = 0.0) -> None:
+        self._keep = keep
+        self._heads: Shared[Login, Any] = Shared(_direct)
+        self._kept: dict[Login, Connection] = {}
+        self._lock = threading.Lock()
 
     @contextlib.contextmanager
-    def connect(self, login: Login) -> Iterator[Connection]:
-        """Raises Transient if the host can't be reached, Unfit if it refuses us or its key has changed."""
-        transports: list[Any] = []
+    def connect(self, login: Login, *, again: bool = False) -> Iterator[Connection]:
+        """Raises Transient if the host can't be reached, Unfit if it refuses us or its key has changed. `again`: the
+        same login follows at once."""
+        connection = self._taken(login) or self._connected(login)
+        well = False
         try:
-            for each in (login.jump, login):
-                if each is not None:
-                    transports.append(_opened(each, transports[-1] if transports else None))
-            yield Connection(login, transports)
+            yield connection
+            well = True
         finally:
-            for transport in reversed(transports):
-                transport.close()
+            if not (well and again and self._put(login, connection)):
+                connection.close()
+
+    def _taken(self, login: Login) -> Connection | None:
+        """The connection kept for this login, if it still stands and its hosts have shown the right keys."""
+        with self._lock:
+            kept = self._kept.pop(login.expecting([""] * 2), None)
+        if kept is None:
+            return None
+        pins = [each.pinned for each in (login.jump, login) if each is not None]
+        if kept.transport.is_active() and all(pin in ("", key) for pin, key in zip(pins, kept.shown, strict=True)):
+            return kept
+        kept.close()
+        return None
+
+    def _put(self, login: Login, connection: Connection) -> bool:
+        if not self._keep or not connection.transport.is_active():
+            return False
+        key = login.expecting([""] * 2)
+        with self._lock:
+            if key in self._kept:
+                return False
+            self._kept[key] = connection
+        timer = threading.Timer(self._keep, self._drop, (key, connection))
+        timer.daemon = True
+        timer.start()
+        return True
+
+    def _drop(self, key: Login, connection: Connection) -> None:
+        with self._lock:
+            if self._kept.get(key) is not connection:
+                return  # in use, or kept anew for somebody else
+            del self._kept[key]
+        connection.close()
+
+    def _connected(self, login: Login) -> Connection:
+        if login.jump is None:
+            return Connection(login, _direct(login))
+        share, tunnel = self._through(login, login.jump)
+        leave = partial(self._heads.leave, share)
+        try:
+            return Connection(login, _opened(login, tunnel), share.it, leave)
+        except BaseException:
+            leave()
+            raise
+
+    def _through(self, login: Login, jump: Login) -> tuple[Share[Any], Any]:
+        """If the shared way fails, one of our own says why. Of several who ask one transport at a time, paramiko may
+        tell one what was said to another; and it may be the way that is broken, which takes a while to be noticed."""
+        try:
+            return self._asked(login, jump)
+        except (Transient, Unfit):
+            return self._asked(login, jump, alone=True)
+
+    def _asked(self, login: Login, jump: Login, *, alone: bool = False) -> tuple[Share[Any], Any]:
+        share = self._heads.take(jump, alone=alone)
+        try:
+            return share, _tunnel(login, share.it)
+        except BaseException:
+            self._heads.leave(share)
+            raise
 
 
-def _opened(login: Login, through: Any | None) -> Any:
+def _direct(login: Login) -> Any:
+    return _opened(login, _socket(login))
+
+
+def _opened(login: Login, over: Any) -> Any:
     import paramiko
 
-    transport = paramiko.Transport(_socket(login) if through is None else _tunnel(login, through))
+    transport = paramiko.Transport(over)
     transport.banner_timeout = transport.auth_timeout = CONNECT_TIMEOUT
     try:
         if login.pinned:
@@ -194,7 +301,10 @@ def _opened(login: Login, through: Any | None) -> Any:
 
 def _socket(login: Login) -> socket.socket:
     try:
-        return socket.create_connection((login.hostname, login.port), timeout=CONNECT_TIMEOUT)
+        made = socket.create_connection((login.hostname, login.port), timeout=CONNECT_TIMEOUT)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # where there is none, the system's own limit ends it, much later
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(SILENCE * 1000))
+        return made
     except socket.gaierror:
         raise Transient(f"{login.hostname}: the server can't resolve this host name") from None
     except TimeoutError:
@@ -216,7 +326,7 @@ def _tunnel(login: Login, through: Any) -> Any:
                 f"the jump host forbids forwarding to {login.hostname}; "
                 "set `AllowTcpForwarding yes` in its /etc/ssh/sshd_config and run: sudo systemctl reload ssh"
             ) from None
-        raise Transient(f"{login}: the jump host can't reach it ({_words(error)})") from None
+        raise Transient(f"{login}: the jump host can't reach it ({error.text.lower()})") from None
     except (paramiko.SSHException, OSError, EOFError) as error:
         raise Transient(f"{login}: no connection through the jump host ({_words(error)})") from None
 
@@ -247,4 +357,5 @@ def _algorithms(pinned: str) -> tuple[str, ...]:
 
 
 def _words(error: BaseException) -> str:
-    return str(error).strip() or type(error).__name__
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or str(error).strip() or type(error).__name__

@@ -20,12 +20,14 @@ PROGRAM = f"{HOME}/agent.pyz"
 TOKEN = f"{HOME}/bootstrap"
 
 SERVER = f"{HOME}/server"  # the address that the agent calls, reread when it can't be reached
+VIA = f"{HOME}/via"  # where its head node relays its calls, if it does
 
-START = f"systemctl daemon-reload && systemctl enable --quiet {UNIT} && systemctl restart {UNIT}"
+# Each reload has systemd run all its generators, which costs a host more than all else here.
+START = f"systemctl enable --quiet --no-reload {UNIT} && systemctl daemon-reload && systemctl restart {UNIT}"
 
 STOP = f"""
 set -u
-systemctl disable --quiet --now {UNIT} 2>/dev/null
+systemctl disable --quiet --no-reload {UNIT} 2>/dev/null
 systemctl stop {UNIT} 2>/dev/null
 systemctl reset-failed {UNIT} 2>/dev/null
 rm -f {UNIT_FILE} {UNIT_FILE}.new
@@ -36,24 +38,33 @@ true
 LOG_END = f"journalctl -u {UNIT} -n 5 -o cat --no-pager 2>/dev/null | tail -n 1"
 
 
-def reach(server_url: str) -> str:
-    """Does the server answer from here? Any HTTP response will do."""
+def reach(server_url: str, relay: str = "") -> str:
+    """Does the server answer from here, by the way that the agent takes? Any HTTP response will do, and the end of the
+    error output says why there is none. `relay`: where a head node passes calls on."""
     return f"""
-exec python3 -c '
-import sys, urllib.error, urllib.request
-try:
-    urllib.request.urlopen(sys.argv[1] + "/healthcheck", timeout=5)
-except urllib.error.HTTPError:
-    pass
-except Exception:
-    sys.exit(1)
-' {shlex.quote(server_url)}
+exec python3 -I -S -c '
+import socket, sys
+from urllib.parse import urlsplit
+url, (host, _, port) = urlsplit(sys.argv[1]), sys.argv[2].rpartition(":")
+where = (host.strip("[]"), int(port)) if port else (url.hostname, url.port or {{"https": 443}}.get(url.scheme, 80))
+made = socket.create_connection(where, 5)
+if url.scheme == "https":
+    import ssl
+    made = ssl.create_default_context().wrap_socket(made, server_hostname=url.hostname)
+call = "GET %s/healthcheck HTTP/1.1\\r\\nHost: %s\\r\\nConnection: close\\r\\n\\r\\n"
+made.sendall((call % (url.path.rstrip("/"), url.netloc)).encode())
+sys.exit(0 if made.makefile("rb").read(5) == b"HTTP/" else "no HTTP server answers there")
+' {shlex.quote(server_url)} {shlex.quote(relay)}
 """
 
 
 def claim(owner: str) -> str:
     """Claims the host for the owner. If two servers try at once, only one of them creates the link."""
-    name = shlex.quote(owner)
+    return claim_as(shlex.quote(owner))
+
+
+def claim_as(name: str) -> str:
+    """The same for an owner as a word of the shell."""
     return f"""
 set -eu
 umask 077
@@ -61,14 +72,15 @@ mkdir -p {HOME}
 chmod 0711 {HOME}
 printf %s {name} > {OWNER}.$$
 ln {OWNER}.$$ {OWNER} 2>/dev/null || cmp -s {OWNER}.$$ {OWNER} || {{
-  rm -f {OWNER}.$$; echo "it belongs to $(cat {OWNER})" >&2; exit 1; }}
+  rm -f {OWNER}.$$; echo "another agent was installed meanwhile" >&2; exit 1; }}
 rm -f {OWNER}.$$
 """
 
 
-def unit(server_url: str, instance_id: str) -> str:
+def unit(server_url: str, instance_id: str, *, leaves: bool = False) -> str:
     """The unit file. Tasks have supervisors of their own, so a restart of the agent must not end them. Without a URL
-    the agent reads it from its folder. Its exit status 4 says that its instance has ended."""
+    the agent reads it from its folder. Its exit status 4 says that its instance has ended. `leaves`: the agent then
+    clears the host itself."""
     command = [
         "/usr/bin/env",
         "python3",
@@ -77,6 +89,7 @@ def unit(server_url: str, instance_id: str) -> str:
         *("--data", HOME),
         *("--instance", instance_id),
         *("--token-file", TOKEN),
+        *(("--unit", UNIT) if leaves else ()),
     ]
     return f"""[Unit]
 Description=dstack agent: runs the jobs that a dstack server gives to this host
@@ -116,6 +129,15 @@ set -eu
 if [ -e {OWNER} ] && [ "$(cat {OWNER})" != {shlex.quote(owner)} ]; then exit 0; fi
 if [ -e {PROGRAM} ]; then cd / && python3 {PROGRAM} clear --data {HOME}; fi
 rm -rf {HOME}
+"""
+
+
+def evict(owner: str) -> str:
+    """Stops and clears what an owner left that has ended, and nothing of whoever came since."""
+    return f"""
+[ "$(cat {OWNER} 2>/dev/null)" = {shlex.quote(owner)} ] || exit 0
+({STOP})
+({clear(owner)})
 """
 
 

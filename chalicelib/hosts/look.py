@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 HOME = "/var/lib/dstack"  # of the agent, on every host
 OWNER = f"{HOME}/owner"  # the installation and the instance that the host belongs to
+LEAVES = f"remove it from its fleet there first; if that is gone: sudo rm {OWNER}"
 LEAST_DISK_MIB = 1024
+MOST_OFF = 300  # seconds between the host's clock and ours
 _MOST = 200  # characters of one value: they are repeated to people, and a host may say anything
 
 # Prints `name=value` lines, each on its own: whatever is missing on a host, the other lines still appear.
@@ -31,17 +33,35 @@ say arch "$(uname -m)"
 say kernel "$(uname -s)"
 say os "$(. /etc/os-release 2>/dev/null; printf %s "$PRETTY_NAME")"
 say clock "$(date +%s)"
+say seen_at "$(printf %s "${SSH_CONNECTION:-}" | cut -d ' ' -f 1)"
 say python "$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)"
 [ -d /run/systemd/system ] && say systemd yes
 have docker && say docker_client yes
-say docker "$($SUDO docker version --format '{{.Server.Version}}' 2>/dev/null)"
-say docker_says "$($SUDO docker version --format '{{.Server.Version}}' 2>&1 >/dev/null | tail -n 1)"
+if docker=$($SUDO docker version --format '{{.Server.Version}}' 2>&1); then what=docker; else what=docker_says; fi
+say $what "$(printf '%s\n' "$docker" | grep . | tail -n 1)"
 say disk_kib "$(df -Pk /var/lib 2>/dev/null | awk 'NR==2 {print $4}')"
 say owner "$($SUDO cat OWNER 2>/dev/null)"
 sshd=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd)
 say forwarding "$($SUDO "$sshd" -T 2>/dev/null | awk '$1=="allowtcpforwarding" {print $2}')"
 say end yes
 """.replace("OWNER", OWNER)
+
+
+# The lines that every later step needs: how to become root, and whose the host is.
+SHORT = SCRIPT[: SCRIPT.index("say arch")] + SCRIPT[SCRIPT.index("say owner") : SCRIPT.index("sshd=")] + "say end yes\n"
+
+# What a head node needs to relay the calls of the hosts behind it.
+RELAYING = (
+    SHORT.removesuffix("say end yes\n")
+    + r"""
+say python "$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)"
+[ -d /run/systemd/system ] && say systemd yes
+for folder in /lib/systemd /usr/lib/systemd; do
+  [ -x $folder/systemd-socket-proxyd ] && say proxyd $folder/systemd-socket-proxyd
+done
+say end yes
+"""
+)
 
 
 @dataclass(frozen=True)
@@ -61,6 +81,8 @@ class Report:
     disk_mib: int | None = None
     owner: str = ""
     forwarding: str = ""  # what sshd allows: yes, no, local, remote, all
+    seen_at: str = ""  # the address from which the login came: the server's, or the jump host's
+    proxyd: str = ""  # the path of systemd-socket-proxyd
     whole: bool = False  # the script came to its end
 
     @property
@@ -86,6 +108,8 @@ def report(text: str) -> Report:
         disk_mib=None if (kib := _number(found, "disk_kib")) is None else kib >> 10,
         owner=found.get("owner", ""),
         forwarding=found.get("forwarding", ""),
+        seen_at=found.get("seen_at", ""),
+        proxyd=found.get("proxyd", ""),
         whole="end" in found,
     )
 
@@ -104,16 +128,41 @@ class Lack:
         return f"{self.what} (to fix it: {self.mend})"
 
 
-def lacks(seen: Report, user: str, owner: str) -> tuple[Lack, ...]:
-    """Everything that keeps the agent of `owner` (installation/instance) off this host."""
-    return tuple(_lacks(seen, user, owner))
+def lacks(seen: Report, user: str, owner: str, held: Lack | None = None, now: int | None = None) -> tuple[Lack, ...]:
+    """Everything that keeps the agent of `owner` (installation/instance) off this host. `held`: what is known here of
+    another instance that has it. `now`: the server's clock, in seconds."""
+    return (*_lacks(seen, user), *taken(seen, owner, held), *_wrong_time(seen, now))
 
 
-def _lacks(seen: Report, user: str, owner: str) -> Iterator[Lack]:
+def taken(seen: Report, owner: str, held: Lack | None = None) -> Iterator[Lack]:
+    """That the host is somebody else's."""
+    if seen.owner and seen.owner != owner:
+        installation, _, instance = seen.owner.partition("/")
+        ours = installation == owner.partition("/")[0]
+        where = (
+            f"instance {instance} of this server" if ours else f"another dstack server (installation {installation})"
+        )
+        yield held or Lack(f"it belongs to {where}", LEAVES)
+
+
+def _lacks(seen: Report, user: str) -> Iterator[Lack]:
     if seen.kernel != "Linux":
         yield Lack(f"it runs {seen.kernel or 'an unknown system'}", "use a Linux host")
     if seen.arch not in ("x86_64", "amd64", "aarch64", "arm64"):
         yield Lack(f"its CPU architecture is {seen.arch or 'unknown'}", "use a host with x86-64 or ARM64")
+    yield from basics(seen, user)
+    asked = seen.sudo in ("root", "yes")  # else it wasn't the engine that answered
+    if not seen.docker and (asked or not seen.docker_client):
+        yield _no_docker(seen)
+    if seen.forwarding == "no":
+        mend = "set `AllowTcpForwarding yes` in /etc/ssh/sshd_config, then: sudo systemctl reload ssh"
+        yield Lack("its SSH server forbids forwarding, which attaching to a run needs", mend)
+    if seen.disk_mib is not None and seen.disk_mib < LEAST_DISK_MIB:
+        yield Lack(f"only {seen.disk_mib} MiB are free under /var/lib", "free some space: at least 1 GiB is needed")
+
+
+def basics(seen: Report, user: str) -> Iterator[Lack]:
+    """What our scripts and units need anywhere."""
     if seen.sudo == "missing":
         yield Lack(f"{user} isn't root and there is no sudo", "log in as root, or: apt-get install sudo")
     elif seen.sudo == "password":
@@ -124,20 +173,15 @@ def _lacks(seen: Report, user: str, owner: str) -> Iterator[Lack]:
     if _version(seen.python) < (3, 8):
         has = f"its Python is {seen.python}, but 3.8 or newer is needed" if seen.python else "there is no Python 3"
         yield Lack(has, "sudo apt-get install -y python3")
-    if not seen.docker:
-        yield _no_docker(seen)
-    if seen.forwarding == "no":
-        mend = "set `AllowTcpForwarding yes` in /etc/ssh/sshd_config, then: sudo systemctl reload ssh"
-        yield Lack("its SSH server forbids forwarding, which attaching to a run needs", mend)
-    if seen.disk_mib is not None and seen.disk_mib < LEAST_DISK_MIB:
-        yield Lack(f"only {seen.disk_mib} MiB are free under /var/lib", "free some space: at least 1 GiB is needed")
-    if seen.owner and seen.owner != owner:
-        installation, _, instance = seen.owner.partition("/")
-        ours = installation == owner.partition("/")[0]
-        where = (
-            f"instance {instance} of this server" if ours else f"another dstack server (installation {installation})"
-        )
-        yield Lack(f"it belongs to {where}", f"remove it from its fleet there first; if that is gone: sudo rm {OWNER}")
+
+
+def _wrong_time(seen: Report, now: int | None) -> Iterator[Lack]:
+    """Logs and metrics carry the host's time."""
+    off = 0 if now is None or seen.clock is None else seen.clock - now
+    if abs(off) > MOST_OFF:
+        which = "ahead of" if off > 0 else "behind"
+        minutes = round(abs(off) / 60)  # what passed between the two readings isn't the clock's fault
+        yield Lack(f"its clock is {minutes} minutes {which} the server's", "sudo timedatectl set-ntp true")
 
 
 def _no_docker(seen: Report) -> Lack:

@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from chalicelib.domain import keys
-from chalicelib.domain.contacts import Contact
+from chalicelib.domain.contacts import Contact, Relay
 from chalicelib.domain.instances import Instance, Presence
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Bug, Conflict, NotYet, Transient, Unfit
 from chalicelib.hosts import install
-from chalicelib.hosts.connection import Connection, Login, Ran
-from chalicelib.hosts.look import SCRIPT, Report, lacks, report
+from chalicelib.hosts.connection import Connection, File, Login, Logins, Ran
+from chalicelib.hosts.holders import ended, held
+from chalicelib.hosts.look import SCRIPT, SHORT, Lack, Report, lacks, report, taken
+from chalicelib.hosts.relays import Relays
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Store
 
+TUNNEL = "tunnel"  # in a workflow's state: the host can't reach the server
 QUIET = 15_000_000  # microseconds without a report after which the end of the agent's log is shown
-
-
-class Logins(Protocol):
-    """Whoever opens connections."""
-
-    def connect(self, login: Login) -> AbstractContextManager[Connection]: ...
 
 
 @dataclass(frozen=True)
@@ -42,21 +39,26 @@ class HostSteps:
     install_key: bytes
     server_url: str
     program: Callable[[], bytes]
+    carries: bool = True  # the calls of agents that can't reach the server; else their head nodes relay them
 
     def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
         instance = self._instance(workflow)
         acts: Mapping[str, Callable[[Instance, Workflow], Mapping[str, str] | None]] = {
             "look": self._look,
             "install": self._install,
+            "relay": self._relay,
             "start": self._start,
             "report": self._report,
-            "stop": self._stop,
+            "stop": self._retire,
             "clear": self._clear,
         }
         return acts[step](instance, workflow)
 
     def undo(self, step: str, workflow: Workflow) -> None:
         instance = self._instance(workflow)
+        if step == "relay":
+            self._unrelay(instance)
+            return
         self._stop(instance, workflow)
         if step == "install":
             self._clear(instance, workflow)
@@ -64,27 +66,76 @@ class HostSteps:
     # --- adding ------------------------------------------------------------------------------------------------------
 
     def _look(self, instance: Instance, workflow: Workflow) -> Mapping[str, str]:
-        with self._at(instance) as at:
-            missing = lacks(at.seen, at.login.user, self._owner(instance))
-            if missing:
-                raise Unfit("; ".join(map(str, missing)))
+        with self._at(instance, SCRIPT, again=True) as at:
+            now = self.clock.now() // SECOND
+            seen = replace(at.seen, owner="") if self._ended(at) else at.seen
+            _fit(lacks(seen, at.login.user, self._owner(instance), self._held(instance, at), now))
             reached = at.run(install.reach(self.server_url), timeout=30.0).status == 0
-            if at.contact.tunnel == reached:
-                self.store.commit([nouns.put(at.contact.with_(tunnel=not reached))])  # a Conflict: retried
-            return {"os": at.seen.os[:100], "arch": at.seen.arch}
+            relay = None if reached or self.carries else self._relayed(instance, at)
+            self._note(at.contact, relay=relay)
+            found = {"os": at.seen.os[:100], "arch": at.seen.arch}
+            if not reached and self.carries:
+                found[TUNNEL] = "yes"
+            return found if relay is None else {**found, "relay": relay.address}
+
+    def _held(self, instance: Instance, at: _At) -> Lack | None:
+        return held(self.store, at.seen.owner, self.install_id, instance.project_id, instance.fleet_id)
+
+    def _ended(self, at: _At) -> bool:
+        return ended(self.store, at.seen.owner, self.install_id)
+
+    def _note(self, contact: Contact, **changes: object) -> None:
+        changed = contact.with_(**changes)
+        if changed != contact:
+            self.store.commit([nouns.put(changed)])  # a Conflict: retried
+
+    def _relayed(self, instance: Instance, at: _At) -> Relay:
+        """What its head node is to relay. Raises Unfit if nobody can."""
+        mend = "(to fix it: let it, through a proxy or NAT for example)"
+        head = at.login.expecting(at.contact.shown).jump
+        if head is None or instance.host is None:
+            raise Unfit(f"it can't reach {self.server_url} {mend}")
+        try:
+            address = self._relays.place(head, at.seen.seen_at)
+        except Unfit as problem:
+            raise Unfit(f"it can't reach {self.server_url}; {problem} {mend}") from None
+        return Relay(address=address, spec_num=instance.host.spec_num)
 
     def _install(self, instance: Instance, workflow: Workflow) -> None:
-        token = bootstrap_token(self.install_key, instance.id, instance.epoch)
-        with self._at(instance) as at:
+        token, tunnel = bootstrap_token(self.install_key, instance.id, instance.epoch), TUNNEL in workflow.state
+        with self._at(instance, again=True) as at:
             # With a tunnel, the agent reads the address from a file that the tunnel writes.
-            unit = install.unit("" if at.contact.tunnel else self.server_url, instance.id)
-            at.must(install.claim(self._owner(instance)))
-            at.connection.put(install.PROGRAM, self.program(), 0o700, sudo=at.seen.as_root)
-            at.connection.put(install.TOKEN, token.encode(), 0o600, sudo=at.seen.as_root)
-            at.connection.put(install.UNIT_FILE, unit.encode(), 0o644, sudo=at.seen.as_root)
+            unit = install.unit("" if tunnel else self.server_url, instance.id)
+            if self._ended(at):
+                at.must(install.evict(at.seen.owner), timeout=120.0)
+            else:
+                _fit(tuple(taken(at.seen, self._owner(instance), self._held(instance, at))))
+            at.must(install.claim(self._owner(instance)))  # and if it was taken since, the next attempt says by whom
+            at.connection.seen = replace(at.seen, owner=self._owner(instance))
+            at.connection.put(
+                File(install.PROGRAM, self.program(), 0o700),
+                File(install.TOKEN, token.encode(), 0o600),
+                File(install.UNIT_FILE, unit.encode(), 0o644),
+                sudo=at.seen.as_root,
+            )
+            self._note(at.contact, tunnel=tunnel)  # only now: it would be refused before, and cost a login each time
+
+    def _relay(self, instance: Instance, workflow: Workflow) -> None:
+        with self._at(instance, again=True) as at:
+            relay = at.contact.relay
+            if relay is None:
+                raise Bug(f"{instance.name} has no head node that could relay its calls")
+            self._relays.set_up(self._head(instance, at.contact, relay), relay.address, instance.id)
+            ran = at.run(install.reach(self.server_url, relay.address), timeout=30.0)
+            if ran.status:
+                raise Transient(
+                    f"it can't reach {self.server_url} through its head node at {relay.address} ({ran.words}); "
+                    "to fix it, let the head node's firewall accept that"
+                )
+            at.connection.put(File(install.VIA, relay.address.encode(), 0o600), sudo=at.seen.as_root)
 
     def _start(self, instance: Instance, workflow: Workflow) -> None:
-        with self._at(instance) as at:
+        with self._at(instance, again=TUNNEL in workflow.state) as at:  # which takes the login over
             at.must(install.START)
 
     def _report(self, instance: Instance, workflow: Workflow) -> None:
@@ -99,8 +150,13 @@ class HostSteps:
 
     # --- removing, and undoing ---------------------------------------------------------------------------------------
 
+    def _retire(self, instance: Instance, workflow: Workflow) -> None:
+        """The head node first: it may be there when the host isn't any more."""
+        self._unrelay(instance)
+        self._stop(instance, workflow)
+
     def _stop(self, instance: Instance, workflow: Workflow) -> None:
-        with self._at(instance) as at:
+        with self._at(instance, again=True) as at:
             if at.seen.owner in ("", self._owner(instance)):
                 at.must(install.STOP)
 
@@ -108,6 +164,28 @@ class HostSteps:
         with self._at(instance) as at:
             at.must(install.clear(self._owner(instance)), timeout=150.0)
             self.store.commit([Delete(keys.contact(instance.id), expect=at.contact.version)])
+
+    # --- its head node -----------------------------------------------------------------------------------------------
+
+    @property
+    def _relays(self) -> Relays:
+        return Relays(self.logins, self.install_id, self.server_url)
+
+    def _unrelay(self, instance: Instance) -> None:
+        contact = nouns.find(self.store, Contact, keys.contact(instance.id))
+        if contact is not None and contact.relay is not None:
+            head = self._head(instance, contact, contact.relay)
+            self._relays.give_up(head, contact.relay.address, instance.id)
+
+    def _head(self, instance: Instance, contact: Contact, relay: Relay) -> Login:
+        """The one that was set up, even if the fleet has another now."""
+        assert instance.host is not None
+        host = instance.host.with_(spec_num=relay.spec_num)
+        then, now = (self.login_of(one).expecting(contact.shown).jump for one in (instance.with_(host=host), instance))
+        if then is None:
+            raise Bug(f"{instance.name} had no head node in spec number {relay.spec_num}")
+        same = now is not None and (now.hostname, now.port) == (then.hostname, then.port)
+        return now if now is not None and same else then
 
     # --- logging in --------------------------------------------------------------------------------------------------
 
@@ -121,14 +199,17 @@ class HostSteps:
         return f"{self.install_id}/{instance.id}"
 
     @contextmanager
-    def _at(self, instance: Instance) -> Iterator[_At]:
-        """Log in and inspect the host. First contact pins the keys of all hosts on the way."""
+    def _at(self, instance: Instance, script: str = SHORT, *, again: bool = False) -> Iterator[_At]:
+        """Log in and inspect the host. First contact pins the keys of all hosts on the way. `again`: the next step
+        follows at once."""
         contact = nouns.find(self.store, Contact, keys.contact(instance.id))
         login = self.login_of(instance)
-        with self.logins.connect(login if contact is None else login.expecting(contact.shown)) as connection:
+        known = login if contact is None else login.expecting(contact.shown)
+        with self.logins.connect(known, again=again) as connection:
             if contact is None:
                 contact = self._first(instance, connection.shown)
-            seen = report(connection.run(SCRIPT, timeout=30.0).out)
+            seen = connection.seen if script is SHORT else None
+            seen = connection.seen = seen or report(connection.run(script, timeout=30.0).out)
             if not seen.whole:
                 raise Transient(f"{login}: inspecting the host was cut short")
             yield _At(login, connection, seen, contact)
@@ -140,6 +221,11 @@ class HostSteps:
         except Conflict:
             raise Transient("another attempt made first contact at the same time") from None
         return contact.with_(version=1)
+
+
+def _fit(missing: tuple[Lack, ...]) -> None:
+    if missing:
+        raise Unfit("; ".join(map(str, missing)))
 
 
 @dataclass(frozen=True)

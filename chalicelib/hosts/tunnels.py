@@ -7,12 +7,16 @@ agent rereads. If the connection breaks, it is reopened, and the agent finds the
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
+import math
+import resource
 import selectors
 import shlex
 import socket
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -21,9 +25,8 @@ from chalicelib.domain.contacts import Contact
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.errors import BackendError, Transient
 from chalicelib.hosts import install
-from chalicelib.hosts.connection import Connection, Login
-from chalicelib.hosts.look import SCRIPT, report
-from chalicelib.hosts.steps import Logins
+from chalicelib.hosts.connection import Connection, Login, Logins
+from chalicelib.hosts.look import SHORT, report
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.store.port import Store
@@ -32,8 +35,12 @@ log = logging.getLogger(__name__)
 
 LOOK_EVERY = 2.0  # seconds between looks at which tunnels are wanted
 AGAIN_AFTER = (1.0, 60.0)  # seconds after a failure: the first pause, and the longest
-MOST_CALLS = 16  # at once over one tunnel, each at four descriptors here; an agent makes a few
-_CHUNK = 64 * 1024
+LEAST_CALLS = 16  # at once over one tunnel: an agent makes a few, and each of its streams is one
+MOST_CALLS = 256  # as far as all tunnels together have descriptors
+REST_SECONDS = 30.0  # for what one side sent, after it has ended
+AGAIN_EVERY = 0.01  # seconds between two tries at a channel that takes nothing now
+WINDOW = 1024 * 1024  # bytes that the host may send on a channel before we take some
+_CHUNK, _FULL = 64 * 1024, 256 * 1024
 
 
 class Tunnels:
@@ -51,6 +58,7 @@ class Tunnels:
         self._store, self._logins, self._login_of = store, logins, login_of
         self._install_id, self._server = install_id, server
         self._stop = threading.Event()
+        self._spare = Spare.of_descriptors()
         self._open: dict[str, _Tunnel] = {}
         self._thread: threading.Thread | None = None
 
@@ -89,7 +97,7 @@ class Tunnels:
             instance, contact = wanted[instance_id]
             owner = f"{self._install_id}/{instance_id}"
             login = partial(self._login_of, instance)
-            tunnel = _Tunnel(instance.name, owner, contact, self._logins, login, self._server)
+            tunnel = _Tunnel(instance.name, owner, contact, self._logins, login, self._server, self._spare)
             self._open[instance_id] = tunnel
             tunnel.start()
 
@@ -103,10 +111,11 @@ class _Tunnel(threading.Thread):
         logins: Logins,
         login: Callable[[], Login],
         server: tuple[str, int],
+        spare: Spare,
     ) -> None:
         super().__init__(name=f"tunnel to {name}", daemon=True)
         self._owner, self._contact, self._logins, self._login = owner, contact, logins, login
-        self._server, self._closing = server, threading.Event()
+        self._server, self._spare, self._closing = server, spare, threading.Event()
 
     def close(self) -> None:
         self._closing.set()
@@ -127,7 +136,11 @@ class _Tunnel(threading.Thread):
     def _carry(self) -> None:
         """One connection, until it breaks or is no longer wanted."""
         login = self._login().expecting(self._contact.shown)
-        with self._logins.connect(login) as connection, contextlib.closing(Carrier(self._server)) as carrier:
+        with (
+            self._logins.connect(login) as connection,
+            contextlib.closing(Carrier(self._server, self._spare)) as carrier,
+        ):
+            connection.transport.default_window_size = WINDOW
             port = connection.transport.request_port_forward("127.0.0.1", 0, carrier.take)
             self._tell(connection, port)
             while connection.transport.is_active() and not self._closing.is_set():
@@ -135,29 +148,110 @@ class _Tunnel(threading.Thread):
 
     def _tell(self, connection: Connection, port: int) -> None:
         """Once the host is ours, write the tunnel's address to the file that the agent rereads."""
-        sudo = report(connection.run(SCRIPT).out).as_root
+        sudo = (connection.seen or report(connection.run(SHORT).out)).as_root
         script = install.follow(self._owner, f"http://127.0.0.1:{port}")
         if connection.run(f"{sudo} sh -c {shlex.quote(script)}".strip()).status:
             raise Transient("the host isn't set up yet")
 
 
+class Spare:
+    """Calls beyond each tunnel's LEAST_CALLS, shared by all tunnels: each costs three descriptors here, and whoever has
+    an account on a host can open them."""
+
+    def __init__(self, most: int) -> None:
+        self._left, self._lock = most, threading.Lock()
+
+    @classmethod
+    def of_descriptors(cls) -> Spare:
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return cls(4096 if limit == resource.RLIM_INFINITY else limit // 32)
+
+    def take(self) -> bool:
+        with self._lock:
+            if not self._left:
+                return False
+            self._left -= 1
+            return True
+
+    def give(self) -> None:
+        with self._lock:
+            self._left += 1
+
+
+class _Call:
+    """A channel and the connection to the server that it goes on as. What one side doesn't take waits here, and while
+    much does, the other side isn't read: so each call stops by itself, and no other with it."""
+
+    def __init__(self, channel: Any, ours: socket.socket) -> None:
+        self.channel, self.ours = channel, ours
+        self.waiting: dict[Any, bytes] = {channel: b"", ours: b""}
+        self.until = math.inf  # one side has ended: when the other must have taken the rest
+        self.broken = False
+        for end in (channel, ours):
+            end.setblocking(False)
+
+    def read(self, source: Any) -> None:
+        target = self.ours if source is self.channel else self.channel
+        try:
+            data = source.recv(_CHUNK)
+        except (BlockingIOError, TimeoutError):
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self.until = time.monotonic() + REST_SECONDS
+        self.waiting[target] += data
+        self.write(target)
+
+    def write(self, target: Any) -> None:
+        try:
+            while waiting := self.waiting[target]:
+                sent = target.send(waiting)
+                if not sent:  # a closed channel
+                    self.broken = True
+                    return
+                self.waiting[target] = waiting[sent:]
+        except (BlockingIOError, TimeoutError):
+            return
+        except OSError:
+            self.broken = True
+
+    @property
+    def over(self) -> bool:
+        ended = self.until < math.inf and not any(self.waiting.values())
+        return self.broken or ended or time.monotonic() >= self.until
+
+    def wanted(self, end: Any) -> int:
+        """What to wait for at this end; a channel can't be waited for to take more."""
+        other = self.ours if end is self.channel else self.channel
+        reads = len(self.waiting[other]) < _FULL and self.until == math.inf
+        writes = end is self.ours and self.waiting[end]
+        return (selectors.EVENT_READ if reads else 0) | (selectors.EVENT_WRITE if writes else 0)
+
+
 class Carrier:
     """Moves bytes between the channels of one connection and the server, on the thread that calls `move`."""
 
-    def __init__(self, server: tuple[str, int]) -> None:
-        self._server = server
+    def __init__(
+        self,
+        server: tuple[str, int],
+        spare: Spare | None = None,
+        opened: Callable[[socket.AddressFamily], socket.socket] = socket.socket,
+    ) -> None:
+        self._server, self._spare, self._socket = server, spare or Spare(MOST_CALLS), opened
         self._ways = selectors.DefaultSelector()
         self._bell, self._ring = socket.socketpair()
         self._bell.setblocking(False)
         self._ways.register(self._bell, selectors.EVENT_READ)
         self._new: list[Any] = []
+        self._open: set[_Call] = set()
         self._calls = 0  # that are open, new ones included
         self._lock = threading.Lock()
 
     def take(self, channel: Any, *_: object) -> None:
         """A new channel; called by paramiko's own thread. Whoever has an account on the host can open them."""
         with self._lock:
-            if self._calls >= MOST_CALLS:
+            if self._calls >= MOST_CALLS or (self._calls >= LEAST_CALLS and not self._spare.take()):
                 channel.close()
                 return
             self._calls += 1
@@ -165,46 +259,82 @@ class Carrier:
         self._ring.send(b"!")
 
     def move(self, timeout: float = 1.0) -> None:
-        for key, _ in self._ways.select(timeout):
+        stuck = [call for call in self._open if call.waiting[call.channel]]
+        for key, events in self._ways.select(min(timeout, AGAIN_EVERY) if stuck else timeout):
             if key.fileobj is self._bell:
                 self._bell.recv(4096)
                 self._adopt()
-            else:
-                self._pass_on(key.fileobj, key.data)
+            elif not key.data.broken:
+                if events & selectors.EVENT_WRITE:
+                    key.data.write(key.fileobj)
+                if events & selectors.EVENT_READ:
+                    key.data.read(key.fileobj)
+                self._look(key.data)
+        for call in stuck:
+            if call in self._open:
+                call.write(call.channel)
+                self._look(call)
+        for call in [call for call in self._open if call.over]:
+            self._end(call)
 
     def _adopt(self) -> None:
         with self._lock:
             fresh, self._new = self._new, []
         for channel in fresh:
             try:
-                ours = socket.create_connection(self._server, timeout=5)
-            except OSError:
-                self._end(channel)
+                channel.fileno()  # a channel of paramiko's takes its descriptors when it is first asked for them
+                ours = self._socket(socket.AF_INET6 if ":" in self._server[0] else socket.AF_INET)
+            except OSError as error:  # none is left: whoever called may call again
+                log.warning("a call over a tunnel can't be taken: %s", error)
+                channel.close()
+                self._give()
                 continue
-            self._ways.register(channel, selectors.EVENT_READ, ours)
-            self._ways.register(ours, selectors.EVENT_READ, channel)
+            call = _Call(channel, ours)
+            self._open.add(call)
+            if ours.connect_ex(self._server) in (0, errno.EINPROGRESS):
+                self._look(call)
+            else:
+                self._end(call)
 
-    def _pass_on(self, source: Any, target: Any) -> None:
-        try:
-            data = source.recv(_CHUNK)
-            if data:
-                target.sendall(data)
-                return
-        except OSError:
-            data = b""
-        with contextlib.suppress(KeyError, ValueError):  # its other end was first in the same round
-            self._ways.unregister(source)
-            self._ways.unregister(target)
-            self._end(source, target)
-
-    def _end(self, *ends: Any) -> None:
-        for end in ends:
-            end.close()
+    def _give(self) -> None:
+        """A call's place, back."""
         with self._lock:
             self._calls -= 1
+            if self._calls >= LEAST_CALLS:
+                self._spare.give()
+
+    def _look(self, call: _Call) -> None:
+        """Wait for what the call needs next."""
+        if call.over:
+            self._end(call)
+            return
+        for end in (call.channel, call.ours):
+            known, wanted = self._ways.get_map().get(end), call.wanted(end)
+            if known is None and wanted:
+                self._ways.register(end, wanted, call)
+            elif known is not None and not wanted:
+                self._ways.unregister(end)
+            elif known is not None and known.events != wanted:
+                self._ways.modify(end, wanted, call)
+
+    def _end(self, call: _Call) -> None:
+        if call not in self._open:
+            return
+        self._open.discard(call)
+        for end in (call.channel, call.ours):
+            if end in self._ways.get_map():
+                self._ways.unregister(end)
+            end.close()
+        call.broken = True
+        self._give()
 
     def close(self) -> None:
-        ends: Iterable[Any] = [key.fileobj for key in list(self._ways.get_map().values())]
+        for call in list(self._open):
+            self._end(call)
         self._ways.close()
-        for end in (*ends, self._ring, *self._new):
+        with self._lock:
+            fresh, self._new = self._new, []
+        for _ in fresh:
+            self._give()
+        for end in (*fresh, self._bell, self._ring):
             end.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from chalicelib.planning.buying import Buy, best_buy
+from chalicelib.planning.colocation import beside, first_of, is_cluster
 from chalicelib.planning.combine import Wants, within
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
@@ -16,10 +17,10 @@ from chalicelib.planning.stock import Query
 
 
 class Asked:
-    """`at` is a fleet's position in `pools`."""
+    """`at` is a fleet's position in `pools`; `backends` are those whose machines can be clusters."""
 
-    def __init__(self, wants: Wants, pools: Sequence[Pool], book: OfferBook) -> None:
-        self.wants, self.pools, self.book = wants, pools, book
+    def __init__(self, wants: Wants, pools: Sequence[Pool], book: OfferBook, backends: Collection[str] = ()) -> None:
+        self.wants, self.pools, self.book, self.backends = wants, pools, book, backends
         self._queries: dict[int, Query | Note] = {}
         self._shares: dict[int, Sequence[Share]] = {}
         self._buys: dict[int, Buy | None] = {}
@@ -47,5 +48,12 @@ class Asked:
         return self._buys[at]
 
     def _buy(self, at: int, tried: Collection[str]) -> Buy | None:
-        query = self.query(at)
-        return None if isinstance(query, Note) else best_buy(self.book, self.pools[at].view, query, tried)
+        query, view = self.order(at), self.pools[at].view
+        return None if query is None else best_buy(self.book, view, query, tried)
+
+    def order(self, at: int) -> Query | None:
+        """What the fleet would buy now; in a cluster, beside its first machine."""
+        query, view = self.query(at), self.pools[at].view
+        if isinstance(query, Note):
+            return None
+        return beside(query, first_of(view.instances), self.backends) if is_cluster(view.spec) else query

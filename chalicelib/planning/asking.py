@@ -61,7 +61,7 @@ class _Question:
 
     def __init__(self, floor: Floor, wants: Wants, job: Job) -> None:
         self.floor, self.asked = floor, floor.asked(wants)
-        self.tried = tried_by(job)
+        self.tried, self.ports = tried_by(job), wants.ports
 
     def spot(self) -> Spot | None:
         return self._spot(lambda pool: pool.ready) or self._spot(lambda pool: pool.coming & ~self._failed(pool))
@@ -71,6 +71,8 @@ class _Question:
         where: Pool | None = None
         for at, pool in enumerate(self.floor.pools):
             rows = pool.not_full(among(pool))
+            if self.ports and rows:
+                rows &= ~pool.listening(self.ports)
             found = pool.best(self.asked.shares(at), rows) if rows else None
             if found and (best is None or found[:2] < best[:2]):
                 best, where = found, pool
@@ -91,7 +93,8 @@ class _Question:
         best: Buy | None = None
         for at, pool in enumerate(self.floor.pools):
             count = self.floor.count[pool.view.fleet.id]
-            if may_grow(pool, count, self.asked.wants) and not is_full(pool, count):
+            grows = may_grow(pool, count, self.asked.wants) and not is_full(pool, count)
+            if grows and not self.floor.founding(pool):
                 found = self.asked.buy(at, self.tried)
                 if found and (best is None or found.price < best.price):
                     best = found
@@ -99,14 +102,32 @@ class _Question:
 
     def wait(self) -> Waits | None:
         for at, pool in enumerate(self.floor.pools):
-            text = pool.awaited(self.asked.shares(at)) if isinstance(self.asked.query(at), Query) else ""
+            text = self._awaited(at, pool) if isinstance(self.asked.query(at), Query) else ""
             if text or (text := self._room(at, pool)):
                 return Waits(pool.view.fleet.name, text)
         return None
 
+    def _awaited(self, at: int, pool: Pool) -> str:
+        """What it waits for there: a port, if that is all that keeps it from a place."""
+        shares = self.asked.shares(at)
+        taken = pool.listening(self.ports) if self.ports else 0
+        found = pool.best(shares, pool.not_full(pool.ready & taken)) if taken else None
+        if found is not None:
+            instance = pool.machines[found[2]]
+            port = next(port for port in self.ports if pool.listening((port,)) >> found[2] & 1)
+            where = f"on {instance.name} in fleet `{pool.view.fleet.name}`"
+            return f"for port {port} {where}, where another job listens on it"
+        text = pool.awaited(shares, pool.chosen(self.asked.wants))
+        held = self.floor.held.get(pool.view.fleet.id)
+        return f"{text}; machines are held back for {held}" if text and held else text
+
     def _room(self, at: int, pool: Pool) -> str:
         """What a job waits for if the fleet is full and would otherwise buy a machine; empty if not."""
         count, nodes = self.floor.count[pool.view.fleet.id], pool.view.spec.configuration.nodes
-        if nodes is None or not may_grow(pool, count, self.asked.wants) or not self.asked.buy(at, self.tried):
+        if nodes is None or not may_grow(pool, count, self.asked.wants):
+            return ""
+        if self.floor.founding(pool):
+            return f"for the first machine of cluster `{pool.view.fleet.name}` to be created"
+        if not self.asked.buy(at, self.tried):
             return ""
         return f"for room in fleet `{pool.view.fleet.name}` ({nodes.max} of {nodes.max} nodes)"

@@ -40,10 +40,10 @@ def best_buy(book: OfferBook, view: FleetView, query: Query, tried: Collection[s
     if found is None:
         return None
     offer, blocks, total = found
-    return Buy(view, _in_zones(offer, query), blocks, total)
+    return Buy(view, in_zones(offer, query), blocks, total)
 
 
-def _in_zones(offer: Offer, query: Query) -> Offer:
+def in_zones(offer: Offer, query: Query) -> Offer:
     """The offer, limited to the requested zones."""
     if query.zones is None or offer.availability_zones is None:
         return offer
@@ -53,7 +53,7 @@ def _in_zones(offer: Offer, query: Query) -> Offer:
 def may_grow(pool: Pool, count: int, wants: Wants) -> bool:
     """May the fleet, which has `count` instances now, buy one for this job, now or once it has room?"""
     nodes = pool.view.spec.configuration.nodes
-    if nodes is None or nodes.max == 0 or wants.reuse_only:
+    if nodes is None or nodes.max == 0 or wants.reuse_only or wants.instances:
         return False
     for_good = pool.staying == count <= nodes.min  # every instance stays, so no room will appear
     return not (for_good and nodes.max is not None and len(pool.view.instances) >= nodes.max)

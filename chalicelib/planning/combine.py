@@ -20,6 +20,7 @@ from chalicelib.domain.specs.resources import CPUSpec, DiskSpec, GPUSpec, Resour
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.planning.plan import Note
+from chalicelib.planning.selecting import Selector, selectors
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query, lowered
 
@@ -39,6 +40,8 @@ class Wants(NamedTuple):
     reuse_only: bool = False
     container: tuple[str, ...] = ()  # fields of the run that need a container
     isolated: bool = False  # not where jobs run as the agent's own user
+    instances: tuple[Selector, ...] = ()  # only these; any if empty
+    ports: tuple[int, ...] = ()  # that it listens on, in its host's network if it runs in that
 
 
 Config = TypeVar("Config", RunConfiguration, FleetConfiguration)
@@ -76,12 +79,14 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
         instance_types=lowered(config.instance_types),
     )
     names = None if config.fleets is None else tuple(reference.name for reference in config.fleets)
-    return Wants(query, names, fleet_id, config.creation_policy == "reuse", needing_container(config), job.isolated)
+    reuse, named = config.creation_policy == "reuse", selectors(config.instances)
+    ports = tuple([app.port for app in job.app_specs])
+    return Wants(query, names, fleet_id, reuse, needing_container(config), job.isolated, named, ports)
 
 
 def needing_container(config: RunConfiguration) -> tuple[str, ...]:
     """The fields that only a container can provide. A default image doesn't count: nobody asked for it."""
-    fields = ("image", "python", "nvcc", "privileged", "registry_auth")
+    fields = ("image", "python", "nvcc", "docker", "privileged", "registry_auth")
     return tuple([name for name in fields if (value := getattr(config, name)) and value != NO_IMAGE])
 
 
@@ -187,8 +192,6 @@ def meet_resources(a: ResourcesSpec, b: ResourcesSpec) -> ResourcesSpec | str:
 
 
 def _meet_gpu(a: GPUSpec, b: GPUSpec) -> GPUSpec | None:
-    if _any_gpu(a) or _any_gpu(b):
-        return b if _any_gpu(a) else a
     met: dict[str, Any] = {}
     for field in ("count", "memory", "total_memory"):
         mine, theirs = getattr(a, field), getattr(b, field)
@@ -202,11 +205,6 @@ def _meet_gpu(a: GPUSpec, b: GPUSpec) -> GPUSpec | None:
         return None
     caps = [cap for cap in (a.compute_capability, b.compute_capability) if cap]
     return _changed(a, vendor=a.vendor or b.vendor, name=names, compute_capability=max(caps, default=None), **met)
-
-
-def _any_gpu(spec: GPUSpec) -> bool:
-    asked = spec.vendor or spec.name or spec.memory or spec.total_memory or spec.compute_capability
-    return not asked and not spec.count.min and spec.count.max is None
 
 
 def _changed(spec: S, **fields: Any) -> S:

@@ -205,7 +205,7 @@ def blocks_needed(spec: ResourcesSpec, has: Resources, total: int, *, provisione
         wanted_gpus = max(wanted_gpus, ceil(spec.gpu.total_memory.min / gb))
     least = max(
         1,
-        _least(spec.cpu.count.min or 0, has.cpus, total),
+        _least(spec.cpu.count.min, has.cpus, total),
         _least(ceil((spec.memory.min or 0) * 1024), has.memory_mib, total),
         _least(wanted_gpus, gpus, total),
     )
@@ -214,8 +214,8 @@ def blocks_needed(spec: ResourcesSpec, has: Resources, total: int, *, provisione
     return least
 
 
-def _least(wanted: int, has: int, total: int) -> int:
+def _least(wanted: int | None, has: int, total: int) -> int:
     """How many of `total` equal shares of `has` reach `wanted`; more than `total` if all of them don't."""
-    if wanted <= 0:
+    if not wanted:
         return 0
     return -(-wanted * total // has) if has else total + 1

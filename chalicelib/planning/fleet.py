@@ -19,10 +19,12 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.machines.fleet import LOOK_DELETING
 from chalicelib.machines.instance import FLEET_IDLE
 from chalicelib.planning import purchases
+from chalicelib.planning.buying import in_zones
+from chalicelib.planning.colocation import beside, capable, first_of, is_cluster, place_of
 from chalicelib.planning.combine import fleet_query, idle_seconds, merged_fleet
 from chalicelib.planning.hosts import match_hosts
+from chalicelib.planning.new_machine import new_instance
 from chalicelib.planning.plan import Note, Plan, Step
-from chalicelib.planning.queue import new_instance
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView
 from chalicelib.planning.transitions import Draft
 
@@ -30,6 +32,7 @@ PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * 
 MOST_PAUSES = 15
 OFFERS_READ = 200  # more than a fleet tries before it pauses
 MOST_AT_ONCE = 100  # machines that a fleet buys at the same time, so that a large one leaves time for the others
+IN_ONE_STEP = 30  # machines, with their events
 NEXT_BATCH: Micros = 2 * SECOND
 A_LOOK: Micros = SECOND // 1000  # a pause per instance counted: the larger the fleet, the less often it is looked at
 
@@ -61,6 +64,13 @@ def ends_instances(fleet: Fleet, spec: FleetSpec) -> bool:
     nodes = merged_fleet(spec).nodes
     shrinks = nodes is not None and nodes.max is not None and fleet.next_instance_num > nodes.max
     return shrinks or fleet.status != FleetStatus.active
+
+
+def keeps_a_minimum(spec: FleetSpec) -> bool:
+    """Does it replace instances that are gone? Then one that only a lagging index still shows must not be counted: its
+    fleet would take it for alive, and nothing would make it look again."""
+    nodes = merged_fleet(spec).nodes
+    return nodes is not None and nodes.min > 0
 
 
 def _wind_up(snapshot: FleetSnapshot) -> Plan:
@@ -118,30 +128,57 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
         return [], [], fleet
     if fleet.consolidation_attempt and fleet.due_at is not None and now < fleet.due_at:
         return [], [], fleet  # a pause
-    config = merged_fleet(view.spec)
-    machines = snapshot.offers.machines(fleet_query(config), OFFERS_READ)
+    query, first = fleet_query(merged_fleet(view.spec)), None
+    if is_cluster(view.spec):
+        first = first_of(view.instances)
+        found = beside(query, first, capable(snapshot.facts))
+        if found is None:
+            return _await(fleet, now, first)
+        query = found
+    machines = snapshot.offers.machines(query, OFFERS_READ)
     usable = [m for m in machines if m[0].availability.usable and m[0].key not in fleet.tried]
     if not usable:
-        return _pause(fleet, now, found=bool(machines))
+        return _pause(fleet, now, found=bool(machines), where=f" in {place_of(first)}" if first else "")
     steps: list[Step] = []
     offer, _, blocks = usable[0]
+    offer = in_zones(offer, query)
     room = max(0, MOST_AT_ONCE - sum(instance.status == InstanceStatus.pending for instance in view.instances))
+    if is_cluster(view.spec) and first is None:
+        room = 1  # it says where the others are bought
     pause = max(NEXT_BATCH, len(view.instances) * A_LOOK)
     again = now + pause if missing > room else None
-    for _ in range(min(missing, room)):
-        fleet, step = _create(FleetView(fleet, view.spec), offer, blocks, snapshot, again)
-        steps.append(step)
+    wanted, at_once = min(missing, room), _at_once(view, offer, snapshot)
+    for start in range(0, wanted, at_once):
+        draft = Draft(now)
+        for _ in range(min(at_once, wanted - start)):
+            fleet = _create(draft, FleetView(fleet, view.spec), offer, blocks, snapshot, again)
+        steps.append(purchases.in_one_call(draft.step(), snapshot.facts))
     if not steps and (fleet.due_at is None or fleet.due_at <= now):
         fleet = fleet.with_(due_at=again)
         steps.append(Step((fleet,)))
     return steps, [], fleet
 
 
+def _await(fleet: Fleet, now: Micros, first: Instance | None) -> tuple[list[Step], list[Note], Fleet]:
+    """The rest of a cluster is bought once its first machine is accepted, which wakes the fleet; look again in case
+    that is lost."""
+    if fleet.due_at is not None and fleet.due_at > now:
+        return [], [], fleet
+    due = (first.act_until if first else None) or now
+    fleet = fleet.with_(due_at=max(due, now + NEXT_BATCH), last_processed_at=now)
+    return [Step((fleet,))], [], fleet
+
+
+def _at_once(view: FleetView, offer: Offer, snapshot: FleetSnapshot) -> int:
+    """Machines for one step: those of a cluster are bought in one call, if its backend can do that."""
+    facts = snapshot.facts.get(offer.backend)
+    return min(IN_ONE_STEP, facts.batch) or 1 if facts is not None and is_cluster(view.spec) else 1
+
+
 def _create(
-    view: FleetView, offer: Offer, blocks: int, snapshot: FleetSnapshot, again: Micros | None
-) -> tuple[Fleet, Step]:
+    draft: Draft, view: FleetView, offer: Offer, blocks: int, snapshot: FleetSnapshot, again: Micros | None
+) -> Fleet:
     now = snapshot.now
-    draft = Draft(now)
     facts = snapshot.facts.get(offer.backend) or BackendFacts(name=offer.backend)
     idle = idle_seconds((merged_fleet(view.spec).idle_duration,), FLEET_IDLE // SECOND, facts)
     instance: Instance = new_instance(now, view, offer, blocks, facts, idle)
@@ -157,13 +194,15 @@ def _create(
     draft.save(instance)
     draft.tell(EventType.ordered, instance, fleet, trade=Trade.of("bought", instance.offer))
     draft.act(purchases.create(instance))
-    return fleet, draft.step()
+    return fleet
 
 
-def _pause(fleet: Fleet, now: Micros, *, found: bool) -> tuple[list[Step], list[Note], Fleet]:
+def _pause(fleet: Fleet, now: Micros, *, found: bool, where: str = "") -> tuple[list[Step], list[Note], Fleet]:
     """Every offer has failed, or there is none: retry after a pause, and report it."""
     attempt = fleet.consolidation_attempt + 1
-    why = "every matching offer is unavailable or has failed" if found else "no offer matches this fleet"
+    why = (
+        f"every matching offer{where} is unavailable or has failed" if found else f"no offer{where} matches this fleet"
+    )
     last = attempt > MOST_PAUSES
     due = None if last else now + PAUSES[min(attempt, len(PAUSES)) - 1]
     message = f"{why}; no more attempts until the fleet is updated" if last else f"{why}; will retry"

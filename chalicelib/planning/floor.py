@@ -7,11 +7,13 @@ So a gang that finds seven of its eight places gives them back, and the next job
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
-from chalicelib.domain.instances import Instance
+from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.planning.asked import Asked
+from chalicelib.planning.colocation import capable, first_of, is_cluster
 from chalicelib.planning.combine import Wants
 from chalicelib.planning.journal import Journal
 from chalicelib.planning.offers import OfferBook
@@ -20,8 +22,10 @@ from chalicelib.planning.snapshots import FleetView
 
 
 class Floor:
-    def __init__(self, fleets: Sequence[FleetView], book: OfferBook) -> None:
-        self.book = book
+    def __init__(
+        self, fleets: Sequence[FleetView], book: OfferBook, facts: Mapping[str, BackendFacts] | None = None
+    ) -> None:
+        self.book, self._backends = book, capable(facts or {})
         self.pools = [Pool(view) for view in fleets if not view.fleet.deleted]
         self.fleets: dict[str, Fleet] = {pool.view.fleet.id: pool.view.fleet for pool in self.pools}
         self.count = {pool.view.fleet.id: len(pool.view.instances) for pool in self.pools}
@@ -30,6 +34,7 @@ class Floor:
         self._where = {
             instance.id: (pool, 1 << row) for pool in self.pools for row, instance in enumerate(pool.machines)
         }
+        self.held: dict[str, str] = {}  # fleet → for whom some of its machines are held back
         self._asked: dict[Wants, Asked] = {}
         self._journal = Journal()
 
@@ -37,21 +42,36 @@ class Floor:
         """What fits, free or not."""
         found = self._asked.get(wants)
         if found is None:
-            found = self._asked[wants] = Asked(wants, self.pools, self.book)
+            found = self._asked[wants] = Asked(wants, self.pools, self.book, self._backends)
         return found
+
+    def founding(self, pool: Pool) -> bool:
+        """Is this a cluster whose first machine has been ordered, so that nobody knows yet where the others must be?"""
+        if not is_cluster(pool.view.spec):
+            return False
+        first = first_of(pool.view.instances)
+        if first is None:
+            return self.count[pool.view.fleet.id] > len(pool.view.instances)
+        return first.status is InstanceStatus.pending
 
     def free(self, instance: Instance) -> tuple[int, ...]:
         return self._free[instance.id]
+
+    def room(self, pool: Pool) -> int | None:
+        """How many machines more its fleet may get. None: as many as it likes."""
+        nodes = pool.view.spec.configuration.nodes
+        if nodes is None:
+            return 0
+        return None if nodes.max is None else max(0, nodes.max - self.count[pool.view.fleet.id])
 
     # --- what happened -----------------------------------------------------------------------------------------------
 
     def took(self, instance: Instance, blocks: Collection[int]) -> None:
         """A job has these blocks now."""
-        before = self._free[instance.id]
-        after = tuple([block for block in before if block not in blocks])
-        pool, row = self._where[instance.id]
-        pool.resize(row, len(before), len(after), self._journal)
-        self._journal.put(self._free, instance.id, after)
+        self._freed(instance, tuple([block for block in self._free[instance.id] if block not in blocks]))
+        if instance.claims and instance.claims[-1].ports:
+            pool, row = self._where[instance.id]
+            pool.listen(row, instance.claims[-1].ports, self._journal)
         self._journal.put(self.instances, instance.id, instance)
 
     def bought(self, fleet: Fleet, instance: Instance) -> None:
@@ -65,6 +85,25 @@ class Floor:
             self._journal.put(self._free, instance.id, left)
             self._journal.put(self.instances, instance.id, instance)
             self._asked.clear()  # this one may fit, too
+
+    def gave_back(self, instance: Instance) -> None:
+        """This machine, as it is now, has fewer claims than before."""
+        self._freed(instance, _free_blocks(instance))
+        self._journal.put(self.instances, instance.id, instance)
+
+    def leaves(self, instance: Instance) -> None:
+        """It is being ended: nobody gets it any more."""
+        self._freed(instance, ())
+
+    def hold(self, instance: Instance, whom: str) -> None:
+        """No other job gets this machine in this pass."""
+        self._freed(instance, ())
+        self._journal.put(self.held, instance.fleet_id, whom)
+
+    def _freed(self, instance: Instance, after: tuple[int, ...]) -> None:
+        pool, row = self._where[instance.id]
+        pool.resize(row, len(self._free[instance.id]), len(after), self._journal)
+        self._journal.put(self._free, instance.id, after)
 
     # --- taking it back ----------------------------------------------------------------------------------------------
 

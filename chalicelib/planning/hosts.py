@@ -6,17 +6,18 @@ up: an unreachable host is cleared once it is back, or forgotten on request.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
+from typing import Any
 
 from chalicelib.domain.events import EventType
 from chalicelib.domain.fleets import Fleet
-from chalicelib.domain.instances import HostFacts, Instance, InstanceStatus, OnPrem, instance_id
+from chalicelib.domain.instances import Instance, InstanceStatus, Jump, OnPrem, instance_id
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import InstanceType, Offer, Resources
 from chalicelib.domain.reasons import InstanceReason
-from chalicelib.domain.specs.fleets import FleetSpec
+from chalicelib.domain.specs.fleets import FleetSpec, SSHProxyParams
 from chalicelib.domain.workflows import Workflow, workflow_id
+from chalicelib.planning.host_networks import still_shared, within
 from chalicelib.planning.plan import Step
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView
 from chalicelib.planning.transitions import Draft
@@ -27,6 +28,7 @@ ADD_HOST = Definition(
     (
         WorkflowStep("look", "log in and look at the host", timeout=MINUTE, undo=False),
         WorkflowStep("install", "install the agent", timeout=3 * MINUTE),
+        WorkflowStep("relay", "have the head node relay its calls", timeout=2 * MINUTE, when="relay"),
         WorkflowStep("start", "start the agent", timeout=MINUTE),
         WorkflowStep("report", "wait for its report", timeout=30 * SECOND, patience=90 * SECOND, undo=False),
     ),
@@ -40,6 +42,7 @@ REMOVE_HOST = Definition(
     ),
 )
 
+ON_PREM = "ssh"  # the backend of these workflows, by which their steps are routed
 MOST_AT_ONCE = 100  # hosts that a pass adds to a fleet, so that a large one leaves time for the others
 NEXT_BATCH: Micros = 2 * SECOND
 TAKEN_OUT = "it was removed from the fleet's hosts"
@@ -52,12 +55,16 @@ _IN_USE = (InstanceStatus.idle, InstanceStatus.busy, InstanceStatus.terminated)
 def hosts_of(spec: FleetSpec, spec_num: int = 0) -> dict[str, OnPrem]:
     """The hosts that the spec names with a login, by their keys. A fleet of this machine has none."""
     ssh = spec.configuration.ssh_config
-    found = {}
-    for host in ssh.each if ssh is not None else ():
-        if host.user or (ssh is not None and ssh.user):
+    found: dict[str, OnPrem] = {}
+    if ssh is None:
+        return found
+    for host in ssh.each:
+        if user := host.user or ssh.user:
             made = OnPrem(
                 hostname=host.hostname,
-                port=host.port or (ssh.port if ssh is not None else None) or 22,
+                port=host.port or ssh.port or 22,
+                user=user,
+                jump=_jump(host.proxy_jump or ssh.proxy_jump),
                 internal_ip=host.internal_ip or "",
                 blocks=host.blocks,
                 spec_num=spec_num,
@@ -66,14 +73,21 @@ def hosts_of(spec: FleetSpec, spec_num: int = 0) -> dict[str, OnPrem]:
     return found
 
 
+def _jump(proxy: SSHProxyParams | None) -> Jump | None:
+    return None if proxy is None else Jump(hostname=proxy.hostname, port=proxy.port or 22, user=proxy.user)
+
+
 def match_hosts(snapshot: FleetSnapshot) -> tuple[list[Step], Fleet]:
     """The steps that add the requested hosts and remove those the spec no longer names; and the resulting fleet."""
     view, now = snapshot.view, snapshot.now
     named = hosts_of(view.spec, view.fleet.spec_num)
-    present = [instance for instance in view.instances if instance.host is not None]
-    steps = [step for instance in present for step in _kept_or_not(instance, named, now)]
+    present = [each for each in view.instances if each.host is not None and not each.host.joined]
+    steps = [step for instance in present for step in _kept_or_not(instance, view.fleet, named, now)]
     taken = {instance.host.key for instance in present if instance.host is not None}
     fleet = view.fleet
+    if fleet.networks and (networks := still_shared(fleet, view.instances)) != fleet.networks:
+        fleet = fleet.with_(networks=networks, last_processed_at=now)
+        steps.append(Step((fleet,)))
     # One that has an instance, or one that is being cleared, waits: that wakes the fleet when it is gone.
     ready = [key for key in fleet.to_add if key not in taken]
     if len(ready) > MOST_AT_ONCE:
@@ -82,7 +96,7 @@ def match_hosts(snapshot: FleetSnapshot) -> tuple[list[Step], Fleet]:
         draft = Draft(now)
         fleet = fleet.with_(to_add=tuple(other for other in fleet.to_add if other != key), last_processed_at=now)
         if key in named:
-            instance = _new_host(FleetView(fleet, view.spec), named[key], now)
+            instance = new_host(FleetView(fleet, view.spec), named[key], now)
             fleet = fleet.with_(next_instance_num=instance.num + 1)
             draft.save(instance)
             draft.tell(EventType.created, instance, fleet, detail=key)
@@ -92,7 +106,7 @@ def match_hosts(snapshot: FleetSnapshot) -> tuple[list[Step], Fleet]:
     return steps, fleet
 
 
-def _kept_or_not(instance: Instance, named: Mapping[str, OnPrem], now: Micros) -> list[Step]:
+def _kept_or_not(instance: Instance, fleet: Fleet, named: Mapping[str, OnPrem], now: Micros) -> list[Step]:
     assert instance.host is not None
     draft, wanted = Draft(now), named.get(instance.host.key)
     if instance.status in (InstanceStatus.terminating, InstanceStatus.terminated):
@@ -103,10 +117,12 @@ def _kept_or_not(instance: Instance, named: Mapping[str, OnPrem], now: Micros) -
         draft.end_instance(instance, InstanceReason.terminated_by_user, TAKEN_OUT)
     elif wanted != instance.host:
         draft.save(instance.with_(host=wanted, due_at=now))
+    elif fleet.networks and instance.internal_ip and not within(instance.internal_ip, fleet.networks[0]):
+        draft.save(instance.with_(due_at=now))  # a host that came later shares another of its networks
     return [] if draft.empty else [draft.step()]
 
 
-def _new_host(view: FleetView, host: OnPrem, now: Micros) -> Instance:
+def new_host(view: FleetView, host: OnPrem, now: Micros, **more: Any) -> Instance:
     fleet, num = view.fleet, view.fleet.next_instance_num
     unknown = InstanceType(name="instance", resources=Resources(cpus=0, memory_mib=0))  # until its agent reports
     return Instance(
@@ -123,38 +139,8 @@ def _new_host(view: FleetView, host: OnPrem, now: Micros) -> Instance:
         created_at=now,
         last_processed_at=now,
         due_at=now,
+        **more,
     )
-
-
-# --- a host's place in its network ------------------------------------------------------------------------------------
-
-
-def internal_address(instance: Instance, spec: FleetSpec, facts: HostFacts) -> str:
-    """Where the other hosts reach it: its `internal_ip`, else its first address in the spec's `network`, if any."""
-    network = spec.configuration.ssh_config.network if spec.configuration.ssh_config is not None else None
-    if instance.host is not None and instance.host.internal_ip:
-        return instance.host.internal_ip
-    return next((each for each in facts.addresses if network is None or _within(each, network)), "")
-
-
-def misplaced_host(instance: Instance, spec: FleetSpec, facts: HostFacts) -> str:
-    """Why the host isn't in the network that the spec gives it; empty if it is."""
-    ssh, host = spec.configuration.ssh_config, instance.host
-    if ssh is None or host is None:
-        return ""
-    has = ", ".join(facts.addresses) or "none"
-    if host.internal_ip and host.internal_ip not in facts.addresses:
-        return f"it doesn't have the `internal_ip` {host.internal_ip}; its addresses are {has}"
-    if ssh.network and not any(_within(each, ssh.network) for each in facts.addresses):
-        return f"it has no address in the `network` {ssh.network}; its addresses are {has}"
-    return ""
-
-
-def _within(address: str, network: str) -> bool:
-    try:
-        return ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)
-    except ValueError:  # an agent may report anything
-        return False
 
 
 # --- a host's workflows -----------------------------------------------------------------------------------------------
@@ -162,7 +148,7 @@ def _within(address: str, network: str) -> bool:
 
 def workflow_ids(instance: Instance) -> tuple[str, ...]:
     """The workflows that its next decision may depend on."""
-    if instance.host is None or instance.status in _IN_USE:
+    if instance.host is None or instance.host.joined or instance.status in _IN_USE:
         return ()
     subject = f"instance/{instance.id}"
     return tuple(workflow_id(subject, each.name, instance.epoch) for each in (ADD_HOST, REMOVE_HOST))
@@ -176,7 +162,7 @@ def workflow_of(instance: Instance, definition: Definition, now: Micros) -> Work
         definition=definition.name,
         name=instance.name,
         subject=subject,
-        backend="ssh",
+        backend=ON_PREM,
         fleet_id=instance.fleet_id,
         began_at=now,
         step_at=now,

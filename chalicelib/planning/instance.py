@@ -21,17 +21,18 @@ from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.machines.instance import INSTANCE, TERMINATE_EVERY, TERMINATE_SELDOM, UNREACHABLE_LIMIT
 from chalicelib.machines.table import allows
 from chalicelib.planning import purchases
+from chalicelib.planning.colocation import is_cluster
 from chalicelib.planning.combine import merged_fleet
 from chalicelib.planning.fitting import total_blocks
+from chalicelib.planning.host_networks import detects, internal_address, misplaced_host, shared, subnets
 from chalicelib.planning.hosts import (
     ADD_HOST,
     REMOVE_HOST,
     TAKEN_OUT,
     hosts_of,
-    internal_address,
-    misplaced_host,
     workflow_of,
 )
+from chalicelib.planning.joining import is_cleared
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.snapshots import InstanceSnapshot
 from chalicelib.planning.transitions import Draft
@@ -122,7 +123,7 @@ class Look:
     def pending(self) -> None:
         if self._joined() or self._overdue():
             return
-        if self.instance.host is not None:
+        if self.instance.host is not None and not self.instance.host.joined:
             self._adding()
         elif not self.instance.bought:  # its agent wakes this; look again in case that is lost
             self._look_again(self.now + (CHECK_EVERY if self.instance.claims else AT_MINIMUM))
@@ -167,10 +168,11 @@ class Look:
         facts = self.presence.facts if self.presence else None
         if facts is None or self._ends_with_fleet:
             return False
-        misplaced = misplaced_host(self.instance, self.snapshot.fleet.spec, facts)
+        misplaced = misplaced_host(self.instance, self.fleet, self.snapshot.fleet.spec, facts)
         if misplaced:
             self._end(InstanceReason.error, misplaced)
             return True
+        self._cluster(facts)
         changes = self._found(facts)
         note = f"its agent reports from {facts.hostname or 'the machine'}"
         if not self.instance.bought and total_blocks(self.blocks, resources_of(facts)) is None:
@@ -195,6 +197,17 @@ class Look:
         self.joined()
         return True
 
+    def _cluster(self, facts: HostFacts) -> None:
+        """In a cluster that finds out its network: leave the fleet the networks that this host has, too. Of two that
+        join at once, one conflicts and is judged again."""
+        if self.instance.host is None or not detects(self.snapshot.fleet.spec):
+            return
+        left = shared(self.fleet.networks, [subnets(facts)])
+        if left != self.fleet.networks:
+            self.fleet = self.fleet.with_(networks=left)
+            self.draft.save(self.fleet)
+            self.draft.wake(f"fleet/{self.fleet.id}")
+
     @property
     def blocks(self) -> int | Literal["auto"]:
         host = self.instance.host
@@ -202,10 +215,13 @@ class Look:
 
     def _found(self, facts: HostFacts) -> dict[str, object]:
         """What the agent's facts change. A bought machine has what was bought; a host, what its agent found."""
+        spec = self.snapshot.fleet.spec
+        clusters = self.instance.host is not None and detects(spec)
+        known = "" if clusters else self.instance.internal_ip
         changes: dict[str, object] = {
             "hostname": self.instance.hostname or facts.hostname,
-            "internal_ip": self.instance.internal_ip
-            or internal_address(self.instance, self.snapshot.fleet.spec, facts),
+            "internal_ip": known or internal_address(self.instance, spec, facts, self.fleet.networks),
+            "networks": subnets(facts) if clusters else (),
             "runtimes": facts.runtimes,
             "isolation": facts.isolates,
             "gpu_driver": next((gpu.driver for gpu in facts.gpus if gpu.driver), None),
@@ -229,7 +245,13 @@ class Look:
             self._end(InstanceReason.terminated_by_user, "its fleet is being deleted")
             return
         host = self.instance.host
-        if host is not None and not self.instance.claims and host.key not in hosts_of(self.snapshot.fleet.spec):
+        named = host is None or host.joined
+        if (
+            host is not None
+            and not named
+            and not self.instance.claims
+            and host.key not in hosts_of(self.snapshot.fleet.spec)
+        ):
             self._end(InstanceReason.terminated_by_user, TAKEN_OUT)
             return
         if self.instance.status == InstanceStatus.idle and self.instance.claims:
@@ -241,12 +263,22 @@ class Look:
                 self.instance, "freed", idle_since=self.now, note="its last job has ended"
             )
         self._refresh()
+        self._examine()
         silent = self._watch()
         if self._leaving:
             return
         rested = self._rest()
         if not self._leaving:
-            self._look_again(min((at for at in (silent, rested) if at is not None), default=self.now + AT_MINIMUM))
+            waits = (silent, rested, self._locate())
+            self._look_again(min((at for at in waits if at is not None), default=self.now + AT_MINIMUM))
+
+    def _locate(self) -> Micros | None:
+        """Other nodes of its cluster need its address: if its agent didn't know that, its cloud does. Returns when to
+        ask again."""
+        if self.instance.internal_ip or not self.instance.bought or not is_cluster(self.snapshot.fleet.spec):
+            return None
+        self.draft.act(purchases.describe(self.instance, self.now + DESCRIBE_EVERY))
+        return self.now + DESCRIBE_EVERY
 
     def _refresh(self) -> None:
         """Adopt the facts of a host that changed between two starts of its agent."""
@@ -257,6 +289,21 @@ class Look:
         if changes:
             self._keep(**changes)
             self.draft.tell(EventType.found, self.instance, fields=tuple(sorted(changes)))
+            self.draft.wake(f"queue/{self.instance.project_id}")
+
+    def _examine(self) -> None:
+        """Adopt the health that the agent reports. What was placed before a failure goes on; nothing new comes until
+        the machine is better. A text may change as often as it likes, with a counter in it: an event is a change of
+        status."""
+        found = self.presence.health if self.presence else None
+        if found is None or (found.status, found.message) == (self.instance.health, self.instance.health_message):
+            return
+        before = self.instance.health
+        self._keep(health=found.status, health_message=found.message)
+        if before == found.status:
+            return
+        self.draft.tell(EventType.health, self.instance, before=before, after=found.status, detail=found.message)
+        if "failure" in (before, found.status):
             self.draft.wake(f"queue/{self.instance.project_id}")
 
     def _watch(self) -> Micros | None:
@@ -337,6 +384,8 @@ class Look:
         adding, removing = self._workflow(ADD_HOST), self._workflow(REMOVE_HOST)
         if self.instance.host is None:
             return True
+        if self.instance.host.joined:
+            return is_cleared(self.instance)
         if self.instance.forgotten:
             for workflow in filter(None, (adding, removing)):
                 cancel(self.draft, workflow)

@@ -4,17 +4,18 @@ within its limit, an effect is committed before it runs, a finished job never ch
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.gangs import Gang, GangStatus
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.workflows import Workflow
 from chalicelib.planning.combine import merged_fleet
 from chalicelib.planning.lint import Known
-from chalicelib.planning.plan import Plan, Step
-from chalicelib.planning.purchases import Create, Describe, Terminate, unit_of
+from chalicelib.planning.plan import Effect, Plan, Step
+from chalicelib.planning.purchases import Create, CreateSeveral, Describe, Terminate, unit_of
 from chalicelib.planning.snapshots import Snapshot
 from chalicelib.planning.workflows import DoStep
 
@@ -51,7 +52,8 @@ def claims(step: Step, known: Known) -> Iterator[str]:
         old = known.get((Instance, instance.id))
         before = {claim.job_id for claim in old.claims} if isinstance(old, Instance) else set()
         after = {claim.job_id for claim in instance.claims}
-        for job_id in after - before:
+        reserved = {claim.job_id for claim in instance.claims if (claim.run_id, instance.id) in _reserved(step)}
+        for job_id in after - before - reserved:
             job = jobs.get(job_id)
             if job is None or job.assignment is None or job.assignment.instance_id != instance.id:
                 yield f"instance {instance.name} gets a claim that belongs to no job of this step"
@@ -63,12 +65,31 @@ def claims(step: Step, known: Known) -> Iterator[str]:
         yield from _place_of(job, instances, known)
 
 
+def _reserved(step: Step) -> set[tuple[str, str]]:
+    """Runs and the machines that their gangs have in this step."""
+    return {(gang.run_id, place) for gang in step.saves if isinstance(gang, Gang) for place in gang.places}
+
+
+def gangs(step: Step, known: Known) -> Iterator[str]:
+    """A gang is sealed with all its places, and one that has to be undone is looked at."""
+    for gang in step.saves:
+        if not isinstance(gang, Gang):
+            continue
+        if len(set(gang.places)) < len(gang.places):
+            yield f"gang {gang.name} has a machine twice"
+        if gang.status in (GangStatus.sealed, GangStatus.starting) and len(gang.places) != gang.nodes:
+            yield f"gang {gang.name} is {gang.status.value} with {len(gang.places)} of {gang.nodes} places"
+        waits = gang.status in (GangStatus.gathering, GangStatus.sealed)
+        if gang.due_at is None and (waits or (gang.status is GangStatus.undone and gang.places)):
+            yield f"gang {gang.name} is {gang.status.value}, but nothing will look at it again"
+
+
 def _place_of(job: Job, instances: dict[str, Instance], known: Known) -> Iterator[str]:
     old = known.get((Job, job.id))
     was = old.assignment if isinstance(old, Job) else None
     if job.assignment is not None and was is None:
-        instance = instances.get(job.assignment.instance_id)
-        claims = () if instance is None else instance.claims
+        instance = instances.get(job.assignment.instance_id) or known.get((Instance, job.assignment.instance_id))
+        claims = instance.claims if isinstance(instance, Instance) else ()
         held = [len(claim.blocks) for claim in claims if claim.job_id == job.id]
         if not held:
             yield f"job {job.name} is placed without a claim"
@@ -88,10 +109,18 @@ def watched(step: Step, known: Known) -> Iterator[str]:
             yield f"instance {noun.name} is {noun.status.value}, but nothing will look at it again"
 
 
+def _one_by_one(effects: Iterable[Effect]) -> Iterator[Effect]:
+    for effect in effects:
+        if isinstance(effect, CreateSeveral):
+            yield from effect.each()
+        else:
+            yield effect
+
+
 def purchases(step: Step, known: Known) -> Iterator[str]:
     """The instance committed with an effect intends that effect."""
     saved = {unit_of(noun): noun for noun in step.saves if isinstance(noun, Instance)}
-    for effect in step.effects:
+    for effect in _one_by_one(step.effects):
         if not isinstance(effect, Create | Describe | Terminate):
             continue
         instance = saved.get(effect.unit)

@@ -5,25 +5,31 @@ prints it), `job_specs` is what runs (the wire's JobSpec), `agent_task` is what 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, Protocol
 
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.job_specs import AppSpec, JobSpec, Requirements, Retry, UnixUser
+from chalicelib.domain.job_specs import AppSpec, JobSpec, Requirements, Retry, UnixUser, own_of
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.reasons import RetryEvent
 from chalicelib.domain.specs.profiles import ProfileRetry
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
-from chalicelib.domain.specs.runs import RunSpec, TaskConfiguration
+from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
 from chalicelib.errors import Invalid, NotSupported, Problem
+from chalicelib.planning import dev_environments, inner_engine
 from chalicelib.planning.combine import merged_run, needing_container
 from chalicelib.planning.fitting import vendor_of
+from chalicelib.planning.nodes import Nodes, one_node, task_env
 
 STOP_DURATION = 300  # seconds shown if the user sets none
 RETRY_DURATION = 3600
 NO_CODE = "/workflow"
+ANY_HOME = "/root"  # what clients send if nothing is set: the home of the job's user
 RESERVED_PORTS = range(10_000, 11_000)  # reserved by the language
 
+_OneJob = TaskConfiguration | DevEnvironmentConfiguration
 _SHELLS = {"sh": "/bin/sh", "bash": "/bin/bash"}
 
 
@@ -36,6 +42,8 @@ class DefaultImages(Protocol):
     def devel(self) -> str: ...
     @property
     def python(self) -> str: ...
+    @property
+    def docker(self) -> str: ...
 
 
 def effective(run_spec: RunSpec) -> RunSpec:
@@ -44,52 +52,89 @@ def effective(run_spec: RunSpec) -> RunSpec:
     filled: dict[str, Any] = {"priority": config.priority or 0}
     if config.spot_policy is None:
         filled["spot_policy"] = "on-demand"
-    if isinstance(config, TaskConfiguration):
+    if isinstance(config, _OneJob):
         filled["resources"] = _resources(config)
-        if config.nodes is None and config.groups is None:
-            filled["nodes"] = 1
+    if isinstance(config, TaskConfiguration) and config.nodes is None and config.groups is None:
+        filled["nodes"] = 1
     return run_spec.with_(configuration=config.with_(**filled))
 
 
 def job_specs(
     run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | None = None, isolated: bool = False
 ) -> tuple[JobSpec, ...]:
-    """The jobs of a run: one, for a single-node task. `user_ssh_key`: who may log in, once jobs allow that.
-    `isolated`: only where jobs are separated from the agent."""
+    """The jobs of a run: one for each node of a task. `user_ssh_key`: who may log in, once jobs allow that. `isolated`:
+    only where jobs are separated from the agent."""
     config = merged_run(run_spec)
-    if not isinstance(config, TaskConfiguration) or config.groups or (config.nodes or 1) > 1:
-        raise NotSupported("Only single-node tasks are supported so far.")
+    if not isinstance(config, _OneJob):
+        raise NotSupported("Only dev environments and tasks are supported so far.")
     name = run_spec.run_name or config.name or "run"
-    return (
-        JobSpec(
-            job_name=f"{name}-0-0",
-            app_specs=_apps(config),
-            user=_user(config.user),
-            commands=_commands(config),
-            env={key: str(value) for key, value in config.env.items()},
-            home_dir=config.home_dir,
-            image_name=_image(config, images),
-            privileged=config.privileged,
-            single_branch=True if config.single_branch is None else config.single_branch,
-            max_duration=None if config.max_duration == "off" else config.max_duration,
-            stop_duration=_stop_duration(config),
-            registry_auth=config.registry_auth,
-            requirements=requirements(config),
-            retry=_retry(config.retry),
-            working_dir=config.working_dir,
-            repo_id=run_spec.repo_id or "none",
-            repo_data=None if run_spec.repo_data is None else run_spec.repo_data.model_dump(),
-            repo_code_hash=run_spec.repo_code_hash,
-            repo_dir=_repo_dir(run_spec, config),
-            repo_exists_action=config.repos[0].if_exists if config.repos else None,
-            file_archives=run_spec.file_archives,
-            runtime="docker" if needing_container(config) else None,
-            isolated=isolated,
-        ),
+    groups = _groups(config)
+    count = sum(nodes for _, nodes, _ in groups)
+    found: list[JobSpec] = []
+    for index, (group, nodes, own) in enumerate(groups):
+        spec = _job_spec(run_spec, own, name, count, images, isolated=isolated)
+        rank = len(found)
+        first = spec.with_(job_num=rank, job_name=f"{name}-{rank}-0", node_group_index=index, node_group_name=group)
+        found += [first, *(first.with_(**own_of(vars(first), number)) for number in range(1, nodes))]
+    return tuple(found)
+
+
+def by_group(specs: Sequence[JobSpec]) -> list[Sequence[JobSpec]]:
+    """Jobs whose specs differ in their number only, together."""
+    of_group = groupby(specs, key=lambda spec: (spec.replica_num, spec.node_group_index))
+    return [tuple(found) for _, found in of_group]
+
+
+def _groups(config: _OneJob) -> list[tuple[str, int, _OneJob]]:
+    """The groups of a run's nodes: name, count, and the configuration of each node. Ranks run through them in order."""
+    if not isinstance(config, TaskConfiguration) or config.groups is None:
+        nodes = config.nodes or 1 if isinstance(config, TaskConfiguration) else 1
+        return [("0", nodes, config)]
+    return [
+        (
+            group.name or str(at),
+            group.nodes,
+            config.with_(commands=group.commands, ports=group.ports, resources=group.resources),
+        )
+        for at, group in enumerate(config.groups)
+    ]
+
+
+def _job_spec(
+    run_spec: RunSpec, config: _OneJob, name: str, nodes: int, images: DefaultImages, *, isolated: bool
+) -> JobSpec:
+    needs = requirements(config)
+    return JobSpec(
+        job_name=f"{name}-0-0",
+        jobs_per_replica=nodes,
+        app_specs=_apps(config),
+        user=_user(config.user),
+        commands=_commands(config, name),
+        env={key: str(value) for key, value in config.env.items()},
+        home_dir=config.home_dir,
+        image_name=_image(config, images),
+        privileged=config.privileged or bool(config.docker),
+        docker=bool(config.docker),
+        single_branch=_single_branch(config),
+        max_duration=None if config.max_duration == "off" else config.max_duration,
+        stop_duration=_stop_duration(config),
+        utilization_policy=config.utilization_policy,
+        registry_auth=config.registry_auth,
+        requirements=needs.with_(multinode=True) if nodes > 1 else needs,
+        retry=_retry(config.retry),
+        working_dir=config.working_dir,
+        repo_id=run_spec.repo_id or "none",
+        repo_data=None if run_spec.repo_data is None else run_spec.repo_data.model_dump(),
+        repo_code_hash=run_spec.repo_code_hash,
+        repo_dir=_repo_dir(run_spec, config),
+        repo_exists_action=config.repos[0].if_exists if config.repos else None,
+        file_archives=run_spec.file_archives,
+        runtime="docker" if needing_container(config) else None,
+        isolated=isolated,
     )
 
 
-def requirements(config: TaskConfiguration) -> Requirements:
+def requirements(config: _OneJob) -> Requirements:
     return Requirements(
         resources=_resources(config),
         max_price=config.max_price,
@@ -99,7 +144,7 @@ def requirements(config: TaskConfiguration) -> Requirements:
     )
 
 
-def _resources(config: TaskConfiguration) -> ResourcesSpec:
+def _resources(config: _OneJob) -> ResourcesSpec:
     """`gpu: null` means the default; a vendor that follows from the names, or from the default image, is filled in."""
     spec = config.resources
     gpu = spec.gpu or GPUSpec(count=Range[int](min=0))
@@ -112,9 +157,11 @@ def _resources(config: TaskConfiguration) -> ResourcesSpec:
     return spec.with_(gpu=gpu)
 
 
-def _image(config: TaskConfiguration, images: DefaultImages) -> str:
+def _image(config: _OneJob, images: DefaultImages) -> str:
     if config.image:
         return config.image
+    if config.docker:
+        return images.docker
     chosen = images.devel if config.nvcc else images.base
     if config.python and "{python}" not in chosen:
         message = f"the default image here, {chosen}, has a fixed Python version"
@@ -123,14 +170,28 @@ def _image(config: TaskConfiguration, images: DefaultImages) -> str:
     return chosen.replace("{python}", config.python or images.python)
 
 
-def _commands(config: TaskConfiguration) -> tuple[str, ...]:
+def _commands(config: _OneJob, run_name: str) -> tuple[str, ...]:
     """An argv. With an entrypoint the commands are its arguments; else a shell runs them until one fails."""
+    if isinstance(config, DevEnvironmentConfiguration):
+        commands = dev_environments.commands(config, run_name)
+    else:
+        commands = config.commands
+    if config.entrypoint is not None and config.docker:
+        message = "`docker` starts its engine in a shell before your commands, which an `entrypoint` would replace"
+        raise Invalid([Problem(message, path="entrypoint", hint="put it first in `commands`", code="exclusive")])
     if config.entrypoint is not None:
-        return (*shlex.split(config.entrypoint), *config.commands)
-    if not config.commands:
+        return (*shlex.split(config.entrypoint), *commands)
+    if not commands:
         return ()
-    shell = config.shell or ("/bin/sh" if config.image else "/bin/bash")
-    return (_SHELLS.get(shell, shell), "-i", "-c", " && ".join(_grouped(command) for command in config.commands))
+    if config.docker:
+        commands = (inner_engine.START, *commands)
+    shell = config.shell or ("/bin/sh" if config.image or config.docker else "/bin/bash")
+    return (_SHELLS.get(shell, shell), "-i", "-c", " && ".join(_grouped(command) for command in commands))
+
+
+def _single_branch(config: _OneJob) -> bool:
+    """Somebody who works on the code wants the other branches too."""
+    return isinstance(config, TaskConfiguration) if config.single_branch is None else config.single_branch
 
 
 def _grouped(command: str) -> str:
@@ -151,13 +212,13 @@ def _user(written: str | None) -> UnixUser | None:
     )
 
 
-def _stop_duration(config: TaskConfiguration) -> int | None:
+def _stop_duration(config: _OneJob) -> int | None:
     if config.stop_duration is None:
         return STOP_DURATION
     return None if config.stop_duration == "off" else config.stop_duration
 
 
-def _repo_dir(run_spec: RunSpec, config: TaskConfiguration) -> str:
+def _repo_dir(run_spec: RunSpec, config: _OneJob) -> str:
     """Where the code goes; without any, the directory that clients know as the default."""
     written = run_spec.repo_dir or (config.repos[0].path if config.repos else None)
     kind = None if run_spec.repo_data is None else run_spec.repo_data.repo_type
@@ -175,7 +236,7 @@ def _retry(written: ProfileRetry | bool | None) -> Retry | None:
     return Retry(on_events=written.on_events or every, duration=duration)
 
 
-def _apps(config: TaskConfiguration) -> tuple[AppSpec, ...]:
+def _apps(config: _OneJob) -> tuple[AppSpec, ...]:
     open_ports = [port for port in config.ports if port.container_port not in RESERVED_PORTS]
     return tuple(
         AppSpec(port=port.container_port, map_to_port=port.local_port, app_name=f"app_{number}")
@@ -184,34 +245,6 @@ def _apps(config: TaskConfiguration) -> tuple[AppSpec, ...]:
 
 
 # --- what an agent gets ----------------------------------------------------------------------------------------------
-
-
-def task_env(job: Job, spec: JobSpec, instance: Instance) -> dict[str, str]:
-    """The variables that tell a job where it is. The user's own `env` may override them."""
-    offer = job.assignment.offer if job.assignment else instance.offer
-    gpus = len(offer.instance.resources.gpus)
-    address = instance.internal_ip or "127.0.0.1"
-    return {
-        "DSTACK_RUN_ID": job.run_id,
-        "DSTACK_RUN_NAME": job.run_name,
-        "DSTACK_JOB_ID": job.id,
-        "DSTACK_REPO_ID": spec.repo_id,
-        "DSTACK_NODES_NUM": str(spec.jobs_per_replica),
-        "DSTACK_NODE_RANK": str(spec.job_num),
-        "DSTACK_NODES_IPS": address,
-        "DSTACK_MASTER_NODE_IP": address,
-        "DSTACK_GPUS_PER_NODE": str(gpus),
-        "DSTACK_GPUS_NUM": str(gpus * spec.jobs_per_replica),
-    }
-
-
-def hostfile(job: Job, spec: JobSpec, instance: Instance) -> str:
-    """The run's nodes in the format of MPI launchers, one a line: the address and, with GPUs, a slot for each."""
-    env = task_env(job, spec, instance)
-    slots = env["DSTACK_GPUS_PER_NODE"]
-    return "".join(
-        f"{address}\n" if slots == "0" else f"{address} slots={slots}\n" for address in env["DSTACK_NODES_IPS"].split()
-    )
 
 
 def agent_repo(spec: JobSpec) -> dict[str, Any] | None:
@@ -233,8 +266,12 @@ def agent_repo(spec: JobSpec) -> dict[str, Any] | None:
     }
 
 
-def agent_task(job: Job, spec: JobSpec, instance: Instance, project_name: str) -> dict[str, Any]:
-    """The task in the agent protocol. A job that has the whole machine gets no limits (0)."""
+def agent_task(
+    job: Job, spec: JobSpec, instance: Instance, project_name: str, nodes: Nodes | None = None
+) -> dict[str, Any]:
+    """The task in the agent protocol. A job that has the whole machine gets no limits (0). `nodes`: None if it runs on
+    one."""
+    nodes = nodes or one_node(job, instance)
     offer = job.assignment.offer if job.assignment else instance.offer
     has, whole = offer.instance.resources, offer.blocks == offer.total_blocks
     shm = spec.requirements.resources.shm_size
@@ -243,8 +280,8 @@ def agent_task(job: Job, spec: JobSpec, instance: Instance, project_name: str) -
         "name": job.name,
         "project": project_name,
         "run_name": job.run_name,
-        "commands": list(spec.commands),
-        "env": {**instance.env, **task_env(job, spec, instance), **spec.env},
+        "commands": [nodes.filled(command) for command in spec.commands],
+        "env": {**instance.env, **task_env(job, spec, nodes), **spec.env},
         "image": spec.image_name,
         "runtime": spec.runtime,
         "isolated": spec.isolated,
@@ -252,6 +289,8 @@ def agent_task(job: Job, spec: JobSpec, instance: Instance, project_name: str) -
         "working_dir": spec.working_dir,
         "shell": spec.commands[0] if spec.commands[1:3] == ("-i", "-c") else None,
         "privileged": spec.privileged,
+        "docker": spec.docker,
+        "ports": sorted({app.port for app in spec.app_specs}),
         "registry_auth": None if spec.registry_auth is None else spec.registry_auth.model_dump(),
         "cpu": 0 if whole else has.cpus,
         "memory_bytes": 0 if whole else has.memory_mib << 20,
@@ -265,7 +304,8 @@ def agent_task(job: Job, spec: JobSpec, instance: Instance, project_name: str) -
             for archive in spec.file_archives
         ],
         "repo": agent_repo(spec),
-        "hostfile": hostfile(job, spec, instance),
+        "hostfile": nodes.hostfile(),
+        "host_user": instance.host.user if instance.host is not None else None,
         "volumes": [],
-        "home_dir": None,
+        "home_dir": None if spec.home_dir == ANY_HOME else spec.home_dir,
     }

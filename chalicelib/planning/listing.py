@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.planning.colocation import beside, capable, first_of, is_cluster
 from chalicelib.planning.combine import Wants, combined, fleet_query, merged_fleet, wants_of
 from chalicelib.planning.offers import OfferBook, slice_of
 from chalicelib.planning.plan import Note
 from chalicelib.planning.pools import READY, blocks_for, unisolated, without_docker
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query
-from chalicelib.planning.why_not import closed_to, nearest, no_offers, telling
-
-ALL = 10_000
+from chalicelib.planning.why_not import closed_to, nearest, no_offers, out_of_reach, telling
 
 
 def plan_offers(
@@ -24,14 +24,16 @@ def plan_offers(
     job_spec: JobSpec,
     fleets: Sequence[FleetView],
     book: OfferBook,
-    limit: int = ALL,
+    limit: int,
     *,
     whole: bool = False,
+    facts: Mapping[str, BackendFacts] | None = None,
 ) -> tuple[list[Offer], int, list[Note]]:
     """Where a job could go: existing instances (free ones first; each as the share that the job needs, or `whole`),
-    then what fleets could buy; the total; and notes that say why a fleet offers nothing."""
-    wants = wants_of(run_spec, job_spec)
-    views = [view for view in fleets if not view.fleet.deleted]
+    then what fleets could buy; the total; and notes that say why a fleet offers nothing. One of several nodes takes a
+    whole machine of a cluster. With `facts` a cluster buys only what can be beside its first machine."""
+    wants, several = wants_of(run_spec, job_spec), job_spec.jobs_per_replica > 1
+    views = [view for view in fleets if not view.fleet.deleted and (not several or is_cluster(view.spec))]
     there: list[Offer] = []
     queries: list[Query] = []
     notes: list[Note] = []
@@ -40,39 +42,52 @@ def plan_offers(
         if isinstance(query, Note):
             notes.append(query)
             continue
-        found = _existing(wants, query, view, whole)
+        found = _existing(wants, query, view, whole, several)
         there += found
         closed = closed_to(wants, view)
+        order = query
+        if facts is not None and is_cluster(view.spec):
+            order = beside(query, first_of(view.instances), capable(facts)) or query
         if closed is None:
-            queries.append(query)
+            queries.append(order)
         if not found:
-            notes += _nothing(wants, query, view, closed, book)
+            notes += _nothing(wants, query, order, view, closed, book)
     there.sort(key=lambda offer: (offer.availability is not Availability.idle, offer.price))
     bought, total = book.match_any(queries, limit) if queries else ((), 0)
     return [*there, *bought][:limit], len(there) + total, telling(notes, wants, views)
 
 
-def _existing(wants: Wants, query: Query, view: FleetView, whole: bool) -> list[Offer]:
-    """The shares of the fleet's instances that fit, busy or not."""
+def _existing(wants: Wants, query: Query, view: FleetView, whole: bool, alone: bool) -> list[Offer]:
+    """The shares of the fleet's instances that fit, busy or not. `alone`: no other job may be there."""
     found: list[Offer] = []
     for instance in view.instances:
         if instance.status not in READY or instance.unreachable or instance.health == "failure":
             continue
         if blocks := blocks_for(wants, query, instance):
-            state = Availability.idle if blocks <= instance.free_blocks else Availability.busy
-            shown = instance.total_blocks if whole else blocks
+            needed = instance.total_blocks if alone else blocks
+            state = Availability.idle if needed <= instance.free_blocks else Availability.busy
+            shown = instance.total_blocks if whole else needed
             found.append(slice_of(instance.offer, shown, instance.total_blocks, state))
     return found
 
 
-def _nothing(wants: Wants, query: Query, view: FleetView, closed: Note | None, book: OfferBook) -> list[Note]:
-    """Why a fleet has no instance that fits, and can't buy one."""
+def _nothing(
+    wants: Wants, query: Query, order: Query, view: FleetView, closed: Note | None, book: OfferBook
+) -> list[Note]:
+    """Why a fleet has no instance that fits, and can't buy one. `order`: what of the `query` it may buy."""
     if view.spec.configuration.nodes is None:
-        good = [i for i in view.instances if i.status in READY and not i.unreachable and i.health != "failure"]
-        return [nearest(wants, query, view, good)]
+        there = [i for i in view.instances if i.status in READY and not i.unreachable]
+        ill = next((i for i in there if i.health == "failure" and blocks_for(wants, query, i)), None)
+        if ill is not None:
+            text = f"has {ill.name}, which would fit but isn't healthy: {ill.health_message}"
+            return [Note(f"fleet `{view.fleet.name}`", text, "mend it: it takes jobs again by itself")]
+        return [nearest(wants, query, view, [i for i in there if i.health != "failure"])]
     if closed:
         return [closed]
-    return [] if book.match(query, 1)[1] else [no_offers(f"fleet `{view.fleet.name}`", query, book)]
+    if book.match(order, 1)[1]:
+        return []
+    sold = order != query and book.match(query, 1)[1]
+    return [out_of_reach(view) if sold else no_offers(f"fleet `{view.fleet.name}`", query, book)]
 
 
 def only_unisolated(run_spec: RunSpec, job_spec: JobSpec, fleets: Sequence[FleetView], book: OfferBook) -> str:
@@ -100,7 +115,7 @@ def separation(fleets: Iterable[FleetView]) -> list[str]:
     return lines
 
 
-def fleet_offers(spec: FleetSpec, book: OfferBook, limit: int = ALL) -> tuple[list[Offer], int]:
+def fleet_offers(spec: FleetSpec, book: OfferBook, limit: int) -> tuple[list[Offer], int]:
     """What a fleet could buy, and how many offers there are in all."""
     config = merged_fleet(spec)
     if config.nodes is None:

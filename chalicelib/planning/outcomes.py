@@ -13,6 +13,7 @@ from chalicelib.domain.jobs import Attempt, JobStatus
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.errors import Bug
 from chalicelib.planning import purchases
+from chalicelib.planning.colocation import is_cluster
 from chalicelib.planning.failures import Meaning, meaning
 from chalicelib.planning.instance import DESCRIBE_EVERY, Look
 from chalicelib.planning.plan import Failed, Outcome, Plan
@@ -61,6 +62,8 @@ class _Outcome(Look):
             act_until=None,
             due_at=self.now + DESCRIBE_EVERY,
         )
+        if is_cluster(self.snapshot.fleet.spec):  # it may be the first, which the rest waits for
+            self.draft.wake(f"fleet/{self.fleet.id}", f"queue/{self.instance.project_id}")
 
     def not_bought(self, failed: NotBought) -> None:
         means = meaning(failed.error)
@@ -86,7 +89,7 @@ class _Outcome(Look):
         claimed = bool(self.instance.claims)
         self.instance = self.instance.with_(claims=())
         self._leave_fleet()
-        if not claimed:
+        if not claimed and not self.instance.for_run:
             self._remember_for_fleet()
         # A refusal covers this call only: an earlier one, whose response was lost, may have created something.
         first = self.instance.act_until == purchases.act_until(self.instance.created_at, self.facts)
@@ -117,6 +120,9 @@ class _Outcome(Look):
                     due_at=self.now,
                 )
                 self.draft.wake(f"queue/{job.project_id}", f"run/{job.run_id}")
+            elif job.status == JobStatus.submitted:  # its gang, which is undone
+                self.draft.save(job.with_(attempts=(*job.attempts, attempt), last_processed_at=self.now))
+                self.draft.wake(f"run/{job.run_id}")
             elif job.status == JobStatus.terminating:
                 self.draft.finish_job(job, None)
 
@@ -144,6 +150,7 @@ class _Outcome(Look):
         }
         if changes:
             self._keep(**changes)
+            self.draft.wake(*(f"run/{claim.run_id}" for claim in self.instance.claims))
 
     def _hidden(self) -> bool:
         """Could it exist without the provider showing it yet?"""

@@ -1,4 +1,4 @@
-"""Time-outs and lost machines: what ends a job though neither its task exited nor its user stopped it."""
+"""Time-outs, lost machines and disuse: what ends a job though neither its task exited nor its user stopped it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from chalicelib.domain.reasons import InstanceReason, JobReason
 from chalicelib.machines.job import OVERTIME, PULL_TIMEOUT, TO_START
 from chalicelib.planning.ends import end, lost_at
 from chalicelib.planning.look import Look
+from chalicelib.planning.unused import unused
 
 Verdict = tuple[JobReason, str]
 
@@ -20,7 +21,7 @@ def weigh(look: Look, job: Job) -> None:
     job = _watch(look, job)
     if job.status == JobStatus.terminating:
         return
-    verdict = _machine_gone(look, job) or _silent_too_long(look, job) or _overtime(look, job)
+    verdict = _machine_gone(look, job) or _silent_too_long(look, job) or _overtime(look, job) or unused(look, job)
     if verdict:
         reason, message = verdict
         end(look, look.jobs[job.id], reason, message)

@@ -7,7 +7,7 @@ of rows per number of free blocks. A row is a machine; row n is bit n of a set.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from chalicelib.planning.bitmaps import first_of
 from chalicelib.planning.combine import Fence, Wants
 from chalicelib.planning.fitting import blocks_needed, measured
 from chalicelib.planning.journal import Journal
+from chalicelib.planning.selecting import selects
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query, Stock
 
@@ -47,11 +48,15 @@ class Pool:
         self.free: dict[int, int] = {}  # number of free blocks → machines; changed through a journal
         self.ready = self.coming = 0  # those that may take jobs
         self._whole = self._bought = self._plain = self._shared = self._unheard = 0
+        self.ports: dict[int, int] = {}  # port → machines whose network has a job that listens on it; journalled too
         self._prices: dict[float, int] = {}  # price → machines that aren't cut
         self._cut: dict[object, _Alike] = {}
         for instance in view.instances:
             if instance.status in READY or instance.status in COMING:
                 row, free = self._add(instance), instance.free_blocks
+                if instance.claims and without_docker(instance):
+                    for port in {port for claim in instance.claims for port in claim.ports}:
+                        self.ports[port] = self.ports.get(port, 0) | row
                 self.free[free] = self.free.get(free, 0) | row
         self.staying = len(self.machines)
         self._there = (1 << self.staying) - 1
@@ -92,20 +97,34 @@ class Pool:
         journal.put(self.free, before, self.free[before] & ~row)
         journal.put(self.free, after, self.free.get(after, 0) | row)
 
+    def listen(self, row: int, ports: Iterable[int], journal: Journal) -> None:
+        """A job on this machine listens on these ports. In a container it has them to itself."""
+        if row & self._plain:
+            for port in ports:
+                journal.put(self.ports, port, self.ports.get(port, 0) | row)
+
     # --- what fits ---------------------------------------------------------------------------------------------------
 
     def shares(self, wants: Wants, query: Query) -> list[Share]:
         """What fits, free or not."""
         found = []
-        if whole := self._whole and self._fitting(wants, query):
+        chosen = self.chosen(wants)
+        if whole := self._whole and chosen and self._fitting(wants, query) & chosen:
             for price, rows in self._prices.items():
                 if rows & whole and (query.max_price is None or price <= query.max_price):
                     found.append(Share(price, 1, rows & whole))
+        anywhere = wants._replace(instances=()) if wants.instances else wants
         for alike in self._cut.values():
-            if blocks := blocks_for(wants, query, alike.one):
+            if blocks := blocks_for(anywhere, query, alike.one):
                 price = alike.one.offer.price * blocks / alike.one.total_blocks
-                found.append(Share(price, blocks, alike.rows))
+                found.append(Share(price, blocks, alike.rows & chosen))
         return found
+
+    def chosen(self, wants: Wants) -> int:
+        """The machines that the run names; all if it names none."""
+        if not wants.instances:
+            return -1
+        return sum(1 << row for row, one in enumerate(self.machines) if selects(wants.instances, one))
 
     def _fitting(self, wants: Wants, query: Query) -> int:
         found = self._stock.offered(query) & self._whole
@@ -132,6 +151,13 @@ class Pool:
     def not_full(self, rows: int) -> int:
         return rows & ~self.free.get(0, 0)
 
+    def listening(self, ports: Iterable[int]) -> int:
+        """The machines where one of these ports is taken."""
+        found = 0
+        for port in ports:
+            found |= self.ports.get(port, 0)
+        return found
+
     def best(self, shares: Sequence[Share], among: int) -> tuple[float, int, int, int] | None:
         """Price, free blocks, row number and blocks of the best place: the cheapest, and of those the one that leaves
         the fewest blocks free."""
@@ -146,20 +172,22 @@ class Pool:
                         break
         return best
 
-    def awaited(self, shares: Sequence[Share]) -> str:
-        """What a job waits for: something that fits but isn't free. Empty if nothing fits."""
-        rows = self._unheard
+    def awaited(self, shares: Sequence[Share], chosen: int = -1) -> str:
+        """What a job waits for: something that fits but isn't free. Empty if nothing fits. `chosen`: see there."""
+        rows = self._unheard & chosen
         for share in shares:
             rows |= share.rows & self._there
         if not rows:
             return ""
-        instance, where = self.machines[first_of(rows)], f"in fleet `{self.view.fleet.name}`"
+        # A place that is free and yet not given says more than one that is taken.
+        instance, where = self.machines[first_of(self.not_full(rows) or rows)], f"in fleet `{self.view.fleet.name}`"
         if unheard(instance):
             return f"for {instance.name} {where} to report its resources"
         if instance.unreachable:
             return f"for {instance.name} {where} to report again"
         if instance.health == "failure":
-            return f"for {instance.name} {where} to be healthy again"
+            why = f" ({instance.health_message})" if instance.health_message else ""
+            return f"for {instance.name} {where} to be healthy again{why}"
         return f"for free capacity {where}"
 
 
@@ -181,7 +209,8 @@ def blocks_for(wants: Wants, query: Query, instance: Instance) -> int:
     """How many of the instance's blocks the job needs; 0: it doesn't fit."""
     offer = instance.offer
     if (
-        (wants.container and without_docker(instance))
+        not selects(wants.instances, instance)
+        or (wants.container and without_docker(instance))
         or (wants.isolated and unisolated(instance))
         or not query.takes_place(offer.backend, offer.region, offer.availability_zones)
         or not query.takes_kind(offer.instance.name, offer.instance.resources)

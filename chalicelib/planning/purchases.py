@@ -7,13 +7,14 @@ terminate can be repeated without harm; their `act_until` only keeps a backed-up
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, Micros
-from chalicelib.planning.plan import Effect, Failed, Outcome
+from chalicelib.planning.plan import Effect, Failed, Outcome, Step
 
 PATIENCE: Micros = MINUTE  # a describe or terminate later than this is dropped
 
@@ -21,6 +22,17 @@ PATIENCE: Micros = MINUTE  # a describe or terminate later than this is dropped
 @dataclass(frozen=True)
 class Create(Effect):
     """Buy the machine of a committed `pending` instance. Idempotent by its token."""
+
+
+@dataclass(frozen=True)
+class CreateSeveral(Effect):
+    """The same for several instances of one fleet, whose backend creates them in one call."""
+
+    units: tuple[str, ...] = ()
+
+    def each(self) -> Iterator[Create]:
+        for unit in self.units:
+            yield Create(unit, self.backend, self.act_until, self.project_id)
 
 
 @dataclass(frozen=True)
@@ -36,6 +48,23 @@ class Terminate(Effect):
 def create(instance: Instance) -> Create:
     """The purchase intended by `instance`, which is being saved."""
     return Create(unit_of(instance), instance.offer.backend, instance.act_until or 0, instance.project_id)
+
+
+def in_one_call(step: Step, facts: Mapping[str, BackendFacts]) -> Step:
+    """The step with its purchases put together, as far as one call of their backend creates."""
+    alike: dict[tuple[str, Micros], list[Create]] = {}
+    for effect in step.effects:
+        if isinstance(effect, Create):
+            alike.setdefault((effect.backend, effect.act_until), []).append(effect)
+    effects = [effect for effect in step.effects if not isinstance(effect, Create)]
+    for (backend, until), creates in alike.items():
+        most = max(1, facts[backend].batch if backend in facts else 1)
+        for start in range(0, len(creates), most):
+            some = creates[start : start + most]
+            units = tuple(each.unit for each in some)
+            several = CreateSeveral(units[0], backend, until, some[0].project_id, units)
+            effects.append(several if len(some) > 1 else some[0])
+    return replace(step, effects=tuple(effects))
 
 
 def describe(instance: Instance, again_at: Micros) -> Describe:
@@ -55,7 +84,7 @@ def act_until(now: Micros, facts: BackendFacts) -> Micros:
     return now + facts.create_timeout + facts.visibility_lag
 
 
-def may_begin(instance: Instance, effect: Create, facts: BackendFacts, now: Micros) -> bool:
+def may_begin(instance: Instance, effect: Effect, facts: BackendFacts, now: Micros) -> bool:
     """Does the instance still want this purchase, and is there time for another call before others may act?"""
     if instance.status is not InstanceStatus.pending or instance.act_until != effect.act_until:
         return False

@@ -15,7 +15,7 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason, job_outcome, retry_event, short_text
-from chalicelib.domain.runs import Retry, Run
+from chalicelib.domain.runs import Retry, Run, RunStatus
 from chalicelib.machines.run import BACKOFF
 from chalicelib.planning.ends import bury, end
 from chalicelib.planning.look import Look
@@ -106,27 +106,47 @@ def _note(look: Look, retry: Retry) -> None:
 
 def submit_again(look: Look, replica: Replica) -> None:
     """Submit every job of the replica again. The count of attempts is kept until it has a place."""
-    num = 1 + max(job.submission_num for job in replica.submissions)
+    nums = {job.submission_num for job in replica.jobs}
+    num = max(nums) + (len(nums) == 1)  # else a commit in parts was cut short: the rest follows
     for old in replica.jobs:
-        job = Job(
-            id=job_id(look.run, old.replica_num, old.job_num, num),
-            run_id=look.run.id,
-            run_name=look.run.name,
-            project_id=look.run.project_id,
-            replica_num=old.replica_num,
-            job_num=old.job_num,
-            submission_num=num,
-            deployment_num=look.run.deployment_num,
-            priority=look.run.priority,
-            submitted_at=look.now,
-            last_processed_at=look.now,
-            due_at=look.now,
-        )
-        look.keep(job)
-        look.draft.tell(EventType.resubmitted, job, number=num + 1)
+        if old.submission_num < num:
+            job = _submitted(look, replica.num, old.job_num, num)
+            look.keep(job)
+            look.draft.tell(EventType.resubmitted, job, number=num + 1)
     look.draft.wake(f"queue/{look.run.project_id}")
     if replica.retry is not None:
         _note(look, replica.retry.with_(resume_at=None))
+
+
+def complete(look: Look) -> None:
+    """Submit the nodes of a new run that its user's own commit had no room for."""
+    if look.run.status != RunStatus.submitted:
+        return
+    there = {job.slot for job in look.jobs.values()}
+    begun = {job.replica_num for job in look.jobs.values() if job.submission_num == 0}
+    for slot, spec in look.specs.items():
+        if spec.replica_num in begun and slot not in there:
+            job = _submitted(look, *slot, 0)
+            look.keep(job)
+            look.draft.tell(EventType.created, job)
+            look.draft.wake(f"queue/{look.run.project_id}")
+
+
+def _submitted(look: Look, replica_num: int, job_num: int, num: int) -> Job:
+    return Job(
+        id=job_id(look.run, replica_num, job_num, num),
+        run_id=look.run.id,
+        run_name=look.run.name,
+        project_id=look.run.project_id,
+        replica_num=replica_num,
+        job_num=job_num,
+        submission_num=num,
+        deployment_num=look.run.deployment_num,
+        priority=look.run.priority,
+        submitted_at=look.now,
+        last_processed_at=look.now,
+        due_at=look.now if job_num == 0 else None,
+    )
 
 
 def job_id(run: Run, replica_num: int, job_num: int, submission_num: int) -> str:

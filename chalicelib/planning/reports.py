@@ -21,8 +21,9 @@ _LOST = "The host lost this task: its agent no longer lists it."
 class Fold:
     """One message's reports, folded into a draft. `instance` loses the claim of every job that ends."""
 
-    def __init__(self, draft: Draft, instance: Instance) -> None:
-        self.draft, self.instance = draft, instance
+    def __init__(self, draft: Draft, instance: Instance, sent_at: Micros = 0) -> None:
+        """`sent_at`: when the message was sent, by the clock of its machine; 0 if it doesn't say."""
+        self.draft, self.instance, self.sent_at = draft, instance, sent_at
 
     def report(self, job: Job, report: TaskReport | None, stored: int) -> Job:
         """The job after its task's report; None: the agent doesn't list it. `stored`: bytes of its log that we have."""
@@ -37,8 +38,13 @@ class Fold:
         job = self._heard(job, report)
         if report.state == "pulling":
             return self._pulling(job, report)
+        if report.ssh is not None and report.ssh != job.login:
+            job = job.with_(login=report.ssh)
+            self.draft.save(job)
         if report.state == "running" or (report.state == "exited" and report.exit_status is not None):
             job = self._running(job, report)
+        if report.state == "running":
+            job = self._sessions(job, report)
         return self._exited(job, report, stored) if report.state == "exited" else job
 
     def end(self, job: Job, reason: JobReason, message: str, stored: int) -> Job:
@@ -77,6 +83,19 @@ class Fold:
             working_dir=report.working_dir,
             pull=report.pull or job.pull,
         )
+
+    def _sessions(self, job: Job, report: TaskReport) -> Job:
+        """The sessions in use, and how long there has been none: a span, so that no two clocks are compared."""
+        told = (report.connections, report.idle_since)
+        if report.connections is None or told == (job.connections, job.idle_mark):
+            return job
+        since = None
+        if not report.connections and report.idle_since is not None:
+            since = self.draft.now - max(0, (self.sent_at or self.draft.now) - report.idle_since)
+        job = job.with_(connections=report.connections, idle_mark=report.idle_since, inactive_since=since)
+        self.draft.save(job)
+        self.draft.wake(f"run/{job.run_id}")
+        return job
 
     def _exited(self, job: Job, report: TaskReport, stored: int) -> Job:
         if job.status is not JobStatus.terminating:

@@ -8,6 +8,7 @@ step, so nobody sees a final job that still holds its place, or a finished run w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from chalicelib.domain.instants import Micros
@@ -19,16 +20,22 @@ from chalicelib.machines.table import allows
 from chalicelib.planning.ends import bury, end_jobs
 from chalicelib.planning.look import Look
 from chalicelib.planning.overdue import weigh
+from chalicelib.planning.parts import in_parts
 from chalicelib.planning.plan import Plan
-from chalicelib.planning.replicas import Replica, refusal, replicas, retire, submit_again, why
+from chalicelib.planning.releasing import await_nodes, holds, settle
+from chalicelib.planning.replicas import Replica, complete, refusal, replicas, retire, submit_again, why
 from chalicelib.planning.snapshots import RunSnapshot
 
 
 def decide_run(snapshot: RunSnapshot) -> Plan:
-    """The next step of one run."""
+    """The next step of one run. Its gangs come first, alone: what follows is decided once that is committed."""
     if snapshot.run.finished:
         return Plan()
     look = Look(snapshot)
+    if steps := settle(look):
+        return Plan(tuple(steps), next_wake=snapshot.now)
+    complete(look)
+    await_nodes(look)
     for job in look.latest():
         weigh(look, job)
     if look.run.status == RunStatus.terminating:
@@ -37,7 +44,7 @@ def decide_run(snapshot: RunSnapshot) -> Plan:
         bury(look, job)
     _judge(look)
     due = _schedule(look)
-    return Plan((look.draft.step(),) if not look.draft.empty else (), next_wake=due)
+    return Plan(tuple(in_parts(look.draft.step(), snapshot.run)) if not look.draft.empty else (), next_wake=due)
 
 
 def _judge(look: Look) -> None:
@@ -46,6 +53,10 @@ def _judge(look: Look) -> None:
     elif look.run.status != RunStatus.terminating:
         _fold(look)
     if look.run.status == RunStatus.terminating and all(job.finished for job in look.jobs.values()):
+        if holds(look):
+            look.deadlines.append(look.now)
+            look.draft.wake(look.snapshot.unit)
+            return
         look.run = look.draft.finish_run(look.run.with_(retries=()))
 
 
@@ -69,7 +80,7 @@ def _fold(look: Look) -> None:
             return
     if not parts:
         return
-    if all(part.done for part in parts):
+    if all(_done(look, part) for part in parts):
         _end_run(look, RunReason.all_jobs_done, "")
         return
     _submit_due(look)
@@ -80,6 +91,13 @@ def _fold(look: Look) -> None:
         _pause(look, parts)
     else:
         _observe(look, parts)
+
+
+def _done(look: Look, part: Replica) -> bool:
+    """With `stop_criteria: master-done` the first node decides for all."""
+    if look.snapshot.run_spec.configuration.stop_criteria == "master-done":
+        return replace(part, jobs=part.jobs[:1]).done and not part.failures
+    return part.done
 
 
 def _submit_due(look: Look) -> None:
@@ -138,8 +156,7 @@ def _end_run(look: Look, reason: RunReason, message: str) -> None:
 def _schedule(look: Look) -> Micros | None:
     """Clear the due times of jobs (the run's own covers them) and move the run's on."""
     for job in list(look.jobs.values()):
-        queued = job.status == JobStatus.submitted and job.assignment is None
-        if job.due_at is not None and job.due_at <= look.now and not queued:
+        if job.due_at is not None and job.due_at <= look.now and not job.queued:
             look.keep(job.with_(due_at=None))
     if look.run.finished:
         return None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.job_specs import JobSpec
@@ -23,6 +24,7 @@ from chalicelib.domain.workflows import Workflow
 
 if TYPE_CHECKING:
     from chalicelib.planning.offers import OfferBook
+    from chalicelib.planning.unused import Sample
 
 
 class Snapshot(Protocol):
@@ -88,14 +90,17 @@ class QueueSnapshot:
     fleets: tuple[FleetView, ...]
     offers: OfferBook
     facts: Mapping[str, BackendFacts] = field(default_factory=dict)
+    gangs: Mapping[str, Gang] = field(default_factory=dict)  # by the id of the first node's job
+    ahead: tuple[QueuedJob, ...] = ()  # tasks on several nodes that wait further ahead than this part of the queue
 
     @property
     def unit(self) -> str:
         return f"queue/{self.project_id}"
 
     def nouns(self) -> Iterator[Noun]:
-        for item in self.queue:
+        for item in (*self.ahead, *self.queue):
             yield from (item.job, item.run)
+        yield from self.gangs.values()
         for view in self.fleets:
             yield from view.nouns()
 
@@ -105,7 +110,7 @@ class QueueSnapshot:
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """For `run/<id>`: the run, all its jobs, and the instances its live jobs are on."""
+    """For `run/<id>`: the run, all its jobs, and the instances its live jobs are on or have reserved."""
 
     now: Micros
     run: Run
@@ -114,6 +119,8 @@ class RunSnapshot:
     jobs: tuple[Job, ...]
     instances: Mapping[str, Instance] = field(default_factory=dict)
     presences: Mapping[str, Presence] = field(default_factory=dict)
+    usage: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)  # of jobs with a `utilization_policy`
+    gangs: tuple[Gang, ...] = ()  # of its newest submissions
 
     @property
     def unit(self) -> str:
@@ -121,6 +128,7 @@ class RunSnapshot:
 
     def nouns(self) -> Iterator[Noun]:
         yield self.run
+        yield from self.gangs
         yield from self.jobs
         yield from self.instances.values()
 

@@ -13,11 +13,16 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from chalicelib.domain.editors import EDITORS, VERSION
 from chalicelib.domain.specs.env import unresolved
 from chalicelib.domain.specs.fleets import NEEDS_NODES, FleetSpec
-from chalicelib.domain.specs.runs import RunSpec, TaskConfiguration
+from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
 from chalicelib.errors import Problem
+from chalicelib.planning.jobs import RESERVED_PORTS
+from chalicelib.planning.nodes import unknown_nodes
+from chalicelib.planning.unused import LONGEST_WINDOW
 
+MOST_NODES = 500  # of a task
 EFFECTS = "tests/planning/test_effects.py"
 
 
@@ -45,7 +50,9 @@ def _effects(prefix: str, *names: str) -> dict[str, Support]:
     return {f"{prefix}{name}": Supported(f"{EFFECTS}::test_effect[{prefix}{name}]") for name in names}
 
 
+GANGS = "tests/engine/test_gangs.py"
 HOSTS = "tests/planning/test_hosts.py"
+UTILIZATION = "tests/planning/test_utilization.py"
 _LOGIN = ("user", "port", "identity_file", "ssh_key.public", "ssh_key.private")
 _JUMP = tuple(f"proxy_jump.{name}" for name in ("hostname", *_LOGIN))
 _HOST = ("hostname", *_LOGIN, *_JUMP, "internal_ip", "blocks")
@@ -93,13 +100,7 @@ _PLACING = [
 _RUN_PARAMS = ["retry", "max_duration", "stop_duration", "creation_policy"]
 _PARAMS_REFUSED: dict[str, Support] = {
     "reservation": NotBuilt("no backend supports reservations yet", _REMOVE),
-    "utilization_policy": NotBuilt(
-        "GPU utilization isn't monitored yet", "stop the run yourself, or set `max_duration`"
-    ),
-    "startup_order": NotBuilt("runs are limited to one node so far", _REMOVE, ("any",)),
-    "stop_criteria": NotBuilt("runs are limited to one node so far", _REMOVE, ("all-done",)),
     "schedule": NotBuilt("runs can't be scheduled yet", "apply the run from cron"),
-    "instances": NotBuilt("a run can't select instances yet", "name a fleet in `fleets`"),
     "backend_options": NotBuilt("no backend has options yet", _REMOVE),
 }
 
@@ -110,10 +111,19 @@ _RUNS_OWN = (*_RUN_PARAMS, "fleets", "utilization_policy", "startup_order", "sto
 def _params(prefix: str) -> dict[str, Support]:
     return {
         **_effects(prefix, *_PLACING, *_RUN_PARAMS, "fleets.name"),
-        f"{prefix}fleets.project": NotBuilt(
-            "fleets of other projects can't be used yet", "name a fleet of this project"
-        ),
+        **_effects(f"{prefix}instances.", "name", "hostname", "fleet.name", "instance"),
+        **{
+            f"{prefix}{name}.project": NotBuilt(
+                "fleets of other projects can't be used yet", "name a fleet of this project"
+            )
+            for name in ("fleets", "instances.fleet")
+        },
         **{f"{prefix}{name}": verdict for name, verdict in _PARAMS_REFUSED.items()},
+        f"{prefix}startup_order": Supported(
+            f"{GANGS}::test_nodes_start_in_order_and_the_later_hold_their_hosts_meanwhile"
+        ),
+        f"{prefix}stop_criteria": Supported(f"{GANGS}::test_with_master_done_the_first_node_decides"),
+        f"{prefix}utilization_policy": Supported(f"{UTILIZATION}::test_a_gpu_below_for_the_whole_window_ends_the_job"),
     }
 
 
@@ -135,6 +145,9 @@ RUN: dict[str, Support] = {
             "image",
             "user",
             "privileged",
+            "docker",
+            "home_dir",
+            "ports",
             "entrypoint",
             "working_dir",
             "registry_auth",
@@ -145,21 +158,16 @@ RUN: dict[str, Support] = {
             "single_branch",
         ],
         *(f"resources.{name}" for name in _RESOURCES),
-        *["priority", "commands", "files.local_path", "files.path"],
+        *["priority", "commands", "files.local_path", "files.path", "ide", "version", "init"],
+        *("nodes", *(f"groups.{name}" for name in ("name", "nodes", "resources", "commands", "ports"))),
         *(f"repos.{name}" for name in ("local_path", "url", "branch", "hash", "path", "if_exists")),
     ),
-    "configuration.nodes": NotBuilt("tasks are limited to one node so far", "set `nodes: 1`", (1,)),
-    "configuration.groups": NotBuilt(
-        "tasks are limited to one node so far", "use the task's `commands` and `resources`"
-    ),
-    "configuration.ports": NotBuilt("ports can't be forwarded yet", _REMOVE),
     "configuration.volumes": NotBuilt("volumes can't be mounted yet", "upload small data with `files`"),
-    "configuration.home_dir": NotBuilt("a job uses the home of its user", "set `HOME` in `env`", ("/root",)),
-    "configuration.docker": NotBuilt(
-        "Docker can't be run inside a job yet", "use `image` and a host with Docker", (False,)
-    ),
     "configuration.dstack": NotBuilt("a job can't reach this control plane yet", "pass a token in a secret"),
-    "configuration.setup": NotBuilt("a task has no setup", "put these commands first in `commands`"),
+    "configuration.inactivity_duration": Supported(
+        "tests/planning/test_dev_environments.py::test_one_that_nobody_uses_ends"
+    ),
+    "configuration.setup": NotBuilt("there is no stage before the commands", "put them first in `commands` or `init`"),
     **_params("configuration."),
     **_params("profile."),
     **_effects("profile.", "name", "default"),
@@ -176,8 +184,8 @@ FLEET: dict[str, Support] = {
     "fleet.configuration.resources.shm_size": NotBuilt(
         "shared memory belongs to a job", "set it in the run's `resources`"
     ),
-    "fleet.configuration.placement": NotBuilt(
-        "instances can't be placed together yet", "set `placement: any`", ("any",)
+    "fleet.configuration.placement": Supported(
+        "tests/planning/test_colocation.py::test_the_first_machine_says_where_the_others_are_bought"
     ),
     "fleet.configuration.reservation": _PARAMS_REFUSED["reservation"],
     "fleet.configuration.retry": NotBuilt(
@@ -209,24 +217,87 @@ _FLEET_NOT_BUILT = _not_built(FLEET, "fleet.")
 
 def refusals(run_spec: RunSpec) -> list[Problem]:
     """Every field of a run that isn't built and is set to something."""
-    if not isinstance(run_spec.configuration, TaskConfiguration):
-        kind = run_spec.configuration.type
-        text = f"`type: {kind}` isn't supported yet"
+    config = run_spec.configuration
+    if not isinstance(config, TaskConfiguration | DevEnvironmentConfiguration):
+        text = f"`type: {config.type}` isn't supported yet"
         return [Problem(text, path="configuration.type", hint="use `type: task`", code="unsupported")]
-    found = list(_refused(run_spec, _RUN_NOT_BUILT))
+    found = [*_refused(run_spec, _RUN_NOT_BUILT), *_port_refusals(config), *_editor_refusals(config)]
+    found += [*_too_long(run_spec), *_node_refusals(config)]
     # Report a value from the profile once, where it was written.
     written = {problem.path.removeprefix("profile.") for problem in found if problem.path.startswith("profile.")}
     kept = [p for p in found if p.path.removeprefix("configuration.") not in written or p.path.startswith("profile.")]
     return kept + unresolved(run_spec.configuration.env, "configuration.env")
 
 
+def _port_refusals(config: TaskConfiguration | DevEnvironmentConfiguration) -> Iterator[Problem]:
+    written = [(f"ports.{place}", port) for place, port in enumerate(config.ports)]
+    for number, group in enumerate((config.groups or ()) if isinstance(config, TaskConfiguration) else ()):
+        written += [(f"groups.{number}.ports.{place}", port) for place, port in enumerate(group.ports)]
+    for path, port in written:
+        if port.container_port in RESERVED_PORTS:
+            text = f"the port {port.container_port} of a job is reserved, as are all from 10000 to 10999"
+            hint = "let the job listen on another"
+            yield Problem(text, path=f"configuration.{path}", hint=hint, code="unsupported")
+
+
+def _editor_refusals(config: TaskConfiguration | DevEnvironmentConfiguration) -> Iterator[Problem]:
+    if isinstance(config, TaskConfiguration) or config.ide is None or config.version is None:
+        return
+    editor = EDITORS[config.ide]
+    if not editor.server:
+        text = f"`version` isn't for {editor.name}, which brings its own server"
+        yield Problem(text, path="configuration.version", hint="remove it", code="unsupported")
+    elif not VERSION.fullmatch(config.version):  # it becomes part of a command and of an address
+        hint = f"write the commit that `{editor.command} --version` prints"
+        yield Problem(
+            f"`{config.version[:60]}` isn't a version of {editor.name}",
+            path="configuration.version",
+            hint=hint,
+            code="invalid-value",
+        )
+
+
+def _too_long(run_spec: RunSpec) -> Iterator[Problem]:
+    """Windows that look further back than samples go."""
+    for path, part in (("configuration", run_spec.configuration), ("profile", run_spec.profile)):
+        policy = getattr(part, "utilization_policy", None)
+        if policy is not None and policy.time_window > LONGEST_WINDOW:
+            text = f"the use of GPUs is known for the last hour, and the window is {policy.time_window} s"
+            where = f"{path}.utilization_policy.time_window"
+            yield Problem(text, path=where, hint="set `time_window: 1h` or less", code="too-large")
+
+
+def _node_refusals(config: TaskConfiguration | DevEnvironmentConfiguration) -> Iterator[Problem]:
+    """Too many nodes, addresses of nodes that don't exist, and what would disturb the hosts."""
+    if isinstance(config, DevEnvironmentConfiguration):
+        return
+    nodes = (config.nodes or 1,) if config.groups is None else tuple(group.nodes for group in config.groups)
+    field = "nodes" if config.groups is None else "groups"
+    if sum(nodes) > MOST_NODES:
+        text = f"a task has at most {MOST_NODES} nodes, and this one has {sum(nodes)}"
+        yield Problem(text, path=f"configuration.{field}", hint="split it into several runs", code="too-large")
+    if config.docker and sum(nodes) > 1:
+        text = "several nodes are in their hosts' network, where an engine of their own would change that of the hosts"
+        hint = "remove it, or run the task on one node"
+        yield Problem(text, path="configuration.docker", hint=hint, code="invalid-value")
+    commands = [(f"commands.{at}", command) for at, command in enumerate(config.commands)]
+    for number, group in enumerate(config.groups or ()):
+        commands += [(f"groups.{number}.commands.{at}", command) for at, command in enumerate(group.commands)]
+    there = ", ".join(f"groups[{at}].nodes[0..{count - 1}]" for at, count in enumerate(nodes[:5]))
+    for path, command in commands:
+        for unknown in unknown_nodes(command, nodes):
+            text, hint = f"`{unknown}` is no node of this task", f"there are {there}: both count from 0"
+            yield Problem(text, path=f"configuration.{path}", hint=hint, code="invalid-value")
+
+
 def privileged(run_spec: RunSpec) -> list[Problem]:
     """What a run asks for that gives it its host, for a user who may not have that."""
-    if not run_spec.configuration.privileged:
+    name = next((name for name in ("privileged", "docker") if getattr(run_spec.configuration, name)), None)
+    if name is None:
         return []
-    text = "`privileged` is for the project's admins here: the container could take over its host"
+    text = f"`{name}` is for the project's admins here: the container could take over its host"
     hint = "remove it, or ask the server's operator for `allow_non_admins_run_privileged`"
-    return [Problem(text, path="configuration.privileged", hint=hint, code="not-permitted")]
+    return [Problem(text, path=f"configuration.{name}", hint=hint, code="not-permitted")]
 
 
 def fleet_refusals(spec: FleetSpec) -> list[Problem]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from chalicelib.domain.events import Event, EventType, Target, Trade
 from chalicelib.domain.fleets import Fleet, FleetStatus
+from chalicelib.domain.gangs import Gang, GangStatus
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
@@ -21,6 +22,7 @@ from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason, job_
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.machines.fleet import FLEET
+from chalicelib.machines.gang import GANG
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import GRACE, JOB
 from chalicelib.machines.run import RUN
@@ -37,15 +39,18 @@ def target(noun: Noun) -> Target:
 
 
 def _targets(noun: Noun) -> Iterator[Target]:
-    """What an event about this noun is filed under: a workflow's also under its subject, which people know."""
+    """What an event about this noun is filed under: a workflow's also under its subject, which people know, and so a
+    gang's under its run."""
     yield target(noun)
+    if isinstance(noun, Gang):
+        yield Target.made(type=Run.kind, id=noun.run_id, name=noun.run_name)
     if isinstance(noun, Workflow):
         kind, _, subject_id = noun.subject.partition("/")
         yield Target.made(type=kind, id=subject_id, name=noun.name)
 
 
 # By kind of noun: its field that names the run, or the fleet, within which things happen to it.
-_RUN_OF: dict[type, str] = {Run: "id", Job: "run_id"}
+_RUN_OF: dict[type, str] = {Run: "id", Job: "run_id", Gang: "run_id"}
 _FLEET_OF: dict[type, str] = {Fleet: "id", Instance: "fleet_id", Workflow: "fleet_id"}
 
 
@@ -150,6 +155,12 @@ class Draft:
         new = WorkflowStatus(apply(WORKFLOW, workflow.status, event))
         moved = workflow.with_(**{"status": new, "last_processed_at": self.now, **changes})
         self._moved(workflow, moved, "")
+        return moved
+
+    def move_gang(self, gang: Gang, event: str, **changes: Any) -> Gang:
+        new = GangStatus(apply(GANG, gang.status, event))
+        moved = gang.with_(**{"status": new, "last_processed_at": self.now, **changes})
+        self._moved(gang, moved, "")
         return moved
 
     def _moved(self, old: Any, new: Any, note: str, trade: Trade | None = None, *beside: Noun) -> None:

@@ -12,12 +12,14 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.resources import CPUSpec
 from chalicelib.planning.buying import may_grow
+from chalicelib.planning.colocation import first_of, is_cluster, place_of
 from chalicelib.planning.combine import NOT_NAMED, Wants, within
 from chalicelib.planning.fitting import Misfit, blocks_needed, misfits
 from chalicelib.planning.floor import Floor
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
 from chalicelib.planning.pools import Pool, unisolated, without_docker
+from chalicelib.planning.selecting import selects
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query
 
@@ -27,23 +29,50 @@ MORE_ISOLATION = (
 )
 
 
-def refusals(floor: Floor, wants: Wants, job: Job) -> tuple[Note, ...]:
-    """One note per fleet, first those that don't accept the run at all."""
+def refusals(floor: Floor, wants: Wants, job: Job, *, together: bool = False) -> tuple[Note, ...]:
+    """One note per fleet, first those that don't accept the run at all. `together`: the run has several nodes, which
+    only a cluster takes."""
     closed: list[Note] = []
     notes: list[Note] = []
-    for pool in floor.pools:
+    loose: list[Note] = []
+    for at, pool in enumerate(floor.pools):
         query = within(pool.fence, wants)
         if isinstance(query, Note):
             closed.append(query)
+        elif together and not is_cluster(pool.view.spec):
+            hint = "set `placement: cluster` on it, if its machines share a network"
+            loose.append(
+                Note(f"fleet `{pool.view.fleet.name}`", "isn't a cluster, and the run has several nodes", hint)
+            )
         else:
-            notes.append(_of_fleet(floor, pool, wants, query, job))
-    return tuple(telling([*closed, *notes], wants, [pool.view for pool in floor.pools]))
+            notes.append(_elsewhere(floor, at, wants) or _of_fleet(floor, pool, wants, query, job))
+    return tuple(telling([*closed, *notes, *loose], wants, [pool.view for pool in floor.pools]))
+
+
+def _elsewhere(floor: Floor, at: int, wants: Wants) -> Note | None:
+    """A cluster that may grow, but only where nothing is sold."""
+    view, asked = floor.pools[at].view, floor.asked(wants)
+    query, order = asked.query(at), asked.order(at)
+    if not is_cluster(view.spec) or order is None or floor.book.best(order, ()) or closed_to(wants, view):
+        return None
+    sold = isinstance(query, Query) and floor.book.match(query, 0)[1]
+    return out_of_reach(view) if sold or first_of(view.instances) else None
+
+
+def out_of_reach(view: FleetView) -> Note:
+    """What fits is sold, but not where it could be one of this cluster."""
+    first, subject = first_of(view.instances), f"cluster `{view.fleet.name}`"
+    if first is None:
+        text = "can buy only machines that don't reach each other: no backend here that sells what fits has clusters"
+        return Note(subject, text, "set `placement: any` for tasks on one node, or add hosts that share a network")
+    text = f"has its first machine in {place_of(first)}, and nothing that fits can be bought there"
+    return Note(subject, text, "delete its instances to let it move, or use another fleet")
 
 
 def _of_fleet(floor: Floor, pool: Pool, wants: Wants, query: Query, job: Job) -> Note:
     view, subject = pool.view, f"fleet `{pool.view.fleet.name}`"
     if view.spec.configuration.nodes is None:
-        return nearest(wants, query, view, pool.different)
+        return nearest(wants, query, view, pool.machines if wants.instances else pool.different)
     if not may_grow(pool, floor.count[view.fleet.id], wants) and (closed := closed_to(wants, view)):
         return closed
     if floor.book.best(query, ()):
@@ -85,11 +114,20 @@ def _failures(job: Job) -> str:
 def nearest(wants: Wants, query: Query, view: FleetView, instances: Iterable[Instance]) -> Note:
     """What is wrong with the instance that comes closest."""
     subject = f"fleet `{view.fleet.name}`"
-    wrong = min((wrong_with(wants, query, instance) for instance in instances), key=len, default=None)
+    instances = list(instances)
+    named = [instance for instance in instances if selects(wants.instances, instance)]
+    if instances and not named:
+        return _not_named(subject, wants)
+    wrong = min((wrong_with(wants, query, instance) for instance in named), key=len, default=None)
     if wrong is None:
         return Note(subject, "has no instance", "add a host to it, or create a fleet with a backend")
     hints = " and ".join(dict.fromkeys(misfit.hint for misfit in wrong))
     return Note(subject, "; ".join(misfit.text for misfit in wrong), f"{hints}, or create another fleet")
+
+
+def _not_named(subject: str, wants: Wants) -> Note:
+    named = ", ".join(map(str, wants.instances[:5]))
+    return Note(subject, f"has no usable instance that the run names in `instances` ({named})", "see `dstack fleet -v`")
 
 
 def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
@@ -121,6 +159,8 @@ def closed_to(wants: Wants, view: FleetView) -> Note | None:
     subject, nodes = f"fleet `{view.fleet.name}`", view.spec.configuration.nodes
     if nodes is None:
         return Note(subject, "consists of fixed hosts", "add a host")
+    if wants.instances:
+        return _not_named(subject, wants)
     if wants.reuse_only:
         text = "has no instance that fits, and `creation_policy: reuse` forbids a new one"
         return Note(subject, text, "set `creation_policy: reuse-or-create`")

@@ -35,12 +35,13 @@ class WorkflowStep:
     patience: Micros = 0  # how long it may keep raising NotYet
     look: Micros = SECOND  # the pause after NotYet
     undo: bool = True  # is there anything to undo?
+    when: str = ""  # only if an earlier step remembered this
 
 
 @dataclass(frozen=True)
 class Definition:
     name: str
-    steps: tuple[WorkflowStep, ...]
+    steps: tuple[WorkflowStep, ...]  # the last is always made
 
     def named(self, name: str) -> WorkflowStep:
         return next(step for step in self.steps if step.name == name)
@@ -204,8 +205,8 @@ class _Course:
         """The next attempt, or the end."""
         if self.workflow.cancelled and not self._undoing:
             self._unwind(None, "")
-        while self._undoing and self.workflow.step >= 0 and not self._step.undo:
-            self._keep(step=self.workflow.step - 1, failures=0, step_at=self.now)
+        while self.workflow.step >= 0 and self._skipped(self._step):
+            self._keep(step=self.workflow.step + (-1 if self._undoing else 1), failures=0, step_at=self.now)
         if self.workflow.step < 0:
             self._end("unwound")
             return
@@ -214,6 +215,10 @@ class _Course:
         workflow = self.workflow
         effect = DoStep(workflow.unit, workflow.backend, until, workflow.project_id, self._step.name, self._undoing)
         self.draft.act(effect)
+
+    def _skipped(self, step: WorkflowStep) -> bool:
+        unneeded = step.when != "" and step.when not in self.workflow.state
+        return unneeded or (self._undoing and not step.undo)
 
     def _unwind(self, reason: str | None, message: str) -> None:
         """Undo what was done, starting with the step that may be half done."""

@@ -1,4 +1,4 @@
-"""HTTP for the embedded server: a request becomes the event API Gateway would have sent, for the same Chalice app.
+"""HTTP for the embedded server: the same dispatch that Chalice calls in AWS.
 
 The order of work is the order of its cost: the path, the size, the token, and only then the body, for which there must
 be memory. Bodies are parsed on threads, never on the event loop, which answers the health check itself.
@@ -10,15 +10,16 @@ thousand small objects.
 from __future__ import annotations
 
 import asyncio
-import base64
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qs, unquote
 
 import orjson
 
+from chalicelib.agent import websocket
 from chalicelib.api import dispatch
 from chalicelib.api.auth import bearer
 from chalicelib.api.dispatch import Head, Reply
@@ -26,12 +27,18 @@ from chalicelib.api.route import Access, of_agents
 from chalicelib.errors import Refused
 from chalicelib.runtime.health import PATH, Health
 from chalicelib.runtime.lanes import Busy, Lane
+from chalicelib.runtime.streams import End, Streams
 
+T = TypeVar("T")
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 SYNC_PATH = "/agent/sync"
+STREAM_PATHS = (CLIENT_STREAM, AGENT_STREAM) = (
+    "/api/project/{project_name}/streams/{run_name}",
+    "/agent/streams/{stream_id}",
+)
 LONGEST_POLL = 60.0  # seconds
 SMALL = 16 * 1024  # bytes of a body that may be read before its sender is known, without being counted
 DRAINED_OF_KNOWN = (
@@ -40,6 +47,8 @@ DRAINED_OF_KNOWN = (
 DRAINED, DRAIN_SECONDS = 64 * 1024, 2.0  # bytes that we read of others', for the same reason
 PIECE = 64 * 1024  # bytes of an answer that are handed on at once
 READ_SECONDS = 180.0  # within which a client must have read its response
+_NO_AGENT = Refused("The job's host didn't answer.", hint="It may be away: see `dstack fleet`. Try again in a moment.")
+_NO_CLIENT = Refused("Nobody waits for this stream any more.")
 _BUSY = Refused("The server is busy with too many requests at once.", hint="Try again in a moment.")
 
 
@@ -58,36 +67,13 @@ class Wire(Protocol):
 
     def leave(self) -> None: ...
 
+    def upgrade(self, head: bytes, end: End) -> None: ...
 
-def gateway_event(
-    method: str,
-    path: str,
-    resource: str,
-    params: Mapping[str, str],
-    query: bytes,
-    headers: Mapping[str, str],
-    body: bytes,
-) -> dict[str, Any]:
-    """A REST API proxy event (payload format 1.0). Bodies that aren't text are base64, as in API Gateway."""
-    try:
-        text, encoded = body.decode("utf-8"), False
-    except UnicodeDecodeError:
-        text, encoded = base64.b64encode(body).decode("ascii"), True
-    fields = parse_qs(query.decode("latin-1"), keep_blank_values=True)
-    return {
-        "resource": resource,
-        "path": path,
-        "httpMethod": method,
-        "headers": dict(headers),
-        "multiValueHeaders": {name: [value] for name, value in headers.items()},
-        "queryStringParameters": {name: values[-1] for name, values in fields.items()} or None,
-        "multiValueQueryStringParameters": fields or None,
-        "pathParameters": dict(params) or None,
-        "stageVariables": None,
-        "requestContext": {"resourcePath": resource, "httpMethod": method, "path": path, "stage": "embedded"},
-        "body": text if body else None,
-        "isBase64Encoded": encoded,
-    }
+    def write(self, data: bytes) -> None: ...
+
+    def hold(self, hold: bool) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class Polls:
@@ -133,7 +119,7 @@ class AsgiBridge:
 
     def __init__(
         self,
-        app: Callable[[dict[str, Any], Any], dict[str, Any]],
+        serve: Callable[[Head], Reply],
         refusal: Callable[[Head, int], Reply | None],
         users: Lane,
         agents: Lane,
@@ -142,9 +128,11 @@ class AsgiBridge:
         has_news: Callable[[Mapping[str, Any]], bool],
         on_ready: Callable[[], None] = lambda: None,
         linger: float = DRAIN_SECONDS,
+        streams: Streams | None = None,
     ) -> None:
-        self._app, self._refusal, self._users, self._agents, self._polls = app, refusal, users, agents, polls
+        self._serve, self._refusal, self._users, self._agents, self._polls = serve, refusal, users, agents, polls
         self._has_news, self._on_ready, self._linger = has_news, on_ready, linger
+        self._streams = streams
         self._health = Health(lambda head: agents.turns.run("", partial(self._call, head, b"", b"")))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,6 +162,8 @@ class AsgiBridge:
             await exchange.answer(head)
         elif head.route.path == PATH:
             await exchange.answer(self._health.reply(head))
+        elif head.route.path in STREAM_PATHS and self._streams is not None:
+            await self._streamed(head, exchange, self._streams)
         else:
             await self._routed(head, exchange)
 
@@ -204,6 +194,30 @@ class AsgiBridge:
             reply = dispatch.refused(_BUSY)
             await exchange.answer(Reply(503, {**reply.headers, "retry-after": "2"}, reply.body))
 
+    async def _streamed(self, head: Head, exchange: Exchange, streams: Streams) -> None:
+        """A request for a stream, or an agent's end of one: its response is the stream, unless it is refused."""
+        lane = self._agents if of_agents(head.route) else self._users
+        caller = bearer(head.request.headers)
+        try:
+            welcome = websocket.welcome(websocket.asked(head.request.headers))
+            await self._enter(head, exchange, lane, caller)
+            reply = await _once(lane, caller, partial(self._call, head, exchange.query), b"")
+            if reply.status == 200:
+                exchange.wire.recognised()
+                join = streams.wait if head.route.path == CLIENT_STREAM else streams.meet
+                if await exchange.unless_left(join(orjson.loads(reply.body)["stream"], exchange.wire, welcome)):
+                    return
+                reply = dispatch.refused(_NO_AGENT if head.route.path == CLIENT_STREAM else _NO_CLIENT)
+        except websocket.Broken as broken:
+            reply = dispatch.refused(Refused(f"{broken}."))
+        except Left:
+            return
+        except Turned as turned:
+            reply = turned.reply
+        except Busy:
+            reply = dispatch.refused(_BUSY)
+        await exchange.answer(reply)
+
     async def _enter(self, head: Head, exchange: Exchange, lane: Lane, caller: str) -> None:
         """Raises Turned for a request whose body isn't worth reading. With a token and a small body, that is checked
         only when the request is served."""
@@ -221,13 +235,11 @@ class AsgiBridge:
         exchange.wire.recognised()
 
     def _call(self, head: Head, query: bytes, body: bytes) -> Reply:
-        request = head.request
         params = {name: unquote(value) for name, value in head.params.items()}
-        event = gateway_event(request.method, request.path, head.template, params, query, request.headers, body)
-        answer = self._app(event, None)
-        content = answer["body"]
-        raw = base64.b64decode(content) if answer.get("isBase64Encoded") else content.encode()
-        return Reply(answer["statusCode"], _single(answer), raw)
+        fields = {
+            name: values[-1] for name, values in parse_qs(query.decode("latin-1"), keep_blank_values=True).items()
+        }
+        return self._serve(head._replace(params=params, request=replace(head.request, query=fields, body=body)))
 
     async def _sync(self, lane: Lane, caller: str, call: Callable[[bytes], Reply], body: bytes) -> Reply:
         """An agent's call: answered as soon as there is news, at the latest when its wait ends."""
@@ -303,6 +315,22 @@ class Exchange:
                 self._whole = True
                 return b"".join(chunks)
 
+    async def unless_left(self, waiting: Coroutine[Any, Any, T]) -> T:
+        """What is waited for. Raises Left, and waits no longer, once the client has gone."""
+        wait, gone = asyncio.ensure_future(waiting), asyncio.ensure_future(self._gone())
+        try:
+            await asyncio.wait((wait, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not wait.done():
+                raise Left
+            return wait.result()
+        finally:
+            gone.cancel()
+            wait.cancel()
+
+    async def _gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
     async def answer(self, reply: Reply, *, known: bool = False) -> None:
         """Send the response, then read what is left of the body, up to a limit that is higher for a `known` caller, and
         close the connection: a client that sends everything before it reads would otherwise never see the response."""
@@ -352,6 +380,18 @@ class _NoWire:
     def leave(self) -> None:
         return
 
+    def upgrade(self, head: bytes, end: End) -> None:
+        raise AssertionError("there is no connection to upgrade")
+
+    def write(self, data: bytes) -> None:
+        return
+
+    def hold(self, hold: bool) -> None:
+        return
+
+    def close(self) -> None:
+        return
+
 
 _NO_WIRE = _NoWire()
 
@@ -370,10 +410,3 @@ def _wait_of(body: bytes) -> tuple[str, float]:
         return str(message["instance"]), min(LONGEST_POLL, float(message.get("wait") or 0))
     except (ValueError, KeyError, TypeError, AttributeError):
         return "", 0.0  # malformed: the route itself reports what is wrong with it
-
-
-def _single(answer: Mapping[str, Any]) -> dict[str, str]:
-    headers = {name: str(value) for name, value in (answer.get("headers") or {}).items()}
-    for name, values in (answer.get("multiValueHeaders") or {}).items():
-        headers[name] = ", ".join(values)
-    return headers

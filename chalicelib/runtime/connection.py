@@ -8,13 +8,20 @@ refusals are plain text, which clients of this API don't read.
 from __future__ import annotations
 
 import asyncio
+import socket
+from typing import TYPE_CHECKING
 
+import httptools
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from chalicelib.runtime.accept import Seats
 
+if TYPE_CHECKING:
+    from chalicelib.runtime.streams import End
+
 HEAD_BYTES = 64 * 1024
+BUFFER = 128 * 1024  # bytes of a stream to this client from which on its other end isn't read
 PIPELINED = 8  # requests that may wait behind one on the same connection; our clients send none so
 
 
@@ -28,6 +35,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
     _deadline: asyncio.TimerHandle | None = None
     _in_head = False
     _head_bytes = 0
+    _early: bytearray | None = None  # what came behind a request for an upgrade
+    _stream: End | None = None  # to which this connection belongs, since its upgrade
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -46,7 +55,23 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         self.seats.recognise(self)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+        if self._stream is not None:
+            self._stream.received(data)
+            return
+        if self._early is not None:
+            self._early += data
+            if len(self._early) > HEAD_BYTES:
+                self.transport.abort()
+            return
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._early = bytearray(data[upgrade.args[0] :])
+            self.cycle.keep_alive = False  # what follows isn't HTTP, whatever the answer
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+            return
         if self._in_head and not self.transport.is_closing():
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES:
@@ -77,6 +102,46 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         if self.transport.is_closing():
             self._within(self.close_seconds)
 
+    def upgrade(self, head: bytes, end: End) -> None:
+        """Answer the request with this; from now on the connection is one end of a stream. It keeps its seat."""
+        self._stream, end.wire, early = end, self, bytes(self._early or b"")
+        self._early = None
+        self.cycle.disconnected = True  # uvicorn expects no answer then
+        if self.transport.is_closing():  # it may be closed altogether
+            self.loop.call_soon(end.lost)
+            return
+        self.transport.set_write_buffer_limits(high=BUFFER)
+        self.write(head)
+        made: socket.socket | None = self.transport.get_extra_info("socket")
+        if made is not None:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if early:
+            self.loop.call_soon(end.received, early)
+
+    def write(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def hold(self, hold: bool) -> None:
+        """Read nothing more of the stream for now, or go on."""
+        if hold:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+
+    def close(self) -> None:
+        """Close once all has been sent."""
+        self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._stream is not None:
+            self._stream.full(True)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stream is not None:
+            self._stream.full(False)
+
     def timeout_keep_alive_handler(self) -> None:
         self.transport.abort()  # a client that hasn't read it by now never will
 
@@ -85,6 +150,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         self.seats.left(self)
         super().connection_lost(exc)
         self._forget_bodies()
+        if self._stream is not None:
+            self._stream.lost()
 
     def _forget_bodies(self) -> None:
         """Connection, transport and request refer to each other, so without this what was read but not wanted would
@@ -95,6 +162,9 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
 
     def shutdown(self) -> None:
         """Shutting down: don't wait for a client that hasn't sent a whole request."""
+        if self._stream is not None:
+            self._stream.leave("the server is stopping")
+            return
         if self._deadline is not None:
             self.transport.close()
         super().shutdown()

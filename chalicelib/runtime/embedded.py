@@ -6,14 +6,16 @@ Everything durable is in the data folder, so a killed server continues where it 
 
 from __future__ import annotations
 
+import resource
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.tenants import Permissions
 from chalicelib.engine.ports import Clock
+from chalicelib.runtime.accept import most_connections
 from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.data_folder import kept_secret
@@ -21,6 +23,7 @@ from chalicelib.runtime.loop import EffectPool, Loop, Ticker
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
+from chalicelib.runtime.streams import MOST, Streams
 from chalicelib.usecases.pace import EMBEDDED
 
 if TYPE_CHECKING:
@@ -31,11 +34,14 @@ PROGRAM_FILE = "agent.pyz"
 SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
 ERASE_EVERY = 600.0  # seconds between turns of erasing what nobody uses any more
 REFRESH_EVERY = 600.0  # seconds between refreshes of the offers: prices change by the hour, and each costs a call
+LOGIN_KEPT = 10.0  # seconds that a login to a host waits for the next step there
 FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; a slow one's come later
 
 
 class EmbeddedRoot(Root):
     """Created from its settings. Nothing runs before `start`; without it, the caller can do the threads' work."""
+
+    tunnels: ClassVar[bool] = True  # it holds connections to hosts, over which calls are carried
 
     def __init__(
         self, settings: ServerSettings, config: ServerConfig, server_url: str, *, clock: Clock | None = None
@@ -61,6 +67,8 @@ class EmbeddedRoot(Root):
         fake = folder / "fake-cloud"
         clouds = [local_cloud(fake, server_url, program, settings.agent_users)] if settings.fake_cloud else []
         self.polls, self.effects = Polls(), EffectPool()
+        seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        self.streams = Streams(random_id, random_token, min(MOST, max(1, seats // 3)))  # two connections each
         self.loop = Loop(clock, store.next_due)
         super().__init__(
             Ports(
@@ -79,11 +87,13 @@ class EmbeddedRoot(Root):
                 random_id=random_id,
                 random_token=random_token,
                 measure=partial(used, folder),
-                logins=Ssh(),
+                logins=Ssh(keep=LOGIN_KEPT),
+                tunnels=self.tunnels,
                 limits=settings.limits,
                 images=settings.images,
                 permissions=_permissions(settings, config),
                 retention=settings.retention,
+                streams=self.streams,
             )
         )
         self._tunnels: Tunnels | None = None

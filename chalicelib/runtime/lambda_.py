@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.spi import Backend
 from chalicelib.domain.usage import Usage
 from chalicelib.engine.ports import Clock
+from chalicelib.planning.hosts import ON_PREM
 from chalicelib.planning.plan import Effect
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.ports import Ports
@@ -34,6 +35,7 @@ class LambdaRoot(Root):
     """Created from its settings alone, so one process can have any number."""
 
     def __init__(self, settings: LambdaSettings, *, clock: Clock | None = None, clients: Clients | None = None) -> None:
+        from chalicelib.hosts.connection import Ssh
         from chalicelib.store.blobs import S3Blobs
         from chalicelib.store.dynamo import DynamoStore
         from chalicelib.store.expiring import ExpiringStore
@@ -52,7 +54,7 @@ class LambdaRoot(Root):
                 install_key=keys.read("install-key"),
                 backends=_backends(settings),
                 wake=Hints(clients, settings.wake_queue),
-                effects=QueuedEffects(clients, settings.effect_queue),
+                effects=QueuedEffects(clients, settings.effect_queue, _own_queues(settings)),
                 news=nobody_waits,
                 pace=PER_CALL.at(settings.sync_seconds),
                 server_url=settings.api_url,
@@ -60,7 +62,8 @@ class LambdaRoot(Root):
                 random_id=random_id,
                 random_token=random_token,
                 measure=Usage,
-                logins=None,
+                logins=Ssh() if settings.host_queue else None,
+                tunnels=False,
                 images=settings.images,
                 retention=settings.retention,
             )
@@ -128,15 +131,36 @@ def nobody_waits(instance_ids: Iterable[str]) -> None:
 
 
 class QueuedEffects:
-    """Effects go to the provision function, which has the clouds' SDKs."""
+    """Effects go to the provision function, which has the clouds' SDKs; those of backends with a queue of their own go
+    there."""
 
-    def __init__(self, clients: Clients, queue: str) -> None:
-        self._clients, self._queue = clients, queue
+    def __init__(self, clients: Clients, queue: str, own: Mapping[str, str] | None = None) -> None:
+        self._clients, self._queue, self._own = clients, queue, own or {}
 
     def submit(self, effect: Effect) -> None:
         from chalicelib.engine.effects.table import to_message
 
-        self._clients("sqs").send_message(QueueUrl=self._queue, MessageBody=json.dumps(to_message(effect)))
+        queue = self._own.get(effect.backend, self._queue)
+        self._clients("sqs").send_message(QueueUrl=queue, MessageBody=json.dumps(to_message(effect)))
+
+
+def execute(root: Root, event: Mapping[str, Any]) -> dict[str, Any]:
+    """An SQS batch of effects. A failed one returns to the queue alone, without its neighbours."""
+    from chalicelib.engine.effects.table import from_message
+
+    failed = []
+    for record in event["Records"]:
+        try:
+            root.executor.execute(from_message(json.loads(record["body"])))
+        except Exception:  # one bad effect must not hold back the batch; SQS redelivers it, then sets it aside
+            log.exception("effect failed: %s", record["body"])
+            failed.append({"itemIdentifier": record["messageId"]})
+    return {"batchItemFailures": failed}
+
+
+def _own_queues(settings: LambdaSettings) -> dict[str, str]:
+    """Hosts have a queue of their own: a step there takes minutes, and only one function logs in."""
+    return {ON_PREM: settings.host_queue} if settings.host_queue else {}
 
 
 def _backends(settings: LambdaSettings) -> Accounts:

@@ -1,4 +1,4 @@
-"""This machine in the control plane: the fleet `local` with one on-prem host.
+"""This machine in the control plane: the fleet `local` with one on-prem host, or several to try clusters with.
 
 Ids are derived from the install and a counter, so a start that was killed half-way creates nothing twice. If the user
 deleted the fleet or instance, the next server that starts with a local fleet creates it again under the next id.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import logging
 from dataclasses import dataclass
+from typing import Any
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event, EventType, Target
@@ -40,25 +41,37 @@ class Place:
     first: bool
 
 
-def ensure_fleet(plane: Plane, project: Project, blocks: str) -> Place:
-    """This machine's instance, created if missing; the machine is split into `blocks`."""
+def ensure_fleet(plane: Plane, project: Project, blocks: str, hosts: int | None = None) -> tuple[Place, ...]:
+    """This machine's instances, created if missing, each split into `blocks`. `hosts`: how many, each with an agent of
+    its own; None: as many as there are. Several are a cluster."""
     wanted: Blocks = "auto" if blocks == "auto" else int(blocks)
     for count in itertools.count(_first(plane, project)):
         fleet_id = _fleet_id(plane, count)
         fleet = nouns.find(plane.store, Fleet, keys.fleet(fleet_id))
         if fleet is None:
-            _make(plane, project, fleet_id, wanted)
-            return Place(instance_id(fleet_id, 0), first=count == 0)
+            _make(plane, project, fleet_id, wanted, hosts or 1)
+            return tuple(Place(instance_id(fleet_id, num), first=count == num == 0) for num in range(hosts or 1))
         if fleet.deleted or fleet.status is FleetStatus.terminated:
             continue
-        for num in range(fleet.next_instance_num):
-            instance = nouns.find(plane.store, Instance, keys.instance(instance_id(fleet_id, num)))
-            if instance is not None and instance.status is not InstanceStatus.terminated:
-                _cut(plane, fleet, instance, wanted)
-                return Place(instance.id, first=count == num == 0)
+        live = _live(plane, fleet)
         if fleet.status is FleetStatus.active:
-            return Place(_rejoin(plane, fleet), first=False)
+            missing = max(1, hosts or 1) - len(live)
+            if hosts is not None and missing < 0:
+                text = (
+                    "fleet `%s` has %d hosts, more than --local-hosts %d; `dstack fleet delete %s -i NUM` removes one"
+                )
+                log.warning(text, FLEET, len(live), hosts, FLEET)
+            fleet, live = _joined(plane, fleet, live, missing)
+        if live:
+            _respecify(plane, fleet, live, wanted)
+            return tuple(Place(instance.id, first=count == instance.num == 0) for instance in live)
     raise Bug("counting never ends")
+
+
+def _live(plane: Plane, fleet: Fleet) -> list[Instance]:
+    wanted = [keys.instance(instance_id(fleet.id, num)) for num in range(fleet.next_instance_num)]
+    found = nouns.find_many(plane.store, Instance, wanted)
+    return [instance for instance in found if instance and instance.status is not InstanceStatus.terminated]
 
 
 def _fleet_id(plane: Plane, count: int) -> str:
@@ -73,7 +86,7 @@ def _first(plane: Plane, project: Project) -> int:
     return next((count for count in range(MOST_ENDED) if _fleet_id(plane, count) == named[0]), 0)
 
 
-def _make(plane: Plane, project: Project, fleet_id: str, blocks: Blocks) -> None:
+def _make(plane: Plane, project: Project, fleet_id: str, blocks: Blocks, hosts: int) -> None:
     taken, version = holder(plane.store, project, FLEET)
     if taken is not None:
         raise Refused(
@@ -82,10 +95,9 @@ def _make(plane: Plane, project: Project, fleet_id: str, blocks: Blocks) -> None
         )
     now = plane.clock.now()
     fleet = Fleet(
-        id=fleet_id, project_id=project.id, name=FLEET, created_at=now, last_processed_at=now, next_instance_num=1
+        id=fleet_id, project_id=project.id, name=FLEET, created_at=now, last_processed_at=now, next_instance_num=hosts
     )
-    configuration = {"type": "fleet", "name": FLEET, "blocks": blocks, "ssh_config": {"hosts": ["localhost"]}}
-    spec = FleetSpec.model_validate({"configuration": configuration})
+    spec = FleetSpec.model_validate({"configuration": _configuration(blocks, hosts)})
     body = FleetBody(fleet_id=fleet_id, spec=spec.model_dump_json())
     event = Event(
         id=derive(fleet_id, "event", "created"),
@@ -96,15 +108,27 @@ def _make(plane: Plane, project: Project, fleet_id: str, blocks: Blocks) -> None
         targets=(Target(type="fleet", id=fleet_id, name=FLEET),),
         fleet_id=fleet_id,
     )
-    changes: list[Change] = [nouns.put(noun) for noun in (fleet, body, _host(plane, fleet, 0), event)]
+    changes: list[Change] = [
+        nouns.put(noun) for noun in (fleet, body, *(_host(plane, fleet, num) for num in range(hosts)), event)
+    ]
     plane.store.commit([*changes, nouns.pointer(keys.fleet_name(project.id, FLEET), fleet_id, version=version)])
 
 
-def _rejoin(plane: Plane, fleet: Fleet) -> str:
-    """The user deleted the instance but kept the fleet."""
-    host = _host(plane, fleet, fleet.next_instance_num)
-    plane.store.commit([nouns.put(fleet.with_(next_instance_num=host.num + 1)), nouns.put(host)])
-    return host.id
+def _configuration(blocks: Blocks, hosts: int) -> dict[str, Any]:
+    alone = {"type": "fleet", "name": FLEET, "blocks": blocks, "ssh_config": {"hosts": ["localhost"] * hosts}}
+    return alone if hosts == 1 else {**alone, "placement": "cluster"}
+
+
+def _joined(plane: Plane, fleet: Fleet, live: list[Instance], more: int) -> tuple[Fleet, list[Instance]]:
+    """With hosts that are wanted for the first time, or that the user deleted while keeping the fleet."""
+    if more <= 0:
+        return fleet, live
+    hosts = [_host(plane, fleet, fleet.next_instance_num + number) for number in range(more)]
+    fleet = fleet.with_(next_instance_num=fleet.next_instance_num + more)
+    plane.store.commit([nouns.put(fleet), *map(nouns.put, hosts)])
+    fleet_again = nouns.find(plane.store, Fleet, keys.fleet(fleet.id))
+    assert fleet_again is not None, "it was just written"
+    return fleet_again, _live(plane, fleet_again)
 
 
 def _host(plane: Plane, fleet: Fleet, num: int) -> Instance:
@@ -125,34 +149,34 @@ def _host(plane: Plane, fleet: Fleet, num: int) -> Instance:
     )
 
 
-def _cut(plane: Plane, fleet: Fleet, instance: Instance, blocks: Blocks) -> None:
-    """Split the machine into the blocks set at this start. While jobs hold blocks, the old split stays."""
+def _respecify(plane: Plane, fleet: Fleet, live: list[Instance], blocks: Blocks) -> None:
+    """Write how many hosts there are, split as this start says. While jobs hold blocks, the old split stays."""
     body = nouns.find(plane.store, FleetBody, keys.fleet_body(fleet.id, fleet.spec_num))
     if body is None:
         raise Bug(f"fleet {fleet.id} has no spec number {fleet.spec_num}")
-    spec = FleetSpec.model_validate_json(body.spec)
-    if spec.configuration.blocks == blocks:
-        return
-    if instance.claims:
-        log.warning(
-            "jobs are running on this machine, so it keeps %s blocks, not %s, until a start without running jobs",
-            spec.configuration.blocks,
-            blocks,
-        )
-        return
-    changed = spec.model_dump(mode="json", exclude_unset=True)
-    changed["configuration"]["blocks"] = blocks
+    old = FleetSpec.model_validate_json(body.spec)
+    before = old.configuration.blocks
+    cut = before != blocks
+    if cut and any(instance.claims for instance in live):
+        text = "jobs are running on this machine, so it keeps %s blocks, not %s, until a start without running jobs"
+        log.warning(text, before, blocks)
+        cut = False
+    split = blocks if cut else before or 1
+    changed = old.model_dump(mode="json", exclude_unset=True)
+    changed["configuration"] |= _configuration(split, len(live))
     anew = FleetSpec.model_validate(changed)
+    if anew.model_dump_json() == body.spec:
+        return
+    number = fleet.spec_num + 1
+    resized = [_split(instance, split) for instance in live] if cut else []
+    body = FleetBody(fleet_id=fleet.id, spec_num=number, spec=anew.model_dump_json())
+    plane.store.commit([nouns.put(noun) for noun in (fleet.with_(spec_num=number), body, *resized)])
+
+
+def _split(instance: Instance, blocks: Blocks) -> Instance:
     has, offer = instance.offer.instance.resources, instance.offer
     total = total_blocks(blocks, has) if has.cpus else 1  # a machine that hasn't joined yet is split when it does
     if total is None:
         log.warning("this machine's CPUs and GPUs can't be split into %s equal blocks, so it stays whole", blocks)
         total = 1
-    number = fleet.spec_num + 1
-    plane.store.commit(
-        [
-            nouns.put(fleet.with_(spec_num=number)),
-            nouns.put(FleetBody(fleet_id=fleet.id, spec_num=number, spec=anew.model_dump_json())),
-            nouns.put(instance.with_(offer=offer.with_(blocks=total, total_blocks=total), total_blocks=total)),
-        ]
-    )
+    return instance.with_(offer=offer.with_(blocks=total, total_blocks=total), total_blocks=total)

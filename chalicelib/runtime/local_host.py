@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from chalicelib.domain import keys
@@ -40,18 +40,19 @@ MOST_LOG = 16 * 1024 * 1024  # bytes of the agent's own log
 _FOLDER = re.compile(r"agent(-[0-9a-f]{8})?")  # of an instance of this machine, in the data folder
 
 
-def tidy(data: Path, folder: Path) -> None:
-    """Delete the folders of agents whose instances are gone, and keep the log of the one in `folder` within bounds. One
+def tidy(data: Path, folders: Collection[Path]) -> None:
+    """Delete the folders of agents whose instances are gone, and keep the logs of those in `folders` within bounds. One
     that has tasks stays: they may still run."""
     for other in data.glob("agent*"):
-        if other == folder or not _FOLDER.fullmatch(other.name) or not other.is_dir():
+        if other in folders or not _FOLDER.fullmatch(other.name) or not other.is_dir():
             continue
         if not _held(other / LOCK) and not any((other / "tasks").glob("*")):
             try:
                 shutil.rmtree(other)
             except OSError as error:  # it only takes up space; the next start tries again
                 log.warning("%s can't be deleted: %s", other, error.strerror)
-    cut(folder / "agent.log")
+    for folder in folders:
+        cut(folder / "agent.log")
 
 
 def cut(path: Path, most: int = MOST_LOG) -> None:
@@ -77,31 +78,30 @@ def _held(lock: Path) -> bool:
 
 
 class LocalAgent:
-    """Keeps this machine's agent running."""
+    """Keeps an agent of this machine running."""
 
     def __init__(
         self, plane: Plane, folder: Path, instance_id: str, url: str, program: Path, options: Sequence[str] = ()
     ) -> None:
-        self._plane, self._folder, self._instance_id = plane, folder, instance_id
+        self._plane, self.folder, self._instance_id = plane, folder, instance_id
         self._url, self._program, self._options = url, program, options
         self._stopping = threading.Event()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        tidy(self._folder.parent, self._folder)
-        _write_private(self._folder / ADDRESS, self._url + "\n")
-        if not (self._folder / CREDENTIAL).exists():
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _write_private(self.folder / ADDRESS, self._url + "\n")
+        if not (self.folder / CREDENTIAL).exists():
             readmit(self._plane, self._instance_id)  # a wiped folder would lock its agent out for good
         token = bootstrap_token(self._plane.install_key, self._instance_id, 0)
-        _write_private(self._folder / "bootstrap.token", token)
+        _write_private(self.folder / "bootstrap.token", token)
         threading.Thread(target=self._keep, name="local-agent", daemon=True).start()
 
     def _keep(self) -> None:
         """Start an agent whenever the lock is free; waiting for the lock costs nothing."""
         delay = 0.0
         while not self._stopping.wait(delay):
-            with (self._folder / LOCK).open("a") as lock:
+            with (self.folder / LOCK).open("a") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if self._stopping.is_set():
                 return
@@ -124,10 +124,10 @@ class LocalAgent:
         return instance is None or instance.status is InstanceStatus.terminated
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, str(self._program), "--server", self._url, "--data", str(self._folder)]
-        command += ["--instance", self._instance_id, "--token-file", str(self._folder / "bootstrap.token")]
+        command = [sys.executable, str(self._program), "--server", self._url, "--data", str(self.folder)]
+        command += ["--instance", self._instance_id, "--token-file", str(self.folder / "bootstrap.token")]
         command += self._options
-        with (self._folder / "agent.log").open("ab") as output:
+        with (self.folder / "agent.log").open("ab") as output:
             return subprocess.Popen(
                 command, stdout=output, stderr=output, stdin=subprocess.DEVNULL, start_new_session=True
             )
@@ -137,8 +137,7 @@ class LocalAgent:
         instance = self._instance()
         return instance is not None and bool(instance.claims)
 
-    def stop_jobs(self, project: Project, patience: float) -> None:
-        """Abort the runs that have a job here, as a user would, and wait until the agent has ended them."""
+    def abort_runs(self, project: Project) -> None:
         store, plane = self._plane.store, self._plane
         instance = self._instance()
         owner = nouns.find(store, User, keys.user(project.owner_id))
@@ -146,11 +145,6 @@ class LocalAgent:
             run = nouns.find(store, Run, keys.run(run_id))
             if run is not None and owner is not None:
                 runs.stop(plane, owner, project, [run.name], abort=True)
-        end = time.monotonic() + patience
-        while self.busy() and time.monotonic() < end:
-            time.sleep(0.05)
-        if self.busy():
-            log.warning("jobs of this machine didn't end within %g s; they and their agent keep running", patience)
 
     def stop(self) -> None:
         """End the agent. Its process tasks go on: their supervisors own them until the next agent adopts them."""
@@ -164,7 +158,7 @@ class LocalAgent:
 
     def pid(self) -> int | None:
         """The process that holds the lock, as written there; None if nobody does."""
-        path = self._folder / LOCK
+        path = self.folder / LOCK
         if not path.exists():
             return None
         with path.open("r+") as lock:
@@ -174,6 +168,34 @@ class LocalAgent:
             except BlockingIOError:
                 text = lock.read().strip()
         return int(text) if text.isdigit() else None
+
+
+class LocalAgents:
+    """All agents of this machine: one for each of its hosts."""
+
+    def __init__(self, data: Path, agents: Sequence[LocalAgent]) -> None:
+        self._data, self._agents = data, agents
+
+    def start(self) -> None:
+        tidy(self._data, [agent.folder for agent in self._agents])
+        for agent in self._agents:
+            agent.start()
+
+    def stop_jobs(self, project: Project, patience: float) -> None:
+        """Abort the runs that have a job here, as a user would, and wait until the agents have ended them."""
+        for agent in self._agents:
+            agent.abort_runs(project)
+        end = time.monotonic() + patience
+        while (busy := any(agent.busy() for agent in self._agents)) and time.monotonic() < end:
+            time.sleep(0.05)
+        if busy:
+            log.warning("jobs of this machine didn't end within %g s; they and their agent keep running", patience)
+
+    def stop(self) -> None:
+        """End the agents without jobs. The others keep running: jobs need no server."""
+        for agent in self._agents:
+            if not agent.busy():
+                agent.stop()
 
 
 def isolation_here(settings: ServerSettings) -> str:

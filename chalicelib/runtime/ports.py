@@ -16,8 +16,8 @@ from chalicelib.usecases.context import Images, Limits
 
 if TYPE_CHECKING:
     from chalicelib.backends.accounts import Accounts
-    from chalicelib.engine.ports import Clock, Effects, News, Wake
-    from chalicelib.hosts.steps import Logins
+    from chalicelib.engine.ports import Clock, Effects, News, Streams, Wake
+    from chalicelib.hosts.connection import Logins
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.logs import LogStore
     from chalicelib.store.port import Store
@@ -44,7 +44,9 @@ class Ports:
     random_id: Callable[[], str]  #    UUIDs                              UUIDs
     random_token: Callable[[], str]  # secrets                            secrets
     measure: Measure  #                the data folder                    nothing: AWS shows sizes
-    logins: Logins | None  #           SSH to hosts                       none: no function there logs in yet
+    logins: Logins | None  #           SSH to hosts                       from functions.bootstrap_host
+    tunnels: bool = True  #            carry hosts' calls over SSH        no connection lasts there
+    streams: Streams | None = None  #  between connections here           none: no connection lasts there
     # What the operator chose:
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.domain.ids import derive
 from chalicelib.runtime.ports import Ports
-from chalicelib.usecases.context import Plane
+from chalicelib.usecases.context import Joining, Plane
 
 if TYPE_CHECKING:
     from chalicelib.catalog.offers import StoredCatalog
@@ -53,7 +53,16 @@ class Root:
             retention=ports.retention,
             measure=ports.measure,
             hosts=ports.logins is not None,
+            streams=ports.streams,
+            joining=self._joining,
         )
+
+    @property
+    def _joining(self) -> Joining:
+        from chalicelib.hosts.joining import HostJoining
+
+        ports = self.ports
+        return HostJoining(ports.store, ports.clock, self.install_id, ports.server_url, lambda: self._program)
 
     @cached_property
     def catalog(self) -> StoredCatalog:
@@ -118,12 +127,13 @@ class Root:
             ports.install_key,
             ports.server_url,
             build,
+            carries=ports.tunnels,
         )
         return {ADD_HOST.name: hosts, REMOVE_HOST.name: hosts}
 
     @cached_property
     def _program(self) -> str:
-        """The digest of this release's agent. Only what buys machines calls this, and may write the blob."""
+        """The digest of this release's agent. Only what gets machines an agent calls this."""
         from chalicelib.agent.build import build
         from chalicelib.usecases.agent_files import publish
 

@@ -18,7 +18,7 @@ from chalicelib.runtime.announce import first_words
 from chalicelib.runtime.data_folder import locked
 from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
 from chalicelib.runtime.local_fleet import ensure_fleet
-from chalicelib.runtime.local_host import LocalAgent, isolation_here
+from chalicelib.runtime.local_host import LocalAgent, LocalAgents, isolation_here
 from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.runtime.web import WebServer
@@ -30,42 +30,42 @@ from chalicelib.usecases.server_config import ensure_projects
 STOP_PATIENCE = 60.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
 
 
-def serve(settings: ServerSettings) -> int:
+def serve(settings: ServerSettings, kind: type[EmbeddedRoot] = EmbeddedRoot) -> int:
     """Run until SIGTERM or SIGINT. Returns the exit status; an error that the user can fix is one line on stderr."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # a traceback for each bad host; we log the outcome
     try:
         config = declared(settings)
         with listen(settings.host, settings.port) as listener, locked(settings.data_dir):
-            return _run(settings, config, listener)
+            return _run(settings, config, listener, kind)
     except DstackError as error:
         print(f"dstack server: {error}", file=sys.stderr)
         return 1
 
 
-def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket) -> int:
+def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket, kind: type[EmbeddedRoot]) -> int:
     found = addresses_of(listener, settings.public_url)
-    root = EmbeddedRoot(settings, config, found.remote)
+    root = kind(settings, config, found.remote)
     try:
         plane = root.plane
         token, project = first_start(plane, settings.admin_token)
         owner = nouns.find(plane.store, User, keys.user(project.owner_id))
         assert owner is not None, "the first start created the admin"
         ensure_projects(plane, owner, config)
-        agent = _local_agent(settings, plane, project, found.local)
-        isolation = isolation_here(settings) if agent is not None else ""  # asked before there are threads
+        agents = _local_agents(settings, plane, project, found.local)
+        isolation = isolation_here(settings) if agents is not None else ""  # asked before there are threads
         root.start()
         root.carry(local_end(listener))
 
         def ready() -> None:
             lines = first_words(settings.config_path, found.local, token, owner.token_hash, settings.enter_project)
             print("\n".join([*lines, *filter(None, (found.note, found.warning, isolation))]), flush=True)
-            if agent is not None:
-                agent.start()
+            if agents is not None:
+                agents.start()
 
         def drain() -> None:
-            if settings.stop_jobs and agent is not None:
-                agent.stop_jobs(project, patience=STOP_PATIENCE)
+            if settings.stop_jobs and agents is not None:
+                agents.stop_jobs(project, patience=STOP_PATIENCE)
             root.polls.close()  # or the long polls would hold the shutdown for a minute
 
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -75,19 +75,21 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         gc.set_threshold(10_000)  # and nearly everything that requests create is freed without one
         sys.setswitchinterval(0.001)  # seconds: while threads compute, the event loop gets its turn sooner
         WebServer(root, ready=ready, drain=drain).run(sockets=[listener])
-        if agent is not None and not agent.busy():  # a busy one keeps running: jobs need no server
-            agent.stop()
+        if agents is not None:
+            agents.stop()
     finally:
         root.close()
     return 0
 
 
-def _local_agent(settings: ServerSettings, plane: Plane, project: Project, url: str) -> LocalAgent | None:
+def _local_agents(settings: ServerSettings, plane: Plane, project: Project, url: str) -> LocalAgents | None:
     if not settings.local_fleet:
         return None
-    place = ensure_fleet(plane, project, settings.local_blocks)
-    folder = "agent" if place.first else f"agent-{place.instance_id[:8]}"  # a folder belongs to one instance
     program = settings.data_dir / PROGRAM_FILE
     options = ["--runtime", settings.agent_runtime, "--docker-socket", str(settings.docker_socket)]
     options += ["--users", settings.agent_users]
-    return LocalAgent(plane, settings.data_dir / folder, place.instance_id, url, program, options)
+    agents = []
+    for place in ensure_fleet(plane, project, settings.local_blocks, settings.local_hosts):
+        folder = "agent" if place.first else f"agent-{place.instance_id[:8]}"  # a folder belongs to one instance
+        agents.append(LocalAgent(plane, settings.data_dir / folder, place.instance_id, url, program, options))
+    return LocalAgents(settings.data_dir, agents)

@@ -16,6 +16,7 @@ from chalicelib.usecases.context import Images, Limits
 from chalicelib.usecases.pace import PER_CALL
 
 DEFAULT_PORT = 3000
+MOST_LOCAL_HOSTS = 64  # each is a process, and they share one machine
 MOST_DAYS = 36_500  # a hundred years: for whoever wants to keep everything
 LOG_LEVELS = ("debug", "info", "warning", "error")
 RUNTIMES = ("auto", "docker", "process")
@@ -37,6 +38,7 @@ class ServerSettings:
     admin_token: str | None = None
     local_fleet: bool = True
     local_blocks: str = "1"  # how many jobs may share this machine: a number or `auto`
+    local_hosts: int | None = None  # agents on this machine: several are a cluster; None: as many as there were, or one
     fake_cloud: bool = False
     stop_jobs: bool = False  # on SIGTERM, end the jobs of this machine too
     enter_project: bool | None = None  # in the client's file: even over another's entry, never, or only if it is free
@@ -83,6 +85,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "admin_token": env.get("DSTACK_SERVER_ADMIN_TOKEN"),
         "local_fleet": _switch(env, "DSTACK_SERVER_LOCAL_FLEET", ServerSettings.local_fleet),
         "local_blocks": env.get("DSTACK_SERVER_LOCAL_BLOCKS", ServerSettings.local_blocks),
+        "local_hosts": _number(env, "DSTACK_SERVER_LOCAL_HOSTS", 0, most=MOST_LOCAL_HOSTS) or None,
         "fake_cloud": _switch(env, "DSTACK_SERVER_FAKE_CLOUD", ServerSettings.fake_cloud),
         "stop_jobs": _switch(env, "DSTACK_SERVER_STOP_JOBS", ServerSettings.stop_jobs),
         "enter_project": _switch(env, "DSTACK_SERVER_ENTER_PROJECT", ServerSettings.enter_project),
@@ -120,6 +123,7 @@ class LambdaSettings:
     effect_queue: str
     keys: str  # SSM prefix of `install-key` and `master-key`, both hex
     api_url: str
+    host_queue: str | None = None  # of functions.bootstrap_host; without it nobody logs in to hosts
     sync_seconds: float = PER_CALL.fast  # between an agent's calls while something changes
     endpoint: str | None = None  # an emulator's address, in tests
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
@@ -145,6 +149,7 @@ class LambdaSettings:
             )
         return LambdaSettings(
             **{key: env[name] for key, name in names.items()},
+            host_queue=env.get("DSTACK_HOST_QUEUE"),
             sync_seconds=_seconds(env, "DSTACK_SYNC_SECONDS", PER_CALL.fast),
             endpoint=env.get("DSTACK_AWS_ENDPOINT"),
             fake_cloud=env.get("DSTACK_FAKE_CLOUD"),
@@ -168,6 +173,7 @@ def _images(env: Mapping[str, str]) -> Images:
         base=env.get("DSTACK_DOCKER_BASE_IMAGE", Images.base),
         devel=env.get("DSTACK_DOCKER_DEVEL_IMAGE", Images.devel),
         python=env.get("DSTACK_DEFAULT_PYTHON", Images.python),
+        docker=env.get("DSTACK_DIND_IMAGE", Images.docker),
     )
 
 

@@ -1,4 +1,4 @@
-"""The embedded server's HTTP: uvicorn around the app that API Gateway calls in AWS."""
+"""The embedded server's HTTP: uvicorn around the dispatch that Chalice calls in AWS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from chalicelib.api import dispatch
 from chalicelib.runtime.accept import Acceptor, Seats, most_connections
 from chalicelib.runtime.asgi import AsgiBridge
 from chalicelib.runtime.connection import Connection
-from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
 from chalicelib.usecases.agent import has_news
@@ -44,8 +43,10 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
             body=MAX_MESSAGE,
             memory=AGENT_MEMORY,
         )
-        app, refusal = ControlPlane(lambda: root.plane), partial(dispatch.refusal, root.plane)
-        bridge = AsgiBridge(app, refusal, users, agents, root.polls, has_news=has_news, on_ready=ready)
+        serve, refusal = partial(dispatch.respond, root.plane), partial(dispatch.refusal, root.plane)
+        bridge = AsgiBridge(
+            serve, refusal, users, agents, root.polls, has_news=has_news, on_ready=ready, streams=root.streams
+        )
         super().__init__(
             uvicorn.Config(
                 bridge,
@@ -53,6 +54,7 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
                 access_log=False,
                 lifespan="on",
                 http=Connection,
+                proxy_headers=False,  # nothing asks where a call came from
                 ws="none",
                 server_header=False,
                 date_header=False,

@@ -18,11 +18,12 @@ from typing import Any
 
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus, Presence
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.reports import TaskReport
 from chalicelib.errors import Conflict, Invalid, Refused
+from chalicelib.planning.joining import should_leave
 from chalicelib.planning.reports import Fold, stop_word
 from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
@@ -33,6 +34,7 @@ from chalicelib.usecases.agent_logs import take_logs
 from chalicelib.usecases.agent_message import Message, read_message
 from chalicelib.usecases.agent_tasks import task_of
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.health import check_put, health_of
 from chalicelib.usecases.metrics import metric_puts
 
 log = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 8
 JOBS_A_COMMIT = 15  # a job that starts and ends in one message takes five changes
 PAST_BOOTS = 8
+CLOCKS_AGREE: Micros = MINUTE  # a difference that networks and polls explain; a larger one is that of the clocks
 
 
 def sync(plane: Plane, instance_id: str, credential: str, body: bytes | dict[str, Any]) -> dict[str, Any]:
@@ -92,7 +95,7 @@ class _Exchange:
             return _gone(self.message)
         entry = admit(self.plane, instance, known, credential, self.message.boot)
         assert instance is not None, "`admit` admits nobody for an instance that doesn't exist"
-        if instance.status is InstanceStatus.terminated:
+        if instance.status is InstanceStatus.terminated or should_leave(instance):
             return _gone(self.message)
         self._load(instance)
         given = Given(self.now, (instance, *self.jobs.values()))
@@ -111,8 +114,8 @@ class _Exchange:
     def _fold(self, instance: Instance, entry: Admission, *, repeated: bool) -> tuple[Instance, Draft]:
         """Applies the message. Logs are placed by offset, so repeating them is harmless."""
         draft = Draft(self.now)
-        fold = Fold(draft, instance)
-        self.jobs, self.ends = take_logs(self.plane, self.message, self.jobs, draft)
+        fold = Fold(draft, instance, self.message.at)
+        self.jobs, self.ends = take_logs(self.plane, self.message, self.jobs, draft, entry.presence.clock_off)
         reports = {task.id: task for task in self.message.tasks}
         if not repeated:
             self._note_strangers(reports)
@@ -152,7 +155,10 @@ class _Exchange:
     def _commit(self, given: Given, entry: Admission, draft: Draft, known: Presence | None) -> None:
         presence = self._presence(entry, changed=not draft.empty)
         beside: list[Change] = [] if presence == known else [nouns.put(presence)]
-        beside += metric_puts(self.message.metrics, self.jobs, self.now, self.plane.retention.metrics)
+        if presence.health is not None and not presence.health.same(entry.presence.health):
+            beside.append(check_put(self.message.instance, presence.health, self.now))
+        days = self.plane.retention.metrics
+        beside += metric_puts(self.message.metrics, self.jobs, self.now, days, presence.clock_off)
         room = MAX_CHANGES - draft.size  # all but metrics fit
         if beside or not draft.empty:
             self.plane.door.take(given, draft.plan(), beside[:room], hears=self.message.instance)
@@ -162,8 +168,9 @@ class _Exchange:
     def _presence(self, entry: Admission, *, changed: bool) -> Presence:
         """The agent's record after this message: written when something changed, and to renew its promise."""
         known, message = entry.presence, self.message
-        after = known if _repeated(known, message) else _said(known, message)
-        news = changed or entry.credential or (after.boot, after.facts) != (known.boot, known.facts)
+        after = known if _repeated(known, message) else _said(known, message, self.now)
+        told, before = ((each.boot, each.facts, each.health, each.clock_off) for each in (after, known))
+        news = changed or entry.credential or told != before
         if not news and not self.plane.pace.stale(self.now - known.last_seen):
             return known
         return after.with_(last_seen=self.now, seen_until=self.now + self.plane.pace.promise(message.wait))
@@ -174,12 +181,18 @@ class _Exchange:
             _joining(instance)
             or instance.unreachable
             or (self.message.facts and (known is None or known.facts != self.message.facts))
+            or self._health_differs(known)
         ):
             units[f"instance/{instance.id}"] = None
         if instance.unreachable:
             units |= dict.fromkeys(f"run/{claim.run_id}" for claim in instance.claims)
         if units:
             self.plane.wake(units)
+
+    def _health_differs(self, known: Presence | None) -> bool:
+        if self.message.health is None:
+            return False
+        return not health_of(self.message.health, self.now).same(None if known is None else known.health)
 
     # --- down ---------------------------------------------------------------------------------------------------------
 
@@ -196,8 +209,15 @@ class _Exchange:
         }
         if entry.credential:
             answer["credential"] = entry.credential
+        past = self.message.boot in entry.presence.past_boots
+        if past:  # whoever hears this is alive: a message of an earlier process, unknown so far, came after its own
+            answer["boot"] = "past"
+        if self.plane.streams is not None and (orders := self.plane.streams.orders(instance.id)):
+            answer["streams"] = orders
         asked = any(task["want"] != "run" or "spec" in task for task in tasks)
-        answer["news"] = asked or self.unfinished or bool(entry.credential or self.message.logs)
+        answer["news"] = (
+            asked or past or self.unfinished or bool(entry.credential or self.message.logs or "streams" in answer)
+        )
         return answer
 
     def _wanted(self, job: Job, report: TaskReport | None) -> dict[str, Any] | None:
@@ -233,13 +253,17 @@ def _joining(instance: Instance) -> bool:
     return instance.status in (InstanceStatus.pending, InstanceStatus.provisioning)
 
 
-def _said(known: Presence, message: Message) -> Presence:
+def _said(known: Presence, message: Message, now: Micros) -> Presence:
     """The presence with what a message says about its agent. A repeated one changes nothing: it may be out of date."""
     past = known.past_boots
     if message.boot != known.boot and known.boot:
         past = (known.boot, *past)[:PAST_BOOTS]
+    health = known.health if message.health is None else health_of(message.health, now)
+    off = now - message.at if message.at else 0
     return known.with_(
         boot=message.boot,
+        health=known.health if health is not None and health.same(known.health) else health,
+        clock_off=known.clock_off if abs(off - known.clock_off) <= CLOCKS_AGREE else off,
         seq=message.seq,
         past_boots=past,
         facts=message.facts or known.facts,

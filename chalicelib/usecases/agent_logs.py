@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from chalicelib.domain.bounds import LAST_INSTANT
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.planning.reports import over_quota
@@ -17,20 +19,21 @@ from chalicelib.usecases.context import Plane
 
 
 def take_logs(
-    plane: Plane, message: Message, jobs: Mapping[str, Job], draft: Draft
+    plane: Plane, message: Message, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
 ) -> tuple[dict[str, Job], dict[str, int]]:
     """The jobs, with any that is over its quota ended, and the stored bytes of each log that came. Can raise
-    StorageFull: then nothing is acknowledged, and the agent keeps its bytes."""
+    StorageFull: then nothing is acknowledged, and the agent keeps its bytes. `clock_off`: what the machine's clock is
+    behind ours."""
     after, ends = dict(jobs), {}
     for chunk in message.logs:
         job = after.get(chunk.task)
         if job is not None:
-            after[job.id], ends[job.id] = _take(plane, job, chunk, draft)
+            after[job.id], ends[job.id] = _take(plane, job, chunk, draft, clock_off)
     return after, ends
 
 
-def _take(plane: Plane, job: Job, chunk: LogBytes, draft: Draft) -> tuple[Job, int]:
-    records = chunk.decoded()
+def _take(plane: Plane, job: Job, chunk: LogBytes, draft: Draft, clock_off: Micros) -> tuple[Job, int]:
+    records = [(min(max(0, at + clock_off), LAST_INSTANT), data) for at, data in chunk.decoded()]
     last = chunk.offset + sum(len(data) for _, data in records)
     if job.reason is JobReason.log_quota_exceeded:
         return job, last

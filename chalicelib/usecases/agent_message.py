@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator
 
 from chalicelib.domain.bounds import MOST_BLOCKS, Amount, Instant, Percent
 from chalicelib.domain.instances import GpuSeen, HostFacts
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.reports import Said, ShortText, TaskReport, Words
 from chalicelib.errors import Invalid, Problem
+from chalicelib.printable import printable
 
 PROTOCOL = 1
 # The agent keeps to the same limits (`agent/limits.py`; a test compares), so that what it sends is always accepted.
@@ -21,6 +22,7 @@ MAX_TASKS = 2 * MOST_BLOCKS  # those that ended wait to be removed while others 
 MAX_RECORDS = 20_000
 MAX_POINTS = 300
 MAX_GPUS = 64
+MAX_TROUBLES, MAX_TROUBLE = 16, 200  # what is wrong with a machine, and the characters of each
 
 
 class Unacceptable(Invalid):
@@ -42,8 +44,8 @@ class LogBytes(Said):
 
 
 class GpuLoad(Said):
-    memory_usage_bytes: Amount = 0
-    util_percent: Percent = 0
+    memory_usage_bytes: Amount | None = None  # None: the GPU doesn't report it
+    util_percent: Percent | None = None
 
 
 class MetricPoint(Said):
@@ -55,13 +57,21 @@ class MetricPoint(Said):
     gpus: list[GpuLoad] = Field(default=[], max_length=MAX_GPUS)
 
 
+class TroubleSaid(Said):
+    status: Literal["warning", "failure"]
+    message: Annotated[str, Field(min_length=1, max_length=MAX_TROUBLE), AfterValidator(printable)]
+    age: Amount = 0  # seconds
+
+
 class Message(Said):
     v: Amount = PROTOCOL
     instance: ShortText
     boot: Annotated[str, Field(min_length=1, max_length=100)]
     seq: Amount
+    at: Instant = 0  # when it was sent, by the clock of the agent's machine; 0: an older agent
     agent: Words = ""
     facts: HostFacts | None = None
+    health: list[TroubleSaid] | None = Field(default=None, max_length=MAX_TROUBLES)
     tasks: list[TaskReport] = Field(default=[], max_length=MAX_TASKS)
     logs: list[LogBytes] = Field(default=[], max_length=MAX_TASKS)
     metrics: list[MetricPoint] = Field(default=[], max_length=MAX_POINTS)

@@ -15,16 +15,18 @@ from pydantic import ValidationError
 
 from chalicelib.configuration.interpolation import fill, secrets_in
 from chalicelib.domain import keys
+from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
-from chalicelib.domain.runs import Run
+from chalicelib.domain.runs import Run, RunBody
 from chalicelib.domain.specs.workloads import RegistryAuth
-from chalicelib.domain.tenants import Archive, Project, Secret, archive_id
+from chalicelib.domain.tenants import Archive, Project, Secret, User, archive_id
 from chalicelib.errors import Bug, Refused
 from chalicelib.planning.jobs import NO_CODE, agent_task
+from chalicelib.planning.nodes import Nodes
 from chalicelib.store import nouns, sealed_specs
-from chalicelib.usecases import repos
+from chalicelib.usecases import node_keys, repos
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.secrets import opened
 
@@ -49,7 +51,11 @@ def _task(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
     project = nouns.find(plane.store, Project, keys.project(job.project_id))
     if project is None:
         raise Bug(f"job {job.id} belongs to project {job.project_id}, which doesn't exist")
-    task = agent_task(job, spec, instance, project.name)
+    if spec.jobs_per_replica > 1:
+        task = _one_of_several(plane, job, spec, instance, project.name)
+    else:
+        task = agent_task(job, spec, instance, project.name)
+    task["authorized_keys"] = _keys(plane, job)
     if auth := task["registry_auth"]:
         task["registry_auth"] = sealed_specs.opened(plane.seal, RegistryAuth, auth, sealed_specs.of_run(job.run_id))
     code = _code(plane, job, spec)
@@ -59,6 +65,33 @@ def _task(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
     else:
         task["repo"] = _repo(plane, job, spec, task["repo"], code)
     return fill_secrets(plane, job.project_id, task)
+
+
+def _keys(plane: Plane, job: Job) -> list[str]:
+    """Who may log in to the job: the key its run was submitted with, and its user's own."""
+    run = nouns.find(plane.store, Run, keys.run(job.run_id))
+    body = nouns.find(plane.store, RunBody, keys.run_body(job.run_id, job.deployment_num))
+    if run is None or body is None:
+        return []
+    user = nouns.find(plane.store, User, keys.user(run.user_id))
+    given = orjson.loads(body.run_spec).get("ssh_key_pub") or ""
+    return list(dict.fromkeys(key.strip() for key in (given, user.ssh_public_key if user else "") if key.strip()))
+
+
+def _one_of_several(plane: Plane, job: Job, spec: JobSpec, instance: Instance, project_name: str) -> dict[str, Any]:
+    """A node's task: with all nodes of its attempt, whose addresses were published before it got its place, in the
+    network that those addresses belong to."""
+    gang = nouns.find(plane.store, Gang, keys.gang(job.run_id, job.replica_num, job.submission_num))
+    if gang is None or not gang.addresses:
+        raise Bug(f"job {job.id} was placed before the addresses of its nodes were published")
+    nodes = Nodes.of(gang, plane.read.job_specs(job.run_id, job.deployment_num))
+    names = [job.with_(job_num=rank).name for rank in range(gang.nodes)]
+    return {
+        **agent_task(job, spec, instance, project_name, nodes),
+        "network": "host",
+        "hostfile": node_keys.hostfile(nodes, names),
+        "node_ssh": node_keys.node_ssh(plane.install_key, gang, nodes, names, job.job_num),
+    }
 
 
 def _code(plane: Plane, job: Job, spec: JobSpec) -> list[dict[str, str]]:

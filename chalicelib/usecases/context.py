@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.usage import Measure, Usage
-from chalicelib.engine.ports import Backends, Catalog, Clock, News, Wake
+from chalicelib.engine.ports import Backends, Catalog, Clock, News, Streams, Wake
 from chalicelib.store.port import Store
 from chalicelib.usecases.pace import Pace
 
@@ -39,6 +39,22 @@ class Images:
     base: str = "python:{python}"
     devel: str = "nvidia/cuda:12.8.1-devel-ubuntu24.04"
     python: str = "3.12"
+    docker: str = "docker:28-dind"  # of jobs with an engine of their own
+
+
+class Joining(Protocol):
+    """What a machine runs to join a fleet by itself, and how it is judged."""
+
+    @property
+    def server_url(self) -> str: ...
+
+    def script(self) -> str: ...
+
+    def command(self, token: str) -> str:
+        """The line that a person pastes on the machine."""
+
+    def lacks(self, look: str, project_id: str) -> tuple[str, ...]:
+        """What keeps the agent off a machine that says this about itself, each with what mends it."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +77,10 @@ class Plane:
     images: Images = Images()
     permissions: Permissions = field(default_factory=Permissions)
     retention: Retention = field(default_factory=Retention)
+    streams: Streams | None = None  # None: this root can't carry any
     measure: Measure = Usage
     hosts: bool = True  # can it log in to hosts over SSH?
+    joining: Joining | None = None  # how machines join by themselves
 
     @cached_property
     def door(self) -> Door:

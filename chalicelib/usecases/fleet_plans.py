@@ -200,6 +200,7 @@ def _update(plane: Plane, user: User, current: FleetRow, spec: FleetSpec, raw: d
         to_create=max(0, wanted_at_once(spec.configuration) - len(current.instances)),
         to_add=to_add,
         failed=(),
+        networks=hosts.networks_kept(spec, current),
         consolidation_attempt=0,
         last_processed_at=now,
         due_at=now,
@@ -226,7 +227,7 @@ def _with_hosts(plane: Plane, row: FleetRow, spec: FleetSpec) -> FleetRow:
     steps, _ = match_hosts(snapshot)
     with suppress(Conflict):  # a pass came first and added them
         plane.door.take(snapshot, Plan(tuple(steps)))
-    return plane.read.fleet_row(nouns.find(plane.store, Fleet, keys.fleet(row.fleet.id)) or row.fleet)
+    return plane.read.fleet_row(row.fleet)
 
 
 def stored_body(plane: Plane, fleet: Fleet, raw: dict[str, Any]) -> FleetBody:

@@ -31,10 +31,10 @@ _GONE = (FleetStatus.terminated, FleetStatus.failed)
 class Filter:
     """Which fleets to list. `prev_*` is the last row of the previous page."""
 
-    limit: int = 100
-    ascending: bool = False
-    prev_created_at: Micros | None = None
-    prev_id: str | None = None
+    limit: int
+    ascending: bool
+    prev_created_at: Micros | None
+    prev_id: str | None
 
 
 # --- read -----------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.specs.fleets import FleetSpec, SSHKey, SSHParams
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import Invalid, Problem
+from chalicelib.planning.host_networks import shared
 from chalicelib.planning.hosts import hosts_of
 from chalicelib.printable import printable
 from chalicelib.store.port import Store
@@ -16,6 +17,11 @@ from chalicelib.usecases.fleets import refuse_if_used
 
 MOST_HOSTS = 1000  # of a fleet: an apply and a list show them all
 _HOSTNAME = re.compile(r"[A-Za-z0-9_:]([A-Za-z0-9._:%-]{0,251}[A-Za-z0-9._])?")
+_ASIDE = {  # by what shows that more than a name was written: where that goes
+    "@": "write the user in `user`",
+    "[": "write an IPv6 address without brackets",
+    ":": "write the port in `port`",
+}
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@+-]{0,127}\$?")
 _AT = "configuration.ssh_config"
 
@@ -23,9 +29,10 @@ _AT = "configuration.ssh_config"
 def problems(spec: FleetSpec, *, reachable: bool = True) -> list[Problem]:
     """Everything that would keep us from logging in to these hosts."""
     ssh = spec.configuration.ssh_config
-    if ssh is not None and not reachable:
+    if ssh is not None and ssh.hosts and not reachable:
         text = "`ssh_config` isn't supported here yet: this installation can't log in to hosts"
-        return [Problem(text, path=_AT, hint="run `dstack server` near the hosts", code="unsupported")]
+        hint = "run `dstack server` near the hosts, or set `hosts: []` and see `dstack fleet join-command --help`"
+        return [Problem(text, path=_AT, hint=hint, code="unsupported")]
     return [] if ssh is None else list(_problems(ssh))
 
 
@@ -35,8 +42,6 @@ def _problems(ssh: SSHParams) -> Iterator[Problem]:
         yield from _names(ssh.proxy_jump.hostname, ssh.proxy_jump.user, f"{_AT}.proxy_jump")
     seen: dict[tuple[str, int], int] = {}
     known = set[str]()
-    if not ssh.hosts:
-        yield Problem("the list of hosts is empty", path=f"{_AT}.hosts", hint="name at least one", code="missing")
     if len(ssh.hosts) > MOST_HOSTS:
         text = f"there are {len(ssh.hosts)} hosts, and a fleet has at most {MOST_HOSTS}"
         yield Problem(text, path=f"{_AT}.hosts", hint="make several fleets", code="too-many")
@@ -63,9 +68,10 @@ def _problems(ssh: SSHParams) -> Iterator[Problem]:
 
 def _names(hostname: str | None, user: str | None, at: str) -> Iterator[Problem]:
     """They are printed on terminals, and in commands that people copy into a shell."""
-    if hostname is not None and not _HOSTNAME.fullmatch(hostname):
+    if hostname is not None and (not _HOSTNAME.fullmatch(hostname) or hostname.count(":") == 1):
         text = f"`{printable(hostname)[:60]}` can't be the name of a host"
-        yield Problem(text, path=f"{at}.hostname", hint="write a name or an address", code="invalid-name")
+        hint = next((hint for sign, hint in _ASIDE.items() if sign in hostname), "write a name or an address")
+        yield Problem(text, path=f"{at}.hostname", hint=hint, code="invalid-name")
     if user is not None and not _USER.fullmatch(user):
         text = f"`{printable(user)[:60]}` can't be the name of a user"
         yield Problem(text, path=f"{at}.user", hint="write a login name, as `ubuntu`", code="invalid-name")
@@ -96,6 +102,13 @@ def wanted(spec: FleetSpec, row: FleetRow | None) -> tuple[str, ...]:
     return tuple(key for key in hosts_of(spec) if key not in present)
 
 
+def networks_kept(spec: FleetSpec, row: FleetRow) -> tuple[str, ...]:
+    """The networks that the hosts which stay share."""
+    named = hosts_of(spec)
+    staying = [each for each in row.instances if each.host is not None and (each.host.joined or each.host.key in named)]
+    return shared((), [each.networks for each in staying if each.networks and each.status not in _LEAVING])
+
+
 def obstacles(old: FleetSpec, new: FleetSpec, row: FleetRow) -> list[str]:
     """Changes that can't be made to hosts while they are in the fleet."""
     before, after = old.configuration.ssh_config, new.configuration.ssh_config
@@ -118,5 +131,5 @@ def refuse_busy(store: Store, new: FleetSpec, row: FleetRow) -> None:
     """Refuses to remove a host while a job runs on it."""
     named = hosts_of(new)
     for each in row.instances:
-        if each.host is not None and each.claims and each.host.key not in named:
+        if each.host is not None and not each.host.joined and each.claims and each.host.key not in named:
             refuse_if_used(store, f"The host {each.host.hostname} is", [each])

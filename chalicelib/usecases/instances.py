@@ -18,11 +18,11 @@ from chalicelib.usecases.context import Plane
 class Filter:
     """Which live instances to list. `prev_*` is the last row of the previous page."""
 
-    fleet_ids: frozenset[str] | None = None
-    limit: int = 1000
-    ascending: bool = False
-    prev_created_at: Micros | None = None
-    prev_id: str | None = None
+    fleet_ids: frozenset[str] | None
+    limit: int
+    ascending: bool
+    prev_created_at: Micros | None
+    prev_id: str | None
 
 
 def get(plane: Plane, project: Project, instance_id: str) -> Instance:

@@ -12,22 +12,23 @@ from typing import Any
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.offers import Availability, Offer
-from chalicelib.domain.runs import Run, RunBody, RunStatus
+from chalicelib.domain.runs import Run, RunBody, RunStatus, texts_of
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.ports import Age
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import AlreadyExists, Conflict, Refused
+from chalicelib.planning import cluster_plans, listing, support
 from chalicelib.planning import jobs as planned_jobs
-from chalicelib.planning import listing, support
 from chalicelib.planning.combine import combined, wants_of
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
-from chalicelib.planning.snapshots import FleetView, Given
+from chalicelib.planning.snapshots import FleetView, Given, QueuedJob
 from chalicelib.planning.stock import Query
 from chalicelib.planning.transitions import Draft
 from chalicelib.planning.why_not import MORE_ISOLATION, UNISOLATED
@@ -38,10 +39,14 @@ from chalicelib.usecases.context import Plane
 from chalicelib.usecases.projects import undeleted
 from chalicelib.usecases.runs import TRIES, holder, named
 
+JOBS_AT_ONCE = 30  # that the submission itself writes; the run's own pass adds the others
+
 
 @dataclass(frozen=True)
 class JobPlan:
-    job_spec: str
+    """For the nodes of a group, which get the same offers."""
+
+    job_specs: tuple[str, ...]
     offers: tuple[Offer, ...]
     total_offers: int
     max_price: float | None
@@ -99,15 +104,17 @@ def get_plan(
     book = plane.catalog.book(project.id)
     if not look.beyond_fleets:
         _refuse_unisolated(draft, views, book)
-    planned: list[JobPlan] = []
+    _refuse_large(draft)  # it couldn't be applied
+    facts = plane.backends.facts(project.id)
     notes: dict[Note, None] = {}
-    size = 0
-    for job_spec in draft.job_specs:
-        job, found = _job_plan(draft.spec, job_spec, views, book, look)
+    if len(draft.job_specs) > 1 and not look.beyond_fleets:
+        notes.update(dict.fromkeys(cluster_plans.nowhere(_waiting(plane, user, project, draft), views, book, facts)))
+    somewhere = not notes
+    planned: list[JobPlan] = []
+    for group in planned_jobs.by_group(draft.job_specs):
+        job, found = _job_plan(draft.spec, group, views if somewhere else (), book, facts, look)
         planned.append(job)
-        size += len(job.job_spec)
-        specs.refuse_large(size)  # it couldn't be applied
-        notes.update(dict.fromkeys(found))
+        notes.update(dict.fromkeys(found if somewhere else ()))
     row = None if current is None else plane.read.run_row(current)
     return RunPlan(
         run_spec=specs.text_of(back),
@@ -117,23 +124,32 @@ def get_plan(
         action="update" if row is not None and not _obstacles(plane, row, draft) else "create",
         notes=tuple(notes),
         delays=plane.pace.delays(),
-        isolation=tuple(listing.separation(views)),
+        isolation=tuple(listing.separation(_open_to(draft, views))),
         ages=plane.catalog.ages(project.id),
     )
 
 
+def _open_to(draft: _Draft, views: Sequence[FleetView]) -> list[FleetView]:
+    """The fleets that accept the run."""
+    wants = {wants_of(draft.spec, spec) for spec in draft.job_specs}
+    return [view for view in views if any(isinstance(combined(each, view), Query) for each in wants)]
+
+
 def _job_plan(
     spec: RunSpec,
-    job_spec: JobSpec,
+    group: Sequence[JobSpec],
     views: Sequence[FleetView],
     book: OfferBook,
+    facts: Mapping[str, BackendFacts],
     look: Look,
 ) -> tuple[JobPlan, Sequence[Note]]:
-    """The best offers of one job, how many there are, and the highest price among all of them."""
+    """The best offers of a group's jobs, how many there are, and the highest price among all of them."""
+    job_spec = group[0]
     limit = plans.MANY_OFFERS if look.reverse else look.limit
     wants = wants_of(spec, job_spec)
-    offers, total, notes = listing.plan_offers(spec, job_spec, views, book, limit, whole=look.whole)
-    queries: list[Query] = [query for view in views if isinstance(query := combined(wants, view), Query)]
+    offers, total, notes = listing.plan_offers(spec, job_spec, views, book, limit, whole=look.whole, facts=facts)
+    buying = [view for view in views if view.spec.configuration.nodes is not None]  # others are what they are
+    queries: list[Query] = [query for view in buying if isinstance(query := combined(wants, view), Query)]
     if look.beyond_fleets:
         there = [offer for offer in offers if offer.availability in (Availability.idle, Availability.busy)]
         to_buy, count = book.match(wants.query, limit)
@@ -143,12 +159,23 @@ def _job_plan(
         highest = max(highest or 0.0, book.dearest(queries) or 0.0)
     shown = sorted(offers, key=lambda offer: -offer.price) if look.reverse else offers
     text = sealed_specs.shown(JobSpec, job_spec.model_dump_json())
-    return JobPlan(text, tuple(shown[: look.limit]), total, highest), notes
+    return JobPlan(tuple(texts_of(text, len(group))), tuple(shown[: look.limit]), total, highest), notes
+
+
+def _waiting(plane: Plane, user: User, project: Project, draft: _Draft) -> list[QueuedJob]:
+    """The jobs as they would wait if the draft were submitted now."""
+    run = _run(plane, user, project, draft, draft.name)
+    return [QueuedJob(_job(run, spec), run, spec, draft.spec) for spec in draft.job_specs]
+
+
+def _refuse_large(draft: _Draft) -> None:
+    groups = [(len(group), len(group[0].model_dump_json())) for group in planned_jobs.by_group(draft.job_specs)]
+    specs.refuse_large(sum(size for _, size in groups), sum(nodes * size for nodes, size in groups))
 
 
 def _refuse_unisolated(draft: _Draft, views: Sequence[FleetView], book: OfferBook) -> None:
-    for job_spec in draft.job_specs:
-        if name := listing.only_unisolated(draft.spec, job_spec, views, book):
+    for group in planned_jobs.by_group(draft.job_specs):
+        if name := listing.only_unisolated(draft.spec, group[0], views, book):
             raise Refused(f"{name} {UNISOLATED}.", hint=f"{MORE_ISOLATION[0].upper()}{MORE_ISOLATION[1:]}.")
 
 
@@ -213,6 +240,7 @@ def apply_plan(
 ) -> RunRow:
     """Submit the run, or change a live run in place if possible. `role` is the user's role in the project."""
     draft = _draft(plane, user, project, raw, role)
+    _refuse_large(draft)
     if any(job_spec.isolated for job_spec in draft.job_specs):
         _refuse_unisolated(draft, plane.read.fleet_views(project.id), plane.catalog.book(project.id))
     files.use(plane, project.id, draft.spec)
@@ -253,13 +281,24 @@ def _check_seen(current: Run | None, seen: Seen, name: str) -> None:
 
 def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished: Run | None, version: int) -> RunRow:
     """A new run that takes over the name from `finished`, if any. `version` is the name's pointer's."""
-    now, run_id = plane.clock.now(), plane.random_id()
-    texts = tuple(
-        sealed_specs.sealed_text(plane.seal, JobSpec, spec.model_dump_json(), sealed_specs.of_run(run_id))
-        for spec in draft.job_specs
-    )
-    body = RunBody(run_id=run_id, run_spec=_stored(plane, run_id, draft, texts), job_specs=texts)
-    run = Run(
+    run = _run(plane, user, project, draft, plane.random_id())
+    now, body = run.submitted_at, _body(plane, run, draft)
+    jobs = tuple(_job(run, spec) for spec in draft.job_specs[:JOBS_AT_ONCE])
+    made = Draft(now, (user.id, user.name))
+    for noun in (run, body, *jobs, *((finished.with_(deleted=True, deleted_at=now, due_at=None),) if finished else ())):
+        made.save(noun)
+    for noun in (run, *jobs):
+        made.tell(EventType.created, noun)
+    made.wake(f"queue/{project.id}", f"run/{run.id}")
+    name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
+    beside: list[Change] = [name, undeleted(plane.store, project)]
+    plane.door.take(Given(now, () if finished is None else (finished,)), made.plan(), beside)
+    return RunRow(run, body.run_spec, body.job_texts(), jobs)
+
+
+def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str) -> Run:
+    now = plane.clock.now()
+    return Run(
         id=run_id,
         project_id=project.id,
         user_id=user.id,
@@ -270,17 +309,15 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
         last_processed_at=now,
         due_at=now,  # it is also woken, but if that were lost, nothing else might ever look at it
     )
-    jobs = tuple(_job(run, spec) for spec in draft.job_specs)
-    made = Draft(now, (user.id, user.name))
-    for noun in (run, body, *jobs, *((finished.with_(deleted=True, deleted_at=now, due_at=None),) if finished else ())):
-        made.save(noun)
-    for noun in (run, *jobs):
-        made.tell(EventType.created, noun)
-    made.wake(f"queue/{project.id}", f"run/{run.id}")
-    name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
-    beside: list[Change] = [name, undeleted(plane.store, project)]
-    plane.door.take(Given(now, () if finished is None else (finished,)), made.plan(), beside)
-    return RunRow(run, body.run_spec, texts, jobs)
+
+
+def _body(plane: Plane, run: Run, draft: _Draft) -> RunBody:
+    groups, context = planned_jobs.by_group(draft.job_specs), sealed_specs.of_run(run.id)
+    texts = tuple(
+        sealed_specs.sealed_text(plane.seal, JobSpec, group[0].model_dump_json(), context) for group in groups
+    )
+    nodes = tuple(map(len, groups)) if len(draft.job_specs) > len(groups) else ()
+    return RunBody(run_id=run.id, run_spec=_stored(plane, run.id, draft, texts), job_specs=texts, nodes=nodes)
 
 
 def _stored(plane: Plane, run_id: str, draft: _Draft, job_specs: Iterable[str]) -> str:
@@ -299,7 +336,7 @@ def _job(run: Run, spec: JobSpec) -> Job:
         priority=run.priority,
         submitted_at=run.submitted_at,
         last_processed_at=run.submitted_at,
-        due_at=run.submitted_at,
+        due_at=run.submitted_at if spec.job_num == 0 else None,
     )
 
 
@@ -310,8 +347,9 @@ def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunR
         return row
     now, priority = plane.clock.now(), draft.spec.configuration.priority or 0
     run = row.run.with_(deployment_num=row.run.deployment_num + 1, priority=priority, last_processed_at=now)
-    text = _stored(plane, run.id, draft, row.job_specs)
-    body = RunBody(run_id=run.id, deployment_num=run.deployment_num, run_spec=text, job_specs=row.job_specs)
+    old = plane.read.run_body(run.id, row.run.deployment_num)
+    text = _stored(plane, run.id, draft, old.job_specs)
+    body = old.with_(deployment_num=run.deployment_num, run_spec=text, version=0)
     waiting = [job for job in row.jobs if job.status is JobStatus.submitted and job.priority != priority]
     moved = {job.id: job.with_(priority=priority) for job in waiting}
     change = Draft(now, (user.id, user.name))

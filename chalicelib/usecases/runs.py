@@ -30,13 +30,13 @@ TRIES = 5  # commits under contention before the caller gets an error
 class Filter:
     """Which runs to list. `prev_*` is the last row of the previous page."""
 
-    only_active: bool = False
-    limit: int = 100
-    ascending: bool = False
-    user_name: str | None = None
-    repo_id: str | None = None
-    prev_submitted_at: Micros | None = None
-    prev_run_id: str | None = None
+    only_active: bool
+    limit: int
+    ascending: bool
+    user_name: str | None
+    repo_id: str | None
+    prev_submitted_at: Micros | None
+    prev_run_id: str | None
 
 
 # --- read -----------------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ S = TypeVar("S", RunSpec, FleetSpec)
 Raw = dict[str, Any]
 
 MAX_SPEC = 250_000  # bytes of a spec and of all that is derived from it, together one record of the store
+MAX_SHOWN = 2_000_000  # bytes of the specs of all nodes, which one answer shows
 
 RUN_IN_PLACE = ("configuration_path", "configuration.priority")
 FLEET_IN_PLACE = (
@@ -111,13 +112,15 @@ def text_of(raw: Raw, derived: Iterable[str] = ()) -> str:
     return text
 
 
-def refuse_large(size: int) -> None:
-    """Raises Refused for a spec that, with what is derived from it, has too many bytes for one record."""
-    if size > MAX_SPEC:
-        raise Refused(
-            f"This specification has {size // 1000} KB; the limit is {MAX_SPEC // 1000} KB.",
-            hint="Move long commands into a script and upload it with `files:`.",
-        )
+def refuse_large(size: int, shown: int = 0) -> None:
+    """Raises Refused for a spec that, with what is derived from it, has too many bytes for one record, or as `shown`,
+    with what every node gets of it, for an answer."""
+    for found, most, what in ((size, MAX_SPEC, ""), (shown, MAX_SHOWN, ", as its nodes get it,")):
+        if found > most:
+            raise Refused(
+                f"This specification has{what} {found // 1000} KB; the limit is {most // 1000} KB.",
+                hint="Move long commands into a script and upload it with `files:`.",
+            )
 
 
 # --- differences ----------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from chalicelib.errors import NotSupported
+from cli.attachment import Wishes
 from cli.clouds import apply_gateway, apply_volume
 from cli.definition import RUN_TYPES, load_definition
 from cli.flags import IDLE, PLACES, PLANNED, PRESETS, RESOURCES, RETRY, SPOT, max_offers, overrides, taking
@@ -91,7 +92,12 @@ def apply(
     port: Annotated[
         Texts, typer.Option("-p", "--port", metavar="MAP", help="A port: 8080 or 80:8080. Repeatable.")
     ] = None,
-    host: Annotated[Text, typer.Option("--host", metavar="ADDR", help=NOT_YET)] = None,
+    host: Annotated[
+        Text,
+        typer.Option(
+            "--host", metavar="ADDR", help="This machine's address for forwarded ports; localhost unless set."
+        ),
+    ] = None,
     repo: Annotated[
         Text, typer.Option("-P", "--repo", metavar="REPO", help="The folder of a checkout, or a URL.")
     ] = None,
@@ -135,7 +141,8 @@ def apply(
         definition.configuration["repos"] = []
     shown = {name: flags[name] for name in SHOWN_OFFERS}
     brought = RepoFlags(repo, repo_branch, repo_hash, no_repo, token, git_identity)
-    options = ApplyOptions(yes, force, detach, verbose, as_json, ssh_identity=ssh_identity, repo=brought, **shown)
+    attached = Wishes(ssh_identity, host or "localhost", ())
+    options = ApplyOptions(yes, force, detach, verbose, as_json, attached=attached, repo=brought, **shown)
     if definition.kind in RUN_TYPES:
         with definition.places.told():
             raise typer.Exit(Submission(session, definition, options).apply())
@@ -155,14 +162,13 @@ def _refuse_those_of_runs(ctx: typer.Context, kind: str) -> None:
     """Flags that mean nothing for a fleet, a volume or a gateway; flags without a field in the type are found later."""
     if kind == "fleet" and ctx.params["profile"]:
         raise typer.BadParameter("--profile doesn't apply to a fleet, which uses only the default profile.", ctx=ctx)
-    of_runs = (*SHOWN_OFFERS, "ssh_identity", *OF_REPO, "profile", *(["no_profile"] if kind != "fleet" else []))
+    of_runs = (*SHOWN_OFFERS, "ssh_identity", "host", *OF_REPO, "profile", *(["no_profile"] if kind != "fleet" else []))
     for word in (given(ctx, name) for name in of_runs):
         if word:
             raise typer.BadParameter(f"{word} doesn't apply to a {kind}; leave the flag out.", ctx=ctx)
 
 
 UNBUILT = {  # parameter: flag, and why
-    "host": ("--host", "forwarding ports of jobs isn't available yet"),
     "keep_service": ("--keep-service", "presets aren't available yet"),
     "trials": ("--trials", "presets aren't available yet"),
     "previous": ("--previous", "presets aren't available yet"),

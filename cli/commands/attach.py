@@ -1,22 +1,24 @@
-"""`dstack attach`: follows a run. Forwarding its ports over SSH isn't built yet, and is refused by name."""
+"""`dstack attach`."""
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated
 
 import typer
 
-from chalicelib.errors import NotSupported
+from cli.attachment import Attachment, Wishes, orderly_end
 from cli.commands.logs import JobOption, SinceOption
 from cli.follow import Stages, ending, exit_code, follow
+from cli.job_log import JobLog
 from cli.parameters import ProjectOption, command, new_group
 from cli.session import completer, open_session
 from cli.since import since_moment
 
-app = new_group("Follow a run until it ends.")
+app = new_group("Connect to a run: SSH, its ports, its log.")
 
 
-@command(app, "attach", "dstack attach train --logs", "dstack attach train --logs --since 5m")
+@command(app, "attach", "dstack attach train", "dstack attach train --logs --since 5m", "dstack attach web -p 8081:80")
 def attach(
     ctx: typer.Context,
     *,
@@ -29,34 +31,37 @@ def attach(
     job: JobOption = 0,
     since: SinceOption = None,
     ssh_identity: Annotated[
-        str | None, typer.Option("--ssh-identity", metavar="KEY", help="Not available yet.")
+        str | None,
+        typer.Option("--ssh-identity", metavar="KEY", help="Your private key, if the run has another than yours."),
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", metavar="ADDR", help="Not available yet.")] = None,
-    ports: Annotated[list[str] | None, typer.Option("-p", "--port", metavar="MAP", help="Not available yet.")] = None,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDR", help="This machine's address for the run's ports.")
+    ] = "localhost",
+    ports: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--port", metavar="MAP", help="A port of the run, and its local one: 80:8080. Repeatable."),
+    ] = None,
 ) -> None:
-    """Follow a run until it ends.
+    """Connect to a run: SSH, its ports, its log.
 
-    Exits with the exit status of its job. Ctrl-C leaves the run running.
+    Until the run ends, `ssh RUN` logs in to its job, and its ports are forwarded to this machine; a lost connection is
+    made again. Exits with the exit status of the job. Ctrl-C detaches, and the run keeps running.
     No --json: `dstack run get RUN --json` has the run's state.
     """
-    asked = {"--ssh-identity": ssh_identity, "--host": host, "--port": ports}
-    for flag, value in asked.items():
-        if value:
-            raise NotSupported(
-                f"{flag} needs an SSH connection to the job, which isn't available yet.", hint="Leave it out."
-            )
-    if not logs:
-        raise NotSupported(
-            "Attaching over SSH isn't available yet.", hint=f"To follow its log: `dstack attach {run} --logs`."
-        )
+    if since and not logs:
+        raise typer.BadParameter("--since says where the log starts; add --logs.", ctx=ctx)
     session = open_session(ctx, project)
-    start = since_moment(since, session.terminal.now())
+    log = JobLog(session, run, since_moment(since, session.terminal.now())) if logs else None
+    wishes = Wishes(ssh_identity, host, tuple(ports or ()), asked=True)
+    attachment = Attachment(session, run, wishes, needed=not logs or bool(ports))
     stages = Stages(session)
-    try:
-        ended = follow(session, run, replica=replica, job=job, since=start, stages=stages)
-    except KeyboardInterrupt:
-        stages.close()
-        session.terminal.warn(f"Detached; {run} keeps running. `dstack logs {run}` shows its log.")
-        raise typer.Exit(0) from None
+    session.terminal.warn(f"Attaching to {run}. Ctrl-C detaches and leaves it running.")
+    with orderly_end(), contextlib.closing(attachment):
+        try:
+            ended = follow(session, run, replica=replica, job=job, log=log, attachment=attachment, stages=stages)
+        except KeyboardInterrupt:
+            stages.close()
+            session.terminal.warn(f"Detached; {run} keeps running. `dstack logs {run}` shows its log.")
+            raise typer.Exit(0) from None
     session.terminal.warn(ending(ended, run, session.terminal.colour))
     raise typer.Exit(exit_code(ended))

@@ -12,7 +12,8 @@ from cli.parameters import JsonOption, ProjectOption, VerboseOption, WatchOption
 from cli.render import as_json
 from cli.session import Session, completer, open_session, watch
 from cli.shapes import document
-from cli.tables.fleets import fleets_table
+from cli.since import seconds_of
+from cli.tables.fleets import fleets_table, joins_table
 
 app = new_group("Manage fleets and their machines.", invoke_without_command=True)
 FleetArgument = Annotated[
@@ -167,3 +168,65 @@ def _delete(session: Session, name: str, numbers: list[int], yes: bool, force: b
     else:
         session.client.in_project("fleets/delete", {"names": [name], **forced})
     session.terminal.say(f"Deleting {what}.")
+
+
+@command(app, "join-command", "dstack fleet join-command lab", "dstack fleet join-command lab --expires-in 1d")
+def join_command(
+    ctx: typer.Context,
+    *,
+    name: FleetArgument,
+    expires_in: Annotated[
+        str, typer.Option("--expires-in", metavar="DURATION", help="How long it can be used, 1m to 7d.")
+    ] = "1h",
+    project: ProjectOption = None,
+) -> None:
+    """Print a command with which one machine joins an SSH fleet by itself.
+
+    For machines that no SSH from the server reaches: behind NAT, a laptop, a lab. Paste it there, in a shell of root
+    or of a user with sudo. It works once, and contains a secret. `ssh_config: {hosts: []}` makes a fleet for such
+    machines only.
+    No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    body = {"name": name, "expires_in": seconds_of(expires_in, "--expires-in")}
+    made = session.client.in_project("fleets/create_join", body)
+    session.terminal.say(made["command"])
+    session.terminal.warn(
+        f"Paste this on the machine. It works once, for {expires_in}. To revoke it: "
+        f"dstack fleet revoke-join {name} {made['id']}"
+    )
+
+
+@command(app, "joins", "dstack fleet joins lab", "dstack fleet joins lab --json")
+def joins(
+    ctx: typer.Context, *, name: FleetArgument, project: ProjectOption = None, json_wanted: JsonOption = False
+) -> None:
+    """List the join commands of a fleet, and what became of them."""
+    session = open_session(ctx, project)
+    found: list[Any] = session.client.in_project("fleets/list_joins", {"name": name})
+    if json_wanted:
+        session.terminal.say(as_json(document("fleet joins", {"fleet": name, "joins": found})))
+        return
+    session.show(joins_table(found, session.terminal.now()))
+
+
+@command(
+    app,
+    "revoke-join",
+    "dstack fleet revoke-join lab 4fd1c2a9-6d0b-4f5e-9d53-3f6f1c1d2b7e",
+    "dstack fleet revoke-join lab 4fd1c2a9-6d0b-4f5e-9d53-3f6f1c1d2b7e --project main",
+)
+def revoke_join(
+    ctx: typer.Context,
+    *,
+    name: FleetArgument,
+    join_id: Annotated[str, typer.Argument(metavar="ID", help="The command's id, as `dstack fleet joins` shows it.")],
+    project: ProjectOption = None,
+) -> None:
+    """Revoke a join command that hasn't been used.
+
+    No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    session.client.in_project("fleets/revoke_join", {"name": name, "id": join_id})
+    session.terminal.say(f"The command {join_id} can't be used any more.")

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from cli.follow import LogReader, follow, job_of
+from cli.follow import follow, job_of
+from cli.job_log import JobLog, LogReader
 from cli.parameters import ProjectOption, command, new_group
 from cli.session import completer, open_session
 from cli.since import since_moment
@@ -52,7 +53,8 @@ def logs(
     found = session.get_run(run)
     try:
         if following and found["status"] not in FINISHED:
-            follow(session, run, replica=replica, job=job, since=start, diagnose=diagnose)
+            log = JobLog(session, run, start, diagnose=diagnose)
+            follow(session, run, replica=replica, job=job, log=log)
             return
         latest = newest(job_of(found, replica, job) or {})
         if "id" not in latest:

@@ -27,7 +27,7 @@ runs the server (DSTACK_SERVER_JOB_USERS, 61000-61999), else as the server's use
 Each flag overrides a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_URL,
 DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN,
 DSTACK_SERVER_ENTER_PROJECT (on for -y, off for -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS,
-DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_STOP_JOBS, DSTACK_SERVER_TRUST_JOBS.
+DSTACK_SERVER_LOCAL_HOSTS, DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_STOP_JOBS, DSTACK_SERVER_TRUST_JOBS.
 DSTACK_RETAIN_EVENTS, _METRICS, _LOGS, _DELETED, _FLEETS and _ARCHIVES say for how many days things are kept.
 No --json: it runs until it is stopped; its log goes to standard error.
 """
@@ -82,6 +82,16 @@ def server(
     local_blocks: Annotated[
         str | None, typer.Option("--local-blocks", metavar="N|auto", help="How many jobs may share this machine.")
     ] = None,
+    local_hosts: Annotated[
+        int | None,
+        typer.Option(
+            "--local-hosts",
+            min=1,
+            max=64,
+            metavar="N",
+            help="Make this machine a cluster of N hosts, to try tasks with several nodes.",
+        ),
+    ] = None,
     fake_cloud: Annotated[
         bool | None, typer.Option("--fake-cloud", help="Add a simulated cloud; its machines are local processes.")
     ] = None,
@@ -114,6 +124,7 @@ def server(
         enter_project=True if yes else False if no else None,
         local_fleet=local_fleet,
         local_blocks=local_blocks,
+        local_hosts=local_hosts,
         fake_cloud=fake_cloud,
         stop_jobs=stop_jobs,
         trust_jobs=trust_jobs,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from cli.render import Cell, Table
-from cli.tables.cells import Json, age, gpu_requirement, gpus, machine, money, place, requirements, status_cell
+from cli.tables.cells import Json, age, gpu_requirement, gpus, machine, moment, money, place, requirements, status_cell
 
 PLAIN = ("NAME", "NODES", "GPU", "SPOT", "BACKEND", "PRICE", "STATUS", "CREATED")
 VERBOSE = ("NAME", "NODES", "RESOURCES", "SPOT", "BACKEND", "PRICE", "STATUS", "CREATED", "ERROR")
+
+_WHY = ("termination_reason_message", "termination_reason", "health_message")
 
 
 def fleets_table(fleets: list[Json], now: float, project: str, verbose: bool = False) -> Table:
@@ -17,6 +19,22 @@ def fleets_table(fleets: list[Json], now: float, project: str, verbose: bool = F
     for fleet in sorted(fleets, key=lambda found: str(found.get("created_at") or ""), reverse=True):
         for row in [_fleet_row(fleet, now, project), *(_instance_row(one, now, verbose) for one in _instances(fleet))]:
             table.add(*(row.get(title, "") for title in titles))
+    return table
+
+
+def joins_table(joins: list[Json], now: float) -> Table:
+    table = Table(("ID", "STATUS", "MACHINE", "BY", "CREATED", "EXPIRES"))
+    for join in joins:
+        left = (moment(join["expires_at"]) or now) - now
+        expires = f"in {-(-left // 60):.0f} min" if left > 0 else "-"
+        table.add(
+            join["id"],
+            join["status"],
+            join["instance_name"] or "-",
+            join["created_by"],
+            age(join["created_at"], now),
+            expires if join["status"] == "unused" else "-",
+        )
     return table
 
 
@@ -66,7 +84,7 @@ def _instance_row(instance: Json, now: float, verbose: bool) -> dict[str, Any]:
         "PRICE": money(instance.get("price")),
         "STATUS": _instance_status(instance),
         "CREATED": age(instance.get("created"), now),
-        "ERROR": str(instance.get("termination_reason_message") or instance.get("termination_reason") or ""),
+        "ERROR": str(next((instance[name] for name in _WHY if instance.get(name)), "")),
     }
 
 

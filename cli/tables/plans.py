@@ -25,12 +25,13 @@ def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
     job = plan["job_plans"][0]["job_spec"]
     asked = job["requirements"]
     wanted = {**(spec.get("profile") or {}), **{k: v for k, v in configuration.items() if v is not None}}
-    nodes = configuration.get("nodes") or 1
+    groups = configuration.get("groups") or ()
+    nodes = sum(group.get("nodes") or 1 for group in groups) if groups else configuration.get("nodes") or 1
     pairs = [
         ("Project", plan["project_name"]),
         ("User", plan["user"]),
         ("Type", f"{configuration['type']}{f' (nodes={nodes})' if nodes > 1 else ''}"),
-        ("Resources", requirements(asked["resources"])),
+        ("Resources", _of_groups(plan) or requirements(asked["resources"])),
         ("Spot policy", {True: "spot", False: "on-demand"}.get(asked.get("spot"), "auto")),
         ("Max price", money(asked.get("max_price")) or "off"),
         ("Retry policy", _retry(job.get("retry"))),
@@ -45,6 +46,15 @@ def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
     if verbose or asked.get("reservation"):
         pairs.append(("Reservation", asked.get("reservation") or "-"))
     return pairs
+
+
+def _of_groups(plan: Json) -> str:
+    """What each node of a group needs, a line a group; empty if there is one only."""
+    lines: dict[str, str] = {}
+    for job in plan["job_plans"]:
+        spec = job["job_spec"]
+        lines[str(spec.get("node_group_name", "0"))] = requirements(spec["requirements"]["resources"])
+    return "\n".join(f"{name}: {needs}" for name, needs in lines.items()) if len(lines) > 1 else ""
 
 
 def fleet_facts(plan: Json) -> list[tuple[str, str]]:

@@ -30,11 +30,18 @@ def run_name(run: Json) -> str:
 
 
 def run_status(run: Json) -> str:
-    """The status to show: that of a finished run comes from its newest job."""
-    latest = run.get("latest_job_submission") or {}
+    """The status to show: that of a finished run comes from the job that failed, or from its newest."""
+    failed = failed_job(run)
+    latest = newest(failed) if failed else run.get("latest_job_submission") or {}
     if run.get("status") in FINISHED and latest.get("status_message"):
         return str(latest["status_message"])
     return str(run.get("status_message") or run.get("status") or "")
+
+
+def failed_job(run: Json) -> Json | None:
+    """The job for which a run failed: the others were ended for it."""
+    failed = (job for job in run.get("jobs") or () if newest(job).get("status") == "failed")
+    return next(failed, None) if run.get("status") == "failed" else None
 
 
 def newest(job: Json) -> Json:
@@ -70,10 +77,9 @@ def _rows(run: Json, now: float) -> list[dict[str, Any]]:
 def _job_label(run: Json, job: Json, jobs: list[Json]) -> str:
     """Only what tells the jobs of this run apart."""
     spec = job.get("job_spec") or {}
-    group_of = [(other.get("job_spec") or {}).get("replica_group", "0") for other in jobs]
-    parts = []
-    if len(set(group_of)) > 1:
-        parts.append(f"group={spec.get('replica_group', '0')}")
+    groups = ("replica_group", "node_group_name")
+    told = [kind for kind in groups if len({(other.get("job_spec") or {}).get(kind, "0") for other in jobs}) > 1]
+    parts = [f"group={spec.get(kind, '0')}" for kind in told]
     if len({(other.get("job_spec") or {}).get("replica_num", 0) for other in jobs}) > 1:
         parts.append(f"replica={spec.get('replica_num', 0)}")
     if len({(other.get("job_spec") or {}).get("job_num", 0) for other in jobs}) > 1:

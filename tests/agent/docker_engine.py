@@ -28,6 +28,7 @@ class Container:
 
     name: str
     body: dict[str, Any] = field(default_factory=dict)
+    started: str = "2026-11-22T09:00:00.5Z"
     status: str = "created"
     pid: int = 0
     exit_status: int = 0
@@ -51,8 +52,10 @@ class Container:
         self.change(status="exited", exit_status=status, **more)
 
     def inspection(self) -> dict[str, Any]:
-        state = {"Status": self.status, "Running": self.status == "running", "Pid": self.pid}
-        return {"Name": self.name, "State": {**state, "ExitCode": self.exit_status, "OOMKilled": self.out_of_memory}}
+        state: dict[str, Any] = {"Status": self.status, "Running": self.status == "running", "Pid": self.pid}
+        state["StartedAt"] = self.started
+        state |= {"ExitCode": self.exit_status, "OOMKilled": self.out_of_memory}
+        return {"Name": self.name, "State": state, "HostConfig": self.body.get("HostConfig") or {}}
 
 
 @dataclass
@@ -78,6 +81,10 @@ class Engine:
     requests: list[Request] = field(default_factory=list)
     usage: dict[str, Any] = field(default_factory=dict)
     holds: dict[str, bytes] = field(default_factory=dict)  # what the images of new containers hold
+    live_restore: bool = False
+    began: str = "2026-11-22T10:00:00.123456789+02:00"  # 8:00
+    events: list[dict[str, Any]] = field(default_factory=list)  # those of being killed
+    everywhere: tuple[str, ...] = ("/bin/sh", "/bin/bash")  # programs that all images have
 
     def asked(self, start: str = "") -> list[str]:
         return [str(request) for request in self.requests if str(request).startswith(start)]
@@ -117,6 +124,12 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             return
         match [self.command, *request.path.strip("/").split("/")]:
+            case ["GET", "info"]:
+                self._json({"LiveRestoreEnabled": engine.live_restore})
+            case ["GET", "networks", "bridge"]:
+                self._json({"Created": engine.began})
+            case ["GET", "events"]:
+                self._say(200, b"".join(json.dumps(event).encode() + b"\n" for event in engine.events))
             case ["GET", "_ping"]:
                 self._say(200, b"OK", "text/plain")
             case ["GET", "images", *name, "json"]:
@@ -135,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
             case [_, "containers", name, *what]:
                 self._container(engine.containers[name], request, what)
 
-    do_POST = do_PUT = do_DELETE = do_GET
+    do_POST = do_PUT = do_DELETE = do_HEAD = do_GET
 
     def _container(self, container: Container, request: Request, what: list[str]) -> None:
         engine = self.server.engine
@@ -145,6 +158,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._say(204)
             case ["GET", "json"]:
                 self._json(container.inspection())
+            case ["HEAD", "archive"]:
+                there = request.query["path"] in container.holds or request.query["path"] in engine.everywhere
+                self._say(200 if there else 404)
             case ["GET", "archive"]:
                 packed = _packed(container.holds, request.query["path"])
                 self._found(None, "Could not find the file") if packed is None else self._say(200, packed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import runpy
 import subprocess
 import sys
 import zipfile
@@ -91,3 +92,14 @@ def test_wrong_arguments_are_explained(tmp_path: Path) -> None:
     build.write(str(tmp_path / "agent.pyz"))
     done = subprocess.run([sys.executable, str(tmp_path / "agent.pyz")], capture_output=True, text=True)
     assert (done.returncode, "--data and --instance" in done.stderr) == (2, True)
+
+
+def test_the_module_writes_it_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = tmp_path / "agent.pyz"
+    monkeypatch.setattr(sys, "argv", ["build", str(written)])
+    runpy.run_path(build.__file__, run_name="__main__")
+    assert zipfile.is_zipfile(written)
+    for words in (["build"], ["build", str(written), "more"]):
+        monkeypatch.setattr(sys, "argv", words)
+        with pytest.raises(SystemExit, match="usage"):
+            runpy.run_path(build.__file__, run_name="__main__")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from chalicelib.agent.docker import (
 )
 from chalicelib.agent.docker_client import split_image
 from chalicelib.agent.task_runtime import TaskError, Usage
+from chalicelib.agent.visibility import Cards, cards_of
 
 
 @pytest.mark.parametrize(
@@ -36,7 +38,8 @@ def test_image_names(image: str, want: tuple[str, str]) -> None:
 
 
 def body(gpus: list[str] | None = None, **spec: Any) -> dict[str, Any]:
-    return container_body({"image": "i", "commands": ["a", "b", "c"], **spec}, "/w", gpus or [], {"label": "x"})
+    told = {"image": "i", "commands": ["a", "b", "c"], **spec}
+    return container_body(told, "/w", cards_of(told, gpus or []), {"label": "x"})
 
 
 def test_commands_replace_the_images_entrypoint() -> None:
@@ -90,27 +93,12 @@ def test_a_container_in_full() -> None:
     assert (host["Privileged"], host["NetworkMode"]) == (True, "host")
 
 
-def test_nvidia_gpus_are_requested_by_id() -> None:
-    request = body(["GPU-a", "GPU-b"])["HostConfig"]["DeviceRequests"][0]
-    assert request == {
-        "Driver": "",
-        "DeviceIDs": ["GPU-a", "GPU-b"],
-        "Capabilities": [["gpu", "utility", "compute", "graphics", "video"]],
-    }
-
-
-def test_amd_gpus_are_devices() -> None:
-    host = body(["0"], gpu_vendor="amd")["HostConfig"]
-    assert host["Devices"] == [
-        {"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in ("/dev/kfd", "/dev/dri")
-    ]
-    assert "DeviceRequests" not in host
-
-
-def test_devices_of_other_vendors() -> None:
-    for vendor, paths in {"tenstorrent": ["/dev/tenstorrent"], "intel": ["/dev/accel"], "new": []}.items():
-        host = body(["0"], gpu_vendor=vendor)["HostConfig"]
-        assert [device["PathInContainer"] for device in host["Devices"]] == paths
+def test_gpus_are_given_and_no_variable_gets_around_that() -> None:
+    told = body(["GPU-a"], env={"NVIDIA_VISIBLE_DEVICES": "all"}, gpu_vendor="nvidia")
+    assert told["HostConfig"]["DeviceRequests"][0]["DeviceIDs"] == ["GPU-a"]
+    assert [text for text in told["Env"] if "VISIBLE" in text] == ["NVIDIA_VISIBLE_DEVICES=GPU-a"]
+    told = body(env={"NVIDIA_VISIBLE_DEVICES": "all"}, gpu_vendor="nvidia")
+    assert "DeviceRequests" not in told["HostConfig"] and "NVIDIA_VISIBLE_DEVICES=void" in told["Env"]
 
 
 def test_processes_and_open_files_are_limited() -> None:
@@ -128,13 +116,23 @@ def test_open_files_stay_within_the_machines_own_limit(hard: int, want: tuple[in
     assert open_files(hard) == want
 
 
-def test_only_a_privileged_container_shares_the_hosts_memory_segments() -> None:
-    host = body(["0"], gpu_vendor="amd")["HostConfig"]
-    assert "IpcMode" not in host and host["ShmSize"] == 16 << 30
-    assert body(["0"], gpu_vendor="amd", shm_bytes=5)["HostConfig"]["ShmSize"] == 5
-    for wanted in (0, 5):
-        host = body(["0"], gpu_vendor="amd", privileged=True, shm_bytes=wanted)["HostConfig"]
-        assert host["IpcMode"] == "host" and "ShmSize" not in host, "not every engine takes both"
+def test_a_privileged_container_which_sees_all_nodes_is_told_its_gpus() -> None:
+    told = body(["GPU-a", "GPU-b"], gpu_vendor="nvidia", privileged=True)["Env"]
+    assert "CUDA_VISIBLE_DEVICES=GPU-a,GPU-b" in told and "NVIDIA_VISIBLE_DEVICES=GPU-a,GPU-b" in told
+    assert "CUDA_VISIBLE_DEVICES=-1" in body(gpu_vendor="nvidia", privileged=True)["Env"]
+    own = body(["GPU-a"], gpu_vendor="nvidia", privileged=True, env={"CUDA_VISIBLE_DEVICES": "0"})["Env"]
+    assert "CUDA_VISIBLE_DEVICES=0" in own, "its user may choose among them"
+    assert not [text for text in body(["GPU-a"], gpu_vendor="nvidia")["Env"] if text.startswith("CUDA")]
+
+
+def test_shared_memory_is_the_jobs_own_or_the_hosts(tmp_path: Path) -> None:
+    (tmp_path / "sys/bus/pci/devices/0000:05:00.0/accel/accel0").mkdir(parents=True)
+    cards = Cards("intel", ["0"], ["0000:05:00.0"], str(tmp_path))
+    spec: dict[str, Any] = {"image": "i", "shm_bytes": 5}
+    host = container_body(spec, "/w", cards, {})["HostConfig"]
+    assert (host["Runtime"], host["ShmSize"], "IpcMode" in host) == ("habana", 5, False)
+    host = container_body({**spec, "privileged": True}, "/w", cards, {})["HostConfig"]
+    assert (host["IpcMode"], "ShmSize" in host) == ("host", False), "not every engine takes both"
 
 
 def test_volumes_are_refused_not_ignored() -> None:
@@ -237,5 +235,5 @@ def test_usage_in_both_versions_of_cgroups(memory: dict[str, Any], want: Usage |
 )
 def test_a_job_is_told_where_its_images_python_is(env: list[str] | None, where: str) -> None:
     assert venv_dir({"Config": {"Env": env}}) == where
-    told = container_body({"image": "i", "env": {}}, "/w", [], {}, where)["Env"]
+    told = container_body({"image": "i", "env": {}}, "/w", cards_of({}, []), {}, where)["Env"]
     assert [line for line in told if line.startswith("DSTACK_VENV_DIR")] == [f"DSTACK_VENV_DIR={where}"] * bool(where)

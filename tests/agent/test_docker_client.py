@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent.docker_client import DockerAway, DockerClient, DockerError, registry_header, words
+from chalicelib.agent.docker_client import DockerAway, DockerClient, DockerError, moment, registry_header, words
 from tests.agent import docker_engine
 from tests.agent.docker_engine import Engine
 
@@ -214,3 +214,17 @@ def test_credentials_go_to_the_registry_and_nowhere_else() -> None:
         b'{"username": "", "password": ""}'
     )
     assert registry_header(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("2026-11-22T09:00:00.123456789Z", 1795338000.123456789),
+        ("2026-11-22T11:30:00+02:30", 1795338000.0),
+        ("2026-11-22T06:30:00.5-02:30", 1795338000.5),
+        ("0001-01-01", 0.0),
+        ("", 0.0),
+    ],
+)
+def test_times_as_the_engine_writes_them(text: str, want: float) -> None:
+    assert moment(text) == pytest.approx(want, abs=1e-6)

@@ -52,6 +52,20 @@ class TestDockerRuntime(RuntimeConformance):
         task = workshop.start("[ -e /dev/kmsg ]")
         assert (privileged, workshop.exited(task)["exit_status"]) == (0, 1)
 
+    def test_a_container_sees_the_gpus_that_it_was_given(self, workshop: Workshop) -> None:
+        task = workshop.start("echo =$NVIDIA_VISIBLE_DEVICES=", gpu_devices=["GPU-c", "GPU-d"])
+        workshop.exited(task)
+        assert b"=GPU-c,GPU-d=" in workshop.log(task)
+
+    def test_an_image_without_bash_says_so(self, workshop: Workshop) -> None:
+        state = workshop.exited(workshop.start("", commands=["/bin/bash", "-i", "-c", "true"], shell="/bin/bash"))
+        assert (state["reason"], "set `shell: sh`" in state["message"]) == ("creating_container_error", True)
+
+    def test_a_home_that_the_image_has_not_is_the_users_own(self, workshop: Workshop) -> None:
+        task = workshop.start("cd && pwd && echo kept > file && cat file", home_dir="/data/me", user="somebody")
+        assert workshop.exited(task)["exit_status"] == 0
+        assert workshop.log(task) == b"/data/me\r\nkept\r\n"
+
     def test_an_interactive_shell_is_at_home_on_the_terminal(self, workshop: Workshop) -> None:
         task = workshop.start(
             "", image=PYTHON, commands=["/bin/bash", "-i", "-c", "python3 -c 'import json; print(json.dumps([1]))'"]
@@ -90,6 +104,26 @@ class TestDockerRuntime(RuntimeConformance):
         docker_engine.kill_and_restart()
         assert workshop.exited(task)["exit_status"] == 6
         assert workshop.log(task) == b"".join(b"line %d\r\n" % i for i in range(1, 151))
+
+    def test_a_container_that_somebody_stopped_isnt_done(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
+        task = workshop.start("trap 'echo asked; exit 0' TERM; echo up; while :; do sleep 0.05; done")
+        workshop.says(task, b"up")
+        docker_engine.api.call("POST", f"/containers/{container_name(task)}/stop")
+        state = workshop.exited(task)
+        assert (state["reason"], "`docker stop`" in state["message"]) == ("executor_error", True)
+        assert workshop.log(task) == b"up\r\nasked\r\n"
+
+    def test_two_jobs_listen_on_one_port_and_nothing_is_on_the_host(
+        self, workshop: Workshop, docker_engine: DockerEngine
+    ) -> None:
+        script = (
+            "import socket, time; there = socket.create_server(('', 8000)); print('up', flush=True); time.sleep(600)"
+        )
+        tasks = [workshop.start("", image=PYTHON, commands=["python3", "-c", script], ports=[8000]) for _ in range(2)]
+        for task in tasks:
+            workshop.says(task, b"up")
+            found = docker_engine.api.container(container_name(task))
+            assert found["NetworkSettings"]["Ports"] == {}
 
     def test_containers_without_a_task_are_swept(self, workshop: Workshop, docker_engine: DockerEngine) -> None:
         kept, lost = workshop.start("sleep 60"), workshop.start("sleep 60")

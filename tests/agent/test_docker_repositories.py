@@ -98,6 +98,15 @@ def test_a_users_ids_are_those_of_the_image(engine: Engine, user: str, owner: tu
         assert owner_of(docker, NAME, user) == owner
 
 
+@pytest.mark.parametrize("entry", ["bad:x:²:5::/:", "bad:x:5:abc::/:", "bad:x:4294967296:5::/:", "bad:x:5"])
+def test_an_entry_that_no_system_would_take_is_none(engine: Engine, entry: str) -> None:
+    engine.container(NAME, holds={"/etc/passwd": f"{entry}\nroot:x:0:0::/root:/bin/sh\n".encode()})
+    docker = DockerClient(engine.socket)
+    with pytest.raises(TaskError, match="user bad: the image has no such user"):
+        owner_of(docker, NAME, "bad")
+    assert owner_of(docker, NAME, "5") == (5, 0) and owner_of(docker, NAME, "root") == (0, 0)
+
+
 def test_an_image_without_a_list_of_users_has_numbers_only(engine: Engine) -> None:
     engine.container(NAME)
     assert owner_of(DockerClient(engine.socket), NAME, "7:8") == (7, 8)

@@ -6,16 +6,20 @@ What a real engine makes of the same requests is in `test_docker_real`.
 from __future__ import annotations
 
 import io
+import json
 import select
 import signal
+import socket
 import subprocess
 import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chalicelib.agent import process_tree
 from chalicelib.agent.docker import DockerRuntime, DockerWork, container_name
 from chalicelib.agent.process import COLUMNS, ROWS
 from chalicelib.agent.process_tree import polite_signal
@@ -24,6 +28,7 @@ from chalicelib.agent.tasks import TaskFolder
 from tests.agent import docker_engine
 from tests.agent.docker_engine import Container, Engine
 from tests.agent.runtime_conformance import archive
+from tests.agent.test_node_ssh import NODES
 
 IMAGE = "test/app:1"
 NAME = "dstack-t"
@@ -48,9 +53,11 @@ class Bench:
         if len([each for each in self.pauses if each]) >= self.patience:
             raise Interrupted
 
-    def begin(self, state: str = "", spooled: int = 0, gpus: tuple[str, ...] = (), **spec: Any) -> DockerWork:
+    def begin(
+        self, state: str = "", spooled: int = 0, gpus: tuple[str, ...] = (), boot: str = "", **spec: Any
+    ) -> DockerWork:
         wanted = {"image": IMAGE, "commands": ["sh", "-c", "x"], "env": {}, **spec}
-        earlier = {"state": state} if state else {}
+        earlier = {"state": state, "boot": boot or process_tree.boot()} if state else {}
         return self.runtime.begin(
             Began(self.folder, wanted, earlier, spooled, self.report, self.pause, gpus=list(gpus))
         )
@@ -86,7 +93,43 @@ def more(work: DockerWork) -> bytes:
     return work.read()
 
 
+def names_in(packed: bytes) -> list[str]:
+    with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
+        return tar.getnames()
+
+
 # A task that starts --------------------------------------------------------------------------------------------------
+
+
+def test_one_of_several_nodes_can_log_in_to_the_others_as_soon_as_it_runs(bench: Bench) -> None:
+    bench.engine.holds = {"/usr/bin/ssh": b"", "/etc/passwd": b"app:x:7:7::/home/app:/bin/sh\n"}
+    bench.begin(network="host", node_ssh=NODES)
+    at = next(n for n, each in enumerate(bench.engine.requests) if str(each).endswith("/start"))
+    put = [each.body for each in bench.engine.requests[:at] if each.method == "PUT"]
+    names = [name for body in put for name in names_in(body)]
+    assert "home/app/.ssh/dstack_job" in names
+    assert bench.container.body["HostConfig"]["NetworkMode"] == "host" and not bench.reports[-1][1]["message"]
+
+
+def test_one_of_several_nodes_runs_without_an_ssh_client_and_says_so(bench: Bench) -> None:
+    bench.begin(network="host", node_ssh=NODES)
+    state, told = bench.reports[-1]
+    assert state == "running" and "image test/app:1 has no ssh client" in told["message"]
+
+
+def test_one_of_several_nodes_is_reached_in_the_machines_own_network(bench: Bench) -> None:
+    bench.begin(network="host", node_ssh=NODES)
+    assert bench.runtime.network(bench.folder) is None
+    bench.folder.write_state({})
+
+
+def test_a_port_of_the_host_that_is_taken_ends_one_of_several_nodes(bench: Bench) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(TaskError, match=f"port {port}; choose another$") as refused:
+            bench.begin(network="host", node_ssh=NODES, ports=[port])
+        assert refused.value.reason == "ports_binding_failed"
+        bench.begin(ports=[port])  # it has a network of its own
 
 
 def test_a_task_is_created_attached_to_and_only_then_started(bench: Bench) -> None:
@@ -102,7 +145,7 @@ def test_a_task_is_created_attached_to_and_only_then_started(bench: Bench) -> No
     }
     assert bench.engine.request(f"POST /containers/{NAME}/attach").headers["Upgrade"] == "tcp"
     assert bench.engine.request(f"POST /containers/{NAME}/resize").query == {"h": str(ROWS), "w": str(COLUMNS)}
-    assert bench.reports == [("running", {"username": "app", "working_dir": "/app"})]
+    assert bench.reports == [("running", {"username": "app", "working_dir": "/app", "message": ""})]
     assert work.fileno() >= 0
 
 
@@ -128,10 +171,12 @@ def test_files_and_hostfile_are_put_where_the_user_wants_them(bench: Bench) -> N
     Path(bench.folder.files).mkdir()
     (Path(bench.folder.files) / "0").write_bytes(archive({"data/a.txt": b"A"}))
     (Path(bench.folder.files) / "1").write_bytes(archive({"lone.cfg": b"C"}))
+    bench.engine.holds = {"/etc/passwd": b"app:x:1:1::/app:/bin/sh\n"}
     bench.begin(files=[{"path": "given"}, {"path": "~/"}], home_dir="/h", hostfile="10.0.0.5\n")
     puts = [request for request in bench.engine.requests if request.method == "PUT"]
     assert {(request.path, request.query["path"]) for request in puts} == {(f"/containers/{NAME}/archive", "/")}
     assert [members(request.body) for request in puts] == [
+        {},  # the home that it names
         {"app/given/a.txt": b"A"},
         {"h/lone.cfg": b"C"},
         {"dstack/mpi/hostfile": b"10.0.0.5\n"},
@@ -143,6 +188,54 @@ def members(packed: bytes) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(packed)) as tar:
         files = [(member.name, tar.extractfile(member)) for member in tar if member.isfile()]
         return {name: file.read() for name, file in files if file}
+
+
+@pytest.mark.parametrize(
+    ("there", "shell", "words"),
+    [
+        (("/bin/sh",), "/bin/bash", "has no /bin/bash to run `commands` in; set `shell: sh`"),
+        (("/bin/bash",), "/bin/sh", "has no /bin/sh to run `commands` in; set `shell: bash`"),
+        (("/bin/sh",), "/bin/zsh", "has no /bin/zsh to run `commands` in; set `shell: sh`"),
+        ((), "/bin/sh", "has no shell to run `commands` in; put the program in `entrypoint`, and its arguments"),
+    ],
+)
+def test_an_image_without_the_shell_says_what_to_do(
+    bench: Bench, there: tuple[str, ...], shell: str, words: str
+) -> None:
+    bench.engine.everywhere = there
+    with pytest.raises(TaskError) as caught:
+        bench.begin(shell=shell)
+    assert (caught.value.reason, words in caught.value.message) == ("creating_container_error", True)
+    assert not bench.engine.asked(f"POST /containers/{NAME}/start")
+
+
+def test_an_image_without_any_shell_runs_a_program(bench: Bench) -> None:
+    bench.engine.everywhere = ()
+    bench.begin(commands=["/app", "--serve"])
+    assert (bench.container.body["Entrypoint"], bench.container.body["Cmd"]) == (["/app"], ["--serve"])
+
+
+def test_a_home_that_the_job_names_is_made_for_its_user(bench: Bench) -> None:
+    bench.engine.holds = {"/etc/passwd": b"app:x:1234:1234::/app:/bin/sh\n"}
+    bench.begin(home_dir="/data/me")
+    first = next(request for request in bench.engine.requests if request.method == "PUT")
+    with tarfile.open(fileobj=io.BytesIO(first.body)) as tar:
+        (home,) = tar.getmembers()
+    assert (home.name, home.isdir(), home.uid, home.gid) == ("data/me", True, 1234, 1234)
+    assert "HOME=/data/me" in bench.container.body["Env"]
+
+
+def test_a_home_that_the_image_has_is_left_alone(bench: Bench) -> None:
+    bench.engine.everywhere = ("/bin/sh", "/data/me")
+    bench.begin(home_dir="/data/me", env={"HOME": "/mine"})
+    puts = [request for request in bench.engine.requests if request.method == "PUT"]
+    assert [members(request.body) for request in puts] == [{"dstack/mpi/hostfile": b""}]
+    assert "HOME=/mine" in bench.container.body["Env"]
+
+
+def test_an_engine_inside_keeps_its_layers_on_a_volume(bench: Bench) -> None:
+    bench.begin(docker=True, privileged=True)
+    assert bench.container.body["Volumes"] == {"/var/lib/docker": {}}
 
 
 def test_a_task_without_an_image_is_refused(bench: Bench) -> None:
@@ -375,6 +468,73 @@ def test_a_container_without_a_process_is_left_alone(bench: Bench) -> None:
     bench.engine.containers.clear()
     work.signal_firmly()
     assert bench.engine.asked()[before:] == [f"GET /containers/{NAME}/json"] * 2
+
+
+def looked(work: DockerWork) -> int | None:
+    """Once it is time to ask again."""
+    while (status := work.ended()) is None and work.fileno() < 0:
+        select.select([], [], [], max(0.0, work.wake_at() - time.monotonic()))
+    return status
+
+
+STOPPED = r"stopped from outside, by the Docker engine .* or by `docker stop`; with `live-restore`"
+
+
+def test_a_container_that_ended_with_its_engine_isnt_said_to_be_done(bench: Bench) -> None:
+    """The engine that answers isn't the one that started it."""
+    work = bench.begin()
+    bench.container.change(cut=True)
+    output(work)
+    bench.engine.faults[f"GET /containers/{NAME}/json"] = (0, "")
+    assert work.ended() is None
+    bench.engine.faults.clear()
+    bench.engine.began = "2026-11-22T11:30:00.5+02:00"  # 9:30
+    bench.container.says(b"asked to stop\n")
+    bench.container.exits(0)
+    assert looked(work) is None, "its output comes first"
+    assert output(work) == b"asked to stop\n"
+    with pytest.raises(TaskError, match=STOPPED) as caught:
+        looked(work)
+    assert caught.value.reason == "executor_error"
+
+
+def test_an_engine_that_is_being_stopped_tells_in_its_events(bench: Bench) -> None:
+    work = bench.begin()
+    bench.engine.events = [{"Action": "kill"}]
+    bench.container.exits(0)
+    output(work)
+    with pytest.raises(TaskError, match=STOPPED):
+        looked(work)
+    query = bench.engine.request("GET /events").query
+    assert json.loads(query["filters"]) == {"container": [NAME], "event": ["kill"]}
+    assert query["since"] == "1795338000.500000" and float(query["until"]) <= time.time(), "it waits for no more"
+
+
+@pytest.mark.parametrize(("live_restore", "began"), [(True, "2026-11-22T09:30:00Z"), (False, "2026-11-22T08:30:00Z")])
+def test_a_container_that_outlives_its_engine_ends_by_itself(bench: Bench, live_restore: bool, began: str) -> None:
+    bench.engine.live_restore, bench.engine.began = live_restore, began
+    work = bench.begin()
+    bench.container.exits(7)
+    output(work)
+    assert looked(work) == 7
+
+
+def test_who_asked_for_the_end_isnt_told_that_it_came_from_outside(bench: Bench) -> None:
+    work = bench.begin()
+    work.kill()
+    bench.engine.events = [{"Action": "kill"}]
+    bench.container.exits(137)
+    output(work)
+    assert looked(work) == 137
+
+
+def test_a_container_of_before_the_last_boot_ended_with_the_machine(bench: Bench) -> None:
+    bench.engine.container(NAME, status="exited", exit_status=0, output=b"before\n")
+    work = bench.begin("running", boot="an earlier one")
+    assert output(work) == b"before\n"
+    with pytest.raises(TaskError, match="the machine restarted; the task ended with it") as caught:
+        looked(work)
+    assert caught.value.reason == "executor_error"
 
 
 def test_a_kill_is_the_engines_and_may_come_too_late(bench: Bench) -> None:

@@ -8,6 +8,7 @@ import pwd
 import shutil
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -108,7 +109,19 @@ def test_the_facts_of_a_machine_in_full(tmp_path: Path) -> None:
     tools = Tools(nvidia_smi=(0, NVIDIA[0][0]), hl_smi=(0, "HL-225, 98304, 1.16, 0000:19:00.0\n"))
     facts = machine(tmp_path, tools).facts({"process": "user", "docker": "container"})
     assert set(facts) == set(
-        ["cpus", "memory_mib", "disk_mib", "arch", "hostname", "addresses", "gpus", "runtimes", "isolation", "user"]
+        [
+            "cpus",
+            "memory_mib",
+            "disk_mib",
+            "arch",
+            "hostname",
+            "addresses",
+            "networks",
+            "gpus",
+            "runtimes",
+            "isolation",
+            "user",
+        ]
     )
     assert (facts["cpus"], facts["memory_mib"], facts["runtimes"]) == (8, 16000, ["docker", "process"])
     assert facts["isolation"] == {"process": "user", "docker": "container"}
@@ -131,9 +144,11 @@ def test_each_vendors_tool_is_asked_once_and_in_its_own_way(tmp_path: Path) -> N
 
 def test_use_is_asked_of_nvidia_and_nothing_where_that_fails(tmp_path: Path) -> None:
     tools = Tools(nvidia_smi=(0, "GPU-aa, 1, 2\n"))
-    assert machine(tmp_path, tools).gpu_use() == {"GPU-aa": {"memory_usage_bytes": 1 << 20, "util_percent": 2}}
+    assert machine(tmp_path, tools).gpu_use({"nvidia"}) == {
+        "GPU-aa": {"memory_usage_bytes": 1 << 20, "util_percent": 2}
+    }
     assert tools.asked[-1][1] == "--query-gpu=uuid,memory.used,utilization.gpu"
-    assert machine(tmp_path, Tools(nvidia_smi=(1, "GPU-aa, 1, 2\n"))).gpu_use() == {}
+    assert machine(tmp_path, Tools(nvidia_smi=(1, "GPU-aa, 1, 2\n"))).gpu_use({"nvidia"}) == {}
 
 
 def test_a_tool_is_run_and_its_output_read() -> None:
@@ -204,6 +219,9 @@ def test_a_tool_that_fails_finds_nothing(tmp_path: Path) -> None:
     assert machine(tmp_path).gpus() == []
 
 
+BUS = "0000:%02x:00.0"
+
+
 def amd_card(**more: object) -> dict[str, object]:
     return {
         "gpu": 0,
@@ -235,13 +253,13 @@ def test_amd(text: str, want: list[tuple[str, int]]) -> None:
 
 
 def test_amd_cards_in_full() -> None:
-    other = amd_card(gpu="gpu-7", asic={"market_name": "Radeon PRO W7900"}, driver="N/A")
+    other = amd_card(gpu="gpu-7", bus={"bdf": "06:00.0"}, asic={"market_name": "Radeon PRO W7900"}, driver="N/A")
     nameless = {name: value for name, value in amd_card(vram={"size": {"value": "64", "unit": "GB"}}).items()}
-    del nameless["gpu"], nameless["driver"]
+    del nameless["gpu"], nameless["driver"], nameless["bus"]
     assert gpus.amd(json.dumps([amd_card(), other, nameless])) == [
-        {"name": "MI300X", "memory_mib": 196592, "vendor": "amd", "driver": "6.8.5", "id": "0"},
-        {"name": "PRO W7900", "memory_mib": 196592, "vendor": "amd", "driver": "", "id": "gpu-7"},
-        {"name": "MI300X", "memory_mib": 65536, "vendor": "amd", "driver": "", "id": "2"},
+        {"name": "MI300X", "memory_mib": 196592, "vendor": "amd", "driver": "6.8.5", "id": "0", "bus": BUS % 5},
+        {"name": "PRO W7900", "memory_mib": 196592, "vendor": "amd", "driver": "", "id": "gpu-7", "bus": BUS % 6},
+        {"name": "MI300X", "memory_mib": 65536, "vendor": "amd", "driver": "", "id": "2", "bus": ""},
     ]
     assert gpus.amd(json.dumps([amd_card(vram={"size": {"value": 512}})]))[0]["memory_mib"] == 512
     assert gpus.amd("3") == gpus.amd('"text"') == []
@@ -279,7 +297,7 @@ def test_what_a_tool_doesnt_know(text: str | None) -> None:
 def test_each_board_of_tenstorrent_has_its_memory(board: str) -> None:
     chip = {"device_info": [{"board_info": {"board_type": f"{board.upper()} R"}}], "host_info": None}
     assert gpus.tenstorrent(json.dumps(chip)) == [
-        {"name": board, "memory_mib": MEMORY[board], "vendor": "tenstorrent", "driver": "", "id": "0"}
+        {"name": board, "memory_mib": MEMORY[board], "vendor": "tenstorrent", "driver": "", "id": "0", "bus": ""}
     ]
 
 
@@ -314,22 +332,44 @@ def test_intel() -> None:
     text = "HL-225, 98304, 1.16.2-abc, 0000:19:00.0\nHL-325L, 131072, 1.20, 0000:1a:00.0\n"
     text += "HL-225, N/A, 1, 0000:1b:00.0\nname, memory.total [MiB], driver_version, bus_id\n"
     assert gpus.intel(text) == [
-        {"name": "Gaudi2", "memory_mib": 98304, "vendor": "intel", "driver": "1.16.2-abc", "id": "0000:19:00.0"},
-        {"name": "Gaudi3", "memory_mib": 131072, "vendor": "intel", "driver": "1.20", "id": "0000:1a:00.0"},
+        {
+            "name": "Gaudi2",
+            "memory_mib": 98304,
+            "vendor": "intel",
+            "driver": "1.16.2-abc",
+            "id": "0000:19:00.0",
+            "bus": BUS % 0x19,
+        },
+        {
+            "name": "Gaudi3",
+            "memory_mib": 131072,
+            "vendor": "intel",
+            "driver": "1.20",
+            "id": "0000:1a:00.0",
+            "bus": BUS % 0x1A,
+        },
     ]
 
 
-def test_tenstorrent() -> None:
+def chip(kind: str, bus: str, board: str) -> dict[str, Any]:
+    return {"board_info": {"board_type": kind, "bus_id": bus, "board_id": board}}
+
+
+def test_a_board_of_tenstorrent_is_one_card_however_many_chips_it_has() -> None:
     chips = [
-        {"board_info": {"board_type": kind, "bus_id": "x"}} for kind in ("n300 L", "n300 R", "n150 L", "N/A", "p300c")
+        chip("n300 L", BUS % 1, "a"),
+        chip("n150 L", BUS % 2, "b"),
+        chip("n300 R", "N/A", "a"),
+        chip("N/A", "", "c"),
     ]
+    chips += [chip("p300c", BUS % 3, "d"), chip("p300c", BUS % 4, "d")]  # each chip has its own node
     text = json.dumps({"host_info": {"Driver": "TT-KMD 1.33"}, "device_info": [*chips, {"board_info": {}}, {}, None]})
     found = gpus.tenstorrent("Gathering information…\n" + text)
-    assert [(gpu["name"], gpu["memory_mib"], gpu["driver"]) for gpu in found] == [
-        ("n300", 12288, "1.33"),
-        ("n300", 12288, "1.33"),
-        ("n150", 12288, "1.33"),
-        ("p300c", 32768, "1.33"),
+    assert [(gpu["name"], gpu["memory_mib"], gpu["driver"], gpu["bus"], gpu["id"]) for gpu in found] == [
+        ("n300", 24576, "1.33", "0000:01:00.0", "0"),
+        ("n150", 12288, "1.33", "0000:02:00.0", "1"),
+        ("p300c", 32768, "1.33", "0000:03:00.0", "4"),
+        ("p300c", 32768, "1.33", "0000:04:00.0", "5"),
     ]
     assert gpus.tenstorrent("[]") == gpus.tenstorrent("") == []
 
@@ -338,6 +378,37 @@ def test_use_of_nvidia_cards() -> None:
     text = "GPU-aa, 1024, 37\nGPU-bb, [N/A], [N/A]\nGPU-cc, 5 MiB, 99 %\nnonsense\n"
     assert gpus.nvidia_use(text) == {
         "GPU-aa": {"memory_usage_bytes": 1 << 30, "util_percent": 37},
-        "GPU-bb": {"memory_usage_bytes": 0, "util_percent": 0},
+        "GPU-bb": {},
         "GPU-cc": {"memory_usage_bytes": 5 << 20, "util_percent": 99},
     }
+
+
+def test_use_of_gaudi_cards() -> None:
+    assert gpus.intel_use("0000:19:00.0, 672 MiB, 3 %\n0000:1a:00.0, N/A, N/A\n") == {
+        "0000:19:00.0": {"memory_usage_bytes": 672 << 20, "util_percent": 3},
+        "0000:1a:00.0": {},
+    }
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_use_of_amd_cards(wrapped: bool) -> None:
+    cards = [
+        {"gpu": 0, "usage": {"gfx_activity": {"value": 40, "unit": "%"}},
+         "mem_usage": {"used_vram": {"value": 283, "unit": "MB"}}},
+        {"gpu": 1, "usage": {"gfx_activity": 7}, "mem_usage": {"used_vram": 5}},
+        {"gpu": 2, "usage": "N/A", "mem_usage": {"used_vram": "N/A"}},
+        {"gpu": 3, "usage": {"gfx_activity": {"value": "N/A", "unit": "%"}}},
+    ]  # fmt: skip
+    assert gpus.amd_use(json.dumps({"gpu_data": cards} if wrapped else cards)) == {
+        "0": {"memory_usage_bytes": 283 << 20, "util_percent": 40},
+        "1": {"memory_usage_bytes": 5 << 20, "util_percent": 7},
+        "2": {},
+        "3": {},
+    }
+    assert gpus.amd_use("no JSON") == {}
+
+
+def test_use_is_asked_of_the_tools_of_the_vendors(tmp_path: Path) -> None:
+    tools = Tools(nvidia_smi=(0, "GPU-aa, 1, 2\n"), hl_smi=(0, "0000:19:00.0, 3, 4\n"))
+    assert set(machine(tmp_path, tools).gpu_use(["intel", "tenstorrent"])) == {"0000:19:00.0"}
+    assert [argv[0] for argv in tools.asked] == ["hl-smi"]

@@ -15,6 +15,13 @@ def test_a_key_is_remembered_once(tmp_path: Path) -> None:
     assert known.read() == "one ssh-ed25519 A\ntwo ssh-ed25519 B\n"
 
 
+def test_bytes_that_are_no_text_are_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / "known_hosts").write_bytes(b"\xff\xfe\none ssh-ed25519 A\n")
+    known = KnownHosts(str(tmp_path))
+    known.add("two ssh-ed25519 B\n")
+    assert known.read().splitlines()[1:] == ["one ssh-ed25519 A", "two ssh-ed25519 B"]
+
+
 def test_of_very_many_the_oldest_are_forgotten(tmp_path: Path) -> None:
     known = KnownHosts(str(tmp_path))
     known.add("".join(f"h{number} ssh-ed25519 A\n" for number in range(HOSTS_MOST)))

@@ -30,6 +30,8 @@ def test_what_is_assumed_where_nothing_is_said() -> None:
         "runtime": "auto",
         "docker_socket": "/var/run/docker.sock",
         "users": "61000-61999",
+        "unit": None,
+        "force": False,
         "wait": 25.0,
     }
     assert options("facts", "--wait", "5").wait == 5.0

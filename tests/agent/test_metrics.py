@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from chalicelib.agent import metrics
-from chalicelib.agent.cgroups import CgroupLimits
 from chalicelib.agent.process import ProcessRuntime
 from chalicelib.agent.task_runtime import Usage
 from chalicelib.agent.tasks import TaskFolder
+from tests.agent.desk import Runtime
 from tests.agent.runtime_conformance import Workshop
-from tests.agent.test_roster import Runtime
 
 CARD = {"memory_usage_bytes": 7, "util_percent": 50}
 
@@ -35,7 +33,7 @@ def test_a_sample_in_full(tmp_path: Path) -> None:
     folders = [TaskFolder(str(tmp_path), task) for task in ("t", "over", "elsewhere")]
     for folder in folders:
         folder.create({"runtime": "gone" if folder.task == "elsewhere" else "played", "gpus": []})
-    (sample,) = metrics.sample(folders, {"played": Measured("played")}, dict[str, Any])
+    (sample,) = metrics.sample(folders, {"played": Measured("played")}, lambda _: {})
     assert sample.pop("at") > 1_700_000_000_000_000
     assert sample == {
         "task": "t",
@@ -52,7 +50,7 @@ def test_only_running_tasks_are_sampled_with_their_own_gpus(workshop: Workshop) 
     workshop.says(running, b"up")
     workshop.exited(over)
     cards = {"GPU-a": {"memory_usage_bytes": 1, "util_percent": 1}, "GPU-b": CARD}
-    samples = metrics.sample(workshop.roster.running(), {"process": workshop.runtime}, lambda: cards)
+    samples = metrics.sample(workshop.roster.running(), {"process": workshop.runtime}, lambda _: cards)
     assert [(sample["task"], sample["gpus"]) for sample in samples] == [(running, [CARD])]
     assert samples[0]["memory_usage_bytes"] > 0 and samples[0]["at"] > 1_700_000_000_000_000
 
@@ -61,7 +59,7 @@ def test_no_gpu_tool_is_run_for_tasks_without_gpus(workshop: Workshop) -> None:
     task = workshop.start("echo up; sleep 60")
     workshop.says(task, b"up")
 
-    def never() -> dict[str, dict[str, int]]:
+    def never(vendors: set[str]) -> dict[str, dict[str, int]]:
         raise AssertionError("no task has a GPU")
 
     assert metrics.sample(workshop.roster.running(), {"process": workshop.runtime}, never)[0]["gpus"] == []
@@ -72,32 +70,3 @@ def test_cpu_time_counts_those_who_are_gone(workshop: Workshop) -> None:
     workshop.says(task, b"worked")
     usage = workshop.runtime.usage(workshop.roster.folder(task))
     assert usage is not None and usage.cpu_usage_micro >= 20_000
-
-
-def test_limits_of_version_2(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.controllers").write_text("cpu memory")
-    CgroupLimits("t", 1.5, 1 << 30, str(tmp_path))
-    assert (tmp_path / "dstack-t/memory.max").read_text() == str(1 << 30)
-    assert (tmp_path / "dstack-t/cpu.max").read_text() == "150000 100000"
-
-
-def test_limits_of_version_1(tmp_path: Path) -> None:
-    for controller in ("memory", "cpu"):
-        (tmp_path / controller).mkdir()
-    limits = CgroupLimits("t", 0.5, 1 << 20, str(tmp_path))
-    assert (tmp_path / "memory/dstack-t/memory.limit_in_bytes").read_text() == str(1 << 20)
-    assert (tmp_path / "cpu/dstack-t/cpu.cfs_quota_us").read_text() == "50000"
-    assert not limits.out_of_memory()
-    (tmp_path / "memory/dstack-t/memory.oom_control").write_text("oom_kill_disable 0\nunder_oom 0\noom_kill 1\n")
-    assert limits.out_of_memory()
-
-
-@pytest.mark.parametrize(("cpu", "memory"), [(0, 0), (None, None)])
-def test_no_limits_make_no_groups(tmp_path: Path, cpu: float | None, memory: int | None) -> None:
-    (tmp_path / "cgroup.controllers").write_text("")
-    CgroupLimits("t", cpu, memory, str(tmp_path))
-    assert not (tmp_path / "dstack-t").exists()
-
-
-def test_a_machine_that_allows_no_limits_goes_without(tmp_path: Path) -> None:
-    CgroupLimits("t", 1, 1 << 20, str(tmp_path / "nothing")).join()

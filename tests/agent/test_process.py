@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,6 +31,18 @@ class TestProcessRuntime(RuntimeConformance):
         workshop.exited(task)
         first, second = workshop.log(task).decode().split()
         assert first == second and task in first
+
+    def test_another_home_is_made_for_the_task(self, workshop: Workshop) -> None:
+        workshop.roster = workshop.new_roster("agent")
+        task = workshop.start('cd && pwd && echo "$HOME"', home_dir=f"{workshop.data}/deep/home")
+        workshop.exited(task)
+        assert set(workshop.log(task).decode().split()) == {f"{workshop.data}/deep/home"}
+
+    @root_only
+    def test_a_home_that_its_user_may_not_make_is_named(self, workshop: Workshop) -> None:
+        state = workshop.exited(workshop.start("true", home_dir="/srv/no/such/home"))
+        assert state["reason"] == "executor_error"
+        assert state["message"] == "home_dir /srv/no/such/home: Permission denied"
 
     def test_an_interactive_shell_is_at_home_on_the_terminal(self, workshop: Workshop) -> None:
         task = workshop.start("", commands=["/bin/bash", "-i", "-c", "echo one && echo two"])
@@ -91,6 +104,13 @@ class TestProcessRuntime(RuntimeConformance):
         assert (state["reason"], "no such module: x" in state["message"]) == ("executor_error", True)
         roster.reap()
         roster.remove("task")
+
+    def test_a_port_that_is_taken_ends_the_job_before_it_starts(self, workshop: Workshop) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as there:
+            port = there.getsockname()[1]
+            state = workshop.exited(workshop.start("echo never", ports=[port]))
+        assert (state["reason"], f"port {port};" in state["message"]) == ("ports_binding_failed", True)
+        assert workshop.exited(workshop.start("true", ports=[port]))["exit_status"] == 0
 
     def test_no_core_files(self, workshop: Workshop) -> None:
         task = workshop.start("ulimit -c")

@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from chalicelib.agent import session_command
 from chalicelib.agent.accounts import Account, device_groups, outside, own_file, own_folder, reachable
-from chalicelib.agent.cgroups import CgroupLimits
 from chalicelib.agent.process import ProcessRuntime, task_environment
 from chalicelib.agent.task_runtime import Began, TaskError
 from chalicelib.agent.tasks import TaskFolder
+from chalicelib.agent.visibility import Cards
 
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root may run a task as somebody else")
 ME = pwd.getpwuid(os.getuid())
@@ -94,7 +95,7 @@ def test_who_isnt_here_is_named(wanted: str, words: str) -> None:
 
 def test_a_tasks_environment_in_full() -> None:
     account = Account(None)
-    assert task_environment({"env": {"A": 1}}, account, "/h", "t", []) == {
+    assert task_environment({"env": {"A": 1}}, account, "/h", "t", Cards("", [])) == {
         "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME": "/h",
         "USER": account.name,
@@ -109,10 +110,10 @@ def test_a_tasks_environment_in_full() -> None:
 
 def test_a_tasks_own_variables_win_but_for_the_mark() -> None:
     spec = {"shell": "/bin/bash", "env": {"HOME": "/mine", "CUDA_VISIBLE_DEVICES": "", "DSTACK_AGENT_TASK": "no"}}
-    found = task_environment(spec, Account(None), "/h", "t", ["GPU-a", "GPU-b"])
+    found = task_environment(spec, Account(None), "/h", "t", Cards("nvidia", ["GPU-a", "GPU-b"]))
     assert (found["HOME"], found["SHELL"], found["CUDA_VISIBLE_DEVICES"]) == ("/mine", "/bin/bash", "")
     assert found["DSTACK_AGENT_TASK"] == "t"
-    assert task_environment({}, Account(None), "/h", "t", ["0", "1"])["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert task_environment({}, Account(None), "/h", "t", Cards("nvidia", ["0", "1"]))["CUDA_VISIBLE_DEVICES"] == "0,1"
 
 
 @root_only
@@ -191,8 +192,11 @@ def test_a_task_that_ran_before_its_supervisor_died_is_over(tmp_path: Path) -> N
     began = Began(
         TaskFolder(str(tmp_path), "no such task"), {}, {"state": "running"}, 0, lambda *_, **__: None, lambda _: None
     )
+    began.folder.create({})
+    session_command.admit(began.folder, Account(None), {}, "/")
     with pytest.raises(TaskError, match="the task ended with it"):
         ProcessRuntime().begin(began)
+    assert not (tmp_path / "tasks/no such task/session.json").exists(), "no session begins while its rest is ended"
 
 
 def test_no_supervisor_no_usage(tmp_path: Path) -> None:
@@ -214,53 +218,3 @@ def test_remove_deletes_a_home_outside_the_tasks_folder(tmp_path: Path) -> None:
     ProcessRuntime().remove(folder)
     assert not home.exists()
     ProcessRuntime().remove(folder)
-
-
-# Limits ---------------------------------------------------------------------------------------------------------------
-
-
-def test_a_group_of_version_2_is_joined_asked_and_deleted(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.controllers").write_text("cpu memory")
-    (tmp_path / "memory").mkdir()  # as it would lie there in version 1
-    limits = CgroupLimits("t", None, 1 << 30, str(tmp_path))
-    group = tmp_path / "dstack-t"
-    assert [path.name for path in group.iterdir()] == ["memory.max"]
-    assert list((tmp_path / "memory").iterdir()) == []
-    limits.join()
-    assert (group / "cgroup.procs").read_text() == "0"
-    (group / "memory.events").write_text("low 0\noom 3\noom_kill 0\n")
-    assert limits.out_of_memory() is False
-    (group / "memory.events").write_text("oom_kill 2\n")
-    assert limits.out_of_memory() is True
-    (group / "memory.events").write_text("nonsense\n")
-    assert limits.out_of_memory() is False
-    limits.delete()
-    assert group.exists(), "somebody is still in it"
-    for path in group.iterdir():
-        path.unlink()
-    limits.delete()
-    limits.delete()
-    assert not group.exists()
-
-
-def test_a_group_that_an_earlier_try_left_is_used_again(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.controllers").write_text("memory")
-    for memory in (1 << 30, 1 << 29):
-        CgroupLimits("t", None, memory, str(tmp_path)).join()
-    assert (tmp_path / "dstack-t" / "memory.max").read_text() == str(1 << 29)
-
-
-def test_a_group_of_version_1_has_its_period_too(tmp_path: Path) -> None:
-    (tmp_path / "cpu").mkdir()
-    CgroupLimits("t", 2.5, 1 << 30, str(tmp_path))
-    assert (tmp_path / "cpu/dstack-t/cpu.cfs_period_us").read_text() == "100000"
-    assert (tmp_path / "cpu/dstack-t/cpu.cfs_quota_us").read_text() == "250000"
-    assert [path.name for path in tmp_path.iterdir()] == ["cpu"], "there is no memory controller to make a group in"
-
-
-def test_a_group_that_cant_be_written_is_given_up(tmp_path: Path) -> None:
-    (tmp_path / "cgroup.controllers").write_text("memory")
-    (tmp_path / "dstack-t" / "memory.max").mkdir(parents=True)
-    limits = CgroupLimits("t", None, 1 << 30, str(tmp_path))
-    limits.join()
-    assert not (tmp_path / "dstack-t" / "cgroup.procs").exists()

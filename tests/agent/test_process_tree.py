@@ -145,3 +145,30 @@ def test_usage_counts_whom_the_root_outlived() -> None:
     subprocess.run(["bash", "-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done"], check=True)
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert process_tree.usage(os.getpid())[0] >= 0.9e6 * (ended.ru_utime + ended.ru_stime) - 20_000 > 0
+
+
+PARENT = """
+import subprocess, sys, threading
+def child():
+    subprocess.Popen([sys.executable, "-S", "-c", sys.argv[1]], stdin=subprocess.PIPE).wait()
+threading.Thread(target=child, daemon=True).start()
+input()
+"""
+CHILD = "import subprocess, sys; subprocess.Popen(['sleep', '600']); print('up', flush=True); input()"
+
+
+def test_who_is_below_a_process_is_found_from_it(started: list[subprocess.Popen[Any]]) -> None:
+    """Also below another of its threads, and without those that are beside it."""
+    beside = subprocess.Popen(["sleep", "600"])
+    started.append(beside)
+    parent = subprocess.Popen(
+        [sys.executable, "-S", "-c", PARENT, CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    started.append(parent)
+    assert said(parent) == b"up\n"
+    found = list(process_tree.below(parent.pid))
+    assert found == process_tree.descendants(parent.pid) and len(found) == 2
+    assert beside.pid in process_tree.below(os.getpid()) and beside.pid not in found
+    for pid in found:
+        os.kill(pid, signal.SIGKILL)
+    assert list(process_tree.below(2**22 + 1)) == []

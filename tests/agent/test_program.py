@@ -17,8 +17,8 @@ from chalicelib.agent.roster import Fetch, Roster
 from chalicelib.agent.spool import SpoolWriter
 from chalicelib.agent.task_runtime import TaskError, Usage
 from chalicelib.agent.tasks import make_pipe
+from tests.agent.desk import Runtime
 from tests.agent.server import PATIENCE, Plane, Server
-from tests.agent.test_roster import Runtime
 
 
 class Played(Roster):
@@ -58,8 +58,8 @@ class Desk:
     def address(self, url: str) -> None:
         (self.data / "server").write_text(url + "\n")
 
-    def begin(self, tool: Runner = lambda argv: (127, ""), **every: float) -> None:
-        session = new_session(str(self.data), "i-1", self.roster, "1.0", 5.0)
+    def begin(self, tool: Runner = lambda argv: (127, ""), wait: float = 5.0, **every: float) -> None:
+        session = new_session(str(self.data), "i-1", self.roster, "1.0", wait)
         runtimes = {"played": self.roster.runtime}
         inventory = Inventory(str(self.data), tool)
         self.program = Program(str(self.data), "i-1", session, self.roster, dict(runtimes), inventory, Every(**every))
@@ -138,7 +138,7 @@ def test_a_wake_up_that_was_lost_delays_news_until_the_next_look(desk: Desk) -> 
 
 def test_running_tasks_are_measured_from_time_to_time(desk: Desk) -> None:
     desk.roster.runtime.used = Usage(1, 3, 2)
-    desk.begin(look=0.01, measure=0.0)
+    desk.begin(look=0.01, measure=0.0, wait=0.1)  # what was measured goes with the next message
     desk.run()
     desk.plane.until(lambda: len(desk.plane.metrics) > 1)
     assert {sample["task"] for sample in desk.plane.metrics} == {"t"}

@@ -8,50 +8,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.roster import Roster
-from chalicelib.agent.task_runtime import TaskError, Usage
-from chalicelib.agent.tasks import TaskFolder
-
-CARDS = [{"id": f"GPU-{number}", "vendor": "nvidia"} for number in range(4)]
-
-
-class Runtime:
-    """Runs nothing; keeps whose leavings it was asked to delete."""
-
-    isolation = "none"
-
-    def __init__(self, name: str) -> None:
-        self.name, self.removed = name, list[str]()
-        self.used: Usage | None = None
-
-    def problem(self) -> str:
-        return ""
-
-    def begin(self, began: Any) -> Any:
-        raise AssertionError("a supervisor's affair")
-
-    def usage(self, folder: TaskFolder) -> Usage | None:
-        return self.used
-
-    def remove(self, folder: TaskFolder) -> None:
-        self.removed.append(folder.task)
-
-    def sweep(self, known: set[str]) -> None:
-        """Nothing."""
-
-
-class Desk:
-    def __init__(self, data: Path) -> None:
-        self.data = data
-        self.runtimes = {name: Runtime(name) for name in ("process", "docker")}
-        self.roster = Roster(str(data), dict(self.runtimes), "docker", "program.pyz", "/d.sock")
-
-    def create(self, task: str = "t", gpus: list[dict[str, Any]] | None = None, **spec: Any) -> dict[str, Any]:
-        self.roster.create(task, spec, CARDS if gpus is None else gpus)
-        return self.roster.folder(task).launch()
-
-    def state(self, task: str = "t", **fields: Any) -> None:
-        self.roster.folder(task).write_state(fields)
+from chalicelib.agent.task_runtime import TaskError
+from tests.agent.desk import CARDS, Desk
 
 
 @pytest.fixture
@@ -65,7 +23,7 @@ def test_a_task_is_written_down_with_what_was_chosen_for_it(desk: Desk) -> None:
         "socket": "/d.sock",
         "users": "",
         "gpus": [],
-        "spec": {"commands": ["a"], "gpu_vendor": "nvidia"},
+        "spec": {"commands": ["a"], "gpu_vendor": "nvidia", "gpu_buses": []},
     }
     assert desk.roster.tasks() == ["t"]
     assert desk.roster.report("t")["state"] == "preparing"
@@ -109,10 +67,11 @@ def test_all_gpus_or_named_ones_are_given_whoever_has_them(desk: Desk) -> None:
 
 
 def test_the_vendor_is_the_machines(desk: Desk) -> None:
-    given(desk, "a", 1, cards=[{"id": "0", "vendor": "amd"}])
-    assert desk.roster.folder("a").launch()["spec"]["gpu_vendor"] == "amd"
-    given(desk, "b", 2, cards=[{"id": "0", "vendor": "amd"}])
-    assert desk.roster.folder("b").launch()["spec"]["gpu_vendor"] == "nvidia"
+    given(desk, "a", 1, cards=[{"id": "0", "vendor": "amd", "bus": "0000:05:00.0"}])
+    spec = desk.roster.folder("a").launch()["spec"]
+    assert (spec["gpu_vendor"], spec["gpu_buses"]) == ("amd", ["0000:05:00.0"])
+    given(desk, "b", 0, cards=[])
+    assert desk.roster.folder("b").launch()["spec"]["gpu_vendor"] == ""
 
 
 def test_a_creation_that_was_cut_short_is_cleared_away(desk: Desk) -> None:
@@ -194,3 +153,10 @@ def test_what_is_over_isnt_launched(desk: Desk) -> None:
 
 def test_a_disk_with_room_is_no_news(desk: Desk) -> None:
     assert desk.roster.disk_full() is False
+
+
+def test_a_tasks_processes_stand_below_its_supervisor(desk: Desk) -> None:
+    desk.create()
+    assert desk.roster.roots("t") == []
+    (Path(desk.roster.folder("t").path) / "pid").write_text("4321")
+    assert desk.roster.roots("t") == [4321]

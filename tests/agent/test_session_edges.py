@@ -24,7 +24,7 @@ QUIET: dict[str, Any] = {"next_sync_in": 1000}
 
 
 def test_a_message_in_full() -> None:
-    agent = session(agent="1.0", wait=7.0)
+    agent = session(agent="1.0", wait=7.0, wall=lambda: 9)
     agent.measured([{"task": "t"}])
     first = message(agent, 3)
     assert first.body == {
@@ -32,6 +32,7 @@ def test_a_message_in_full() -> None:
         "instance": "i",
         "boot": "b",
         "seq": 1,
+        "at": 9,
         "agent": "1.0",
         "tasks": [],
         "logs": [],
@@ -132,6 +133,51 @@ def test_wants_only_get_stronger() -> None:
     agent.task_changed(report(state="exited"))
     assert wanted("remove") == [Remove("t")]
     assert wanted("remove") == []
+
+
+def test_a_task_that_is_being_removed_keeps_no_server_from_waiting_for_news() -> None:
+    agent = greeted(session())
+    agent.task_changed(report(state="exited"))
+    remove = {"tasks": [{"id": "t", "want": "remove"}]}
+    told = message(agent, 0)
+    assert [task["id"] for task in told.body["tasks"]] == ["t"]
+    assert agent.answered(told, remove, 0) == [Remove("t")]
+    assert message(agent, 1).body["tasks"] == [], "somebody reads its log still; the server would say the same again"
+    assert agent.tasks() == ["t"]
+
+
+def test_a_task_that_runs_is_listed_though_it_is_to_be_removed() -> None:
+    agent = greeted(session())
+    agent.task_changed(report())
+    agent.answered(message(agent, 0), {"tasks": [{"id": "t", "want": "remove"}]}, 0)
+    assert [task["id"] for task in message(agent, 1).body["tasks"]] == ["t"]
+
+
+def test_an_agent_that_counts_as_gone_begins_anew_and_says_all_again() -> None:
+    agent = session()
+    agent.facts_changed({"cpus": 4})
+    agent.health_changed([("warning", "hot")], 0)
+    first = message(agent, 0)
+    agent.answered(first, {}, 0)
+    agent.task_changed(report())
+    before = message(agent, 1)
+    assert "facts" not in before.body
+    agent.answered(before, {"boot": "past"}, 1)
+    after = message(agent, 1)
+    assert after.body["boot"] not in ("", before.body["boot"])
+    assert after.body["facts"] == {"cpus": 4} and after.body["health"]
+    assert [task["id"] for task in after.body["tasks"]] == ["t"]
+    agent.answered(first, {"boot": "past"}, 1)
+    assert agent.boot == after.body["boot"], "that was about the id that it had"
+
+
+def test_two_processes_of_one_machine_dont_displace_each_other_for_ever() -> None:
+    agent = greeted(session(), next_sync_in=9)
+    seen = {agent.boot}
+    for now in range(10, 200, 10):
+        agent.answered(message(agent, now), {"boot": "past", "next_sync_in": 9}, now)
+        seen.add(agent.boot)
+    assert len(seen) == 3
 
 
 def test_what_is_over_is_only_removed() -> None:

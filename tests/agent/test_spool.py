@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import resource
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,8 @@ from hypothesis import strategies as st
 
 from chalicelib.agent import spool
 from chalicelib.agent.limits import RECORDS_A_READ
-from chalicelib.agent.spool import SpoolReader, SpoolWriter
+from chalicelib.agent.spool import ReplayReader, SpoolReader, SpoolWriter
+from tests.harness.descriptors import descriptors
 from tests.harness.examples import many
 
 
@@ -87,6 +90,67 @@ def test_segments_are_one_log_and_go_when_they_are_held(tmp_path: Path) -> None:
     assert joined(reader.read(len(whole), 10)[1]) == b"end"
 
 
+def test_what_is_held_stays_for_a_while_for_those_who_attach(tmp_path: Path) -> None:
+    _writer, whole = big(tmp_path, 80)
+    reader, replay = SpoolReader(str(tmp_path)), ReplayReader(str(tmp_path))
+    first = joined(replay.read(0, 1_000_000)[1])
+    reader.trim(10_000_000)
+    assert first + joined(replay.read(1_000_000, 1 << 30)[1]) == whole
+    reader.trim(len(whole))
+    kept = [path.stat().st_size for path in (tmp_path / "replay").iterdir()]
+    assert spool.REPLAY_BYTES - 2 * spool.SEGMENT_BYTES < sum(kept) <= spool.REPLAY_BYTES
+    begins, records = replay.read(0, 1 << 30)
+    assert begins > 0 and joined(records) == whole[begins:]
+
+
+def test_a_disk_that_is_short_keeps_nothing_that_the_server_holds(tmp_path: Path) -> None:
+    writer, whole = big(tmp_path, 60)
+    free = [spool.SHORT_BYTES]
+    reader, replay = SpoolReader(str(tmp_path), lambda folder: free[0]), ReplayReader(str(tmp_path))
+    reader.trim(10_000_000)
+    assert spool.segments(str(tmp_path / "replay"))
+    assert not reader.ease()
+    begins = replay.read(0, 1_000_000)[0]
+    assert begins == 0
+    free[0] -= 1
+    reader.trim(20_000_000)
+    first = spool.segments(str(tmp_path))[0]
+    assert 20_000_000 - 2 * spool.SEGMENT_BYTES < first <= 20_000_000
+    assert not spool.segments(str(tmp_path / "replay"))
+    begins, records = replay.read(1_000_000, 1 << 30)
+    assert (begins, joined(records)) == (first, whole[first:]), "those who are attached go on behind what is gone"
+    free[0] += 1
+    reader.trim(25_000_000)
+    assert joined(replay.read(first, 1 << 30)[1]) == whole[first:], "and from then on it is kept again"
+    free[0] = 0
+    assert reader.ease() and not spool.segments(str(tmp_path / "replay")), "also where nothing new is held"
+    writer.close()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount a small disk")
+def test_a_log_larger_than_its_disk_goes_through_it(tmp_path: Path) -> None:
+    """Even though the disk has no room for a whole segment."""
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tiny", str(tmp_path)], capture_output=True).returncode:
+        pytest.skip("no mounts here")
+    try:
+        writer, reader, server = SpoolWriter(str(tmp_path)), SpoolReader(str(tmp_path)), Server()
+        whole, data = b"", os.urandom(50_000)
+        for _ in range(300):
+            try:
+                writer.append(1, data)
+            except OSError as problem:
+                assert problem.errno == errno.ENOSPC
+                reader.ease()  # as the agent's look does: the server holds all there is
+            else:
+                whole += data
+                server.take(reader)
+        server.take_all(reader)
+        assert server.held == whole and len(whole) > 10_000_000
+        writer.close()
+    finally:
+        subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
 def test_tiny_records_come_in_bounded_numbers(tmp_path: Path) -> None:
     writer, reader = SpoolWriter(str(tmp_path)), SpoolReader(str(tmp_path))
     for number in range(RECORDS_A_READ + 10):
@@ -127,7 +191,8 @@ def test_a_spool_over_its_quota_drops_the_oldest_and_says_how_much(tmp_path: Pat
         whole += data
     assert reader.keep_within(100_000, 7) == 0
     dropped = reader.keep_within(1200, 7)
-    assert 1300 < dropped < 2000 and sum(path.stat().st_size for path in tmp_path.glob("0*")) <= 1200
+    sizes = [path.stat().st_size for path in tmp_path.glob("0*")]
+    assert 1300 < dropped < 2000 and sum(sizes) <= 1200 < sum(sizes) + max(sizes), "and no more than it must"
     assert reader.keep_within(1200, 7) == 0
     server.take_all(reader)
     line = (
@@ -177,6 +242,13 @@ def test_what_the_server_cant_take_is_skipped_with_a_line(tmp_path: Path, span: 
     assert f"{span[1] - span[0]} bytes of log were dropped here: the control plane can't take them" in said
 
 
+def replayed(reader: ReplayReader) -> bytes:
+    found = b""
+    while records := reader.read(len(found), 1 << 30)[1]:
+        found += joined(records)
+    return found
+
+
 @settings(max_examples=many(100), deadline=None)
 @given(
     steps=st.lists(
@@ -190,8 +262,9 @@ def test_the_log_never_has_a_gap_whatever_is_dropped(
     """The server may have taken more than its agent knows (`lose`: its answer got lost), up to a message's fill."""
     folder = str(tmp_path_factory.mktemp("spool"))
     writer, reader, server = SpoolWriter(folder, 300), SpoolReader(folder), Server()
-    told = 0
+    told, replay = 0, ReplayReader(folder)
     for number, step in enumerate(steps):
+        replay.read(len(server.held) // 2, limit)  # wherever it was: it finds its way
         if step == "write":
             writer.append(number, b"%199d\n" % number)
         elif step == "cap":
@@ -205,6 +278,7 @@ def test_the_log_never_has_a_gap_whatever_is_dropped(
             server.take(reader, limit) if step == "take" else take_unheard(server, reader, limit)
             told = len(server.held) if step == "take" else told
     server.take_all(reader)
+    assert replayed(replay) == replayed(ReplayReader(folder)) == server.held
     lines = [line for line in server.held.replace(b"\r\n", b"\n").split(b"\n") if line.strip().isdigit()]
     written = [number for number, step in enumerate(steps) if step == "write"]
     kept = [int(line) for line in lines if len(line) == 199]
@@ -252,9 +326,9 @@ def test_a_segment_is_private_and_empty_at_first(tmp_path: Path) -> None:
     assert (segment.name, segment.stat().st_mode & 0o777, segment.stat().st_size) == ("0" * 20, 0o600, 0)
     writer.append(3, b"ab")
     assert segment.read_bytes() == spool.FRAME.pack(3, 2) + b"ab"
-    before = len(list(Path("/proc/self/fd").iterdir()))
+    before = descriptors()
     writer.close()
-    assert len(list(Path("/proc/self/fd").iterdir())) == before - 1
+    assert descriptors() == before - 1
 
 
 def test_a_writer_goes_on_in_the_last_segment(tmp_path: Path) -> None:
@@ -272,9 +346,9 @@ def test_a_new_segment_begins_when_one_is_full_and_no_sooner(tmp_path: Path) -> 
     writer = SpoolWriter(str(tmp_path))
     writer.append(2, b"ab")
     assert spool.segments(str(tmp_path)) == [0]
-    descriptors = len(list(Path("/proc/self/fd").iterdir()))
+    open_before = descriptors()
     writer.append(3, b"c")
-    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
+    assert descriptors() == open_before
     assert spool.segments(str(tmp_path)) == [0, spool.SEGMENT_BYTES + 1]
     second = tmp_path / f"{spool.SEGMENT_BYTES + 1:020d}"
     assert (second.read_bytes(), second.stat().st_mode & 0o777) == (spool.FRAME.pack(3, 1) + b"c", 0o600)

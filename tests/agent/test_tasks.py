@@ -7,10 +7,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.agent.tasks import take_lock, write_atomic
-
-
-def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+from tests.harness.descriptors import descriptors
 
 
 def test_a_file_is_replaced_whole_and_nothing_stays_open(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from chalicelib.agent.accounts import Account
 from chalicelib.agent.users import Users, id_range, sweep
+from tests.harness.descriptors import descriptors
 
 
 @pytest.mark.parametrize(("text", "want"), [("61000-61999", range(61000, 62000)), ("1000-1000", range(1000, 1001))])
@@ -26,9 +27,9 @@ def test_what_is_no_range_of_ids_is_quoted(text: str) -> None:
 def test_an_id_is_held_by_a_lock_that_lists_its_folders(tmp_path: Path) -> None:
     locks = tmp_path / "deep" / "locks"
     held = Users("61000-61001", str(locks)).hold(61000)
-    before = list(Path("/proc/self/fd").iterdir())
+    before = descriptors()
     assert held is not None and Users("61000-61001", str(locks)).hold(61000) is None
-    assert len(list(Path("/proc/self/fd").iterdir())) == len(before)
+    assert descriptors() == before
     assert (locks.stat().st_mode & 0o777, (locks / "61000").stat().st_mode & 0o777) == (0o700, 0o600)
     assert held.folders() == []
     held.owns(["/one", "/two"])

@@ -74,6 +74,7 @@ def body(route: Route, town: Town, project: str) -> bytes:
         "runs/stop": {"runs_names": ["seen"], "abort": False},
         "fleets/get_plan": {"spec": fleet("fresh")}, "fleets/apply": {"plan": {"spec": fleet("fresh")}, "force": False},
         "fleets/delete_instances": {"name": "seen", "instance_nums": [0]}, "instances/get": {"id": things["instance"]},
+        "get_instance_health_checks": {"fleet_name": "seen", "instance_num": 0},
         "projects/create": {"project_name": "fresh"}, "set_members": members(user, f"{project}admin"),
         "add_members": members("loner"),
         "remove_members": {"usernames": [user]}, "projects/update": {"is_public": project == PRIVATE},
@@ -83,6 +84,8 @@ def body(route: Route, town: Town, project: str) -> bytes:
         "secrets/create_or_update": {"name": "fresh", "value": "v"},
         "logs/poll": {"run_name": "seen", "job_submission_id": things["task"], "limit": 10},
         "/agent/sync": {"v": 1, "instance": things["instance"], "boot": "boot-2", "seq": 1},
+        "/agent/left": {"instance": things["instance"]}, "create_join": {"name": "seen"},
+        "list_joins": {"name": "seen"}, "revoke_join": {"name": "seen", "id": things["instance"]},
         "get_archive_by_hash": {"hash": things["hash"]},
     }  # fmt: skip
     usual = {name: things[name] for name in ("run_name", "runs_names", "name", "names", "repo_id", "repos_ids")}
@@ -104,7 +107,7 @@ def members(user: str, *admins: str) -> dict[str, Any]:
 
 def request(route: Route, town: Town, project: str, token: str | None) -> Request:
     names = {name: str(choices[0]) for name, choices in town.handles_of(project).items()}
-    path = route.path.format(**{**names, "backend_name": "aws", "path": "x"})
+    path = route.path.format(**{**names, "backend_name": "aws", "path": "x", "stream_id": "x"})
     headers = {"authorization": f"Bearer {token}"} if token else {}
     if "/upload_" not in route.path:
         return Request(route.method, path, {}, headers, body(route, town, project))

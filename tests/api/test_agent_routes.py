@@ -18,13 +18,13 @@ from chalicelib.domain.instances import Claim, Instance, InstanceStatus
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.tenants import Archive
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.runtime.asgi import gateway_event
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.store import nouns
 from chalicelib.usecases.agent_files import publish
 from chalicelib.usecases.files import archive_id
 from tests.api.rig import ADMIN, Response, Rig, fleet, submit, task
 from tests.api.uploads import multipart, send, tar, upload
+from tests.harness.lambda_host import api_event
 from tests.usecases.cluster import FACTS, INSTANCE, OFFER
 from tests.world.time import NOW
 
@@ -169,11 +169,9 @@ def test_the_agent_program_is_given_to_whoever_asks(rig: Rig) -> None:
 
 def through_the_gateway(rig: Rig, method: str, path: str, headers: dict[str, str]) -> Any:
     """What an HTTP connection to the app would answer, without a socket."""
-    found = dispatch.match(path)
-    assert found is not None
-    sent = {name.lower(): value for name, value in headers.items()}
     app = ControlPlane(lambda: rig.world.plane)
-    answer = app(gateway_event(method, path, found.template, found.params, b"", sent, b""), None)
+    binary = tuple(app.api.binary_types)
+    answer = app(api_event(method, path, "", headers, b"", binary=binary), None)
     encoded = answer.get("isBase64Encoded")
     response: Any = io.BytesIO(base64.b64decode(answer["body"]) if encoded else answer["body"].encode())
     response.status, response.headers, response.length = answer["statusCode"], {}, 0

@@ -214,3 +214,5 @@ def test_code_is_kept_for_a_known_repo_only(rig: Rig) -> None:
     assert upload(rig, path, body, query={"repo_id": "vr"}).json is None
     assert "repo_id" in message(upload(rig, path, body))
     assert "outside" in message(upload(rig, path, multipart(tar(("../a", b""))), query={"repo_id": "vr"}))
+    wrong = multipart(tar(("a.py", b"print()")), name="0" * 64)
+    assert "the hash in its file name" in message(upload(rig, path, wrong, query={"repo_id": "vr"}))

@@ -14,6 +14,7 @@ from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.store import nouns
 from tests.api.rig import OFFERS, Rig, fleet, submit, task
+from tests.hosts.bad_host import KEY
 
 
 def create(rig: Rig, spec: dict[str, Any], **more: Any) -> Any:
@@ -140,8 +141,25 @@ def test_a_plan_that_was_overtaken_is_refused_unless_forced(rig: Rig) -> None:
     seen = create(rig, fleet())
     create(rig, fleet(max_price=1.0))
     stale = {"plan": {"spec": fleet(max_price=3.0), "current_resource": seen}, "force": False}
-    assert "since this plan was made" in rig.refused("P/fleets/apply", stale)
+    assert "was changed since this plan was made" in rig.refused("P/fleets/apply", stale)
     assert rig.ok("P/fleets/apply", {**stale, "force": True})["spec"]["configuration"]["max_price"] == 3.0
+
+
+def test_hosts_that_are_added_are_in_the_answer(rig: Rig) -> None:
+    """Clients watch the instances that an apply answers with."""
+    ssh: dict[str, Any] = {"user": "u", "ssh_key": {"public": "", "private": KEY}}
+    for hosts in (["10.0.0.1"], ["10.0.0.1", "10.0.0.2"]):
+        spec = {"configuration": {"type": "fleet", "name": "lab", "ssh_config": {**ssh, "hosts": hosts}}}
+        made = rig.ok("P/fleets/apply", {"plan": {"spec": spec}, "force": True})
+        assert [instance["hostname"] for instance in made["instances"]] == hosts
+
+
+def test_a_plan_of_a_fleet_that_is_gone_is_refused(rig: Rig) -> None:
+    seen = create(rig, fleet())
+    rig.save(fleet_of(rig, seen["id"]).with_(status=FleetStatus.terminating))
+    rig.save(fleet_of(rig, seen["id"]).with_(status=FleetStatus.terminated, deleted=True))
+    stale = {"plan": {"spec": fleet(max_price=3.0), "current_resource": seen}, "force": False}
+    assert "was deleted since this plan was made" in rig.refused("P/fleets/apply", stale)
 
 
 # --- delete ---------------------------------------------------------------------------------------------------------

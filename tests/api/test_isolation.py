@@ -89,3 +89,4 @@ def test_a_host_that_isnt_there_yet_is_no_reason_to_refuse(tmp_path: Path) -> No
 def test_a_plan_says_what_separates_jobs(tmp_path: Path, host: dict[str, Any], lines: list[str]) -> None:
     rig, _ = rig_with(tmp_path, host)
     assert rig.ok("P/runs/get_plan", {"run_spec": task()})["isolation"] == lines
+    assert rig.ok("P/runs/get_plan", {"run_spec": task(fleets=["other"])})["isolation"] == []

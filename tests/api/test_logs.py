@@ -78,6 +78,8 @@ def test_diagnose_tells_the_story_of_the_job(rig: Rig, job: Job) -> None:
     lines, token = poll(rig, job, diagnose=True)
     assert lines and token is None
     assert any(line.startswith(b"run hello: ") for line in lines)
+    body = {"run_name": "hello", "job_submission_id": job.id, "diagnose": True, "next_token": "0"}
+    assert "is a single page" in rig.refused("P/logs/poll", body)
 
 
 def test_bad_polls_are_refused(rig: Rig, job: Job) -> None:

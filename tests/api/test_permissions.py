@@ -90,6 +90,15 @@ def test_privileged_containers(tmp_path: Path, allowed: bool) -> None:
         rig.ok("P/runs/apply", {"plan": {"run_spec": task(f"plain-{role}", image="i")}}, token=token)
 
 
+def test_an_engine_inside_is_as_privileged(tmp_path: Path) -> None:
+    rig, tokens = rig_with(tmp_path, allow_non_admins_run_privileged=False)
+    body = {"run_spec": task("inner", docker=True)}
+    assert rig.refused("P/runs/get_plan", body, token=tokens["user"]) == NO_PRIVILEGES.replace(
+        "privileged", "docker", 2
+    )
+    rig.ok("P/runs/get_plan", body, token=tokens["admin"])
+
+
 def ssh_fleet(rig: Rig, name: str, creator: str = "") -> None:
     """An SSH fleet that is there already: somebody's, or made by a server for its own machine."""
     spec = {"configuration": {**SSH["configuration"], "name": name}, "profile": {}}

@@ -153,6 +153,13 @@ def test_members_come_and_go_and_so_does_their_access(rig: Rig) -> None:
     assert rig.call("/api/projects/main/get", token=token).status == 403
 
 
+def test_who_is_no_member_cannot_be_removed(rig: Rig) -> None:
+    rig.user("ann")
+    body = {"usernames": ["admin", "ann"]}
+    assert "ann is not a member of the project main" in rig.refused("/api/projects/main/remove_members", body)
+    assert roles(rig.ok("/api/projects/main/get")) == {"admin": "admin"}
+
+
 def test_a_manager_manages_users_but_not_admins(rig: Rig) -> None:
     token = rig.user("boss", ProjectRole.manager)
     rig.user("ann")

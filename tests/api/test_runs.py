@@ -103,10 +103,21 @@ def test_looks_we_do_not_have_are_refused_by_name(rig: Rig) -> None:
     assert "--full-offers" in rig.refused("P/runs/get_plan", {"run_spec": task(), "full_offers": True})
 
 
-@pytest.mark.parametrize("kind", ["dev-environment", "service"])
-def test_other_kinds_of_run_are_refused_by_name(rig: Rig, kind: str) -> None:
-    spec = {"configuration": {"type": kind, "commands": ["x"], "port": 80} if kind == "service" else {"type": kind}}
-    assert kind in rig.refused("P/runs/get_plan", {"run_spec": spec})
+def test_a_running_job_says_how_to_connect(rig: Rig) -> None:
+    """A client that is attached has an SSH host of the run's name; the editor opens the folder the job works in."""
+    spec = {"run_name": "work", "configuration": {"type": "dev-environment", "ide": "vscode", "name": "work"}}
+    run_id = rig.ok("P/runs/apply", {"plan": {"run_spec": spec}, "force": False})["id"]
+    assert rig.ok("P/runs/get", {"run_name": "work"})["jobs"][0]["job_connection_info"] is None
+    rig.save(job_of(rig, run_id).with_(status=JobStatus.running, working_dir="/my work"))
+    found = rig.ok("P/runs/get", {"run_name": "work"})["jobs"][0]["job_connection_info"]
+    assert found["ide_name"] == "VS Code"
+    assert found["attached_ide_url"] == "vscode://vscode-remote/ssh-remote+work/my%20work"
+    assert found["attached_ssh_command"] == ["ssh", "work"]
+
+
+def test_services_are_refused_by_name(rig: Rig) -> None:
+    spec = {"configuration": {"type": "service", "commands": ["x"], "port": 80}}
+    assert "service" in rig.refused("P/runs/get_plan", {"run_spec": spec})
 
 
 @pytest.mark.parametrize("name", ["Upper", "a", "1st", "x" * 42, "with space", "ünder", ""])
@@ -129,9 +140,9 @@ def test_a_wrong_field_is_named_with_its_place(rig: Rig) -> None:
 
 
 def test_every_problem_has_a_line_and_a_field_of_its_own(rig: Rig) -> None:
-    spec = task("Bad", ports=["80"], env={"A": {"key": "A"}}) | {"working_dir": "/x", "profile": {"reservation": "r"}}
+    spec = task("Bad", dstack=True, env={"A": {"key": "A"}}) | {"working_dir": "/x", "profile": {"reservation": "r"}}
     (entry,) = rig.call("/api/project/main/runs/get_plan", {"run_spec": spec}).json["detail"]
-    assert entry["fields"] == ["name", "run_spec.working_dir", "ports", "profile.reservation", "env.A"]
+    assert entry["fields"] == ["name", "run_spec.working_dir", "dstack", "profile.reservation", "env.A"]
     for line, field in zip(entry["msg"].split("\n"), entry["fields"], strict=True):
         assert line.startswith(f"{field}: ")
 
@@ -203,12 +214,31 @@ def test_a_live_run_takes_a_new_priority_and_so_do_its_waiting_jobs(rig: Rig) ->
     assert "changed: priority" in messages(rig)
 
 
+def test_a_job_that_waits_no_more_keeps_the_priority_it_started_with(rig: Rig) -> None:
+    made = submit(rig, task())
+    rig.save(job_of(rig, made["id"]).with_(status=JobStatus.running))
+    submit(rig, task(priority=50))
+    assert (run_of(rig, made["id"]).priority, job_of(rig, made["id"]).priority) == (50, 0)
+
+
 def test_a_live_run_is_not_replaced_and_the_refusal_says_how_to_mend_it(rig: Rig) -> None:
     submit(rig, task())
     assert rig.ok("P/runs/get_plan", {"run_spec": task(commands=["echo other"])})["action"] == "create"
     other = {"plan": {"run_spec": task(commands=["echo other"])}, "force": True}
     message = rig.refused("P/runs/apply", other)
     assert "commands" in message and "dstack stop hello" in message
+
+
+def test_a_run_that_is_ending_keeps_its_name_until_it_has(rig: Rig) -> None:
+    made = submit(rig, task())
+    rig.ok("P/runs/stop", {"runs_names": ["hello"], "abort": False})
+    assert run_of(rig, made["id"]).status is RunStatus.terminating
+    assert rig.ok("P/runs/get_plan", {"run_spec": task()})["action"] == "create"
+    for force in (True, False):
+        body = {"plan": {"run_spec": task(), "current_resource": rig.ok("P/runs/get", {"run_name": "hello"})}}
+        assert "it is still ending" in rig.refused("P/runs/apply", {**body, "force": force})
+    finish(rig, made["id"])
+    assert submit(rig, task())["id"] != made["id"]
 
 
 def test_a_finished_run_is_replaced_and_leaves_the_lists(rig: Rig) -> None:
@@ -233,6 +263,7 @@ def test_a_plan_that_was_overtaken_is_refused_unless_forced(rig: Rig) -> None:
 
 def test_a_spec_too_large_to_keep_is_refused_with_a_way_out(rig: Rig) -> None:
     spec = task(commands=["x" * 400_000])
+    assert "files:" in rig.refused("P/runs/get_plan", {"run_spec": spec})
     assert "files:" in rig.refused("P/runs/apply", {"plan": {"run_spec": spec}, "force": False})
 
 

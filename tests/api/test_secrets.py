@@ -32,6 +32,16 @@ def test_what_isnt_there_is_said_and_nothing_is_deleted(rig: Rig) -> None:
     assert len(rig.ok("P/secrets/list")) == 1
 
 
+def test_very_many_are_deleted_in_several_requests(rig: Rig) -> None:
+    names = [f"s{number}" for number in range(51)]
+    for name in names:
+        set_(rig, name)
+    assert "51 secrets at once; at most 50" in rig.refused("P/secrets/delete", {"secrets_names": names})
+    assert len(rig.ok("P/secrets/list")) == 51
+    rig.ok("P/secrets/delete", {"secrets_names": names[:50]})
+    assert [secret["name"] for secret in rig.ok("P/secrets/list")] == ["s50"]
+
+
 def test_secrets_come_whole_or_in_pages_by_name(rig: Rig) -> None:
     names = ["-", "a", "a-b", "ab", "z_"]
     for name in reversed(names):

@@ -258,3 +258,27 @@ def test_script_in_a_file_is_read_when_it_changes(tmp_path: Path) -> None:
 def test_wrong_script_is_explained(text: str) -> None:
     with pytest.raises(Invalid):
         read_script(text.encode(), Script())
+
+
+def test_some_of_several_may_be_refused() -> None:
+    clock = Clock()
+    cloud = FakeCloud(clock.now, script=Script(capacity={"sim-north/sim.2cpu": 2}))
+    offer = next(each for each in cloud.offers() if each.key == "dstack/sim-north/sim.2cpu/on-demand")
+    requests = [request_for(offer, name) for name in ("one", "two", "three")]
+    made = list(cloud.create_several(requests))
+    assert [str(each.error) for each in made if each.error] == ["no sim.2cpu is left in sim-north (simulated)"]
+    assert made[-1].token == requests[2].token and len(cloud.machines()) == 2
+
+
+def test_what_was_made_of_a_machine_that_fails_is_told_before_its_error() -> None:
+    clock = Clock()
+    cloud = FakeCloud(clock.now, script=Script(faults=[Fault("create", "InsufficientCapacity", "between")]))
+    offer = next(iter(cloud.offers()))
+    one, two = (request_for(offer, name) for name in ("one", "two"))
+    made = list(cloud.create_several([one, two]))
+    assert [(each.token, each.handle and each.handle.kind) for each in made] == [
+        (one.token, "disk"),
+        (one.token, None),
+        (two.token, "disk"),
+        (two.token, "vm"),
+    ]

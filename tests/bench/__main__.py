@@ -20,6 +20,7 @@ BENCHES: dict[str, list[str]] = {
     "single": [],
     "burst-150": ["--jobs", "150", "--runs", "3"],
     "burst-1000": ["--jobs", "1000", "--runs", "2"],
+    "gangs": [],
     "api": [],
     "plans": [],
     "offers": [],
@@ -29,7 +30,10 @@ BENCHES: dict[str, list[str]] = {
     "cold": [],
     "cli": [],
     "idle": [],
+    "crowd": [],
+    "agent": [],
     "load": [],
+    "live": [],
 }
 
 

@@ -29,16 +29,18 @@ from chalicelib.store.sqlite import SqliteStore
 FACTS = {"cpus": 2, "memory_mib": 8192, "disk_mib": 102_400, "arch": "x86", "hostname": "sim", "runtimes": ["process"]}
 
 
-def add_hosts(data: Path, project_id: str, count: int, fleet_name: str = "bench") -> dict[str, str]:
+def add_hosts(
+    data: Path, project_id: str, count: int, fleet_name: str = "bench", placement: str = "any"
+) -> dict[str, str]:
     """A fleet of on-prem hosts, written straight to the store; the instance ids with their bootstrap tokens."""
     store = SqliteStore(data / "plane.db")
     install_key = bytes.fromhex((data / "install.key").read_text())
     now = time.time_ns() // 1000
     fleet_id = derive(project_id, "fleet", fleet_name)
     hosts = [f"host-{number}" for number in range(count)]
-    spec = FleetSpec.model_validate(
-        {"configuration": {"type": "fleet", "name": fleet_name, "ssh_config": {"hosts": hosts}}}
-    )
+    addresses = {"hosts": hosts}
+    configuration = {"type": "fleet", "name": fleet_name, "placement": placement, "ssh_config": addresses}
+    spec = FleetSpec.model_validate({"configuration": configuration})
     fleet = Fleet(
         id=fleet_id,
         project_id=project_id,

@@ -25,7 +25,6 @@ resources:
   gpu: 80GB
   disk: 500GB
 """,
-        "dev-environment",
     ),
     "task with ports": Shown(
         """
@@ -42,9 +41,8 @@ resources:
   gpu: A100:40GB:2
   disk: 200GB
 """,
-        "ports",
     ),
-    "task that uses Docker": Shown("type: task\ndocker: true\ncommands: [docker ps]\n", "docker"),
+    "task that uses Docker": Shown("type: task\ndocker: true\ncommands: [docker ps]\n"),
     "task in an image": Shown("type: task\nimage: ubuntu\ncommands: [ls]\nworking_dir: /srv\n"),
     "service": Shown(
         """
@@ -131,7 +129,7 @@ volumes:
   - name: my-instance-volume
     path: /cache_data
 """,
-        "dev-environment",
+        "volumes",
     ),
     "task with a repository": Shown(
         """
@@ -160,8 +158,7 @@ nodes: 2
 placement: cluster
 resources:
   gpu: H100:8
-""",
-        "placement",
+"""
     ),
     "cluster over SSH": Shown(
         """
@@ -175,7 +172,6 @@ ssh_config:
     - 3.255.177.51
     - 3.255.177.52
 """,
-        "placement",
     ),
     "fleet made in advance": Shown(
         """
@@ -283,7 +279,7 @@ ssh_config:
         "type: fleet\nname: my-fleet\nnodes: 0..2\ninstance_types: [sim.l4]\nmax_price: 3\nregions: [sim-west]\n"
     ),
     # clusters
-    "task of several nodes": Shown("type: task\nnodes: 2\ncommands: [ls]\nretry: true\n", "nodes"),
+    "task of several nodes": Shown("type: task\nnodes: 2\ncommands: [ls]\nretry: true\n"),
     "task of several nodes, each with its volume": Shown(
         """
 type: task
@@ -315,7 +311,7 @@ COMMANDS = {
     "dstack ps -v": "",
     "dstack run get my-run --json": "",
     "dstack attach my-run --logs": "",
-    "dstack attach my-run": "SSH",
+    "dstack attach my-run": "",
     "dstack logs my-run": "",
     "dstack logs my-run -d": "",
     "dstack logs my-run --replica 1": "replica 1",

@@ -19,6 +19,7 @@ from cli.config import ProjectEntry, config_path, save_projects
 from cli.shapes import SHAPES
 from tests.api.rig import ADMIN, Rig, fleet
 from tests.api.test_fleets import add_instance, create
+from tests.api.test_joins import BY_THEMSELVES, machine_joins
 from tests.api.test_runs import finish, job_of, placed
 from tests.cli.conftest import Dstack
 from tests.cli.outline import Outline, outline
@@ -65,6 +66,9 @@ def fill(rig: Rig, dstack: Dstack) -> None:
     rig.world.clock.pass_(MINUTE / 1e6)
     finish(rig, ids["done"], RunStatus.failed)
     rig.ok("P/secrets/create_or_update", {"name": "tok", "value": "v"})
+    create(rig, BY_THEMSELVES)
+    rig.ok("P/fleets/create_join", {"name": "lab"})
+    machine_joins(rig, rig.ok("P/fleets/create_join", {"name": "lab"}))
 
 
 def documents(dstack: Dstack) -> dict[str, list[Any]]:
@@ -75,6 +79,7 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
         "run get": [f"run get {name} --json" for name in ("waiting", "pulling", "done")],
         "fleet get": ["fleet get pool --json"],
         "fleet list": ["fleet list --json"],
+        "fleet joins": ["fleet joins lab --json"],
         "offer": [
             "offer --json",
             "offer --format json --spot-auto --max-price 3 --gpu A100,H100:40GB..80GB:1..2 --cpu x86:2..4",

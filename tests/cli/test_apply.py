@@ -175,6 +175,14 @@ def test_an_end_without_an_exit_status_is_1(task: Dstack, plane: Plane, status: 
     assert ended.code == 1 and reason in ended.err
 
 
+def test_a_node_that_fails_says_how_the_command_ends(task: Dstack, plane: Plane) -> None:
+    ended, failed = submission("terminated", exit_status=130), submission("failed", exit_status=3)
+    specs = [{"replica_num": 0, "job_num": num, "job_name": f"train-{num}-0"} for num in (0, 1)]
+    jobs = [{"job_spec": spec, "job_submissions": [each]} for spec, each in zip(specs, (ended, failed), strict=True)]
+    plane.answers["/runs/get"] = run(status="failed", latest=ended, jobs=jobs)
+    assert task("apply", "-y").code == 3
+
+
 def test_a_retry_shows_both_logs(task: Dstack, plane: Plane) -> None:
     other = "27c09196-7120-480c-be4f-97fc1ca4282d"
     plane.answers["/runs/get"] = steps(run(), run(latest=submission(id=other)), finished())
@@ -349,7 +357,6 @@ def test_a_profile_goes_along(task: Dstack, plane: Plane) -> None:
         (["--profile", "nope"], 1, "nope"),
         (["-P", "nowhere"], 1, "nowhere doesn't exist"),
         (["-p", "x"], 2, "--port: `x` isn't a port"),
-        (["--host", "::"], 1, "--host: forwarding"),
         (["--ssh-identity", "k"], 1, "--ssh-identity: "),
     ],
 )

@@ -233,12 +233,6 @@ def test_attach_ctrl_c_detaches(dstack: Dstack, plane: Plane) -> None:
     assert ended.code == 0 and "Detached" in ended.err
 
 
-def test_attach_over_ssh_is_refused(dstack: Dstack) -> None:
-    ended = dstack("attach", "train")
-    assert ended.code == 1 and "dstack attach train --logs" in ended.err
-    assert "--port" in dstack("attach", "train", "--logs", "-p", "80").err
-
-
 # --- fleet -----------------------------------------------------------------------------------------------------------
 
 

@@ -30,6 +30,7 @@ FACES = {  # command line: what it is called
     "fleet": "fleet",
     "fleet list -v": "fleet-list-verbose",
     "fleet get gpu-cluster": "fleet-get",
+    "fleet joins gpu-cluster": "fleet-joins",
     "metrics train": "metrics",
     "offer --gpu H100": "offer",
     "offer --group-by gpu,backend": "offer-grouped",
@@ -43,7 +44,8 @@ FACES = {  # command line: what it is called
     "server info": "server-info",
 }
 NO_TABLE = {  # lines, a log, a script
-    "attach", "completion", "delete", "fleet delete", "fleet delete-instance", "init", "logs", "project add",
+    "attach", "completion", "delete", "fleet delete", "fleet delete-instance", "fleet join-command",
+    "fleet revoke-join", "init", "logs", "project add",
     "project delete", "project set-default", "secret delete", "secret set", "server", "stop",
 }  # fmt: skip
 
@@ -65,6 +67,16 @@ def plan_of(body: dict[str, Any]) -> dict[str, Any]:
         "current_resource": current,
         "action": "update",
     } | {"effective_run_spec": {**plan["run_spec"], "configuration": body["run_spec"]["configuration"]}}
+
+
+def joins() -> list[dict[str, Any]]:
+    dates = {"created_at": "2026-11-21T04:00:00+00:00", "expires_at": "2026-11-21T05:40:00+00:00"}
+    ids = [f"4fd1c2a9-6d0b-4f5e-9d53-3f6f1c1d2b7{number}" for number in range(3)]
+    seen = [("unused", None), ("used", "gpu-cluster-3"), ("revoked", None)]
+    return [
+        {"id": ids[n], **dates, "created_by": "admin", "status": status, "instance_name": name}
+        for n, (status, name) in enumerate(seen)
+    ]
 
 
 def fleet_plan_of(body: dict[str, Any]) -> dict[str, Any]:
@@ -98,6 +110,7 @@ def furnished(dstack: Dstack, plane: Plane) -> Dstack:
         "/runs/get_plan": plan_of,
         "/fleets/list": many_fleets(),
         "/fleets/get": many_fleets()[0],
+        "/fleets/list_joins": joins(),
         "/fleets/get_plan": fleet_plan_of,
         "/gpus/list": {"gpus": GROUPS, "offers_as_of": AGES[:1]},
         "/metrics/job/train": {"metrics": samples},

@@ -17,6 +17,7 @@ import pytest
 from chalicelib.runtime.settings import server_settings
 from cli.config import ProjectEntry, config_path, save_projects
 from tests.cli.conftest import Dstack, interrupt_at
+from tests.cli.fake_ssh import ME, FakeSsh
 from tests.cli.known_flags import KNOWN, KNOWN_FLAGS
 from tests.cli.plane import PROJECT_ID, Plane, finished, fleet, instance, log_page, offer, run
 from tests.cli.test_help import LEAVES, ROOT
@@ -81,6 +82,7 @@ class Seen:
     asked: list[Any]
     naps: list[float]
     files: dict[str, bytes]
+    connected: list[Any]  # over SSH
 
 
 def plan(body: dict[str, Any]) -> dict[str, Any]:
@@ -107,9 +109,22 @@ def active(body: dict[str, Any]) -> dict[str, Any]:
     return {**plan(body), "current_resource": run("train") | {"run_spec": body["run_spec"]}}
 
 
+def reachable() -> dict[str, Any]:
+    """The run with an SSH server, and a port."""
+    found = run()
+    found["jobs"][0]["job_submissions"][0]["job_runtime_data"] |= {"ports": {"10022": 40022}}
+    found["jobs"][0]["job_spec"]["app_specs"] = [{"port": 8471, "map_to_port": None, "app_name": "a"}]
+    return found
+
+
+JOIN = {"id": "1", "created_at": "2026-11-21T04:00:00Z", "expires_at": "2026-11-21T05:00:00Z"} | {
+    "created_by": "admin",
+    "status": "unused",
+    "instance_name": None,
+}
 GROUPED = {"name": "T4", "memory_mib": 16384, "count": {"min": 1, "max": 2}, "price": {"min": 0.2, "max": 0.4}}
 EVENT = {"id": "1", "recorded_at": "2026-11-21T04:00:00Z", "message": "done", "targets": []}
-TASK = "type: task\nname: train\ncommands: [echo, '${{ run.args }}']\nports: [80]\n"
+TASK = "type: task\nname: train\ncommands: [echo, '${{ run.args }}']\nports: [8471]\n"
 OTHER = "type: task\nname: other\ncommands: [ls]\n"
 USAGE = {
     "server_version": "0.22.5",
@@ -124,7 +139,7 @@ USAGE = {
 ANSWERS: dict[str, Any] = {
     "/api/server/get_usage": USAGE,
     "/api/runs/list": lambda body: [run()] if body["only_active"] else [run(), finished("old")][: body["limit"]],
-    "/runs/get": run(),
+    "/runs/get": reachable(),
     "/runs/stop": None,
     "/runs/delete": None,
     "/runs/get_plan": plan,
@@ -136,6 +151,9 @@ ANSWERS: dict[str, Any] = {
     "/fleets/get": fleet(instances=[instance(0)]),
     "/fleets/delete": None,
     "/fleets/delete_instances": None,
+    "/fleets/create_join": {**JOIN, "command": "curl"},
+    "/fleets/list_joins": [JOIN],
+    "/fleets/revoke_join": None,
     "/fleets/get_plan": fleet_plan,
     "/fleets/apply": fleet(instances=[instance(0)]),
     "/gpus/list": {"gpus": [{**GROUPED, "spot": ["spot"], "backend": "aws", "regions": ["x"]}]},
@@ -146,7 +164,7 @@ ANSWERS: dict[str, Any] = {
     "/api/events/list": [EVENT],
     "/api/projects/main/get": {"project_id": PROJECT_ID},
     "/api/projects/lab/get": {"project_id": PROJECT_ID},
-    "/api/users/get_my_user": {"username": "admin"},
+    "/api/users/get_my_user": ME,
 }
 LINES = {
     "apply": "apply",
@@ -156,6 +174,9 @@ LINES = {
     "fleet get": "fleet get gpu",
     "fleet delete": "fleet delete gpu",
     "fleet delete-instance": "fleet delete-instance gpu 0",
+    "fleet join-command": "fleet join-command gpu",
+    "fleet joins": "fleet joins gpu",
+    "fleet revoke-join": "fleet revoke-join gpu 1",
     "logs": "logs train",
     "metrics": "metrics train",
     "pool add-ssh": "pool add-ssh 10.0.0.7 -l ubuntu -i key",
@@ -174,7 +195,8 @@ ELSEWHERE = {  # flags that show on another command line than the plain one
     ("apply", "force"): Line("apply -y", plane={"/runs/get_plan": active}),
     ("apply", "no_repo"): Line("apply -f repo.yml"),
     ("apply", "retry"): Line("apply"),
-    ("attach", "logs"): Line("attach train"),
+    ("apply", "host"): Line("apply -y", plane={"/runs/get": reachable()}),
+    **{("attach", name): Line("attach train") for name in ("logs", "ssh_identity", "host", "ports", "replica", "job")},
     ("logs", "following"): Line("logs train"),
     ("project add", "yes"): Line("project add --name lab --url {url} --token t"),
     ("project add", "no"): Line("project add --name lab --url {url} --token t", answers="y\n"),
@@ -200,10 +222,13 @@ VALUES = {  # by parameter where one value doesn't fit all
     "format_": "json",
     "group_by": "gpu",
     "env": "A=1",
-    "port": "8080:80",
+    "port": "8080:8471",
+    "ports": "8080:8471",
+    "host": "127.0.0.1",
     "profile": "cheap",
     "instances": "0",
     "url": "http://127.0.0.1:1",
+    "expires_in": "2h",
     "last": "1",
     "replica": "1",
     "job": "1",
@@ -268,7 +293,8 @@ def observed(dstack: Dstack, plane: Plane, tmp_path: Path, given_home: Path) -> 
         plane.asked.clear()
         plane.answers = {**ANSWERS, **line.plane}
         naps: list[float] = []
-        terminal = replace(dstack.terminal, home=home, cwd=work, watched=line.watched, columns=200)
+        ssh = FakeSsh()
+        terminal = replace(dstack.terminal, ssh=ssh, home=home, cwd=work, watched=line.watched, columns=200)
         stop = interrupt_at(3)
 
         def sleep(seconds: float) -> None:
@@ -278,8 +304,11 @@ def observed(dstack: Dstack, plane: Plane, tmp_path: Path, given_home: Path) -> 
         words = line.words.format(url=plane.url).split()
         ended = Dstack(replace(terminal, sleep=sleep), naps)(*words, *more, *line.rest.split(), answers=line.answers)
         asked = [(one.path, one.body, one.headers["Authorization"]) for one in plane.asked]
-        files = {str(p.relative_to(place)): p.read_bytes() for p in place.rglob("*") if p.is_file()}
-        return Seen(ended.code, *(t.replace(str(place), "") for t in (ended.out, ended.err)), asked, naps, files)
+        here = str(place).encode()
+        files = {str(p.relative_to(place)): p.read_bytes().replace(here, b"") for p in place.rglob("*") if p.is_file()}
+        said = [text.replace(str(place), "") for text in (ended.out, ended.err)]
+        connected = [(one.config.replace(str(place), ""), one.forwards) for one in ssh.started]
+        return Seen(ended.code, *said, asked, naps, files, connected)
 
     return observe
 
@@ -333,6 +362,7 @@ def test_a_flag_of_the_server_has_a_variable_that_says_the_same(param: Any) -> N
         "log_level": "debug",
         "debug": "debug",
         "local_blocks": "4",
+        "local_hosts": "8",
     }
     value = {**values, "no": "off"}.get(param.name)
     value = value or ("on" if param.is_flag else "/srv/x")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from cli.follow import ending
 from cli.render import Table, facts, render
 from cli.tables import cells
 from cli.tables.events import event_line
@@ -20,7 +21,7 @@ from cli.tables.fleets import fleets_table
 from cli.tables.metrics import course, metrics_table
 from cli.tables.offers import ages_line, gpus_table
 from cli.tables.plans import changes, changes_table, cost_line, fleet_facts, offers_summary, offers_table, run_facts
-from cli.tables.runs import runs_table
+from cli.tables.runs import run_status, runs_table
 from cli.tables.usage import days_kept
 from tests.cli.conftest import NOW
 from tests.cli.plane import finished, fleet, instance, machine, offer, run, submission
@@ -81,6 +82,7 @@ def many_fleets() -> list[Any]:
             instance(0, "busy", total_blocks=8, busy_blocks=3, instance_type={"name": "p5", "resources": H100}),
             instance(1, "idle", unreachable=True),
             instance(2, "terminated", termination_reason_message="the cloud took it back"),
+            instance(3, "idle", health_status="failure", health_message="GPU 2: it requires a reset"),
         ],
         resources=asked,
         placement="cluster",
@@ -311,3 +313,50 @@ def test_a_course_is_bars() -> None:
 def test_a_server_that_keeps_fewer_kinds_of_things_is_shown_as_well() -> None:
     shown = days_kept({"events": 90, "deleted": 1}, 80, colour=False)
     assert shown == "\nKept for\n  events                     90 days\n  deleted runs and projects  1 day"
+
+
+def several(status: str, *jobs: dict[str, Any], groups: tuple[str, ...] = ("0", "0")) -> dict[str, Any]:
+    """A run with a job for each node."""
+    made = [
+        {
+            "job_spec": {"job_num": rank, "job_name": f"train-{rank}-0", "node_group_name": group},
+            "job_submissions": [job],
+        }
+        for rank, (job, group) in enumerate(zip(jobs, groups, strict=True))
+    ]
+    return run("train", status, jobs=made, latest=jobs[0])
+
+
+def test_a_plan_says_how_many_nodes_there_are_in_all_groups_and_what_each_needs() -> None:
+    plan = run_plan()
+    small = {"resources": {"cpu": {"count": {"min": 4, "max": None}}}, "spot": False}
+    head, worker = ({**plan["job_plans"][0]["job_spec"], "node_group_name": name} for name in ("head", "worker"))
+    plan["job_plans"] = [{"job_spec": job} for job in (head, {**worker, "requirements": small}, worker)]
+    plan["job_plans"][2]["job_spec"]["requirements"] = small
+    plan["run_spec"]["configuration"] |= {"nodes": None, "groups": [{"name": "head"}, {"name": "worker", "nodes": 2}]}
+    pairs = dict(run_facts(plan))
+    assert pairs["Type"] == "task (nodes=3)"
+    assert pairs["Resources"].splitlines()[0].startswith("head: cpu=x86:2..")
+    assert pairs["Resources"].splitlines()[1].startswith("worker: cpu=4..")
+
+
+def test_nodes_have_a_line_each_with_the_name_of_their_group() -> None:
+    plain = several("running", submission("running"), submission("pulling"))
+    names = [
+        line.split("ssh")[0].split("aws")[0].rstrip() for line in render(runs_table([plain], NOW), None).splitlines()
+    ]
+    assert [name[:7].rstrip() for name in names[2:]] == ["  job=0", "  job=1"]
+    grouped = several("running", submission("running"), submission("running"), groups=("head", "worker"))
+    text = render(runs_table([grouped], NOW), None)
+    assert "  group=head job=0" in text and "  group=worker job=1" in text
+
+
+def test_a_run_that_failed_shows_the_status_of_the_node_for_which_it_did() -> None:
+    ended = submission("terminated", status_message="terminated", finished_at="2026-11-21T05:00:09Z")
+    broken = submission("failed", status_message="exited (3)", exit_status=3, finished_at="2026-11-21T05:00:09Z")
+    failed = several("failed", ended, broken)
+    assert run_status(failed) == "exited (3)"
+    assert ending({**failed, "message": "exited with status 3"}, "train", False) == (
+        "train failed (exited (3) on train-1-0) after 9 s: exited with status 3"
+    )
+    assert run_status(several("terminated", ended, ended)) == "terminated"

@@ -13,6 +13,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.instants import DAY, MINUTE
 from chalicelib.domain.jobs import JobStatus
+from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run, RunStatus
@@ -20,7 +21,7 @@ from chalicelib.domain.tenants import Archive, Project, ProjectRole
 from chalicelib.engine.erasing import BATCH, Erased, Eraser
 from chalicelib.store import nouns
 from chalicelib.store.logs import LogAsk
-from chalicelib.store.port import Change, Delete, Store
+from chalicelib.store.port import MAX_CHANGES, Change, Delete, Put, Record, Store
 from tests.api.rig import Rig, submit, task
 from tests.api.test_runs import finish, job_of, run_of
 from tests.api.uploads import multipart, tar, upload
@@ -352,6 +353,17 @@ def test_a_deleted_project_keeps_its_own_record_and_its_events_and_nothing_else(
     assert list(folder.iterdir()) == []
     assert len(rig.ok("P/secrets/list")) == before
     rig.ok("/api/projects/create", {"project_name": "lab"})
+
+
+def test_more_of_a_project_than_one_commit_holds_goes_in_one_turn(rig: Rig) -> None:
+    project = closed(rig)
+    settle(rig, project)
+    store, pk = rig.world.plane.store, nouns.key_of(project).pk
+    for sort in ("member", "secret"):
+        store.commit([Put(Record(Key(pk, f"{sort}/{n}"), 1, b"{}"), 0) for n in range(MAX_CHANGES)])
+    later(rig, 1)
+    turn(rig)
+    assert [record.key.sk for record in store.query("main", pk).records] == ["status"]
 
 
 def test_the_record_of_a_deleted_project_goes_with_the_last_of_its_events(rig: Rig) -> None:

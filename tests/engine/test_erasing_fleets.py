@@ -188,22 +188,22 @@ def test_an_agent_that_was_away_for_longer_still_learns_that_it_has_to_end(rig: 
 
 
 def test_this_machine_keeps_its_fleet_after_earlier_ones_were_erased(rig: Rig) -> None:
-    plane, first = rig.world.plane, ensure_fleet(rig.world.plane, rig.project, "1")
+    plane, first = rig.world.plane, ensure_fleet(rig.world.plane, rig.project, "1")[0]
     end(rig, instance_of(rig, first.instance_id))
     end_fleet(rig, rig.ok("P/fleets/get", {"name": "local"}))
-    second = ensure_fleet(plane, rig.project, "1")
+    second = ensure_fleet(plane, rig.project, "1")[0]
     assert second.instance_id != first.instance_id
     later(rig, 30)
     assert len(turn(rig).fleets) == 1
-    assert ensure_fleet(plane, rig.project, "1") == second
+    assert ensure_fleet(plane, rig.project, "1")[0] == second
     end(rig, instance_of(rig, second.instance_id))
     end_fleet(rig, rig.ok("P/fleets/get", {"name": "local"}))
-    assert ensure_fleet(plane, rig.project, "1").instance_id not in (first.instance_id, second.instance_id)
+    assert ensure_fleet(plane, rig.project, "1")[0].instance_id not in (first.instance_id, second.instance_id)
 
 
 def test_a_fleet_of_the_users_that_has_this_machines_name_is_left_alone(rig: Rig) -> None:
     create(rig, fleet("local"))
     with pytest.raises(Refused, match="another fleet"):
-        ensure_fleet(rig.world.plane, rig.project, "1")
+        ensure_fleet(rig.world.plane, rig.project, "1")[0]
     found = nouns.find_target(rig.world.plane.store, keys.fleet_name(rig.project.id, "local"))
     assert found is not None and fleet_of(rig, found[0]).status is FleetStatus.active

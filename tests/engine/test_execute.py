@@ -424,6 +424,11 @@ def test_failed_end_is_tried_again(bench: Bench, call: str, error: str) -> None:
     assert bench.instance.status is InstanceStatus.terminated
 
 
+def test_an_outcome_about_what_has_no_effects_is_a_bug(bench: Bench) -> None:
+    with pytest.raises(Bug, match="queue is a unit without effects"):
+        bench.executor.conclude(NotDone(f"queue/{bench.first.project_id}", "Transient", "no"))
+
+
 def test_end_is_not_begun_for_an_instance_that_is_wanted(bench: Bench) -> None:
     bench.executor.execute(bench.effect)
     bench.executor.execute(bench.end)

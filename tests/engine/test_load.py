@@ -8,11 +8,15 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.instances import InstanceStatus
-from chalicelib.domain.instants import SECOND
-from chalicelib.domain.jobs import JobStatus
-from chalicelib.engine.load import Loader, room
+from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import JobReason
+from chalicelib.engine.load import MOST_SAMPLES, Loader, room
 from chalicelib.engine.read import YOUNG, Reader
+from chalicelib.planning.unused import Sample
 from chalicelib.store.port import Delete
+from chalicelib.usecases.agent_message import MetricPoint
+from chalicelib.usecases.metrics import metric_puts
 from tests.world import nouns as b
 from tests.world.engine import Engine
 
@@ -117,3 +121,70 @@ def test_what_was_seen_terminated_isnt_read_again(place: Engine) -> None:
     place.save(place.again(hosts[1]).with_(status=InstanceStatus.terminated))
     found = loader(place).fleet(hosts[0].fleet_id, place.at)
     assert found is not None and [each.num for each in found.view.instances] == [0]
+
+
+POLICY = {"min_gpu_utilization": 10, "time_window": "5m"}
+
+
+def measured(place: Engine, minutes: int, **configuration: Any) -> Job:
+    """A running job whose GPU has done nothing for so long, with a sample every ten seconds."""
+    place.hosts(1)
+    job = place.run("one", **configuration)
+    place.reconciler().run()
+    placed = place.again(job)
+    assert placed.assignment is not None
+    where = placed.assignment.with_(offer=b.offer(has=b.resources(gpus=1)))
+    place.save(placed.with_(status=JobStatus.running, running_at=place.at, assignment=where))
+    began = place.at
+    place.clock.pass_(minutes * 60)
+    gpus = [{"memory_usage_bytes": 1, "util_percent": 0.0}]
+    points = [MetricPoint(task=job.id, at=at, gpus=gpus) for at in range(began, place.at, 10 * SECOND)]
+    for start in range(0, len(points), 50):
+        place.store.commit(metric_puts(points[start : start + 50], {job.id: job}, place.at, 7))
+    return job
+
+
+def test_samples_are_read_for_jobs_with_a_policy_once_its_window_has_passed(place: Engine) -> None:
+    job = measured(place, 20, utilization_policy=POLICY)
+    read = loader(place).run(job.run_id, place.at)
+    assert read is not None
+    samples = read.usage[job.id]
+    assert samples[-1] == Sample(place.at - 10 * SECOND, (0.0,))
+    assert (place.at - samples[0].at) // MINUTE == 10, "no further back than needed"
+    early = loader(place).run(job.run_id, place.at - 16 * MINUTE)
+    assert early is not None and early.usage == {}
+
+
+def test_an_agent_that_sends_samples_without_end_makes_no_pass_longer(place: Engine) -> None:
+    job = measured(place, 61, utilization_policy={**POLICY, "time_window": "1h"})
+    for start in range(0, MOST_SAMPLES, 50):
+        points = [MetricPoint(task=job.id, at=place.at - at * SECOND) for at in range(start, start + 50)]
+        place.store.commit(metric_puts(points, {job.id: job}, place.at, 7))
+    read = loader(place).run(job.run_id, place.at)
+    assert read is not None and len(read.usage[job.id]) == MOST_SAMPLES
+
+
+def test_no_samples_are_read_without_a_policy(place: Engine) -> None:
+    job = measured(place, 20)
+    read = loader(place).run(job.run_id, place.at)
+    assert read is not None and read.usage == {}
+
+
+def test_a_run_that_wastes_its_gpu_ends_in_the_pass_that_its_policy_made_due(place: Engine) -> None:
+    job = measured(place, 6, utilization_policy=POLICY)
+    place.reconciler().run([f"run/{job.run_id}"])
+    assert place.again(job).reason is JobReason.terminated_due_to_utilization_policy
+
+
+def test_a_fleet_with_a_minimum_doesnt_count_the_dead_of_a_lagging_index() -> None:
+    place = Engine.in_memory()
+    fleet = place.fleet("cloud", nodes="1..")
+    gone = b.machine(0, fleet)
+    place.save(place.again(fleet).with_(next_instance_num=YOUNG + 1), gone)
+    seen = loader(place)
+    place.store.max_lag = 3600 * SECOND
+    ended = {"status": InstanceStatus.terminated, "finished_at": place.at, "due_at": None}
+    place.save(place.again(gone).with_(**ended))
+    found = seen.fleet(fleet.id, place.at)
+    assert found is not None
+    assert found.view.instances == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -232,9 +233,9 @@ def test_unit_that_another_process_overtook_is_decided_again(place: Engine) -> N
 # --- a unit that fails ----------------------------------------------------------------------------------------------
 
 
-def broken_for(run_id: str) -> Kinds:
+def broken_for(run_id: str, when: Callable[[], bool] = lambda: True) -> Kinds:
     def decide(snapshot: RunSnapshot) -> Plan:
-        if snapshot.run.id == run_id:
+        if snapshot.run.id == run_id and when():
             raise ZeroDivisionError("a bug")
         return decide_run(snapshot)
 
@@ -271,6 +272,22 @@ def test_failing_unit_is_put_off_ever_longer_and_told(place: Engine) -> None:
     assert all((event.reason, event.detail) == ("ZeroDivisionError", "a bug") for event in told)
     assert told[0].message == "processing failed and will be retried (ZeroDivisionError: a bug)"
     assert told[0].run_id == bad.run_id
+
+
+def test_a_unit_that_recovered_fails_for_the_first_time_again(place: Engine) -> None:
+    bad = place.run("bad")
+    broken = [True, True, False, True]
+    engine = place.reconciler(kinds=broken_for(bad.run_id, when=lambda: broken[0]))
+    pauses = []
+    while broken:
+        place.store.commit([nouns.put(_run(place, bad.run_id).with_(due_at=place.at))])
+        engine.run()
+        due = record_of(place, keys.run(bad.run_id)).due
+        if broken.pop(0):
+            assert due is not None
+            pauses.append((due.at - place.at) // SECOND)
+        place.at += 3600 * SECOND
+    assert pauses == [10, 20, 10]
 
 
 def test_unreadable_noun_is_put_off_too(place: Engine) -> None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from chalicelib.domain.events import Event
+from chalicelib.domain.events import Event, EventType
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.engine.workflows import WORKFLOWS
@@ -124,6 +124,35 @@ def test_a_step_that_waits_too_long_is_given_up_with_what_it_waits_for() -> None
     ended = course.play()
     assert (ended.status, ended.reason, ended.message) == (WorkflowStatus.undone, "timeout", "the sheet is wet")
     assert MINUTE <= course.engine.at - began < 2 * MINUTE
+
+
+def test_what_a_step_waits_for_is_looked_at_again_after_its_pause() -> None:
+    times: list[int] = []
+
+    class Slow(Meadow):
+        def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
+            if step == "dry":
+                times.append(course.engine.at)
+            return super().do(step, workflow)
+
+    course = Course(TENT, Slow(wet=3), None)
+    course.play()
+    pauses = [round((after - before) / SECOND) for before, after in pairwise(times)]
+    assert pauses == [TENT.named("dry").look // SECOND] * 3
+
+
+def test_a_failure_of_very_many_words_is_cut_in_the_history() -> None:
+    class Wordy(Meadow):
+        def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
+            if step == "sheet":
+                raise Unfit("w" * 5000)
+            return super().do(step, workflow)
+
+    course = Course(TENT, Wordy(), None)
+    course.play()
+    records = course.engine.store.query("main", "events/p", limit=50).records
+    (failed,) = [event for record in records if (event := nouns.read(Event, record)).type is EventType.failed]
+    assert failed.message == f"Unfit: {'w' * 500}"
 
 
 def test_undoing_is_never_given_up() -> None:

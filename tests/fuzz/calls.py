@@ -93,8 +93,21 @@ def json_body(route: Route, shapes: Shapes, rng: Draw) -> Any:
     return value
 
 
+OURS: dict[str, Any] = {  # routes that the genuine server doesn't have
+    "GET /api/project/{project_name}/streams/{run_name}": {
+        "query": {
+            "target": {"enum": ["ssh", "logs", "port:80", "port:0", "shell"]},
+            "replica": {"type": "integer"},
+            "job": {"type": "integer"},
+            "start_time": {"type": "string", "format": "date-time"},
+        }
+    },
+}
+
+
 def row(route: Route) -> dict[str, Any]:
-    found: dict[str, Any] = known()["routes"].get(f"{route.method} {route.path}", {})
+    name = f"{route.method} {route.path}"
+    found: dict[str, Any] = OURS.get(name) or known()["routes"].get(name, {})
     return found
 
 
@@ -195,6 +208,12 @@ COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
     "gpus/list": lambda shapes, rng: {"run_spec": run_spec(shapes, rng), "group_by": ["backend"][: rng.randrange(2)]},
     "fleets/get_plan": lambda shapes, rng: {"spec": fleet_spec(shapes, rng)},
     "fleets/apply": lambda shapes, rng: {"plan": {"spec": fleet_spec(shapes, rng)}, "force": rng.random() < 0.5},
+    "fleets/create_join": lambda shapes, rng: {
+        "name": "seen",
+        "expires_in": rng.choice((0, 60, 3600, 2**31, None, "1h")),
+    },
+    "fleets/list_joins": lambda shapes, rng: {"name": rng.choice(("seen", "another", None))},
+    "fleets/revoke_join": lambda shapes, rng: {"name": "seen", "id": rng.choice(("x", "0" * 36, None))},
 }
 
 

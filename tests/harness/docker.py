@@ -97,8 +97,9 @@ def runc_wrapper(python: str, withheld: Sequence[str] = ("CAP_SYS_RESOURCE",)) -
 
 
 @contextlib.contextmanager
-def start() -> Iterator[DockerEngine]:
-    """An engine with both images; NotHere if this machine can't run one."""
+def start(disk_mib: int = 0) -> Iterator[DockerEngine]:
+    """An engine with both images; NotHere if this machine can't run one. `disk_mib`: one without images, whose disk is
+    no larger than that."""
     program = dockerd()
     folder = Path(tempfile.mkdtemp(prefix="dk-"))
     namespace = folder.name
@@ -107,10 +108,13 @@ def start() -> Iterator[DockerEngine]:
         run("ip", "netns", "add", namespace)
         run("ip", "-n", namespace, "link", "set", "lo", "up")
         _configure(folder)
+        if disk_mib:
+            (folder / "data").mkdir()
+            run("mount", "-t", "tmpfs", "-o", f"size={disk_mib}m", "tmpfs", f"{folder}/data")
         engine = DockerEngine(str(folder / "d.sock"), folder, program, daemon(program, folder))
         ready(engine)
-        for image in (busybox_image(), python_image()):
-            _import(engine, image)
+        for image in () if disk_mib else (busybox_image(), python_image()):
+            bring(engine, image)
         yield engine
     finally:
         _end(folder, engine.daemon if engine else None)
@@ -120,6 +124,9 @@ def start() -> Iterator[DockerEngine]:
 
 def _configure(folder: Path) -> None:
     write_program(folder / "runc", runc_wrapper(sys.executable))
+    (folder / "bin").mkdir()
+    # With this the engine accepts requests for GPUs.
+    write_program(folder / "bin/nvidia-container-runtime-hook", "#!/bin/sh\n")
     config = {"runtimes": {"modest": {"path": str(folder / "runc")}}, "default-runtime": "modest", "live-restore": True}
     (folder / "daemon.json").write_text(json.dumps(config))
 
@@ -128,7 +135,7 @@ def daemon(program: str, folder: Path) -> subprocess.Popen[bytes]:
     # Not `ip netns exec`: it remounts /sys, without the cgroups.
     argv = ["nsenter", f"--net=/run/netns/{folder.name}", program, "--data-root", f"{folder}/data"]
     argv += ["--exec-root", f"{folder}/exec", "-H", f"unix://{folder}/d.sock", "-p", f"{folder}/d.pid"]
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    path = f"{folder}/bin:" + os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
     with (folder / "log").open("ab") as log:
         return subprocess.Popen(
             [*argv, "--config-file", f"{folder}/daemon.json"],
@@ -182,7 +189,10 @@ def _mentioning(text: str) -> list[int]:
     return found
 
 
-def _import(engine: DockerEngine, image: Image) -> None:
+def bring(engine: DockerEngine, image: Image) -> None:
+    """The image, unless the engine has it."""
+    if engine.api.image(image.name):
+        return
     repo, _, tag = image.name.partition(":")
     query = urlencode([("fromSrc", "-"), ("repo", repo), ("tag", tag), *(("changes", line) for line in image.changes)])
     with image.archive.open("rb") as body:
@@ -191,11 +201,11 @@ def _import(engine: DockerEngine, image: Image) -> None:
 
 
 @contextlib.contextmanager
-def or_skipped() -> Iterator[DockerEngine]:
+def or_skipped(disk_mib: int = 0) -> Iterator[DockerEngine]:
     """An engine for tests, which skip with the reason if there is none."""
     with contextlib.ExitStack() as stack:
         try:
-            engine = stack.enter_context(start())
+            engine = stack.enter_context(start(disk_mib))
         except NotHere as problem:
             pytest.skip(f"no Docker engine: {problem}")
         yield engine

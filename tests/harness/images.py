@@ -9,13 +9,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tests.harness.debian import run
+from tests.harness.debian import NotHere, run
+from tests.harness.mpi import mpirun
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", "/var/tmp")) / "dstack-test-engines"
-BUSYBOX, PYTHON = "test/busybox:1", "test/python:1"
+BUSYBOX, PYTHON, ENGINE, MPI = "test/busybox:1", "test/python:1", "test/engine:1", "test/mpi:1"
+GLOO = "test/gloo:1"
 APPLETS = (
     "sh",
     "cat",
@@ -34,6 +36,8 @@ APPLETS = (
     "wc",
     "tr",
     "setsid",
+    "md5sum",
+    "nc",
 )
 
 
@@ -52,7 +56,7 @@ class Image:
 
 
 def busybox_image() -> Image:
-    return Image(BUSYBOX, _once("busybox-1", _make_busybox), {"PATH": "/bin"}, "/bin/sh")
+    return Image(BUSYBOX, _once("busybox-3", _make_busybox), {"PATH": "/bin"}, "/bin/sh")
 
 
 def python_image() -> Image:
@@ -61,6 +65,20 @@ def python_image() -> Image:
         f"python-{sys.version_info.major}.{sys.version_info.minor}.{sys.version_info.micro}-1", _make_python
     )
     return Image(PYTHON, archive, {"PATH": "/usr/local/bin:/usr/bin:/bin", "VIRTUAL_ENV": "/usr"}, "/bin/bash")
+
+
+def gloo_image(extension: Path) -> Image:
+    """The same with the libraries of gloo's extension module."""
+
+    def make(root: Path) -> None:
+        _make_python(root)
+        for library in libraries_of([extension]):
+            place = root / library.relative_to("/")
+            if not place.exists():
+                shutil.copy(library.resolve(), place)
+
+    plain = python_image()
+    return replace(plain, name=GLOO, archive=_once(f"gloo-{plain.archive.stem}", make))
 
 
 def _once(name: str, make: Callable[[Path], None]) -> Path:
@@ -113,14 +131,63 @@ def _make_python(root: Path) -> None:
     (root / "bin/sh").symlink_to("bash")
     (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/bash\nsomebody:x:1234:1234::/tmp:/bin/bash\n")
     extensions = list((base / f"lib/python{version}/lib-dynload").glob("*.so"))
-    for library in _libraries([real, *tools, *extensions]):
+    for library in libraries_of([real, *tools, *extensions]):
         place = root / library.relative_to("/")
         place.parent.mkdir(parents=True, exist_ok=True)
         if not place.exists():
             shutil.copy(library.resolve(), place)
 
 
-def _libraries(programs: list[Path]) -> set[Path]:
+def engine_image() -> Image:
+    """Docker's own programs from this machine, for an engine in a container, without a network."""
+    return Image(ENGINE, _once("engine-1", _make_engine), {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}, "/bin/sh")
+
+
+def _make_engine(root: Path) -> None:
+    for name in ("bin", "etc/docker", "tmp", "proc", "dev", "run", "sys", "root", "var/run", "var/log", "usr/bin"):
+        (root / name).mkdir(parents=True)
+    shutil.copy("/bin/busybox", root / "bin/busybox")
+    for applet in subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True).stdout.split():
+        if applet != "busybox":
+            (root / "bin" / applet).symlink_to("busybox")
+    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
+    names = ("dockerd", "docker", "containerd", "containerd-shim-runc-v2", "runc")
+    programs = [Path(found).resolve() for name in names if (found := shutil.which(name, path=path))]
+    for program in programs:
+        shutil.copy(program, root / "usr/bin" / program.name)
+    for library in libraries_of(programs):
+        (root / library.relative_to("/")).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library.resolve(), root / library.relative_to("/"))
+    (root / "etc/docker/daemon.json").write_text('{"iptables": false, "ip6tables": false, "bridge": "none"}')
+    (root / "etc/passwd").write_text("root:x:0:0::/root:/bin/sh\n")
+    (root / "etc/group").write_text("root:x:0:\n")
+
+
+def mpi_image() -> Image:
+    """Open MPI and the SSH client of this machine. NotHere if it has no client, or Open MPI can't be had."""
+    program = mpirun()
+    archive = _once(f"mpi-{program.parent.parent.name}-2", lambda root: _make_mpi(root, program.parent.parent))
+    return Image(MPI, archive, {"PATH": f"{program.parent}:/usr/bin:/bin"}, "/bin/sh")
+
+
+def _make_mpi(root: Path, release: Path) -> None:
+    _make_busybox(root)
+    (root / "tmp").chmod(0o1777)
+    client = shutil.which("ssh")
+    if not client:
+        raise NotHere("there is no ssh client")
+    shutil.copytree(release, root / release.relative_to("/"), symlinks=True, ignore=shutil.ignore_patterns("include"))
+    (root / "usr/bin").mkdir(parents=True)
+    shutil.copy(client, root / "usr/bin/ssh")
+    programs = [Path(client), *(release / "bin").iterdir(), *release.glob("lib/**/*.so*")]
+    for library in libraries_of(programs):
+        place = root / library.relative_to("/")
+        if not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library.resolve(), place)
+
+
+def libraries_of(programs: list[Path]) -> set[Path]:
     found = set()
     for program in programs:
         done = subprocess.run(["ldd", str(program)], capture_output=True, text=True)

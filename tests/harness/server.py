@@ -12,7 +12,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ class Server:
     token: str = TOKEN
     prefix: tuple[str, ...] = ()  # a command that runs the server somewhere else, and the opener that calls it there
     opener: urllib.request.OpenerDirector | None = None
+    program: str = "cli.main"  # the module that runs it
     url: str = ""
     lines: list[str] = field(default_factory=list)
     process: subprocess.Popen[str] | None = None
@@ -70,7 +72,7 @@ class Server:
             *self.prefix,
             sys.executable,
             "-m",
-            "cli.main",
+            self.program,
             "server",
             "--port",
             str(port),
@@ -137,6 +139,25 @@ class Server:
                 return json.loads(reply.read() or b"null")
         except urllib.error.HTTPError as error:
             raise HttpError(error.code, error.read().decode()) from None
+
+    @contextmanager
+    def attached(self, *args: str) -> Iterator[Iterator[str]]:
+        """The lines of our own CLI as they come; it is ended with the block if it hasn't by then."""
+        process = subprocess.Popen(
+            [*self.prefix, sys.executable, "-u", "-m", "cli.main", *args],
+            cwd=self.home,
+            env={**self.environment(), "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert process.stdout is not None
+        try:
+            yield iter(process.stdout.readline, "")
+        finally:
+            process.kill()
+            process.stdout.close()
+            process.wait()
 
     def cli(self, *args: str, check: bool = True, input: str | None = None, cwd: Path | None = None) -> str:
         """Our own CLI as this server's user; stdout and stderr together."""

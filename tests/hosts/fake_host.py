@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from chalicelib.errors import Transient
 from chalicelib.hosts import install
-from chalicelib.hosts.connection import Login, Ran
-from chalicelib.hosts.look import OWNER, SCRIPT
+from chalicelib.hosts.connection import File, Login, Ran
+from chalicelib.hosts.look import OWNER, RELAYING, SCRIPT, SHORT, Report
 
 KEY = "ssh-ed25519 AAAAHOST"
 
@@ -24,12 +24,13 @@ class FakeHost:
     running: bool = False
     away: bool = False
     reaches: bool = True  # the server
+    relayed: bool = True  # it can connect to what its head node set up
     key: str = KEY
     lacking: dict[str, str] = field(default_factory=dict)  # by a name of the report: what it says instead
     logins: list[Login] = field(default_factory=list)
 
     @contextmanager
-    def connect(self, login: Login) -> Iterator[FakeConnection]:
+    def connect(self, login: Login, *, again: bool = False) -> Iterator[FakeConnection]:
         self.logins.append(login)
         if self.away:
             raise Transient("no answer")
@@ -40,19 +41,25 @@ class FakeHost:
 class FakeConnection:
     host: FakeHost
     login: Login
+    seen: Report | None = field(default=None, kw_only=True)
 
     @property
     def shown(self) -> tuple[str, ...]:
         return (self.host.key,)
 
-    def put(self, path: str, data: bytes, mode: int, *, sudo: str = "", timeout: float = 0) -> None:
-        self.host.files[path] = data
+    def put(self, *files: File, sudo: str = "", timeout: float = 0) -> None:
+        self.host.files.update({file.path: file.data for file in files})
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 0) -> Ran:
-        if command == SCRIPT:
+        if command in (SCRIPT, SHORT, RELAYING):
             return Ran(0, self._look(), "")
         *before, script = shlex.split(command)
         assert before in (["sh", "-c"], ["sudo", "-n", "sh", "-c"]), before
+        if "sha256sum" in script:
+            sizes = [int(size) for size in re.findall(r"\| head -c (\d+) > ", script)]
+            for path, size in zip(re.findall(r"; mv -f \S+ (\S+)$", script, re.MULTILINE), sizes, strict=True):
+                self.host.files[path], stdin = stdin[:size], stdin[size:]
+            return Ran(0, "", "")
         return self._script(script)
 
     def _look(self) -> str:
@@ -60,6 +67,7 @@ class FakeConnection:
         found = {
             **{"sudo": "yes", "kernel": "Linux", "arch": "x86_64", "python": "3.11", "systemd": "yes"},
             **{"docker_client": "yes", "docker": "24.0", "disk_kib": "50000000", "owner": owner, "forwarding": "yes"},
+            **{"seen_at": "10.0.0.1", "proxyd": "/lib/systemd/systemd-socket-proxyd"},
             **self.host.lacking,
         }
         return "".join(f"{name}={value}\n" for name, value in {**found, "end": "yes"}.items())
@@ -67,7 +75,8 @@ class FakeConnection:
     def _script(self, script: str) -> Ran:
         host, files = self.host, self.host.files
         if "/healthcheck" in script:
-            return Ran(0 if host.reaches else 1, "", "")
+            relay = shlex.split(script)[-1]
+            return Ran(0, "", "") if (host.relayed if relay else host.reaches) else Ran(1, "", "refused")
         if claimed := re.search(r"printf %s (\S+) >", script):
             (owner,) = shlex.split(claimed[1])
             if files.setdefault(OWNER, owner.encode()) != owner.encode():
@@ -77,9 +86,51 @@ class FakeConnection:
         elif script == install.STOP:
             host.running = False
             files.pop(install.UNIT_FILE, None)
+        elif marked := re.search(r"^: > (\S+)$", script, re.MULTILINE):
+            files[marked[1]] = b""
+            files.update(dict.fromkeys(_units(script), b"a unit"))
+        elif given_up := re.search(r"^rm -f ((/var/lib/dstack-relay/\S+)/\S+)$", script, re.MULTILINE):
+            files.pop(given_up[1], None)
+            if not any(path.startswith(given_up[2]) for path in files):
+                for path in _units(script):
+                    files.pop(path, None)
         elif "clear --data" in script:
+            if install.STOP in script:
+                self._script(install.STOP)
             for path in [path for path in files if path.startswith(install.HOME)]:
                 del files[path]
         else:
             assert script == install.LOG_END, script
         return Ran(0, "", "")
+
+
+def _units(script: str) -> list[str]:
+    return re.findall(r"/etc/systemd/system/dstack-relay-[\w-]+\.\w+", script)
+
+
+@dataclass
+class HeadAndHost:
+    """A host, and the one called `head` through which it may be reached."""
+
+    head: FakeHost
+    host: FakeHost
+
+    @contextmanager
+    def connect(self, login: Login, *, again: bool = False) -> Iterator[FakeConnection]:
+        if login.hostname == "head":
+            with self.head.connect(login) as connection:
+                yield connection
+            return
+        if login.jump is not None and self.head.away:
+            raise Transient("no answer")
+        with self.host.connect(login):
+            yield _Behind(self.host, login, self.head)
+
+
+@dataclass
+class _Behind(FakeConnection):
+    head: FakeHost
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        return (self.host.key,) if self.login.jump is None else (self.head.key, self.host.key)

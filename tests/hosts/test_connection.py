@@ -9,9 +9,12 @@ import threading
 import paramiko
 import pytest
 
-from chalicelib.errors import Transient
+from chalicelib.errors import Transient, Unfit
 from chalicelib.hosts.connection import Login, Ssh
+from tests.harness.server import until
 from tests.hosts.bad_host import KEY, bad_host
+
+OTHER = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTY="
 
 
 def says(channel: paramiko.Channel) -> None:
@@ -33,6 +36,43 @@ def test_what_a_command_says_is_heard() -> None:
     with bad_host(says) as (login, _), Ssh().connect(login) as connection:
         ran = connection.run("true")
     assert (ran.status, ran.out, ran.err) == (3, "out", "err")
+
+
+def test_steps_that_follow_each_other_use_one_connection() -> None:
+    with bad_host(says) as (login, made):
+        ssh = Ssh(keep=60.0)
+        with ssh.connect(login, again=True) as connection:
+            pinned = login.expecting(connection.shown)
+        for again in (True, False):
+            with ssh.connect(pinned, again=again) as connection:
+                connection.run("true")
+        assert len(made) == 1 and not connection.transport.is_active(), "the last step closes it"
+        with ssh.connect(login, again=True):
+            until("a second login", lambda: len(made) == 2)
+        with pytest.raises(Unfit, match="different host key"), ssh.connect(login.expecting([OTHER])):
+            raise AssertionError("who must show another key is asked for it anew")
+
+
+def test_a_connection_that_broke_or_failed_isnt_used_again() -> None:
+    with bad_host(says) as (login, made):
+        ssh = Ssh(keep=60.0)
+        with contextlib.suppress(Transient), ssh.connect(login, again=True):
+            raise Transient("a step failed")
+        with ssh.connect(login, again=True) as connection:
+            until("a second login", lambda: len(made) == 2)
+        connection.close()
+        with ssh.connect(login):
+            until("a third login", lambda: len(made) == 3)
+
+
+def test_a_connection_is_kept_for_so_long_only() -> None:
+    with bad_host(says) as (login, _):
+        with Ssh(keep=0.01).connect(login, again=True) as connection:
+            pass
+        until("it to be closed", lambda: not connection.transport.is_active())
+        with Ssh().connect(login, again=True) as connection:
+            pass
+        assert not connection.transport.is_active(), "unless it is to be kept"
 
 
 def test_output_without_end_is_refused_and_not_kept() -> None:

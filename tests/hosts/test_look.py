@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import subprocess
+import threading
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from chalicelib.hosts.look import SCRIPT, Report, lacks, report
+from chalicelib.hosts.install import reach
+from chalicelib.hosts.look import SCRIPT, SHORT, Report, lacks, report
 
 FINE = Report(
     sudo="yes",
@@ -57,8 +63,25 @@ def test_what_is_missing_is_named_with_what_mends_it(changes: dict[str, object],
     assert str(found) == f"{found.what} (to fix it: {found.mend})"
 
 
+@pytest.mark.parametrize(
+    ("off", "which"), [(600, "10 minutes ahead of"), (599, "10 minutes ahead of"), (-722, "12 minutes behind")]
+)
+def test_a_clock_that_is_wrong_is_named(off: int, which: str) -> None:
+    now = FINE.clock
+    assert now is not None
+    (found,) = lacks(replace(FINE, clock=now + off), "ubuntu", OWNER, now=now)
+    assert found.what == f"its clock is {which} the server's" and "set-ntp" in found.mend
+    assert lacks(replace(FINE, clock=now + off // 10), "ubuntu", OWNER, now=now) == ()
+
+
+def test_what_only_root_is_told_isnt_called_missing() -> None:
+    cautious = replace(FINE, sudo="password", docker="", docker_says="sudo: a password is required", forwarding="")
+    (found,) = lacks(cautious, "ubuntu", OWNER)
+    assert "sudo asks ubuntu for a password" in found.what
+
+
 def test_everything_is_named_at_once() -> None:
-    assert len(lacks(replace(FINE, docker="", python="", sudo="password"), "ubuntu", OWNER)) == 3
+    assert len(lacks(replace(FINE, docker="", docker_client=False, python="", sudo="password"), "ubuntu", OWNER)) == 3
 
 
 def test_the_script_tells_about_this_machine() -> None:
@@ -67,6 +90,13 @@ def test_the_script_tells_about_this_machine() -> None:
     assert seen.whole and seen.kernel == "Linux" and seen.arch == os.uname().machine
     assert seen.python and seen.disk_mib and seen.clock
     assert seen.sudo == ("root" if os.geteuid() == 0 else seen.sudo)
+
+
+def test_the_short_look_says_who_may_do_what() -> None:
+    done = subprocess.run(["sh", "-c", SHORT], capture_output=True, text=True, check=True, timeout=30)
+    seen = report(done.stdout)
+    assert seen.whole and seen.sudo and not seen.kernel
+    assert [line.partition("=")[0] for line in done.stdout.splitlines()] == ["uid", "sudo", "owner", "end"]
 
 
 def test_a_look_that_was_cut_off_is_known() -> None:
@@ -83,3 +113,54 @@ def test_a_host_may_say_anything_and_little_of_it_is_repeated() -> None:
     seen = report(said + "clock=" + "9" * 100_000 + "\n")
     assert seen.clock is None
     assert len("; ".join(map(str, lacks(seen, "me", "ours/1")))) < 3000
+
+
+@pytest.mark.parametrize("docker", ["echo 'WARNING: no config' >&2; echo 24.0.7", "echo; echo 'no daemon' >&2; exit 1"])
+def test_the_engine_is_asked_once(tmp_path: Path, docker: str) -> None:
+    (tmp_path / "docker").write_text(f"#!/bin/sh\necho >> {tmp_path}/asked\n{docker}\n")
+    (tmp_path / "sudo").write_text('#!/bin/sh\nshift; exec "$@"\n')
+    for name in ("docker", "sudo"):
+        (tmp_path / name).chmod(0o755)
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=60, env=path)
+    seen = report(done.stdout)
+    assert (seen.docker, seen.docker_says) == (("", "no daemon") if "exit 1" in docker else ("24.0.7", ""))
+    assert (tmp_path / "asked").read_text() == "\n"
+
+
+@contextlib.contextmanager
+def says(words: bytes) -> Iterator[int]:
+    """The port of whatever says that to everybody."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    accepted, _ = listener.accept()
+                    with accepted:
+                        accepted.recv(1000)
+                        accepted.sendall(words)
+                        accepted.shutdown(socket.SHUT_WR)
+                        while accepted.recv(1000):
+                            """Until it has read them: what is left unread here would break the connection first."""
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+def test_any_http_server_is_reached_and_nothing_else() -> None:
+    def reached(server: str, relay: str = "") -> str:
+        done = subprocess.run(["sh", "-c", reach(server, relay)], capture_output=True, text=True, timeout=60)
+        return "yes" if done.returncode == 0 else done.stderr
+
+    with says(b"HTTP/1.1 503 Busy\r\n\r\n") as web, says(b"220 mail\r\n") as mail:
+        assert reached(f"http://127.0.0.1:{web}/below") == "yes"
+        assert reached("http://plane.invalid", f"127.0.0.1:{web}") == "yes", "the head node knows the way"
+        assert "no HTTP server answers there" in reached(f"http://127.0.0.1:{mail}")
+        assert "SSL" in reached(f"https://127.0.0.1:{web}")
+    assert "refused" in reached(f"http://127.0.0.1:{web}")

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from chalicelib.errors import Transient
-from chalicelib.hosts.connection import Connection, Login, Ran
+from chalicelib.hosts.connection import Connection, File, Login, Ran
 
 
 class Shell(Connection):
     """This machine's shell, behind a connection that breaks after so many bytes."""
 
     def __init__(self, breaks_after: int = 1 << 30) -> None:
-        super().__init__(Login("here", 22, "me", "a key"), [])
+        super().__init__(Login("here", 22, "me", "a key"), None)
         self.breaks_after = breaks_after
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 60.0) -> Ran:
@@ -25,9 +25,17 @@ class Shell(Connection):
 
 def test_a_file_is_put_with_its_mode(tmp_path: Path) -> None:
     place = tmp_path / "it's a file"
-    Shell().put(str(place), b"all of it", 0o640)
+    Shell().put(File(str(place), b"all of it", 0o640))
     assert place.read_bytes() == b"all of it" and place.stat().st_mode & 0o777 == 0o640
     assert list(tmp_path.iterdir()) == [place]
+
+
+def test_several_files_are_put_at_once(tmp_path: Path) -> None:
+    kept = {"program": (bytes(range(256)) * 1000, 0o700), "token": (b"a\nb", 0o600), "empty": (b"", 0o644)}
+    Shell().put(*(File(str(tmp_path / name), data, mode) for name, (data, mode) in kept.items()))
+    for name, (data, mode) in kept.items():
+        assert (tmp_path / name).read_bytes() == data and (tmp_path / name).stat().st_mode & 0o777 == mode
+    assert len(list(tmp_path.iterdir())) == len(kept)
 
 
 @pytest.mark.parametrize("sent", [0, 4])
@@ -35,6 +43,6 @@ def test_half_a_file_replaces_nothing(tmp_path: Path, sent: int) -> None:
     place = tmp_path / "program"
     place.write_bytes(b"the old one")
     with pytest.raises(Transient, match="couldn't be written"):
-        Shell(breaks_after=sent).put(str(place), b"the new one", 0o700)
+        Shell(breaks_after=sent).put(File(str(place), b"the new one", 0o700), File(str(place) + "2", b"", 0o600))
     assert place.read_bytes() == b"the old one"
     assert list(tmp_path.iterdir()) == [place], "and leaves nothing behind"

@@ -76,7 +76,8 @@ def test_a_host_is_set_up() -> None:
     assert f"--server http://plane --data {install.HOME}".encode() in files[install.UNIT_FILE]
 
 
-@pytest.mark.parametrize("fault", list(faults(ADD_HOST)), ids=str)
+# Nobody relays these hosts' calls: for those that need it see test_relays.py.
+@pytest.mark.parametrize("fault", [fault for fault in faults(ADD_HOST) if fault.step != "relay"], ids=str)
 def test_whatever_goes_wrong_it_is_added_or_as_it_was_found(fault: Fault) -> None:
     bench = Bench(FakeHost(files={"/etc/motd": b"hello"}))
     check(ADD_HOST, bench, fault, **bench.about)
@@ -118,10 +119,48 @@ def test_another_instances_host_is_left_alone() -> None:
     bench = Bench(FakeHost(files=dict(theirs), running=True))
     with pytest.raises(Unfit, match="belongs to instance another of this server"):
         bench.performer.do("look", bench.workflow())
-    with pytest.raises(Transient, match="belongs to somebody else"):
+    with pytest.raises(Unfit, match="belongs to instance another of this server"):
         bench.performer.do("install", bench.workflow())
     bench.performer.undo("start", bench.workflow())
     assert bench.host.files == theirs and bench.host.running
+
+
+def test_whoever_has_the_host_is_named_to_those_of_its_project_only() -> None:
+    theirs = b.host(0, b.fleet("gpus"))
+    said = {}
+    for project in (b.PROJECT, "another project"):
+        bench = Bench(FakeHost(files={OWNER: f"{MINE}/{theirs.id}".encode()}))
+        bench.store.commit([nouns.put(theirs.with_(project_id=project, version=0))])
+        with pytest.raises(Unfit) as refused:
+            bench.performer.do("look", bench.workflow())
+        said[project] = str(refused.value)
+    assert "it belongs to fleet gpus (instance gpus-0)" in said[b.PROJECT]
+    assert "it belongs to a fleet of another project of this server" in said["another project"]
+    assert "gpus" not in said["another project"] and "another project " in said["another project"]
+
+
+def test_a_machine_that_a_fleet_names_twice_is_in_it_once() -> None:
+    """Both may look at it before either claims it."""
+    bench = Bench()
+    twin = b.host(1, b.fleet("lab"), host=OnPrem(hostname="also-h1", port=22))
+    bench.store.commit([nouns.put(twin.with_(version=0))])
+    found = bench.performer.do("look", bench.workflow())
+    bench.host.files[OWNER] = f"{MINE}/{twin.id}".encode()
+    theirs = dict(bench.host.files)
+    with pytest.raises(Unfit, match=r"this fleet has the same machine as also-h1.* \(to fix it: name it once\)"):
+        bench.performer.do("install", bench.workflow(state=dict(found or {})))
+    assert bench.host.files == theirs
+
+
+def test_what_a_forgotten_instance_left_makes_room() -> None:
+    gone = b.host(7, b.fleet("gone"), host=OnPrem(hostname="h1", port=22), status=InstanceStatus.terminated)
+    owner = f"{MINE}/{gone.id}".encode()
+    left = {OWNER: owner, install.UNIT_FILE: b"theirs", f"{install.HOME}/tasks/one": b"theirs", "/etc/motd": b"hello"}
+    bench = Bench(FakeHost(files=left, running=True))
+    bench.store.commit([nouns.put(gone.with_(version=0))])
+    check(ADD_HOST, bench, None, **bench.about)
+    assert bench.host.running and bench.host.files[OWNER] == bench.owner
+    assert f"{install.HOME}/tasks/one" not in bench.host.files and "/etc/motd" in bench.host.files
 
 
 def test_first_contact_pins_the_keys() -> None:
@@ -135,13 +174,15 @@ def test_first_contact_pins_the_keys() -> None:
 
 def test_a_host_that_cant_reach_the_server_gets_a_tunnel() -> None:
     bench = Bench(FakeHost(reaches=False))
-    bench.performer.do("look", bench.workflow())
-    assert bench.contact is not None and bench.contact.tunnel
-    bench.performer.do("install", bench.workflow())
+    found = bench.performer.do("look", bench.workflow())
+    assert found is not None and bench.contact is not None and not bench.contact.tunnel, "it isn't installed yet"
+    bench.performer.do("install", bench.workflow(state=dict(found)))
     assert b"--server" not in bench.host.files[install.UNIT_FILE], "the tunnel writes the address"
+    assert bench.contact.tunnel
     bench.host.reaches = True
-    bench.performer.do("look", bench.workflow())
-    assert not bench.contact.tunnel
+    found = bench.performer.do("look", bench.workflow())
+    bench.performer.do("install", bench.workflow(state=dict(found or {})))
+    assert not bench.contact.tunnel and b"--server" in bench.host.files[install.UNIT_FILE]
 
 
 def test_an_agent_that_is_silent_is_asked_for_its_log() -> None:
@@ -168,7 +209,7 @@ class CutOff:
     host: FakeHost
 
     @contextmanager
-    def connect(self, login: Login) -> Iterator[Any]:
+    def connect(self, login: Login, *, again: bool = False) -> Iterator[Any]:
         with self.host.connect(login) as connection:
             connection.run = lambda *_, **__: Ran(0, "uid=0\nsudo=yes\n", "")  # type: ignore[method-assign]
             yield connection

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import socket
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from chalicelib.hosts.tunnels import MOST_CALLS, Carrier
+from chalicelib.hosts.tunnels import LEAST_CALLS, MOST_CALLS, Carrier, Spare
 
 
 @pytest.fixture
@@ -55,9 +56,9 @@ def answered(carrier: Carrier, caller: socket.socket) -> bool:
 
 def test_a_tunnel_carries_so_many_calls_and_no_more(echo: tuple[str, int]) -> None:
     with contextlib.closing(Carrier(echo)) as carrier:
-        callers = [call(carrier) for _ in range(MOST_CALLS + 50)]
+        callers = [call(carrier) for _ in range(MOST_CALLS + 20)]
         carrier.move(0.1)
-        assert [answered(carrier, caller) for caller in callers] == [True] * MOST_CALLS + [False] * 50
+        assert [answered(carrier, caller) for caller in callers] == [True] * MOST_CALLS + [False] * 20
         callers[0].close()
         carrier.move(1.0)
         assert answered(carrier, call(carrier)), "an end makes room for another"
@@ -71,9 +72,68 @@ def test_calls_while_the_server_is_away_cost_nothing() -> None:
     with contextlib.closing(Carrier(address)) as carrier:
         for _ in range(MOST_CALLS * 3):
             caller = call(carrier)
-            carrier.move(0.1)
+            while carrier._new or carrier._open:
+                carrier.move(0.1)
             assert caller.recv(1) == b"", "it is closed"
         carrier.move(0)
+
+
+def test_tunnels_share_the_calls_beyond_their_least(echo: tuple[str, int]) -> None:
+    spare = Spare(3)
+    with contextlib.closing(Carrier(echo, spare)) as one, contextlib.closing(Carrier(echo, spare)) as other:
+        greedy = [call(one) for _ in range(LEAST_CALLS + 5)]
+        assert [answered(one, caller) for caller in greedy] == [True] * (LEAST_CALLS + 3) + [False] * 2
+        modest = [call(other) for _ in range(LEAST_CALLS + 1)]
+        assert [answered(other, caller) for caller in modest] == [True] * LEAST_CALLS + [False]
+        greedy[0].close()
+        while len(one._open) > LEAST_CALLS + 2:
+            one.move(1.0)
+        assert answered(other, call(other)), "what one gives back another may have"
+    assert all(spare.take() for _ in range(3)) and not spare.take(), "all was given back"
+
+
+def test_a_call_that_nobody_reads_stops_no_other_and_keeps_little(echo: tuple[str, int]) -> None:
+    with contextlib.closing(Carrier(echo)) as carrier:
+        stuck, lively = call(carrier), call(carrier)
+        stuck.setblocking(False)
+        sent, idle = 0, 0
+        while idle < 20:  # it sends as long as anything is taken, and never reads what comes back
+            try:
+                sent += stuck.send(bytes(65536))
+                idle = 0
+            except BlockingIOError:
+                idle += 1
+            carrier.move(0.01)
+        assert all(len(kept) < 2**20 for each in carrier._open for kept in each.waiting.values())
+        for _ in range(20):
+            assert answered(carrier, lively)
+        found = 0
+        while found < sent:  # it reads after all: everything is there
+            carrier.move(0.01)
+            with contextlib.suppress(BlockingIOError):
+                found += len(stuck.recv(1 << 20))
+        assert found == sent
+
+
+def test_what_was_sent_before_the_end_arrives() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        contextlib.closing(Carrier(listener.getsockname()[:2])) as carrier,
+    ):
+        caller = call(carrier)
+        carrier.move(1.0)
+        accepted, _ = listener.accept()
+        with accepted:
+            accepted.sendall(b"x" * 100_000)
+        found = b""
+        while len(found) < 100_000:
+            carrier.move(0.01)
+            caller.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                found += caller.recv(100_000)
+        while carrier._open:
+            carrier.move(0.1)
+        assert caller.recv(1) == b""
 
 
 def test_a_call_that_both_sides_end_at_once_makes_room_for_one() -> None:
@@ -90,3 +150,25 @@ def test_a_call_that_both_sides_end_at_once_makes_room_for_one() -> None:
             carrier.move(1.0)
         callers = [call(carrier) for _ in range(MOST_CALLS + 1)]
         assert callers[-1].recv(1) == b""
+
+
+def test_without_a_descriptor_one_call_ends_and_the_others_go_on(echo: tuple[str, int]) -> None:
+    left, spare = [True], Spare(0)
+
+    def opened(family: socket.AddressFamily) -> socket.socket:
+        if left[0]:
+            return socket.socket(family)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with contextlib.closing(Carrier(echo, spare, opened)) as carrier:
+        lively = call(carrier)
+        assert answered(carrier, lively)
+        left[0] = False
+        for _ in range(LEAST_CALLS * 2):
+            refused = call(carrier)
+            carrier.move(1.0)
+            assert refused.recv(1) == b"", "it is closed"
+        assert answered(carrier, lively)
+        left[0] = True
+        callers = [call(carrier) for _ in range(LEAST_CALLS - 1)]
+        assert [answered(carrier, caller) for caller in callers] == [True] * len(callers), "their places are free again"

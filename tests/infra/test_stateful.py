@@ -20,9 +20,13 @@ def test_the_table_is_the_stores_own_schema() -> None:
 def test_what_holds_state_outlives_the_stack_and_what_fails_is_set_aside() -> None:
     for name in ("Table", "Bucket"):
         assert RESOURCES[name]["DeletionPolicy"] == RESOURCES[name]["UpdateReplacePolicy"] == "Retain"
-    for name in ("Wake", "Effects"):
+    for name in ("Wake", "Effects", "Hosts"):
         target = RESOURCES[f"{name}Queue"]["Properties"]["RedrivePolicy"]["deadLetterTargetArn"]
         assert target == {"Fn::GetAtt": [f"{name}Aside", "Arn"]} and f"{name}Aside" in RESOURCES
+
+
+def test_a_step_on_a_host_isnt_repeated_while_it_may_still_run() -> None:
+    assert RESOURCES["HostsQueue"]["Properties"]["VisibilityTimeout"] == 6 * 180
 
 
 def test_the_bucket_drops_leftovers_and_nothing_by_its_age() -> None:

@@ -10,13 +10,14 @@ import pytest
 
 from chalicelib.errors import Bug
 from chalicelib.machines.fleet import FLEET
+from chalicelib.machines.gang import GANG
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN, observe
 from chalicelib.machines.table import StateMachine, allows, apply, mermaid
 from chalicelib.machines.workflow import WORKFLOW
 
-MACHINES = (RUN, JOB, INSTANCE, FLEET, WORKFLOW)
+MACHINES = (RUN, JOB, INSTANCE, FLEET, GANG, WORKFLOW)
 MODULES = Path(__file__).parents[2] / "chalicelib"
 walked = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.noun)
 
@@ -61,13 +62,14 @@ def test_every_edge_leads_to_a_state(machine: StateMachine) -> None:
 @walked
 def test_the_statuses_of_the_domain_are_those_of_the_table(machine: StateMachine) -> None:
     from chalicelib.domain.fleets import FleetStatus
+    from chalicelib.domain.gangs import GangStatus
     from chalicelib.domain.instances import InstanceStatus
     from chalicelib.domain.jobs import JobStatus
     from chalicelib.domain.runs import RunStatus
     from chalicelib.domain.workflows import WorkflowStatus
 
     nouns = {"run": RunStatus, "job": JobStatus, "instance": InstanceStatus, "fleet": FleetStatus}
-    known = {**nouns, "workflow": WorkflowStatus}[machine.noun]
+    known = {**nouns, "gang": GangStatus, "workflow": WorkflowStatus}[machine.noun]
     reserved = {"fleet": {"submitted", "failed"}}.get(machine.noun, set())  # the wire's, which we never enter
     assert {status.value for status in known} - reserved == set(machine.states)
 

@@ -10,7 +10,6 @@ import argparse
 import json
 import random
 import sys
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from tests.mutants.changes import Change, changes, readable
 from tests.mutants.equivalent import Known, known
+from tests.mutants.touching import Touching
 from tests.mutants.trial import ABOUT, Copy, Verdict, about
 
 ROOT = Path(__file__).parents[2]
@@ -47,37 +47,25 @@ def missed(file: Path) -> list[Change]:
     return [change for change in everything([]) if any(entry.names(change) for entry in entries)]
 
 
-class Patience:
-    """How long the tests about a file may take: a few times what all those about its package in the sample take when
-    nothing is wrong. They must pass then."""
-
-    def __init__(self, sample: list[Change]) -> None:
-        self._files = {change.file for change in sample}
-        self._known: dict[str, float] = {}
-        self._lock = threading.Lock()
-
-    def of(self, copy: Copy, file: str) -> float:
-        package = file.split("/")[1]
-        with self._lock:
-            if package not in self._known:
-                files = (name for name in self._files if name.split("/")[1] == package)
-                wanted = sorted({path for name in files for path in about(copy.root, name)})
-                began = time.perf_counter()
-                passed, by = copy.passes(wanted, 900)
-                if not passed:
-                    raise SystemExit(f"without any change, {by} fails")
-                self._known[package] = 30 + 4 * (time.perf_counter() - began)
-            return self._known[package]
+def watched(copy: Copy, sample: list[Change]) -> tuple[Touching, float]:
+    """What all the tests about the sample's files reach, and how long a trial may take: a few times as long as all of
+    them when nothing is wrong."""
+    files = {change.file for change in sample}
+    began = time.perf_counter()
+    tests = sorted({path for name in files for path in about(copy.root, name)})
+    print(f"watching what {len(tests)} files of tests reach", flush=True)
+    touching = copy.watched(tests, {name.split("/")[1] for name in files}, 3600)
+    return touching, 30 + 4 * (time.perf_counter() - began)
 
 
 def play(sample: list[Change], jobs: int) -> list[Verdict]:
-    copies, patience = [Copy(ROOT) for _ in range(jobs)], Patience(sample)
-    free, done = list(copies), list[Verdict]()
+    copies, done = [Copy(ROOT) for _ in range(jobs)], list[Verdict]()
+    free = list(copies)
 
     def one(change: Change) -> Verdict:
         copy = free.pop()
         try:
-            verdict = copy.trial(change, patience.of(copy, change.file))
+            verdict = copy.trial(change, touching, patience)
         finally:
             free.append(copy)
         done.append(verdict)
@@ -86,6 +74,7 @@ def play(sample: list[Change], jobs: int) -> list[Verdict]:
         return verdict
 
     try:
+        touching, patience = watched(copies[0], sample)
         with ThreadPoolExecutor(jobs) as pool:
             return list(pool.map(one, sample))
     finally:

@@ -33,6 +33,12 @@ _FLIPS: dict[type[ast.AST], tuple[bytes, str]] = {  # operator → what it looks
     ast.Mod: (rb"%", "*"),
     ast.Pow: (rb"\*\*", "*"),
 }
+_AGAINST = {  # a clock, which never reads the very moment that it is compared with
+    ast.Lt: ">=",
+    ast.LtE: ">",
+    ast.Gt: "<=",
+    ast.GtE: "<",
+}
 _OPPOSITES = {"min": "max", "max": "min", "any": "all", "all": "any"}
 _FOR_TYPES = ("Literal", "Annotated", "Callable", "TypeVar")
 
@@ -124,6 +130,8 @@ class _Source:
                 yield "constant", *self._span(node), str(value + 1 if small else value * 2)
             case ast.Return(value=ast.Compare() | ast.BoolOp() as value):
                 yield "return", *self._span(value), f"not ({self._text(value)})"
+            case ast.Return(value=ast.Constant(value=bool())):
+                return  # the constant is changed
             case ast.Return(value=ast.expr() as value) if not isinstance(value, ast.UnaryOp) and self._text(value):
                 yield "return", *self._span(value), "None"
             case ast.Raise(exc=ast.expr()):
@@ -153,6 +161,8 @@ class _Source:
 
     def _flip(self, kind: str, left: ast.AST, operator: ast.AST, right: ast.AST) -> Iterator[Edit]:
         pattern, text = _FLIPS.get(type(operator), (b"$^", ""))
+        if b"monotonic()" in self._source[self._span(left)[0] : self._span(right)[1]]:
+            text = _AGAINST.get(type(operator), text)
         start, end = self._span(left)[1], self._span(right)[0]
         if found := re.search(pattern, self._source[start:end]):
             yield kind, start + found.start(), start + found.end(), text

@@ -12,7 +12,8 @@ from tests.mutants.__main__ import ROOT, drawn, everything
 from tests.mutants.changes import changes, readable
 from tests.mutants.equivalent import Known, known
 from tests.mutants.imports import imported
-from tests.mutants.trial import Copy, about, alone
+from tests.mutants.touching import statement
+from tests.mutants.trial import Copy, about, alone, rounds
 
 TABLE = "chalicelib/machines/table.py"
 
@@ -26,6 +27,7 @@ def becomes(folder: Path, text: str) -> set[str]:
     ("text", "changed"),
     [
         ("a < b", {"a <= b"}),
+        ("time.monotonic() < b", {"time.monotonic() >= b"}),
         ("a is not b", {"a is b"}),
         ("a not in b", {"a in b"}),
         ("a == b != c", {"a != b != c", "a == b == c"}),
@@ -150,6 +152,15 @@ def test_an_entry_outlives_a_reworded_comment(tmp_path: Path) -> None:
     assert not any(map(entry.names, changes(tmp_path, "file.py")))
 
 
+@pytest.mark.parametrize(
+    ("line", "lines"), [(1, [1]), (2, [2, 3]), (3, [2, 3]), (4, [4]), (5, [5]), (6, [6, 7]), (9, [9]), (11, [11])]
+)
+def test_a_line_belongs_to_a_statement_without_its_body(line: int, lines: list[int]) -> None:
+    head = b"x = 1\nif (a and\n    b):\n    f(c)\n"
+    text = head + b"def g():\n    return (1 +\n        2)\ntry: pass\nexcept E:\n    pass\nx = 2\n"
+    assert list(statement(text, line)) == lines
+
+
 @pytest.fixture(scope="module")
 def copy() -> Iterator[Copy]:
     made = Copy(ROOT)
@@ -161,7 +172,10 @@ def test_a_trial_says_who_noticed_and_leaves_no_trace(copy: Copy) -> None:
     before = subprocess.check_output(["git", "status", "--short"], cwd=ROOT)
     source = (copy.root / TABLE).read_bytes()
     change = next(change for change in changes(ROOT, TABLE) if "event not in" in change.becomes)
-    verdict = copy.trial(change, 120)
+    touching = copy.watched(["tests/machines/test_tables.py", "tests/planning/test_ports.py"], {"machines"}, 120)
+    ((first, *others),) = rounds(copy.root, change, touching)
+    assert {name.partition("::")[0] for name in (first, *others)} == {"tests/machines/test_tables.py"}
+    verdict = copy.trial(change, touching, 120)
     assert verdict.noticed and verdict.by.startswith("tests/machines/test_tables.py::")
     assert (copy.root / TABLE).read_bytes() == source
     assert subprocess.check_output(["git", "status", "--short"], cwd=ROOT) == before

@@ -2,7 +2,8 @@
 
 Which tests those are follows from names: the file's mirror under `tests/`, then its package's, then those of the
 packages that use it, and whole histories where it has a part in them; and from imports: the more directly a test file
-imports the source file, the sooner it is run. The first failure ends a trial.
+imports the source file, the sooner it is run. Of those, a trial runs the tests that reach the changed line
+(`touching.py`), and its first failure ends it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.mutants.changes import Change
 from tests.mutants.imports import imported
+from tests.mutants.touching import Touching
 
 ABOUT: dict[str, tuple[str, ...]] = {  # where a package's tests are, in this order
     "machines": ("machines", "planning", "engine", "simulation"),
@@ -32,9 +35,15 @@ ABOUT: dict[str, tuple[str, ...]] = {  # where a package's tests are, in this or
     "agent": ("agent",),
     "agent/session.py": ("agent", "simulation"),
 }
-TOO = {  # about a file by another name
-    "store/blobs.py": "tests/store/test_s3_real.py",
-    **dict.fromkeys(("agent/users.py", "agent/accounts.py", "agent/process.py"), "tests/agent/test_own_users_real.py"),
+TOO = {  # about files by other names
+    "tests/agent/test_container_sessions_real.py": ("agent/container_session.py",),
+    "tests/agent/test_namespaces_real.py": ("agent/container_session.py",),
+    "tests/agent/test_own_users_real.py": ("agent/users.py", "agent/accounts.py", "agent/process.py"),
+    "tests/agent/test_process.py": ("agent/supervisor.py", "agent/spool.py", "agent/process_tree.py"),
+    "tests/agent/test_repositories_real.py": ("agent/git.py", "agent/process.py"),
+    "tests/agent/test_sessions_real.py": ("agent/logins.py", "agent/session_command.py", "agent/listening.py"),
+    "tests/store/test_s3_real.py": ("store/blobs.py",),
+    "tests/usecases/test_limits.py": ("agent/session.py", "agent/tasks.py"),
 }
 SLOW = re.compile(r"^tests/agent/test_(agent|process)\.py$|^tests/simulation/")  # start processes, or play for long
 APART = re.compile(r"_real\.py$|/test_planted\.py$")  # need something of the machine, or minutes
@@ -48,20 +57,52 @@ _FIRST = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 def about(root: Path, file: str) -> list[str]:
     """The test files for a source file, those that are closest to it first."""
-    package, stem, inside = Path(file).parts[1], Path(file).stem.strip("_"), file.removeprefix("chalicelib/")
+    package, inside = Path(file).parts[1], file.removeprefix("chalicelib/")
     folders = [root / "tests" / name for name in ABOUT.get(inside, ABOUT[package])]
     found = [path.relative_to(root).as_posix() for folder in folders for path in sorted(folder.glob("test_*.py"))]
-    mirrors = {f"tests/{package}/test_{stem}{kind}.py" for kind in ("", "_real")} | {TOO.get(inside, "")}
+    mirrors = _mirrors(file)
+    found += sorted(path for path in TOO if path in mirrors and path not in found)
     away = {path: imported(root, path).get(file, ELSEWHERE) for path in found}
     wanted = (path for path in found if path in mirrors or not APART.search(path))
     if package in IMPORTS:
         wanted = (path for path in wanted if path in mirrors or SLOW.search(path) or away[path] != ELSEWHERE)
 
     def distance(path: str) -> tuple[bool, bool, bool, bool, int]:
-        near = path in mirrors or stem.rstrip("s") in Path(path).stem
-        return not near, bool(APART.search(path)), bool(SLOW.search(path)), path not in mirrors, away[path]
+        return (
+            not _is_near(file, path),
+            bool(APART.search(path)),
+            bool(SLOW.search(path)),
+            path not in mirrors,
+            away[path],
+        )
 
     return sorted(wanted, key=distance)
+
+
+def rounds(root: Path, change: Change, touching: Touching) -> list[list[str]]:
+    """The tests that may notice a change, in the order of their files: those near its file, then the others. What an
+    agent runs in processes of its own isn't seen: files near it count as a whole and, where no test reaches the line,
+    all that start such processes."""
+    touched, at_import = touching.tests(change)
+    starts = change.file.split("/")[1] in IMPORTS
+    near, others = list[str](), list[str]()
+    for path in about(root, change.file):
+        is_near = _is_near(change.file, path)
+        whole = at_import or (starts and (is_near or (not touched and SLOW.search(path))))
+        tests = [path] if whole else sorted(test for test in touched if test.startswith(f"{path}::"))
+        (near if is_near else others).extend(tests)
+    return [tests for tests in (near, others) if tests]
+
+
+def _mirrors(file: str) -> set[str]:
+    package, stem = Path(file).parts[1], Path(file).stem.strip("_")
+    inside = file.removeprefix("chalicelib/")
+    too = {path for path, files in TOO.items() if inside in files}
+    return too | {f"tests/{package}/test_{stem}{kind}.py" for kind in ("", "_real")}
+
+
+def _is_near(file: str, path: str) -> bool:
+    return path in _mirrors(file) or Path(file).stem.strip("_").rstrip("s") in Path(path).stem
 
 
 @functools.cache
@@ -106,26 +147,41 @@ class Copy:
     def close(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
 
-    def passes(self, files: list[str], patience: float) -> tuple[bool, str]:
+    def watched(self, files: list[str], packages: set[str], patience: float) -> Touching:
+        """Nothing is changed, so they must pass. Tells which of them run which lines of these packages."""
+        options = ["--cov-context=test", "--cov-report=", *(f"--cov=chalicelib/{name}" for name in sorted(packages))]
+        passed, by = self.passes(files, patience, options)
+        if not passed:
+            raise SystemExit(f"without any change, {by} fails")
+        return Touching(self.root, self.root / ".coverage")
+
+    def passes(self, tests: list[str], patience: float, more: Sequence[str] = ()) -> tuple[bool, str]:
         """Do these tests pass? With the first that doesn't."""
         options = ["-x", "-q", "-rfE", "--tb=no", "--no-header", "-p", "no:cacheprovider", f"--timeout={SLOWEST}"]
-        status, said = self._run(["-m", "pytest", *options, *files], patience)
+        named = self.root / "build" / "tests.txt"  # there may be more than a command line holds
+        named.parent.mkdir(exist_ok=True)
+        named.write_text("\n".join(tests), encoding="utf-8")
+        status, said = self._run(["-m", "pytest", *options, *more, f"@{named}"], patience)
         first = _FIRST.search(said)
         if status == 0:
             return True, ""
         return False, "no end" if status is None else first[1] if first else said[-200:].strip()
 
-    def trial(self, change: Change, patience: float) -> Verdict:
+    def trial(self, change: Change, touching: Touching, patience: float) -> Verdict:
         if change.file.startswith("chalicelib/agent/") and not alone():
             raise SystemExit(
                 "a changed agent may signal every process here; be root, or where users may unshare, or "
                 "leave it out with --in"
             )
         file, began = self.root / change.file, time.perf_counter()
-        source = file.read_bytes()
+        wanted, source = rounds(self.root, change, touching), file.read_bytes()
         self._write(file, change.applied(source))
+        passed, by = True, ""
         try:
-            passed, by = self.passes(about(self.root, change.file), patience)
+            for tests in wanted:
+                passed, by = self.passes(tests, patience)
+                if not passed:
+                    break
         finally:
             self._write(file, source)
         return Verdict(change, not passed, by, round(time.perf_counter() - began, 1))

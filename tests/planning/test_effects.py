@@ -19,9 +19,10 @@ from chalicelib.domain.specs.runs import RemoteRunRepoData, RunSpec
 from chalicelib.planning.combine import Wants, fleet_query, merged_fleet, wants_of
 from chalicelib.planning.ends import grace_of
 from chalicelib.planning.fleet import decide_fleet
-from chalicelib.planning.jobs import agent_task, effective
+from chalicelib.planning.jobs import agent_task, effective, job_specs
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.queue import decide_queue
+from chalicelib.planning.selecting import selects
 from chalicelib.planning.snapshots import FleetSnapshot
 from chalicelib.planning.stock import Query
 from chalicelib.planning.support import FLEET, RUN, Supported
@@ -49,6 +50,11 @@ class Seen:
         return b.job_spec(self.spec)
 
     @property
+    def nodes(self) -> Any:
+        """The jobs of all its nodes."""
+        return job_specs(self.spec, images=b.Images())
+
+    @property
     def wants(self) -> Wants:
         return wants_of(self.spec, self.job)
 
@@ -70,6 +76,12 @@ class Seen:
         return Seen(self.spec.with_(repo_data=RemoteRunRepoData(repo_name="app")))
 
     @property
+    def takes(self) -> list[bool]:
+        """Which of three hosts the run may take."""
+        hosts = [b.host(num, b.fleet("lab"), hostname=f"h{num}") for num in range(3)]
+        return [selects(self.wants.instances, host) for host in hosts]
+
+    @property
     def bought(self) -> Any:
         """The instance that is bought for it."""
         item = b.queued("train", self.spec)
@@ -82,6 +94,10 @@ def seen(path: str, value: Any) -> Seen:
     raw: dict[str, Any] = {"run_name": "train", "configuration": {"type": "task", "commands": ["true"]}, "profile": {}}
     place = raw
     *parents, last = path.split(".")
+    if last in DEV_ENVIRONMENT:
+        raw["configuration"] = {"type": "dev-environment", "ide": "vscode"}
+    if path == "configuration.groups":
+        raw["configuration"] = {"type": "task"}
     for step in parents:
         place = place.setdefault(step, {})
     place[last] = value
@@ -122,13 +138,43 @@ PARAMS: dict[str, Case] = {
     "stop_duration": ("1m", lambda s: grace_of(s.job, s.spec), 60 * b.SECOND),
     "creation_policy": ("reuse", lambda s: s.wants.reuse_only, True),
     "fleets.name": (["gpus"], lambda s: s.wants.fleets, ("gpus",)),
+    "instances.name": (["lab-1"], lambda s: s.takes, [False, True, False]),
+    "instances.hostname": ([{"hostname": "h2"}], lambda s: s.takes, [False, False, True]),
+    "instances.fleet.name": ([{"fleet": "lab", "instance": 0}], lambda s: s.takes, [True, False, False]),
+    "instances.instance": ([{"fleet": "lab", "instance": 2}, "lab-0"], lambda s: s.takes, [True, False, True]),
 }
+GROUP = {"commands": ["a"]}
 CONFIGURATION: dict[str, Case] = {
+    "nodes": (2, lambda s: [job.job_name for job in s.nodes], ["train-0-0", "train-1-0"]),
+    "groups.name": ([{**GROUP, "name": "head"}], lambda s: s.job.node_group_name, "head"),
+    "groups.nodes": (
+        [{**GROUP, "nodes": 2}, GROUP],
+        lambda s: [(job.job_num, job.node_group_index, job.node_group_job_index) for job in s.nodes],
+        [(0, 0, 0), (1, 0, 1), (2, 1, 0)],
+    ),
+    "groups.resources": (
+        [GROUP, {**GROUP, "resources": {"cpu": "9.."}}],
+        lambda s: [job.requirements.resources.cpu.count.min for job in s.nodes],
+        [2, 9],
+    ),
+    "groups.commands": ([{"commands": ["b"]}], lambda s: s.task["commands"][-1], "b"),
+    "groups.ports": ([GROUP, {**GROUP, "ports": [80]}], lambda s: [len(job.app_specs) for job in s.nodes], [0, 1]),
     "type": ("task", lambda s: s.job.jobs_per_replica, 1),
     "name": ("other", lambda s: s.effective.configuration.name, "other"),
     "image": ("ubuntu", lambda s: (s.task["image"], s.wants.container), ("ubuntu", ("image",))),
     "user": ("1000:users", lambda s: (s.task["user"]["uid"], s.task["user"]["groupname"]), (1000, "users")),
     "privileged": (True, lambda s: (s.task["privileged"], s.task["runtime"]), (True, "docker")),
+    "docker": (
+        True,
+        lambda s: (s.task["docker"], s.task["privileged"], s.task["image"], s.task["runtime"], s.task["commands"][0]),
+        (True, True, "dind", "docker", "/bin/sh"),
+    ),
+    "ports": (
+        ["80:8000", 10_022],  # the language's own port is left out
+        lambda s: (s.task["ports"], [(app.port, app.map_to_port) for app in s.job.app_specs]),
+        ([8000], [(8000, 80)]),
+    ),
+    "home_dir": ("/home/user", lambda s: s.task["home_dir"], "/home/user"),
     "entrypoint": ("python -m", lambda s: s.task["commands"], ["python", "-m", "true"]),
     "working_dir": ("/data", lambda s: s.task["working_dir"], "/data"),
     "registry_auth": ({"username": "u", "password": "p"}, lambda s: s.task["registry_auth"]["username"], "u"),
@@ -153,6 +199,11 @@ CONFIGURATION: dict[str, Case] = {
     "repos.path": ([{**REPO, "path": "/app"}], lambda s: s.cloning.task["repo"]["path"], "/app"),
     "repos.if_exists": ([{**REPO, "if_exists": "skip"}], lambda s: s.cloning.task["repo"]["if_exists"], "skip"),
     "files.path": ([{"local_path": "/x", "path": "y"}], lambda s: s.effective.configuration.files[0].path, "y"),
+}
+DEV_ENVIRONMENT: dict[str, Case] = {
+    "ide": ("zed", lambda s: "zed://ssh/train$DSTACK_WORKING_DIR" in s.task["commands"][-1], True),
+    "version": ("abc123", lambda s: ".vscode-server/bin/abc123" in s.task["commands"][-1], True),
+    "init": (["make deps"], lambda s: s.task["commands"][-1].startswith("make deps && "), True),
 }
 SPEC: dict[str, Case] = {
     "run_name": ("other", lambda s: s.job.job_name, "other-0-0"),
@@ -186,8 +237,11 @@ def _whole(path: str) -> str:
         return f"{head}.resources.{tail.split('.')[0]}"
     if path.startswith("repo_data."):
         return "repo_data"
-    if path.startswith("configuration.repos."):
-        return "configuration.repos"
+    for several in ("configuration.repos", "configuration.groups"):
+        if path.startswith(f"{several}."):
+            return several
+    if ".instances." in path:
+        return path.partition(".instances.")[0] + ".instances"
     for part in (".local_path", ".path", ".id", "fleets.name"):
         if path.endswith(part) and not path.endswith("_path"):
             return path.rpartition(".")[0]
@@ -196,7 +250,7 @@ def _whole(path: str) -> str:
 
 RUN_CASES: dict[str, Case] = {
     **SPEC,
-    **{f"configuration.{name}": case for name, case in (CONFIGURATION | PARAMS).items()},
+    **{f"configuration.{name}": case for name, case in (CONFIGURATION | DEV_ENVIRONMENT | PARAMS).items()},
     **{f"configuration.resources.{name}": case for name, case in RESOURCES.items()},
     **{f"profile.{name}": case for name, case in PARAMS.items()},
 }

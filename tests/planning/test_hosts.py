@@ -14,13 +14,13 @@ from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.hosts.connection import Login
 from chalicelib.hosts.logins import login
 from chalicelib.planning.fleet import decide_fleet
+from chalicelib.planning.host_networks import internal_address
 from chalicelib.planning.hosts import (
     ADD_HOST,
     MOST_AT_ONCE,
     NEXT_BATCH,
     REMOVE_HOST,
     hosts_of,
-    internal_address,
     workflow_of,
 )
 from chalicelib.planning.instance import decide_instance
@@ -54,7 +54,7 @@ def saved(plan: Plan, kind: type) -> list[Any]:
 
 def at(key: str, num: int = 0, status: str = "idle", **rest: Any) -> Instance:
     hostname, _, port = key.partition(":")
-    host = OnPrem(hostname=hostname, port=int(port or 22))
+    host = OnPrem(hostname=hostname, port=int(port or 22), user="ubuntu")
     return b.host(num, b.fleet("lab"), status=InstanceStatus(status), host=host, **rest)
 
 
@@ -101,6 +101,12 @@ def test_a_host_that_the_spec_no_longer_names_ends() -> None:
     plan = decided(b.fleet("lab"), spec(hosts=["h1"]), at("h1"), at("h2", 1))
     (ended,) = [i for i in saved(plan, Instance) if i.status == InstanceStatus.terminating]
     assert (ended.num, ended.reason) == (1, "terminated_by_user")
+
+
+def test_one_that_joined_by_itself_stays_whatever_the_spec_names() -> None:
+    came = b.host(1, b.fleet("lab"), host=OnPrem(hostname="h9", port=0, joined=True))
+    assert saved(decided(b.fleet("lab"), spec(hosts=["h1"]), at("h1"), came), Instance) == []
+    assert saved(looked(came, spec(hosts=["h1"]), heard=True), Instance)[-1].status == InstanceStatus.idle
 
 
 def test_one_that_works_ends_after_its_job() -> None:
@@ -201,7 +207,7 @@ def test_a_host_is_cleared_before_it_is_gone() -> None:
 def test_removal_is_never_given_up_and_adding_is() -> None:
     assert [step.attempts for step in REMOVE_HOST.steps] == [None, None]
     assert all(step.attempts for step in ADD_HOST.steps)
-    assert [step.name for step in ADD_HOST.steps if step.undo] == ["install", "start"]
+    assert [step.name for step in ADD_HOST.steps if step.undo] == ["install", "relay", "start"]
 
 
 def test_a_host_that_is_forgotten_isnt_waited_for() -> None:

@@ -9,7 +9,8 @@ import pytest
 from chalicelib.domain.jobs import Assignment
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.errors import Invalid, NotSupported
-from chalicelib.planning.jobs import agent_task, effective, hostfile, job_specs, task_env
+from chalicelib.planning.jobs import agent_task, effective, job_specs
+from chalicelib.planning.nodes import one_node, task_env
 from tests.world import nouns as b
 
 # What a 0.22 client gets for a plain task with an image, field for field.
@@ -97,6 +98,7 @@ def test_commands(config: dict[str, Any], argv: list[str]) -> None:
         ({"python": 3.1}, "base:3.10", "docker"),
         ({"nvcc": True}, "devel:3.12", "docker"),
         ({"image": "ubuntu"}, "ubuntu", "docker"),
+        ({"docker": True}, "dind", "docker"),
         ({"image": "scratch"}, "scratch", None),
     ],
 )
@@ -143,31 +145,47 @@ def test_gpus_without_a_name_are_nvidias_where_the_image_is_ours() -> None:
     assert vendor() is None
 
 
-def test_what_is_no_task_on_one_node_has_no_jobs_here() -> None:
+def test_services_have_no_jobs_here() -> None:
     with pytest.raises(NotSupported):
-        job_specs(RunSpec.model_validate({"configuration": {"type": "dev-environment"}}), images=b.Images())
-    with pytest.raises(NotSupported):
-        job_specs(b.run_spec(nodes=2), images=b.Images())
+        service = {"type": "service", "port": 80, "commands": ["a"]}
+        job_specs(RunSpec.model_validate({"configuration": service}), images=b.Images())
 
 
 def test_a_job_is_told_where_it_is_and_its_user_has_the_last_word() -> None:
     host = b.host(has=b.resources(gpus=2), internal_ip="10.0.0.5", env={"TEAM": "a", "DSTACK_RUN_NAME": "fleet"})
     job, spec = b.job(b.run()), b.job_spec(b.run_spec(env={"DSTACK_NODE_RANK": "9"}))
-    env = task_env(job, spec, host)
+    env = task_env(job, spec, one_node(job, host))
     assert (env["DSTACK_RUN_NAME"], env["DSTACK_JOB_ID"], env["DSTACK_RUN_ID"]) == ("train", job.id, job.run_id)
     assert (env["DSTACK_NODES_NUM"], env["DSTACK_GPUS_PER_NODE"], env["DSTACK_GPUS_NUM"]) == ("1", "2", "2")
     assert (env["DSTACK_NODES_IPS"], env["DSTACK_MASTER_NODE_IP"]) == ("10.0.0.5", "10.0.0.5")
     task = agent_task(job, spec, host, "main")
     assert task["hostfile"] == "10.0.0.5 slots=2\n"
-    assert hostfile(job, spec, b.host(has=b.resources(gpus=0), internal_ip="10.0.0.6")) == "10.0.0.6\n"
+    plain = one_node(job, b.host(has=b.resources(gpus=0), internal_ip="10.0.0.6"))
+    assert plain.hostfile() == "10.0.0.6\n"
     assert (task["env"]["TEAM"], task["env"]["DSTACK_RUN_NAME"], task["env"]["DSTACK_NODE_RANK"]) == ("a", "train", "9")
+
+
+def test_a_home_is_the_users_own_unless_another_is_named() -> None:
+    """`/root` is what every client sends."""
+    for written, want in (("/root", None), ("/home/me", "/home/me")):
+        spec = b.job_spec(b.run_spec(home_dir=written))
+        assert agent_task(b.job(b.run()), spec, b.host(), "main")["home_dir"] == want
+
+
+def test_an_engine_is_started_before_the_jobs_commands() -> None:
+    spec = b.job_spec(b.run_spec(docker=True, commands=["docker ps", "echo done"]))
+    assert spec.commands[:3] == ("/bin/sh", "-i", "-c") and spec.commands[3].endswith("; fi && docker ps && echo done")
+    assert spec.privileged and spec.docker
+    with pytest.raises(Invalid, match="put it first in `commands`"):
+        b.job_spec(b.run_spec(docker=True, entrypoint="python"))
 
 
 def test_a_task_has_every_field_of_the_protocol() -> None:
     task = agent_task(b.job(b.run()), b.job_spec(b.run_spec()), b.host(), "main")
     protocol = (
         "id name project run_name commands env image user working_dir shell privileged registry_auth cpu memory_bytes "
-        "shm_bytes gpus gpu_devices max_duration stop_duration files repo hostfile volumes home_dir runtime isolated"
+        "shm_bytes gpus gpu_devices max_duration stop_duration files repo hostfile volumes home_dir runtime isolated "
+        "docker ports host_user"
     )
     assert set(task) == set(protocol.split())
     assert (task["cpu"], task["memory_bytes"], task["gpus"]) == (0, 0, 0)
@@ -216,6 +234,8 @@ def test_a_task_in_full() -> None:
         "working_dir": "w",
         "shell": "/bin/sh",
         "privileged": True,
+        "docker": False,
+        "ports": [],
         "registry_auth": {"username": "u", "password": "p"},
         "cpu": 3,
         "memory_bytes": 2 << 30,
@@ -227,6 +247,7 @@ def test_a_task_in_full() -> None:
         "files": [],
         "repo": None,
         "hostfile": "10.0.0.5 slots=2\n",
+        "host_user": None,
         "isolated": False,
         "volumes": [],
         "home_dir": None,

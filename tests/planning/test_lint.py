@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.gangs import Gang, GangStatus
 from chalicelib.domain.instances import Claim, InstanceStatus
 from chalicelib.domain.jobs import JobStatus
+from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.planning import purchases
+from chalicelib.planning.invariants import gangs
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.snapshots import Given
@@ -47,6 +50,26 @@ CASES: dict[str, tuple[Any, Callable[[Step], Step], str]] = {
         SPOT,
         lambda s: saves(s, Instance=lambda i: i.with_(claims=(i.claims[0].with_(blocks=()),))),
         "is assigned 1 blocks but claims 0",
+    ),
+    "a job with two claims": (
+        SPOT,
+        lambda s: saves(s, Instance=lambda i: i.with_(claims=i.claims * 2)),
+        "holds two claims of one job",
+    ),
+    "ended by its user though a job has it": (
+        SPOT,
+        lambda s: saves(s, Instance=lambda i: i.with_(reason=InstanceReason.terminated_by_user)),
+        "terminated by a user while a job has a claim",
+    ),
+    "made without an event": (
+        BUY,
+        lambda s: replace(s, events=tuple(e for e in s.events if all(t.type != "instance" for t in e.targets))),
+        "is created without an event",
+    ),
+    "made as something else": (
+        BUY,
+        lambda s: saves(s, Instance=lambda i: i.with_(status=InstanceStatus.busy)),
+        "can't be created as busy",
     ),
     "a claim without a job": (SPOT, lambda s: saves(s, Job=lambda j: None), "gets a claim that belongs to no job"),
     "a silent change": (SPOT, lambda s: replace(s, events=()), "without an event"),
@@ -105,6 +128,28 @@ def test_a_broken_promise_is_found(case: str) -> None:
     assert lint(snapshot, plan) == []
     found = lint(snapshot, Plan((broken(plan.steps[0]),)))
     assert any(says in text for text in found), found
+
+
+def gang(**changes: Any) -> Gang:
+    made = {"id": "g", "run_id": "r", "run_name": "train", "project_id": "p", "nodes": 2, "status": GangStatus.sealed}
+    return Gang(**{**made, "began_at": b.NOW, "last_processed_at": b.NOW, "due_at": b.NOW + 1, **changes})
+
+
+@pytest.mark.parametrize(
+    ("made", "says"),
+    [
+        (gang(places=("a", "a")), "has a machine twice"),
+        (gang(places=("a",)), "is sealed with 1 of 2 places"),
+        (gang(places=("a", "b"), due_at=None), "is sealed, but nothing will look at it again"),
+        (gang(places=("a",), due_at=None, status=GangStatus.undone), "is undone, but nothing will look at it again"),
+        (gang(places=("a",), status=GangStatus.gathering), ""),
+        (gang(places=("a", "b")), ""),
+        (gang(places=(), due_at=None, status=GangStatus.undone), ""),
+    ],
+)
+def test_a_gang_is_sealed_whole_and_looked_at(made: Gang, says: str) -> None:
+    found = list(gangs(Step((made,)), {}))
+    assert len(found) == bool(says) and all(says in text for text in found)
 
 
 def test_a_fleet_beyond_its_limit_is_found() -> None:

@@ -351,6 +351,12 @@ def test_a_share_has_its_part_and_the_whole_disk() -> None:
     assert blocks_needed(needs(gpu=5), has, 4) == 0
 
 
+def test_who_asks_for_no_cpus_gets_the_smallest_share_of_a_machine_with_few() -> None:
+    has = b.resources(cpus=2, gb=64, gpus=4)
+    assert blocks_needed(needs(cpu="..8", gpu="1.."), has, 4) == 1
+    assert blocks_needed(needs(cpu="1..8", gpu="1.."), has, 4) == 2
+
+
 # --- fleet and run ---------------------------------------------------------------------------------------------------
 
 
@@ -410,7 +416,7 @@ def test_a_plan_shows_what_is_there_before_what_could_be_bought() -> None:
     cloud = b.fleet("cloud")
     free, busy = b.machine(0, cloud), b.holding(b.machine(1, cloud), b.job(b.run("other")))
     book = OfferBook([b.offer("new", 0.1)])
-    offers, total, notes = plan_offers(spec, b.job_spec(spec), [b.view(cloud, busy, free, nodes="0..3")], book)
+    offers, total, notes = plan_offers(spec, b.job_spec(spec), [b.view(cloud, busy, free, nodes="0..3")], book, 50)
     assert [offer.availability.value for offer in offers] == ["idle", "busy", "available"]
     assert (total, notes) == (3, [])
 
@@ -418,45 +424,45 @@ def test_a_plan_shows_what_is_there_before_what_could_be_bought() -> None:
 def test_a_plan_says_of_each_fleet_why_it_has_nothing() -> None:
     spec = b.run_spec(resources={"gpu": 2})
     views = [b.view(b.fleet("local"), b.host()), b.view(b.fleet("cloud"), nodes="0..1")]
-    offers, total, notes = plan_offers(spec, b.job_spec(spec), views, OfferBook([b.offer()]))
+    offers, total, notes = plan_offers(spec, b.job_spec(spec), views, OfferBook([b.offer()]), 50)
     assert (offers, total) == ([], 0)
     assert [note.subject for note in notes] == ["fleet `local`", "fleet `cloud`"]
     assert "needs 2 GPUs, has none" in notes[0].text
-    assert plan_offers(spec, b.job_spec(spec), [], OfferBook())[2][0].text == "has no fleet"
+    assert plan_offers(spec, b.job_spec(spec), [], OfferBook(), 50)[2][0].text == "has no fleet"
 
 
 def test_a_plan_says_that_arm_would_do() -> None:
     spec, book = b.run_spec(), OfferBook([b.offer(has=b.resources(cpu_arch="arm"))])
-    offers, _, notes = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..1")], book)
+    offers, _, notes = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..1")], book, 50)
     assert not offers and re.search(r"set `cpu: arm:.*`.*: 1 would match", notes[0].hint)
 
 
 def test_offers_of_a_fleet_that_is_cut_are_shown_as_shares() -> None:
     spec = b.run_spec(resources={"cpu": "2..", "memory": "4GB.."})
     book = OfferBook([b.offer("m", 4.0, has=b.resources(cpus=8, gb=32))])
-    offers, _, _ = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..1", blocks=4)], book)
+    offers, _, _ = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..1", blocks=4)], book, 50)
     assert [(o.blocks, o.total_blocks, o.price, o.instance.resources.cpus) for o in offers] == [(1, 4, 1.0, 2)]
 
 
 def test_a_fleet_shows_what_it_could_be_made_of() -> None:
     book = OfferBook([b.offer("a", 1.0), b.offer("b", 5.0)])
-    offers, total = fleet_offers(b.fleet_spec(nodes="0..2", max_price=2), book)
+    offers, total = fleet_offers(b.fleet_spec(nodes="0..2", max_price=2), book, 50)
     assert ([offer.instance.name for offer in offers], total) == (["a"], 1)
-    assert fleet_offers(b.fleet_spec(), book) == ([], 0)
+    assert fleet_offers(b.fleet_spec(), book, 50) == ([], 0)
 
 
 def test_a_full_fleet_offers_no_new_machine() -> None:
     cloud, book = b.fleet("cloud"), OfferBook([b.offer(has=b.resources(cpus=64, gb=256))])
     full = b.view(cloud, b.host(0, cloud), nodes="1..1")
     fits, big = b.run_spec(), b.run_spec(resources={"cpu": "32.."})
-    offers, total, notes = plan_offers(fits, b.job_spec(fits), [full], book)
+    offers, total, notes = plan_offers(fits, b.job_spec(fits), [full], book, 50)
     assert [offer.availability for offer in offers] == ["idle"] and (total, notes) == (1, [])
-    offers, _, notes = plan_offers(big, b.job_spec(big), [full], book)
+    offers, _, notes = plan_offers(big, b.job_spec(big), [full], book, 50)
     assert not offers and "is full (1 of 1 nodes)" in notes[0].text and notes[0].hint == "raise `nodes`"
 
 
 def test_reuse_alone_and_nothing_there_is_said_so() -> None:
     spec = b.run_spec(creation_policy="reuse")
     book = OfferBook([b.offer()])
-    offers, _, notes = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..2")], book)
+    offers, _, notes = plan_offers(spec, b.job_spec(spec), [b.view(b.fleet("c"), nodes="0..2")], book, 50)
     assert not offers and "`creation_policy: reuse` forbids a new one" in notes[0].text

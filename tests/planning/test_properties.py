@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chalicelib.domain.gangs import GangStatus
 from chalicelib.domain.runs import RunStatus
 from tests.harness.examples import many
 from tests.world import nouns as b
@@ -53,7 +54,7 @@ step = st.tuples(st.sampled_from(OPS), st.integers(min_value=0, max_value=11))
 
 def build(hosts: int, blocks: int, most: int, least: int, offers: int) -> SmallWorld:
     world = SmallWorld(offers=tuple(b.offer(f"m{n}", 1.0 + n, has=b.resources(cpus=4, gb=16)) for n in range(offers)))
-    world.add_fleet("local", hosts=hosts, blocks=blocks)
+    world.add_fleet("local", hosts=hosts, blocks=blocks, placement="cluster")
     if most:
         world.add_fleet("cloud", nodes={"min": min(least, most), "max": most}, blocks=blocks, idle_duration="5m")
     return world
@@ -146,6 +147,16 @@ def test_a_plain_history_ends_well(jobs: int) -> None:
         world.submit()
     world.settle()
     assert {run.status for run in world.runs.values()} == {RunStatus.done}
+
+
+def test_tasks_on_several_nodes_end_well_too() -> None:
+    world = build(hosts=3, blocks=2, most=0, least=0, offers=0)
+    world.submit(nodes=3)
+    world.submit(nodes=2, replicas=2)
+    world.submit()
+    world.settle()
+    assert {run.status for run in world.runs.values()} == {RunStatus.done}
+    assert {gang.status for gang in world.gangs.values()} == {GangStatus.released}
 
 
 def test_events_tell_the_whole_story_in_order() -> None:

@@ -336,7 +336,8 @@ def look(world: Replicas) -> None:
         assert all(world.jobs[id].finished for id in early), "submitted again before the last submission was over"
         held = {claim.job_id for instance in world.instances.values() for claim in instance.claims}
         assert not held & early, "submitted again while a sibling holds a place"
-        if replica in calm and world.run.status not in (RunStatus.terminating, *FINAL):
+        late = any(job.reason == JobReason.waiting_runner_limit_exceeded for job in mine)  # its own end, then
+        if replica in calm and not late and world.run.status not in (RunStatus.terminating, *FINAL):
             assert all(jobs.get(job.id) == job for job in mine), "another replica's end is none of its business"
     live = [job for job in world.jobs.values() if not job.finished]
     assert not live or world.run.status not in (RunStatus.pending, *FINAL)

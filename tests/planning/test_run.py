@@ -16,6 +16,7 @@ from chalicelib.planning.ends import grace_of
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import RunSnapshot
+from chalicelib.planning.unused import Sample
 from tests.world import nouns as b
 from tests.world.nouns import lint
 
@@ -38,6 +39,7 @@ class World:
             self.job = self._placed(self.job)
         self.presence: Any = b.heard(self.instance)
         self.older: tuple[Job, ...] = ()
+        self.usage: dict[str, tuple[Sample, ...]] = {}
         self.now = LATER
 
     def _placed(self, job: Job) -> Job:
@@ -57,7 +59,9 @@ class World:
         presences = {self.instance.id: self.presence} if self.presence else {}
         jobs = (*self.older, self.job)
         instances = {self.instance.id: self.instance} if self.instance else {}
-        return RunSnapshot(self.now, self.run, self.spec, (b.job_spec(self.spec),), jobs, instances, presences)
+        return RunSnapshot(
+            self.now, self.run, self.spec, (b.job_spec(self.spec),), jobs, instances, presences, self.usage
+        )
 
     def decide(self) -> Plan:
         plan = decide_run(self.snapshot)

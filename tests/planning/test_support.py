@@ -15,8 +15,8 @@ import pytest
 from pydantic import BaseModel
 
 from chalicelib.domain.specs.fleets import FleetSpec
-from chalicelib.domain.specs.runs import RunSpec, TaskConfiguration
-from chalicelib.planning.support import FLEET, RUN, NotBuilt, Supported, fleet_refusals, refusals
+from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
+from chalicelib.planning.support import FLEET, MOST_NODES, RUN, NotBuilt, Supported, fleet_refusals, refusals
 from tests.world.nouns import fleet_spec, run_spec
 
 TESTS = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def _fields(model: type[BaseModel], prefix: str, table: dict[str, Any]) -> Itera
         path = f"{prefix}{name}"
         below = list(_models(field.annotation))
         if path == "configuration":
-            below = [TaskConfiguration]  # other types are refused by `configuration.type`
+            below = [TaskConfiguration, DevEnvironmentConfiguration]  # services are refused by `configuration.type`
         if path in table or not below:
             yield path
         else:
@@ -55,27 +55,20 @@ def test_every_field_is_decided_once(model: type[BaseModel], prefix: str, table:
 # One value, not the default, for every refused field.
 VALUES: dict[str, Any] = {
     "reservation": "cr-1",
-    "utilization_policy": {"min_gpu_utilization": 10, "time_window": "10m"},
-    "startup_order": "master-first",
-    "stop_criteria": "master-done",
     "schedule": {"cron": "0 9 * * *"},
-    "instances": ["local-0"],
     "backend_options": [{"type": "vastai", "offer_order": "price"}],
     "fleets.project": ["other/gpus"],
-    "nodes": 2,
-    "groups": [{"nodes": 2, "commands": ["a"]}],
-    "ports": [8000],
+    "instances.fleet.project": [{"fleet": "other/gpus", "instance": 0}],
     "volumes": ["/data:/data"],
-    "docker": True,
     "dstack": True,
     "setup": ["a"],
     "working_dir": "/x",
     "resources.shm_size": "1GB",
     "placement": "cluster",
     "retry": {"on_events": ["no-capacity"], "duration": "1h"},
-    "home_dir": "/home/user",
     "ssh_config": {"user": "u", "identity_file": "k", "hosts": ["10.0.0.1"]},
 }
+GROUP = {"commands": ["a"]}
 REMOTE = {
     "repo_type": "remote",
     "repo_name": "r",
@@ -93,14 +86,12 @@ def raw_with(path: str) -> dict[str, Any]:
     if path.startswith("fleet."):
         raw["configuration"] = {"type": "fleet", "nodes": "0..2"}
         path = path.removeprefix("fleet.")
-    if path == "configuration.groups":
-        del raw["configuration"]["commands"]
     if path.startswith("repo_data."):
         raw["repo_data"] = REMOTE
         return raw
     head, _, name = path.partition(".") if path.split(".")[0] in ("configuration", "profile") else ("", "", path)
     place = raw[head] if head else raw
-    *parents, last = name.removesuffix(".project").split(".")
+    *parents, last = name.removesuffix(".project").removesuffix(".fleet").split(".")
     for step in parents:
         place = place.setdefault(step, {})
     place[last] = VALUES[name]
@@ -119,6 +110,11 @@ def test_a_refused_field_is_named(path: str) -> None:
     found = named[path.removeprefix("fleet.")]
     assert path.rpartition(".")[2] in found.message
     assert found.hint
+
+
+def test_one_of_several_is_named_too() -> None:
+    raw = {"configuration": {"type": "task", "commands": ["a"], "fleets": ["mine", "other/gpus"]}}
+    assert [problem.path for problem in refusals(RunSpec.model_validate(raw))] == ["configuration.fleets.project"]
 
 
 @cache
@@ -147,11 +143,52 @@ def test_what_means_nothing_is_no_offence() -> None:
     assert refusals(spec) == []
 
 
-@pytest.mark.parametrize("kind", [{"type": "dev-environment"}, {"type": "service", "port": 80, "commands": ["a"]}])
-def test_other_types_are_refused_by_name(kind: dict[str, Any]) -> None:
+def test_a_port_that_is_reserved_is_refused_where_it_is_written() -> None:
+    (found,) = refusals(run_spec(ports=[8000, 10_022]))
+    assert found.path == "configuration.ports.1" and "10022" in found.message
+    (found,) = refusals(run_spec(commands=[], groups=[GROUP, {**GROUP, "ports": [10_022]}]))
+    assert found.path == "configuration.groups.1.ports.0"
+    (found,) = refusals(RunSpec.model_validate({"configuration": {"type": "dev-environment", "ports": [10_999]}}))
+    assert found.path == "configuration.ports.0"
+
+
+def test_an_address_of_a_node_that_doesnt_exist_is_refused_where_it_is_written() -> None:
+    known, unknown = "ping ${{ groups[0].nodes[1].IP_ADDRESS }}", "ping ${{ groups[0].nodes[2].IP_ADDRESS }}"
+    assert refusals(run_spec(nodes=2, commands=[known])) == []
+    (found,) = refusals(run_spec(nodes=2, commands=[known, unknown]))
+    assert found.path == "configuration.commands.1" and "groups[0].nodes[2]" in found.message
+    assert "groups[0].nodes[0..1]" in found.hint
+    groups = [{"commands": ["a"], "nodes": 2}, {"commands": ["b", "ping ${{ groups[2].nodes[0].IP_ADDRESS }}"]}]
+    (found,) = refusals(run_spec(commands=[], groups=groups))
+    assert found.path == "configuration.groups.1.commands.1" and "groups[1].nodes[0..0]" in found.hint
+    (found,) = refusals(run_spec(commands=["ping ${{ groups[0].nodes[1].IP_ADDRESS }}"]))
+    assert found.path == "configuration.commands.0"
+
+
+@pytest.mark.parametrize(
+    ("field", "written"),
+    [
+        ("nodes", {"nodes": MOST_NODES + 1}),
+        ("groups", {"commands": [], "groups": [GROUP, {**GROUP, "nodes": MOST_NODES}]}),
+    ],
+)
+def test_there_are_bounds_to_the_nodes_of_a_task(field: str, written: dict[str, Any]) -> None:
+    (found,) = refusals(run_spec(**written))
+    assert (found.path, found.code) == (f"configuration.{field}", "too-large")
+    assert refusals(run_spec(nodes=MOST_NODES)) == []
+
+
+def test_several_nodes_have_no_engines_of_their_own() -> None:
+    (found,) = refusals(run_spec(nodes=2, docker=True))
+    assert found.path == "configuration.docker" and "one node" in found.hint
+    assert refusals(run_spec(nodes=1, docker=True)) == []
+
+
+def test_other_types_are_refused_by_name() -> None:
+    kind = {"type": "service", "port": 80, "commands": ["a"]}
     (found,) = refusals(RunSpec.model_validate({"configuration": kind}))
     assert found.path == "configuration.type"
-    assert str(kind["type"]) in found.message
+    assert "service" in found.message
 
 
 def test_a_field_of_the_profile_is_named_once_where_it_was_written() -> None:

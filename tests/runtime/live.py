@@ -22,8 +22,16 @@ def wait_for(server: Server, name: str, *statuses: str) -> dict[str, Any]:
 
 
 def log_of(server: Server, name: str) -> str:
-    job = run_of(server, name)["latest_job_submission"]["id"]
-    request: dict[str, Any] = {"run_name": name, "job_submission_id": job, "limit": 1000, "descending": False}
+    return _log(server, name, run_of(server, name)["latest_job_submission"]["id"])
+
+
+def logs_of(server: Server, name: str) -> list[str]:
+    """Of each node, by rank."""
+    return [_log(server, name, job["job_submissions"][-1]["id"]) for job in run_of(server, name)["jobs"]]
+
+
+def _log(server: Server, name: str, submission: str) -> str:
+    request: dict[str, Any] = {"run_name": name, "job_submission_id": submission, "limit": 1000, "descending": False}
     found = b""
     while True:
         page = server.call("/api/project/main/logs/poll", request)

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from chalicelib.api.dispatch import Head, Reply
+from chalicelib.api.dispatch import Head, Reply, Request
 from chalicelib.runtime import health
 from chalicelib.runtime.asgi import DRAINED, SMALL, AsgiBridge, Polls
 from chalicelib.runtime.lanes import Lane
@@ -69,14 +69,14 @@ class FakeApp:
     memory: int = 4 * LIMIT
     patience: float = 0.0
     asked: list[tuple[str, int]] = field(default_factory=list)  # of the gate
-    events: list[dict[str, Any]] = field(default_factory=list)
+    served: list[Request] = field(default_factory=list)
     parsed_by: list[int] = field(default_factory=list)
     status: int = 200
     answer: str = "{}"
 
-    def app(self, event: dict[str, Any], context: object) -> dict[str, Any]:
-        self.events.append(event)
-        return {"statusCode": self.status, "headers": {"content-type": "application/json"}, "body": self.answer}
+    def serve(self, head: Head) -> Reply:
+        self.served.append(head.request)
+        return Reply(self.status, {"content-type": "application/json"}, self.answer.encode())
 
     def refusal(self, head: Head, size: int) -> Reply | None:
         self.asked.append((head.route.path, size))
@@ -91,7 +91,7 @@ class FakeApp:
             Lane(threads, 2, body=LIMIT, memory=self.memory, patience=self.patience)
             for threads in (self.users, self.agents)
         )
-        return AsgiBridge(self.app, self.refusal, users, agents, Polls(), has_news=self.has_news, linger=0.01)
+        return AsgiBridge(self.serve, self.refusal, users, agents, Polls(), has_news=self.has_news, linger=0.01)
 
     def ask(
         self,
@@ -127,7 +127,7 @@ async def one(
 def test_without_a_token_that_is_good_a_body_isnt_read(path: str, headers: dict[str, str]) -> None:
     fake = FakeApp()
     client = fake.ask(path, Client(b"x" * 5 * MB), headers)
-    assert client.status == 403 and fake.events == []
+    assert client.status == 403 and fake.served == []
     assert client.said[0] == "answered"
     assert client.sent <= DRAINED + client.piece  # a little, so that the client gets to its answer
     assert client.headers[b"connection"] == b"close"
@@ -138,17 +138,17 @@ def test_without_a_token_not_even_a_thread_is_asked() -> None:
     assert FakeApp(users=Busy(), agents=Busy()).ask(RUNS, Client(b"{}"), {}).status == 403
 
 
-def test_with_a_token_the_whole_body_reaches_the_app() -> None:
+def test_with_a_token_the_whole_body_reaches_the_handler() -> None:
     fake = FakeApp()
     client = fake.ask(RUNS, Client(b"x" * 5 * MB))
-    assert client.status == 200 and len(fake.events[0]["body"]) == 5 * MB
+    assert client.status == 200 and len(fake.served[0].body) == 5 * MB
     assert fake.asked == [(RUNS, 5 * MB)] and b"connection" not in client.headers
 
 
 def test_a_small_body_is_read_at_once_and_its_token_checked_when_it_is_served() -> None:
     fake = FakeApp()
     assert fake.ask(RUNS, Client(b"x" * SMALL)).status == 200
-    assert fake.asked == [] and len(fake.events) == 1
+    assert fake.asked == [] and len(fake.served) == 1
 
 
 def test_what_is_too_large_is_refused_by_its_announced_size() -> None:
@@ -156,13 +156,13 @@ def test_what_is_too_large_is_refused_by_its_announced_size() -> None:
     client = fake.ask(RUNS, Client(b"x" * (9 * MB)))
     assert client.status == 400 and "larger than 8 MB" in orjson.loads(client.answer)["detail"][0]["msg"]
     assert client.said[0] == "answered" and client.sent == 9 * MB  # all is taken, of a client that is known
-    assert fake.events == []
+    assert fake.served == []
 
 
 def test_chunks_are_counted_as_they_come() -> None:
     fake = FakeApp()
     client = fake.ask(RUNS, Client(b"x" * (9 * MB)), {**TOKEN, "transfer-encoding": "chunked"})
-    assert client.status == 400 and fake.events == []
+    assert client.status == 400 and fake.served == []
 
 
 @pytest.mark.parametrize(("path", "status"), [("/api/nothing", 404), ("/api/users", 404), (SYNC, 405)])
@@ -176,7 +176,7 @@ def test_a_public_route_takes_a_small_body_only() -> None:
     fake = FakeApp()
     assert fake.ask(INFO, Client(b"{}"), {}).status == 200
     client = fake.ask(INFO, Client(b"x" * MB), {})
-    assert client.status == 400 and len(fake.events) == 1
+    assert client.status == 400 and len(fake.served) == 1
 
 
 def test_bodies_over_the_memory_are_turned_away_for_a_moment() -> None:
@@ -189,7 +189,7 @@ def test_bodies_over_the_memory_are_turned_away_for_a_moment() -> None:
             await asyncio.sleep(0)
         await one(bridge, RUNS, other)
         assert (other.status, other.headers[b"retry-after"]) == (503, b"2")
-        assert b"busy" in other.answer and fake.events == []
+        assert b"busy" in other.answer and fake.served == []
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         await one(bridge, RUNS, third := Client(b"x" * MB))
@@ -257,7 +257,7 @@ def test_a_health_check_shows_what_the_last_reading_of_the_store_did() -> None:
             await asyncio.sleep(0)
         await one(bridge, health.PATH, second := Client(), {}, method="GET")
         assert (first.status, second.status) == (200, 500)
-        assert len(fake.events) == 1  # a reading counts for a few seconds
+        assert len(fake.served) == 1  # a reading counts for a few seconds
 
     asyncio.run(story())
 

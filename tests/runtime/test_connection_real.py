@@ -11,14 +11,19 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.server import ServerState
 
-from chalicelib.runtime.asgi import AsgiBridge, Polls
+from chalicelib.api.dispatch import Head, Reply
+from chalicelib.runtime.asgi import AsgiBridge, Polls, Receive, Scope, Send
 from chalicelib.runtime.connection import HEAD_BYTES, Connection
 from chalicelib.runtime.lanes import Lane
+from chalicelib.runtime.streams import End
 from tests.harness.server import PATIENCE, until
 
 LIMIT = 100_000
@@ -43,14 +48,14 @@ class Listening:
     bodies: list[str] = field(default_factory=list)
     server: uvicorn.Server | None = None
 
-    def app(self, event: dict[str, object], context: object) -> dict[str, object]:
-        self.bodies.append(str(event["body"]))
-        return {"statusCode": 200, "headers": {"content-type": "application/json"}, "body": "{}"}
+    def answer(self, head: Head) -> Reply:
+        self.bodies.append(head.request.body.decode())
+        return Reply(200, {"content-type": "application/json"}, b"{}")
 
     def serve(self, connection: type[Connection], listener: socket.socket) -> None:
         lane = Lane(ThreadPoolExecutor(1), 1, body=LIMIT, memory=2 * LIMIT)
         gateway = AsgiBridge(
-            self.app, lambda head, size: None, lane, lane, Polls(), has_news=lambda answer: True, linger=0.01
+            self.answer, lambda head, size: None, lane, lane, Polls(), has_news=lambda answer: True, linger=0.01
         )
         config = uvicorn.Config(gateway, http=connection, ws="none", log_level="critical", timeout_graceful_shutdown=30)
         self.server = uvicorn.Server(config)
@@ -176,3 +181,30 @@ def test_what_was_read_and_not_wanted_is_forgotten_with_its_connection(patient: 
 
 def bytes_of_bodies() -> int:
     return sum(len(one.body) for one in gc.get_objects() if isinstance(one, RequestResponseCycle))
+
+
+def test_a_client_that_has_left_becomes_no_stream_and_the_other_end_hears_so() -> None:
+    asyncio.run(asyncio.wait_for(_left_before_its_upgrade(), PATIENCE))
+
+
+async def _left_before_its_upgrade() -> None:
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.set()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        gone.set()
+
+    ours, theirs = socket.socketpair()
+    config = uvicorn.Config(app, http=Connection, ws="none")
+    config.load()
+    connection = Connection(config, ServerState(), {})
+    await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, ours)
+    theirs.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+    await asked.wait()
+    theirs.close()
+    await gone.wait()
+    other = asyncio.Event()
+    connection.upgrade(b"HTTP/1.1 101 Switching Protocols\r\n\r\n", cast(End, SimpleNamespace(lost=other.set)))
+    await other.wait()

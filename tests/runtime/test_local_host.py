@@ -25,7 +25,7 @@ def test_the_folders_of_agents_whose_instances_are_gone_go(tmp_path: Path) -> No
     (tmp_path / "agent.pyz").touch()
     with (held / LOCK).open("r+") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        tidy(tmp_path, current)
+        tidy(tmp_path, [current])
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left == sorted([current.name, busy.name, held.name, "agents", "agent-mine", "agent.pyz"])
     assert not first.exists() and (current / "credential").exists()
@@ -34,7 +34,7 @@ def test_the_folders_of_agents_whose_instances_are_gone_go(tmp_path: Path) -> No
 def test_what_cannot_be_deleted_holds_nobody_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "agent").symlink_to(tmp_path / "elsewhere")
-    tidy(tmp_path, tmp_path / "agent-0000000a")
+    tidy(tmp_path, [tmp_path / "agent-0000000a"])
     assert "can't be deleted" in caplog.text and (tmp_path / "elsewhere").is_dir()
 
 

@@ -25,7 +25,7 @@ from tests.world.embedded import EmbeddedSite
 
 HOSTS = ROOT / "docs" / "guides" / "on-prem.md"  # takes real hosts: `tests/e2e/onprem` plays it
 PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS})
-REAL = ("repositories", "tasks")  # what jobs do there takes a real shell
+REAL = ("attach", "dev-environments", "repositories", "tasks")  # what jobs do there takes a real shell
 FLAGS = ("--fake-cloud", "--no-local-fleet")
 
 _PART = re.compile(r"```(?P<language>\w+)(?: (?P<name>\S+))?\n(?P<body>.*?)```|<!-- (?P<wait>wait .*?) -->", re.DOTALL)

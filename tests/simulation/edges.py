@@ -7,7 +7,7 @@ from typing import Protocol
 
 from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.simulated.script import Call, Fault, Script, When
-from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.backends.spi import CreateRequest, Machine, Made, Owned
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
@@ -161,6 +161,17 @@ class ShakyBackend:
             self.made()
             self._world.moment("between handles")
             yield handle
+        self._world.moment("after create")
+
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]:
+        for request in requests:
+            self.creating(request)
+        self._world.note("several at once")
+        self._world.moment("before create")
+        for made in self._cloud.create_several(requests):
+            self.made()
+            self._world.moment("between handles")
+            yield made
         self._world.moment("after create")
 
     def describe(self, handles: Sequence[Handle]) -> Machine:

@@ -99,6 +99,7 @@ class Host:
         self.token, self.facts, self.credential = token, facts, ""
         self.dead = False
         self.cut_off_until = 0.0
+        self.troubles: list[tuple[str, str]] | None = None  # what is wrong with it; None: it never looked
         self.tasks: dict[str, Task] = {}
         self.session: Session
 
@@ -108,6 +109,8 @@ class Host:
             self.instance_id, boot_id, self.credential, self._read_log, agent="sim", token=self.token, wait=20.0
         )
         self.session.facts_changed(dict(self.facts))
+        if self.troubles is not None:
+            self.session.health_changed(self.troubles, self.world.seconds())
         for task in self.tasks.values():
             self._tell(task)
             self.session.log_grew(task.id, len(task.log), self.world.seconds())

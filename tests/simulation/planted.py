@@ -16,15 +16,17 @@ from chalicelib.backends.accounts import Account
 from chalicelib.backends.spi import Backend, Owned
 from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus
-from chalicelib.domain.runs import Run
+from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.workflows import WorkflowStatus
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.workflows import Steps
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.read import Reader
 from chalicelib.engine.sweep import Sweeper
+from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.lint import Rules
 from chalicelib.planning.orphans import Look
@@ -32,13 +34,13 @@ from chalicelib.planning.plan import Outcome, Plan
 from chalicelib.planning.purchases import Create
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
-from chalicelib.planning.snapshots import FleetView, InstanceSnapshot, QueueSnapshot, RunSnapshot
+from chalicelib.planning.snapshots import FleetSnapshot, FleetView, InstanceSnapshot, QueueSnapshot, RunSnapshot
 from chalicelib.planning.workflows import StepDone, WorkflowSnapshot, decide_step
 from chalicelib.store import nouns
 from chalicelib.usecases import agent
 from tests.simulation.history import play
 from tests.simulation.plane import INSTALL, Parts
-from tests.simulation.stories import commits, fleets, local, machines, onprem, orphans, placing, tasks
+from tests.simulation.stories import clusters, commits, fleets, gangs, local, machines, onprem, orphans, placing, tasks
 from tests.simulation.world import Invariant, Violation
 
 
@@ -227,6 +229,36 @@ def _unfinished(snapshot: WorkflowSnapshot, outcome: Outcome) -> Plan:
     return decide_step(snapshot, outcome)
 
 
+# --- gangs -----------------------------------------------------------------------------------------------------------
+
+
+def _one_short(snapshot: QueueSnapshot) -> Plan:
+    """Seals a gang without the last of its places."""
+    plan = decide_queue(snapshot)
+    steps = []
+    for step in plan.steps:
+        last: list[Any] = [noun for noun in step.saves if isinstance(noun, Instance)][-1:]
+        if any(isinstance(noun, Gang) for noun in step.saves):
+            kept = (noun.with_(claims=()) if noun in last else noun for noun in step.saves)
+            steps.append(replace(step, saves=tuple(kept)))
+        else:
+            steps.append(step)
+    return replace(plan, steps=tuple(steps))
+
+
+def _keeping(snapshot: RunSnapshot) -> Plan:
+    """Forgets what an attempt reserved when its run ends."""
+    ends = snapshot.run.status is RunStatus.terminating
+    return decide_run(replace(snapshot, gangs=()) if ends else snapshot)
+
+
+def _scattered(snapshot: FleetSnapshot) -> Plan:
+    """Buys the machines of a cluster as those of any fleet."""
+    config = snapshot.view.spec.configuration.with_(placement="any")
+    view = replace(snapshot.view, spec=snapshot.view.spec.with_(configuration=config))
+    return decide_fleet(replace(snapshot, view=view))
+
+
 @dataclass(frozen=True)
 class Planted:
     parts: Parts
@@ -252,6 +284,9 @@ PLANTED: dict[str, Planted] = {
     "sweeps other installs too": Planted(Parts(sweeper=_Greedy), orphans.STRANGERS_STAY),
     "leaves a host as it is": Planted(Parts(kinds=_deciding("instance", _hurried)), onprem.HOSTS_CLEARED),
     "undoes one step of a workflow": Planted(Parts(kinds=_concluding("workflow", _unfinished)), onprem.HOSTS_CLEARED),
+    "seals a gang that lacks a place": Planted(Parts(kinds=_deciding("queue", _one_short)), gangs.ALL_OR_NONE),
+    "scatters a cluster": Planted(Parts(kinds=_deciding("fleet", _scattered)), clusters.TOGETHER),
+    "keeps what was reserved": Planted(Parts(kinds=_deciding("run", _keeping)), gangs.GIVEN_BACK),
     "sweeps what it doesn't know": Planted(Parts(sweeper=_Blind), machines.WANTED_STAYS),
 }
 

@@ -47,7 +47,7 @@ class Quiet:
 
     def host(self, after: float = 0.0) -> None:
         """This machine as its own fleet; its agent starts so many seconds from now."""
-        place = ensure_fleet(self.plane, self.project, "1")
+        place = ensure_fleet(self.plane, self.project, "1")[0]
         token = bootstrap_token(self.plane.install_key, place.instance_id, 0)
         self.world.after(after, lambda: self.hosts.add("local", place.instance_id, token, dict(SIZE)))
 

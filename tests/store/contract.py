@@ -19,6 +19,7 @@ from chalicelib.store.port import (
     Change,
     Check,
     Delete,
+    Index,
     Page,
     Put,
     Record,
@@ -252,6 +253,23 @@ class StoreContract(Conformance):
             )
             shown = [item.key.sk for page in pages for item in page.records]
             assert sorted(shown) == [f"{n:03d}" for n in range(10, 20)]
+
+    @pytest.mark.parametrize("index", ["main", "gsi1"])
+    @pytest.mark.parametrize("reverse", [False, True])
+    def test_a_cursor_of_a_wider_listing_widens_no_other(self, store: Store, index: Index, reverse: bool) -> None:
+        """A client may keep its cursor and ask for less than before."""
+        store.commit(add(*(record("p", f"{n // 3}{n % 3}", gsi1=("p", f"{n // 3}")) for n in range(12))))
+        self.settle(store)
+        pages = walk(lambda cursor: store.query(index, "p", limit=1, cursor=cursor, reverse=reverse))
+        everything = [item for page in pages for item in page.records]
+        for place, page in enumerate(pages[:-1], 1):
+            rest = store.query(index, "p", low="1", high="3", cursor=page.cursor, reverse=reverse)
+            assert list(rest.records) == [item for item in everything[place:] if "1" <= item.key.sk < "3"]
+
+    def test_a_page_of_nothing_is_refused(self, store: Store) -> None:
+        for limit in (0, -1):
+            with pytest.raises(Invalid, match=f"a page of {limit} records"):
+                store.query("main", "p", limit=limit)
 
     def test_a_cursor_holds_while_records_come_and_go(self, store: Store) -> None:
         store.commit(add(*(record("p", f"{n:03d}") for n in range(10))))

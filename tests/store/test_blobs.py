@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from chalicelib.domain.instants import SECOND
 from chalicelib.errors import Invalid, Refused
@@ -79,6 +80,15 @@ def test_a_blob_that_does_not_fit_leaves_the_one_before(tmp_path: Path) -> None:
     assert child.returncode == 0, child.stderr
     assert "Make room" in child.stdout
     assert [file.name for file in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_bucket_that_cannot_be_reached_is_named() -> None:
+    class Away:
+        def get_object(self, **asked: Any) -> Any:
+            raise EndpointConnectionError(endpoint_url="https://s3.example.com")
+
+    with pytest.raises(Refused, match=r"bucket mine didn't answer get_object: .*s3\.example\.com"):
+        S3Blobs("mine", Away).get("logs/a")
 
 
 def test_what_a_bucket_would_not_delete_is_named() -> None:

@@ -14,6 +14,7 @@ from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.log_files import FileLogs
 from chalicelib.store.logs import LogAsk, LogStore
+from tests.harness.descriptors import descriptors
 from tests.store.log_contract import J, LogContract, P, read_all, text
 
 
@@ -48,6 +49,17 @@ def test_a_tail_cut_at_any_byte_loses_only_the_last_append(tmp_path: Path, file:
         assert text(read_all(logs, descending=True)) == b"third\nsecond\nfirst\n"
         assert logs.append(P, J, 19, [(5, b"again\n")]) == 25
         assert text(read_all(logs)) == b"first\nsecond\nthird\nagain\n"
+
+
+def test_no_call_leaves_a_file_open(tmp_path: Path) -> None:
+    logs = FileLogs(tmp_path)
+    logs.append(P, J, 0, [(1, b"first\n")])
+    before = descriptors()
+    for number in range(5):
+        logs.append(P, J, logs.end(P, J), [(number, b"more\n")])
+        read_all(logs)
+        read_all(logs, descending=True)
+    assert descriptors() == before
 
 
 def test_a_tail_of_garbage_is_cut(tmp_path: Path, file: Path) -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
 from chalicelib.domain.ids import derive
-from chalicelib.store.port import SHARDS, shard_of
+from chalicelib.domain.keys import Key
+from chalicelib.errors import Invalid
+from chalicelib.store.port import SHARDS, Put, Record, shard_of, validate
 
 
 def test_a_unit_stays_in_its_shard() -> None:
@@ -16,3 +20,14 @@ def test_a_unit_stays_in_its_shard() -> None:
 def test_shards_are_of_one_size() -> None:
     found = Counter(shard_of(f"run/{derive('seed', 'run', number)}") for number in range(400))
     assert set(found) == set(range(SHARDS)) and min(found.values()) > 60
+
+
+@pytest.mark.parametrize("letter", ["a", "é", "\U0001f600"])
+def test_a_key_takes_as_many_bytes_as_it_may_and_no_more(letter: str) -> None:
+    size = len(letter.encode())
+    for pk, sk in ((2048, 1024), (600, 300)):
+        long = Key(letter * (pk // size), letter * (sk // size))
+        validate([Put(Record(long, 1, b"", gsi1=(long.pk, long.sk)), 0)])
+    for key in (Key(long.pk * 4, "s"), Key("p", long.sk * 4), Key("p", "s")):
+        with pytest.raises(Invalid, match="bytes; at most"):
+            validate([Put(Record(key, 1, b"", gsi1=("g", letter * (1024 // size + 1))), 0)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 import threading
+from base64 import b64encode
 from pathlib import Path
 
 import pytest
@@ -86,7 +87,7 @@ def test_all_who_begin_at_once_get_the_same_key(tmp_path: Path) -> None:
     assert len(found) == 8 and len(set(found)) == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"AAAA\n"])
+@pytest.mark.parametrize("content", [b"", b"hello", b"AAAA\n", b64encode(b"k" * 32) + b"!"])
 def test_a_damaged_key_file_is_not_replaced(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "key"
     path.write_bytes(content)

@@ -89,6 +89,21 @@ def test_a_file_that_is_no_database_is_refused(path: Path) -> None:
         SqliteStore(path)
 
 
+def test_a_file_that_was_damaged_while_it_is_open_is_refused_in_words(path: Path) -> None:
+    store = SqliteStore(path)
+    store.commit(add(*(record("p", f"{n:04d}", body=b"x" * 4000) for n in range(100))))
+    store.close()
+    store = SqliteStore(path)
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (path.stat().st_size - 4096))
+    for ask in (lambda: store.get(Key("p", "0050")), lambda: store.query("main", "p"), store.scan):
+        with pytest.raises(Refused, match="is damaged") as caught:
+            ask()
+        assert "Restore it from a copy" in (caught.value.hint or "")
+    store.close()
+
+
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"nowhere/store\.db can't be opened"):
         SqliteStore(tmp_path / "nowhere" / "store.db")

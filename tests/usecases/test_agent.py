@@ -91,7 +91,8 @@ def test_an_instance_whose_record_was_erased_ends_its_agent(world: World) -> Non
     """Its token proves that there was one."""
     erased = derive("test", "nobody")
     agent = Agent(world, instance_id=erased, credential=bootstrap_token(world.plane.install_key, erased, 0))
-    assert agent.say()["error"] == "gone"
+    answer = agent.say()
+    assert (answer["error"], answer["next_sync_in"]) == ("gone", 60), "it ends, and if it can't, it asks no more often"
 
 
 def test_a_host_that_lost_its_data_can_be_let_in_again(cluster: Cluster) -> None:
@@ -298,6 +299,15 @@ def test_a_message_of_an_agent_that_was_restarted_since_is_a_replay(cluster: Clu
     assert cluster.presence.boot == "boot-2"
     cluster.agent.send(old)
     assert cluster.job(job).status is JobStatus.running and cluster.presence.boot == "boot-2"
+
+
+def test_an_agent_is_told_that_an_earlier_process_of_it_was_heard_later(cluster: Cluster) -> None:
+    newer = Agent(cluster.world, boot="boot-3", credential=cluster.agent.credential)
+    assert "boot" not in newer.say(facts=FACTS)
+    late = Agent(cluster.world, boot="boot-2", credential=cluster.agent.credential)  # it was on its way for long
+    late.say(facts={**FACTS, "cpus": 2})
+    answer = newer.say()
+    assert answer["boot"] == "past" and answer["news"], "a long poll doesn't wait with that"
 
 
 def test_facts_of_a_replayed_message_are_not_what_the_host_is_now(cluster: Cluster) -> None:
@@ -550,7 +560,7 @@ def test_metrics_are_kept_for_an_hour_and_one_in_five_minutes_for_a_week(cluster
     cluster.agent.say(running(job), metrics=points)
     page = cluster.world.plane.store.query("main", keys.metric(job.id, 0).pk)
     now = cluster.world.clock.at // SECOND
-    assert [record.expires_at - now for record in page.records if record.expires_at] == [7 * 86_400, 3_600, 3_600]
+    assert [record.expires_at - now for record in page.records if record.expires_at] == [7 * 86_400, 4_200, 4_200]
 
 
 def test_how_long_metrics_are_kept_is_the_operators_choice(tmp_path: Path) -> None:

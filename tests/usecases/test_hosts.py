@@ -37,6 +37,23 @@ def test_a_fleet_has_so_many_hosts() -> None:
     assert "1001 hosts, and a fleet has at most 1000" in said
 
 
+def test_a_host_is_listed_once() -> None:
+    (said,) = refused(hosts=["h1", {"hostname": "h2", "port": 2200}, {"hostname": "h1", "port": 22}, "h2"])
+    assert said == "configuration.ssh_config.hosts.2: h1 is listed twice (also as number 0)"
+
+
+def test_the_way_to_a_host_needs_a_key_that_opens() -> None:
+    jump = {"hostname": "j", "user": "me", "identity_file": "", "ssh_key": {"public": "", "private": "nonsense"}}
+    (said,) = refused(proxy_jump=jump)
+    assert said.startswith("configuration.ssh_config.proxy_jump.identity_file: ")
+
+
+def test_where_no_hosts_can_be_logged_in_to_it_is_said_how_they_come() -> None:
+    (said,) = problems(b.fleet_spec(ssh_config=SSH), reachable=False)
+    assert "can't log in to hosts" in said.message and "join-command" in (said.hint or "")
+    assert problems(b.fleet_spec(ssh_config={**SSH, "hosts": []}), reachable=False) == []
+
+
 @pytest.mark.parametrize("bad", ["a b", "h\x1b[2J", "-oProxyCommand=x", "", "x" * 300, "a';rm -rf ~;'", "h\n"])
 def test_names_that_arent_are_refused_where_they_stand(bad: str) -> None:
     """People see them on their terminals, and copy them in the commands that errors suggest."""
@@ -55,3 +72,12 @@ def test_names_that_arent_are_refused_where_they_stand(bad: str) -> None:
         found = refused(**changes)
         assert any(said.startswith(f"{path}: ") and "can't be the name of" in said for said in found), (changes, found)
         assert all(said.isprintable() for said in found)
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [("me@h1", "`user`"), ("[fd00::7]", "without brackets"), ("h1:2222", "`port`"), ("h1/", "a name")],
+)
+def test_what_was_written_with_a_name_is_told_its_place(written: str, hint: str) -> None:
+    (found,) = problems(b.fleet_spec(ssh_config={**SSH, "hosts": [written]}))
+    assert "can't be the name of a host" in found.message and hint in (found.hint or "")

@@ -13,7 +13,7 @@ from chalicelib.domain.tenants import Project
 from chalicelib.errors import NotFound
 from chalicelib.store import nouns
 from chalicelib.usecases.agent_message import MetricPoint
-from chalicelib.usecases.metrics import DAY_SECONDS, HOUR_SECONDS, MAX_POINTS, Usage, Wanted, job_usage, metric_puts
+from chalicelib.usecases.metrics import DAY_SECONDS, MAX_POINTS, SHORT_SECONDS, Usage, Wanted, job_usage, metric_puts
 from tests.world import nouns as b
 from tests.world.engine import Engine
 
@@ -30,21 +30,22 @@ def point(at: int, task: str = JOB.id, **used: Any) -> MetricPoint:
     [
         (0, 7 * DAY_SECONDS),
         (10 * SECOND - 1, 7 * DAY_SECONDS),
-        (10 * SECOND, HOUR_SECONDS),
-        (5 * MINUTE - 1, HOUR_SECONDS),
+        (10 * SECOND, SHORT_SECONDS),
+        (5 * MINUTE - 1, SHORT_SECONDS),
     ],
 )
 def test_a_point_in_the_first_seconds_of_a_slot_is_kept_for_a_week(at: int, lifetime: int) -> None:
     (put,) = metric_puts([point(SLOT + at)], {JOB.id: JOB}, SLOT + at, 7)
     assert put.record.expires_at == (SLOT + at) // SECOND + lifetime
-    assert (put.record.key, put.expect, put.record.version) == (keys.metric(JOB.id, SLOT + at), None, 1)
+    key = keys.metric(JOB.id, SLOT + at - at % SECOND)
+    assert (put.record.key, put.expect, put.record.version) == (key, None, 1)
 
 
 def test_a_point_keeps_what_was_measured_and_no_more() -> None:
     gpus = [{"memory_usage_bytes": 5, "util_percent": 50.0}]
     used = {"cpu_usage_micro": 1, "memory_usage_bytes": 2, "memory_working_set_bytes": 3, "gpus": gpus}
-    (put,) = metric_puts([point(7, **used)], {JOB.id: JOB}, b.NOW, 7)
-    assert orjson.loads(put.record.body) == {**used, "at": 7}
+    (put,) = metric_puts([point(b.NOW - 7, **used)], {JOB.id: JOB}, b.NOW, 7)
+    assert orjson.loads(put.record.body) == {**used, "at": b.NOW - 7}
 
 
 def test_a_clock_that_is_ahead_is_set_right() -> None:
@@ -54,8 +55,19 @@ def test_a_clock_that_is_ahead_is_set_right() -> None:
 
 
 def test_points_of_others_jobs_are_dropped_and_a_repeated_one_is_one() -> None:
-    puts = metric_puts([point(1, "other"), point(2), point(2), point(3)], {JOB.id: JOB}, b.NOW, 7)
-    assert [put.record.key.sk for put in puts] == [keys.metric(JOB.id, at).sk for at in (2, 3)]
+    own = [point(b.NOW - ago * SECOND) for ago in (3, 3, 2)]
+    puts = metric_puts([point(b.NOW - SECOND, "other"), *own], {JOB.id: JOB}, b.NOW, 7)
+    assert [put.record.key.sk for put in puts] == [keys.metric(JOB.id, b.NOW - ago * SECOND).sk for ago in (3, 2)]
+
+
+def test_an_agent_stores_a_point_a_second_at_most_and_none_of_long_ago() -> None:
+    second = b.NOW - b.NOW % SECOND - MINUTE
+    hostile = [point(second + at, cpu_usage_micro=at) for at in range(300)]
+    (put,) = metric_puts(hostile, {JOB.id: JOB}, b.NOW, 7)
+    assert orjson.loads(put.record.body)["cpu_usage_micro"] == 299
+    oldest = b.NOW - SHORT_SECONDS * SECOND
+    puts = metric_puts([point(0), point(oldest - 1), point(oldest)], {JOB.id: JOB}, b.NOW, 7)
+    assert [orjson.loads(put.record.body)["at"] for put in puts] == [oldest]
 
 
 @pytest.fixture
@@ -72,7 +84,7 @@ def measured(place: Engine, name: str = "one", **more: Any) -> str:
     """A run whose job used a core and a half between two points, two seconds apart, and was restarted then."""
     job = place.run(name)
     place.store.commit([nouns.pointer(keys.run_name(b.PROJECT, name), job.run_id)])
-    points = [(0, 1_000_000, 10), (2, 4_000_000, 20), (4, 500_000, 30), (4.5, 750_001, 40)]
+    points = [(0, 1_000_000, 10), (2, 4_000_000, 20), (4, 500_000, 30), (5.5, 1_250_001, 40)]
     sent = [
         point(
             place.at + round(at * SECOND),
@@ -95,7 +107,7 @@ def shown(place: Engine, **wanted: Any) -> list[Usage]:
 def test_usage_is_what_was_used_since_the_point_before_the_newest_first(place: Engine) -> None:
     measured(place)
     assert shown(place, limit=10) == [
-        Usage(place.at + 4_500_000, 50, 40, 39, ((40, 12.5),)),
+        Usage(place.at + 5_500_000, 50, 40, 39, ((40, 12.5),)),
         Usage(place.at + 4_000_000, 0, 30, 29, ((30, 12.5),)),
         Usage(place.at + 2_000_000, 150, 20, 19, ((20, 12.5),)),
     ]
@@ -105,8 +117,8 @@ def test_usage_is_what_was_used_since_the_point_before_the_newest_first(place: E
 
 def test_usage_within_two_moments(place: Engine) -> None:
     measured(place)
-    assert [each.at - place.at for each in shown(place, limit=9, after=place.at + 1)] == [4_500_000, 4_000_000]
-    assert [each.at - place.at for each in shown(place, limit=9, before=place.at + 4_500_000)] == [4_000_000, 2_000_000]
+    assert [each.at - place.at for each in shown(place, limit=9, after=place.at + 1)] == [5_500_000, 4_000_000]
+    assert [each.at - place.at for each in shown(place, limit=9, before=place.at + 5_500_000)] == [4_000_000, 2_000_000]
 
 
 def test_usage_comes_with_what_the_jobs_machine_has(place: Engine) -> None:

@@ -213,3 +213,4 @@ def test_nobody_runs_with_the_credentials_of_another(rig: Rig) -> None:
     rig.ok("P/repos/init", REMOTE)
     reply = rig.call(f"/api/project/{rig.project.name}/runs/get_plan", {"run_spec": spec()}, token=token)
     assert "you have registered no repository `app-1`" in message(reply)
+    assert reply.json["detail"][0]["fields"] == ["run_spec.repo_id"]

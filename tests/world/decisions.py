@@ -4,11 +4,14 @@ misbehave on request. It decides nothing itself: every status comes from a plan 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from chalicelib.domain.events import Event
 from chalicelib.domain.fleets import Fleet, FleetStatus
+from chalicelib.domain.gangs import Gang, gang_lead
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.job_specs import JobSpec
@@ -49,6 +52,7 @@ class SmallWorld:
     specs: dict[str, RunSpec] = field(default_factory=dict)
     shapes: dict[str, tuple[int, int]] = field(default_factory=dict)  # replicas and nodes per replica, by run
     jobs: dict[str, Job] = field(default_factory=dict)
+    gangs: dict[str, Gang] = field(default_factory=dict)
     instances: dict[str, Instance] = field(default_factory=dict)
     presences: dict[str, Presence] = field(default_factory=dict)
     fleets: dict[str, tuple[Fleet, FleetSpec]] = field(default_factory=dict)
@@ -70,13 +74,14 @@ class SmallWorld:
         first = sum(i.fleet_id == fleet.id for i in self.instances.values())
         for num in range(first, first + count):
             host = b.host(num, fleet, status=InstanceStatus.pending, started_at=None, idle_since=None, due_at=self.now)
-            self.instances[host.id] = host
+            self.instances[host.id] = host.with_(internal_ip=f"10.0.0.{num + 1}")
 
     def submit(self, *, replicas: int = 1, nodes: int = 1, **config: Any) -> Run:
         run = b.run(f"run-{len(self.runs)}", submitted_at=self.now, last_processed_at=self.now, due_at=self.now)
         self.runs[run.id], self.specs[run.id], self.shapes[run.id] = run, b.run_spec(**config), (replicas, nodes)
         for spec in self.job_specs(run.id):
-            job = b.job(run, replica=spec.replica_num, node=spec.job_num)
+            first = {} if spec.job_num == 0 else {"due_at": None}  # only the first node stands in the queue
+            job = b.job(run, replica=spec.replica_num, node=spec.job_num, **first)
             self.jobs[job.id] = job
         return run
 
@@ -121,7 +126,7 @@ class SmallWorld:
         if isinstance(saved, Fleet):
             self.fleets[saved.id] = (saved, self.fleets[saved.id][1])
         else:
-            kept: Any = {Run: self.runs, Job: self.jobs, Instance: self.instances}[type(noun)]
+            kept: Any = {Run: self.runs, Job: self.jobs, Gang: self.gangs, Instance: self.instances}[type(noun)]
             old = kept.get(saved.id)
             assert not (isinstance(old, Job) and old.finished), f"{saved.name} is over and is changed"
             kept[saved.id] = saved
@@ -131,21 +136,40 @@ class SmallWorld:
         return FleetView(*self.fleets[fleet_id], tuple(sorted(live, key=lambda i: i.num)))
 
     def pass_queue(self) -> None:
-        waiting = [job for job in self.jobs.values() if job.status == JobStatus.submitted]
-        waiting.sort(key=lambda job: (-job.priority, job.submitted_at, job.id))
+        leads = [job for job in self.jobs.values() if job.queued and job.job_num == 0]
+        leads.sort(key=lambda job: (-job.priority, job.submitted_at, job.id))
+        waiting = [job for lead in leads for job in self._nodes(lead)]
         specs = {(run, s.replica_num, s.job_num): s for run in self.runs for s in self.job_specs(run)}
         items = tuple(
             QueuedJob(job, self.runs[job.run_id], specs[job.run_id, *job.slot], self.specs[job.run_id])
             for job in waiting
         )
         views = tuple(self._view(fleet) for fleet in self.fleets)
-        snapshot = QueueSnapshot(self.now, b.PROJECT, items, views, OfferBook(self.offers), b.FACTS)
+        gangs = {gang_lead(gang): gang for gang in self.gangs.values()}
+        snapshot = QueueSnapshot(self.now, b.PROJECT, items, views, OfferBook(self.offers), b.FACTS, gangs=gangs)
         self.commit(decide_queue(snapshot), snapshot)
+
+    def _nodes(self, lead: Job) -> list[Job]:
+        """The jobs of the lead's attempt, by rank."""
+        mine = lead.run_id, lead.replica_num, lead.submission_num
+        found = [job for job in self.jobs.values() if (job.run_id, job.replica_num, job.submission_num) == mine]
+        return sorted(found, key=lambda job: job.job_num)
 
     def pass_run(self, run: Run) -> None:
         jobs = tuple(job for job in self.jobs.values() if job.run_id == run.id)
         spec = self.specs[run.id]
-        snapshot = RunSnapshot(self.now, run, spec, self.job_specs(run.id), jobs, self.instances, self.presences)
+        newest = {job.replica_num: job.submission_num for job in sorted(jobs, key=lambda job: job.submission_num)}
+        gangs = [g for g in self.gangs.values() if g.run_id == run.id and newest[g.replica_num] == g.submission_num]
+        snapshot = RunSnapshot(
+            self.now,
+            run,
+            spec,
+            self.job_specs(run.id),
+            jobs,
+            self.instances,
+            self.presences,
+            gangs=tuple(gangs),
+        )
         self.commit(decide_run(snapshot), snapshot)
 
     def _look(self, instance_id: str) -> InstanceSnapshot:
@@ -259,15 +283,11 @@ class SmallWorld:
             if at is not None:
                 found[kind, unit] = min(at, found.get((kind, unit), at))
 
-        for run in self.runs.values():
-            add("run", run.id, run.due_at)
-        for job in self.jobs.values():
-            queued = job.status == JobStatus.submitted and job.assignment is None
-            add(*(("queue", "") if queued else ("run", job.run_id)), job.due_at)
-        for instance in self.instances.values():
-            add("instance", instance.id, instance.due_at)
-        for fleet, _ in self.fleets.values():
-            add("fleet", fleet.id, fleet.due_at)
+        nouns: list[Iterable[Noun]] = [self.runs.values(), self.jobs.values(), self.gangs.values()]
+        nouns += [self.instances.values(), [fleet for fleet, _ in self.fleets.values()]]
+        for noun in chain.from_iterable(nouns):
+            if (due := noun.place().due) is not None:
+                add(due.kind, "" if due.kind == "queue" else due.unit.partition("/")[2], due.at)
         return found
 
     def pass_over(self, kind: str, unit: str) -> None:

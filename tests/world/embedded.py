@@ -16,7 +16,6 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.planning.plan import Effect
 from chalicelib.runtime.asgi import AsgiBridge
-from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.runtime.embedded import REFRESH_EVERY, SWEEP_EVERY, EmbeddedRoot
 from chalicelib.runtime.lanes import Lane
 from chalicelib.runtime.settings import ServerSettings
@@ -50,9 +49,9 @@ class EmbeddedSite(Site):
         self._made = EmbeddedRoot(settings, ServerConfig(projects=()), self.url, clock=self.time)
         self.root = self._here(self._made, wake=self._wake, effects=self, news=self.network.ring)
         first_start(self.root.plane, ADMIN)
-        app, refusal = ControlPlane(lambda: self.root.plane), partial(dispatch.refusal, self.root.plane)
+        serve, refusal = partial(dispatch.respond, self.root.plane), partial(dispatch.refusal, self.root.plane)
         lane = Lane(Inline(), 1, body=settings.limits.body, memory=2 * settings.limits.body)
-        self._bridge = AsgiBridge(app, refusal, lane, lane, self._made.polls, has_news=has_news)
+        self._bridge = AsgiBridge(serve, refusal, lane, lane, self._made.polls, has_news=has_news)
         self._asyncio = asyncio.new_event_loop()
         self._hints: set[str] = set()
         self._next_pass = float("inf")

@@ -26,7 +26,7 @@ FACTS = {"aws": BackendFacts(name="aws"), "runpod": BackendFacts(name="runpod", 
 
 
 class Images:
-    base, devel, python = "base:{python}", "devel:{python}", "3.12"
+    base, devel, python, docker = "base:{python}", "devel:{python}", "3.12", "dind"
 
 
 lint = KINDS.rules.broken  # what is wrong with a plan, by the table's own rules

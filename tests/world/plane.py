@@ -9,7 +9,9 @@ from typing import Any, Self
 
 from chalicelib.backends.accounts import Accounts
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.hosts.joining import HostJoining
+from chalicelib.runtime.streams import Streams
 from chalicelib.store import nouns
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.log_files import FileLogs
@@ -50,20 +52,26 @@ class World:
         count = itertools.count(1)
         woken: list[str] = []
         rung: list[str] = []
+        ids, tokens = lambda: derive("test", "id", next(count)), lambda: f"token-{next(count):032d}"
         filled: dict[str, Any] = {
             "seal": Sealer(b"k" * 32),
             "catalog": NoOffers(),
             "clock": clock,
             "wake": woken.extend,
             "news": rung.extend,
-            "random_id": lambda: derive("test", "id", next(count)),
-            "random_token": lambda: f"token-{next(count):032d}",
+            "random_id": ids,
+            "random_token": tokens,
             "install_id": "install",
             "install_key": b"i" * 32,
             "backends": Accounts(),
             "pace": PER_CALL,
+            "streams": Streams(ids, tokens, clock=lambda: clock.now() / SECOND),
         }
-        return cls(Plane(**{**filled, **ports}), clock, folder, woken, rung)
+        ports = {**filled, **ports}
+        if "joining" not in ports:
+            url, digest = "https://plane.example", "d" * 64
+            ports["joining"] = HostJoining(ports["store"], clock, ports["install_id"], url, lambda: digest)
+        return cls(Plane(**ports), clock, folder, woken, rung)
 
     @property
     def store(self) -> Any:

@@ -52,8 +52,12 @@ _ROWS = (
     ("POST", f"{_IN}/fleets/apply", Access.member, "fleets.apply"),
     ("POST", f"{_IN}/fleets/delete", Access.member, "fleets.delete"),
     ("POST", f"{_IN}/fleets/delete_instances", Access.member, "fleets.delete_instances"),
+    ("POST", f"{_IN}/fleets/create_join", Access.member, "joins.create"),
+    ("POST", f"{_IN}/fleets/list_joins", Access.member, "joins.list_joins"),
+    ("POST", f"{_IN}/fleets/revoke_join", Access.member, "joins.revoke"),
     ("POST", "/api/instances/list", Access.user, "instances.list_instances"),
     ("POST", f"{_IN}/instances/get", Access.member, "instances.get"),
+    ("POST", f"{_IN}/instances/get_instance_health_checks", Access.member, "instances.get_health_checks"),
     ("POST", f"{_IN}/gpus/list", Access.member, "gpus.list_gpus"),
     ("POST", "/api/projects/list", Access.user, "projects.list_projects"),
     ("POST", "/api/projects/list_only_no_fleets", Access.user, "projects.list_only_no_fleets"),
@@ -90,9 +94,14 @@ _ROWS = (
     ("POST", "/api/server/get_info", Access.public, "server.get_info"),
     ("POST", "/api/server/get_usage", Access.admin, "server.get_usage"),
     ("GET", "/healthcheck", Access.public, "server.healthcheck"),
+    ("GET", f"{_IN}/streams/{{run_name}}", Access.member, "streams.open_stream"),
     ("POST", "/agent/sync", Access.agent, "agent.sync"),
     ("GET", "/agent/files/{archive_id}", Access.agent, "agent.file"),
+    ("GET", "/agent/streams/{stream_id}", Access.agent, "streams.dial"),
     ("GET", "/agent/agent.pyz", Access.public, "agent.program"),
+    ("GET", "/agent/join.sh", Access.public, "joins.script"),
+    ("POST", "/agent/join", Access.public, "joins.redeem"),  # by a command's token, which the body has
+    ("POST", "/agent/left", Access.agent, "joins.left"),
 )
 
 BUILT = tuple(Route(method, path, access, _later(name)) for method, path, access, name in _ROWS)

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from chalicelib.api.requests import At, Id, Name, RequestBody
 from chalicelib.api.route import Call
-from chalicelib.api.wire.instances import instance_json
-from chalicelib.usecases import instances
+from chalicelib.api.wire.instances import health_checks_json, instance_json
+from chalicelib.usecases import health, instances
 from chalicelib.usecases.projects_seen import projects_seen
 
 
@@ -28,8 +28,22 @@ class ListBody(RequestBody):
     ascending: bool = False
 
 
+class HealthBody(RequestBody):
+    fleet_name: Name
+    instance_num: Annotated[int, Field(ge=0, le=999_999)]
+    after: At | None = None
+    before: At | None = None
+    limit: Annotated[int, Field(ge=1, le=100_000)] | None = None
+
+
 def get(call: Call) -> Any:
     return instance_json(instances.get(call.plane, call.tenant, call.parse(GetBody).id), call.tenant.name)
+
+
+def get_health_checks(call: Call) -> Any:
+    asked = call.parse(HealthBody)
+    wanted = health.Wanted(asked.fleet_name, asked.instance_num, asked.after, asked.before, asked.limit)
+    return health_checks_json(health.list_checks(call.plane, call.tenant, wanted))
 
 
 def list_instances(call: Call) -> Any:

@@ -68,12 +68,6 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
         ),
     ),
     ("configuring backends over the API", "", Access.user, ("/api/backends/list_types",)),
-    (
-        "the history of an instance's health checks",
-        "",
-        Access.member,
-        (f"{_PROJECT}/instances/get_instance_health_checks",),
-    ),
     ("listing and deleting repos", "", Access.member, (f"{_PROJECT}/repos/list", f"{_PROJECT}/repos/delete")),
     (
         "gateways",

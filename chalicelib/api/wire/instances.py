@@ -7,6 +7,7 @@ from typing import Any
 from chalicelib.api.wire.offers import text_of
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import iso
+from chalicelib.usecases.health import Check
 
 
 def instance_json(instance: Instance, project_name: str, job_name: str | None = None) -> dict[str, Any]:
@@ -25,6 +26,7 @@ def instance_json(instance: Instance, project_name: str, job_name: str | None = 
         "status": instance.status,
         "unreachable": instance.unreachable,
         "health_status": instance.health,
+        "health_message": instance.health_message or None,  # for clients that show it
         "termination_reason": instance.reason,
         "termination_reason_message": instance.message or None,
         "created": iso(instance.created_at),
@@ -35,4 +37,20 @@ def instance_json(instance: Instance, project_name: str, job_name: str | None = 
         "total_blocks": instance.total_blocks,
         "busy_blocks": instance.busy_blocks,
         "gpu_driver": None,
+    }
+
+
+def health_checks_json(checks: list[Check]) -> dict[str, Any]:
+    return {
+        "health_checks": [
+            {
+                "collected_at": iso(check.at),
+                "status": check.health.status,
+                "events": [
+                    {"timestamp": iso(trouble.since), "status": trouble.status, "message": trouble.message}
+                    for trouble in check.health.troubles
+                ],
+            }
+            for check in checks
+        ]
     }

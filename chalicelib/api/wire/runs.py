@@ -11,6 +11,7 @@ import orjson
 
 from chalicelib.api.wire.offers import ages_json, offer_json, offers_json, text_of
 from chalicelib.api.wire.specs import job_spec_json, spec_json
+from chalicelib.domain.editors import EDITORS, link_to
 from chalicelib.domain.instants import Micros, iso
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
@@ -22,7 +23,9 @@ from chalicelib.usecases.run_plans import RunPlan
 from chalicelib.usecases.runs import cost
 
 _TOLD_AS_ERROR = (RunReason.retry_limit_exceeded, RunReason.server_error, RunReason.gateway_error)
-MOST_OFFERS = 10_000  # of a plan, all its jobs together
+MOST_OFFERS = 10_000  # of a plan
+MOST_OF_NODES = 2_000  # of one for several nodes, all together: each repeats the others'
+SSH_PORT = "10022"  # of a job's own SSH server, as clients ask for it
 _WAITING = (RunStatus.submitted, RunStatus.pending)
 
 
@@ -36,6 +39,7 @@ def run_json(
     texts = {job.id: orjson.Fragment(orjson.dumps(submission_json(job))) for job in latest}
     last = max(latest, key=lambda job: (job.submitted_at, job.submission_num), default=None)
     listed = zip(row.job_specs, histories, strict=False) if jobs and submissions != 0 else ()
+    ide = _ide(row) if any(job.status is JobStatus.running for job in latest) else None
     return {
         "id": run.id,
         "project_name": project_name,
@@ -47,7 +51,7 @@ def run_json(
         "status_message": _status_message(run, latest),
         "termination_reason": run.reason,
         "run_spec": spec_json(RunSpec, row.run_spec, env=env),
-        "jobs": [_job_json(spec, history, texts, submissions, env=env) for spec, history in listed],
+        "jobs": [_job_json(spec, history, texts, submissions, ide, env=env) for spec, history in listed],
         "latest_job_submission": None if last is None else texts[last.id],
         "cost": cost(row.jobs, now),
         "service": None,
@@ -75,14 +79,40 @@ def _run_error(run: Run) -> str | None:
 
 
 def _job_json(
-    spec: str, history: list[Job], latest: dict[str, orjson.Fragment], submissions: int | None, *, env: bool
+    spec: str,
+    history: list[Job],
+    latest: dict[str, orjson.Fragment],
+    submissions: int | None,
+    ide: str | None,
+    *,
+    env: bool,
 ) -> dict[str, Any]:
     """A job has at least one submission: clients can't show one without."""
     kept = history if submissions is None else history[-submissions:]
     return {
         "job_spec": job_spec_json(JobSpec, spec, env=env),
         "job_submissions": [latest.get(job.id) or submission_json(job) for job in kept],
-        "job_connection_info": None,
+        "job_connection_info": _connection(history[-1], ide) if history[-1].status is JobStatus.running else None,
+    }
+
+
+def _ide(row: RunRow) -> str | None:
+    found: str | None = orjson.loads(row.run_spec)["configuration"].get("ide")
+    return found
+
+
+def _connection(job: Job, ide: str | None) -> dict[str, Any]:
+    """How to connect to a job that a client is attached to: its SSH configuration knows it by this name."""
+    host = job.run_name if job.slot == (0, 0) else job.name
+    return {
+        "ide_name": EDITORS[ide].name if ide else None,
+        "attached_ide_url": link_to(ide, host, job.working_dir or "/") if ide else None,
+        "proxied_ide_url": None,
+        "attached_ssh_command": ["ssh", host],
+        "proxied_ssh_command": None,
+        "sshproxy_hostname": None,
+        "sshproxy_port": None,
+        "sshproxy_upstream_id": None,
     }
 
 
@@ -95,16 +125,17 @@ def submission_json(job: Job) -> dict[str, Any]:
         "submitted_at": iso(job.submitted_at),
         "last_processed_at": iso(job.last_processed_at),
         "finished_at": None if job.finished_at is None else iso(job.finished_at),
-        "inactivity_secs": None,
+        "inactivity_secs": job.inactivity_secs,
         "status": job.status,
         "status_message": _job_status_message(job),
         "termination_reason": job.reason,
         "termination_reason_message": job.message or None,
         "exit_status": job.exit_status,
-        "job_provisioning_data": None if where is None else _provisioning(where),
+        "job_provisioning_data": None if where is None else _provisioning(job, where),
         "job_runtime_data": None if where is None else _runtime(job, where),
         "error": _job_error(job),
         "probes": [],
+        "login": None if job.login is None else job.login.model_dump(),  # which attach needs, or why there is none
         "image_pull_progress": None if job.pull is None or job.status is not JobStatus.pulling else text_of(job.pull),
     }
 
@@ -123,14 +154,16 @@ def _words(reason: JobReason | RunReason | None) -> str:
     return "" if reason is None else reason.value.replace("_", " ")
 
 
-def _provisioning(where: Assignment) -> dict[str, Any]:
-    offer = where.offer
+def _provisioning(job: Job, where: Assignment) -> dict[str, Any]:
+    """A job's SSH server is on its host's loopback. So clients log in to a host of an SSH fleet, through its jump host
+    if it has one, and from there to the job (`dockerized`); on this machine they log in to the job at once."""
+    offer, host, login = where.offer, where.host, job.login
     return {
         "backend": offer.backend,
         "base_backend": None,
         "instance_type": text_of(offer.instance),
         "instance_id": where.instance_id,
-        "hostname": where.hostname or None,
+        "hostname": (where.hostname or None) if host is None else host.hostname,
         "internal_ip": where.internal_ip or None,
         "public_ip_enabled": True,
         "instance_network": None,
@@ -138,10 +171,12 @@ def _provisioning(where: Assignment) -> dict[str, Any]:
         "availability_zone": None,
         "reservation": None,
         "price": offer.price,
-        "username": "root",
-        "ssh_port": None,
-        "dockerized": True,
-        "ssh_proxy": None,
+        "username": host.user if host is not None else (login.username if login is not None else "") or "root",
+        "ssh_port": host.port if host is not None else (login.port if login is not None else 0) or None,
+        "dockerized": host is not None,
+        "ssh_proxy": None
+        if host is None or host.jump is None
+        else {"hostname": host.jump.hostname, "username": host.jump.user, "port": host.jump.port},
         "backend_data": None,
         "gpu_driver": None,
     }
@@ -153,16 +188,18 @@ def _runtime(job: Job, where: Assignment) -> dict[str, Any]:
         "gpu": None,
         "cpu": None,
         "memory": None,
-        "ports": {},
+        "ports": {SSH_PORT: job.login.port} if job.login is not None and job.login.port else {},
         "volume_names": [],
         "offer": offer_json(where.offer),
         "working_dir": job.working_dir,
-        "username": job.username,
+        "username": (job.login.username if job.login is not None else "") or job.username,
     }
 
 
 def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros) -> dict[str, Any]:
-    shown = max(1, MOST_OFFERS // max(1, len(plan.jobs)))
+    nodes = sum(len(job.job_specs) for job in plan.jobs)
+    most = MOST_OFFERS if nodes == 1 else max(3, MOST_OF_NODES // nodes)
+    offers = [orjson.Fragment(orjson.dumps(offers_json(job.offers[:most]))) for job in plan.jobs]
     return {
         "project_name": project_name,
         "user": user_name,
@@ -170,12 +207,13 @@ def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros)
         "effective_run_spec": orjson.Fragment(plan.effective_spec),
         "job_plans": [
             {
-                "job_spec": orjson.Fragment(job.job_spec),
-                "offers": offers_json(job.offers[:shown]),
+                "job_spec": orjson.Fragment(job_spec),
+                "offers": shown,
                 "total_offers": job.total_offers,
                 "max_price": job.max_price,
             }
-            for job in plan.jobs
+            for job, shown in zip(plan.jobs, offers, strict=True)
+            for job_spec in job.job_specs
         ],
         "current_resource": None if plan.current is None else run_json(plan.current, project_name, now),
         "action": plan.action,

@@ -18,12 +18,12 @@ from typing import Any, Protocol
 from chalicelib.backends.simulated import catalogue
 from chalicelib.backends.simulated.script import Call, Script, When
 from chalicelib.backends.simulated.shelf import MemoryShelf, Shelf
-from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.backends.spi import CreateRequest, Machine, Made, Owned
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer, Resources
-from chalicelib.errors import Gone, InsufficientCapacity, QuotaExceeded
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity, QuotaExceeded
 
 NOTICE = 2 * MINUTE  # between the notice that a spot machine is reclaimed and its end
 
@@ -33,6 +33,8 @@ FACTS = BackendFacts(
     visibility_lag=2 * SECOND,
     create_timeout=20 * SECOND,
     provisioning_timeout=2 * MINUTE,
+    multinode=True,
+    batch=8,
     simulated=True,
 )
 
@@ -113,6 +115,20 @@ class FakeCloud:
             self._start(machine)
         self._maybe_fail("create", "after", **place)
         yield _handle(machine)
+
+    def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]:
+        """All that can be created is, before anything is known of it."""
+        self._maybe_fail("create", "before")
+        made: list[Made] = []
+        for request in requests:
+            try:
+                making = self.create(request)  # what it yields is kept, even if it fails then
+                while (handle := next(making, None)) is not None:
+                    made.append(Made(request.token, handle))
+            except BackendError as error:
+                made.append(Made(request.token, error=error))
+        self._maybe_fail("create", "after")
+        yield from made
 
     def describe(self, handles: Sequence[Handle]) -> Machine:
         self._maybe_fail("describe", "before")
@@ -237,6 +253,7 @@ class FakeCloud:
     def _make(self, kind: str, request: CreateRequest) -> Body:
         number = self._count = max([self._count, *(body["number"] for body in self._shelf.all())]) + 1
         script, now = self._script(), self._now()
+        zones = request.zones or catalogue.REGIONS[request.offer.region][1]
         body = {
             "id": f"{kind}-{request.token[:8]}-{number}",
             "number": number,
@@ -245,6 +262,7 @@ class FakeCloud:
             "name": request.name,
             "tags": [list(tag) for tag in request.tags],
             "region": request.offer.region,
+            "zone": zones[number % len(zones)],
             "type": request.offer.instance.name,
             "spot": request.offer.instance.resources.spot,
             "user_data": request.user_data,
@@ -281,4 +299,5 @@ class FakeCloud:
 
 
 def _handle(body: Body) -> Handle:
-    return Handle(kind=body["kind"], id=body["id"], data={"region": body["region"]})
+    data: dict[str, str] = {name: body[name] for name in ("region", "zone") if name in body}  # an older one has no zone
+    return Handle(kind=body["kind"], id=body["id"], data=data)

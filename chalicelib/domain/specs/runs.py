@@ -23,7 +23,7 @@ class DevEnvironmentConfiguration(RunConfiguration):
     ide: Literal["vscode", "cursor", "windsurf", "zed"] | None = Field(
         default=None, description="The IDE to prepare; none unless set."
     )
-    version: str | None = Field(default=None, description="The version of the IDE; yours unless set.")
+    version: str | None = Field(default=None, description="The IDE's version; its server is prepared if set.")
     init: tuple[str, ...] = Field(default=(), description="Commands that run at the start.")
     inactivity_duration: InactivityDuration = Field(
         default=None, description="Stop once nobody has been connected for this long."

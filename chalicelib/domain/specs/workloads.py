@@ -66,6 +66,12 @@ def _working_dir(path: str, info: ValidationInfo) -> str:
     return path
 
 
+def _home_dir(path: str) -> str:
+    if not path.startswith("/"):
+        raise fault("invalid-path", f"`{path[:80]}` isn't an absolute path", f"for example `/home/{path[:60]}`")
+    return path
+
+
 def _repos(repos: tuple[RepoSpec, ...]) -> tuple[RepoSpec, ...]:
     if len(repos) > 1:
         raise fault(
@@ -101,7 +107,10 @@ class RunConfiguration(ProfileParams):
     working_dir: Annotated[str, AfterValidator(_working_dir), Looks("^[/~]")] | None = Field(
         default=None, description="An absolute path, or one that begins with `~`."
     )
-    home_dir: str = Field(default="/root", description="Kept for older files; has no effect.")
+    home_dir: Annotated[str, AfterValidator(_home_dir), Looks("^/")] = Field(
+        default="/root",
+        description="Where `~` and `HOME` are; made if it isn't there. `/root`: the home of the job's user.",
+    )
     registry_auth: RegistryAuth | None = Field(default=None, description="Credentials for a private image.")
     python: Python | None = Field(
         default=None, description="The Python version of the default image; not with `image`."

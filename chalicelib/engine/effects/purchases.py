@@ -13,10 +13,10 @@ purchase that was open when the check began.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from chalicelib.backends.spi import Backend, CreateRequest
+from chalicelib.backends.spi import Backend, CreateRequest, CreatesSeveral
 from chalicelib.domain import keys
 from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
@@ -25,14 +25,30 @@ from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.errors import BackendError, Conflict, Gone
 from chalicelib.planning.plan import Effect, Outcome
-from chalicelib.planning.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen, Terminate, may_begin
+from chalicelib.planning.purchases import (
+    Bought,
+    Create,
+    CreateSeveral,
+    Describe,
+    Left,
+    NotBought,
+    NotDone,
+    Seen,
+    Terminate,
+    may_begin,
+)
 from chalicelib.store import nouns
 
 log = logging.getLogger(__name__)
 
 
 class Purchases:
-    effects: ClassVar[Mapping[type[Effect], str]] = {Create: "create", Describe: "describe", Terminate: "terminate"}
+    effects: ClassVar[Mapping[type[Effect], str]] = {
+        Create: "create",
+        CreateSeveral: "create_several",
+        Describe: "describe",
+        Terminate: "terminate",
+    }
 
     def __init__(self, here: Acting) -> None:
         self.here = here
@@ -63,6 +79,55 @@ class Purchases:
             return NotBought(effect.unit, *said(error), epoch, effect.act_until)
         log.info("the purchase of %s stops here: it is no longer wanted, or it took too long", instance.name)
         return None
+
+    def create_several(self, effect: CreateSeveral) -> Sequence[Outcome]:
+        """The outcome of each. If it takes too long, those that aren't refused have none: they are looked for."""
+        found = [(each, self._find(each)) for each in effect.each()]
+        backend = self.here.backends.of(effect.project_id, effect.backend)
+        if not isinstance(backend, CreatesSeveral):
+            outcomes = (self.create(each) for each, _ in found)
+            return [outcome for outcome in outcomes if outcome is not None]
+        wanted: dict[str, tuple[Create, Instance]] = {}
+        for each, instance in found:
+            if instance is not None and self.may_begin(instance, each, backend):
+                wanted[self.request(instance).token] = each, instance
+        refused: dict[str, BackendError] = {}
+        try:
+            if wanted and not self._make(wanted, refused, backend, backend):
+                wanted = {token: wanted[token] for token in refused}
+        except BackendError as error:
+            refused = {token: refused.get(token, error) for token in wanted}
+        return [
+            NotBought(each.unit, *said(refused[token]), instance.epoch, each.act_until)
+            if token in refused
+            else Bought(each.unit, instance.epoch, each.act_until)
+            for token, (each, instance) in wanted.items()
+        ]
+
+    def _make(
+        self,
+        wanted: dict[str, tuple[Create, Instance]],
+        refused: dict[str, BackendError],
+        backend: Backend,
+        several: CreatesSeveral,
+    ) -> bool:
+        """Record every resource. All may exist by now, so those of an instance that has ended are released, too. False:
+        out of time."""
+        requests = [self.request(instance) for _, instance in wanted.values()]
+        with translated(f"{len(requests)} machines"):
+            making = several.create_several(requests)
+        effect, last = next(iter(wanted.values()))
+        while may_begin(last, effect, backend.facts, self.here.clock.now()):
+            with translated(f"{len(requests)} machines"):
+                made = next(making, None)
+            if made is None:
+                return True
+            if made.error is not None:
+                refused[made.token] = made.error
+            elif made.handle is not None:
+                self.checkpoint(wanted[made.token][1], [made.handle], backend)
+        log.info("the purchase of %d machines stops here: it took too long", len(requests))
+        return False
 
     def may_begin(self, instance: Instance, effect: Create, backend: Backend) -> bool:
         return may_begin(instance, effect, backend.facts, self.here.clock.now())

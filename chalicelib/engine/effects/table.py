@@ -37,4 +37,7 @@ def from_message(message: Mapping[str, Any]) -> Effect:
     kind = _KINDS.get(str(message.get("effect")))
     if kind is None:
         raise Bug(f"no effect is called {message.get('effect')!r}")
-    return kind(**{name: value for name, value in message.items() if name != "effect"})
+    given: dict[str, Any] = {name: value for name, value in message.items() if name != "effect"}
+    for name, value in given.items():
+        given[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**given)

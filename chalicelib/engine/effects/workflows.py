@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from chalicelib.domain import keys
-from chalicelib.domain.workflows import Workflow, WorkflowStatus
+from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.errors import BackendError, NotYet
 from chalicelib.planning.plan import Effect, Outcome
@@ -25,14 +25,13 @@ class Steps:
 
     def attempt(self, effect: DoStep) -> Outcome | None:
         workflow = nouns.find(self.here.store, Workflow, keys.workflow(effect.unit.partition("/")[2]))
-        undoing = workflow is not None and workflow.status is WorkflowStatus.undoing
-        if workflow is None or workflow.act_until != effect.act_until or undoing != effect.undo or workflow.ended:
+        if workflow is None or workflow.act_until != effect.act_until:  # an attempt's name; None once it has ended
             log.info("%s is too late: its workflow has moved on", effect)
             return None
         performer = self.here.performers[workflow.definition]
         try:
             with translated(f"{workflow.name}, {effect.step}"):
-                made = performer.undo(effect.step, workflow) if undoing else performer.do(effect.step, workflow)
+                made = performer.undo(effect.step, workflow) if effect.undo else performer.do(effect.step, workflow)
         except NotYet as waits:
             return StepWaits(effect.unit, effect.act_until, str(waits))
         except BackendError as error:

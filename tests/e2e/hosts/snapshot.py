@@ -41,7 +41,7 @@ ENGINE = {
 NOISE = {
     "file": r"""
         /var/log/ | /var/lib/systemd/ | /tmp/systemd-private- | /var/tmp/systemd-private-
-        | /var/lib/containerd | /opt/containerd                           # the engine's; its own commands tell of it
+        | /var/lib/containerd | /opt/containerd | /etc/cni(/|$)           # the engine's; its own commands tell of it
         | /run/(systemd|docker|containerd|user|host|lock|log|sudo|credentials|udev|dbus|mount|initctl|sshd)(/|$)
         | /run/(utmp|motd\.dynamic|docker\.(sock|pid)|sshd\.pid|xtables\.lock|nvidia-hook\.log|agetty\.reload)$
         | /etc/(passwd|group|shadow|gshadow|subuid|subgid)-$ | /etc/\.pwd\.lock$     # kept by the tools for accounts

@@ -165,13 +165,13 @@ def gaudi(count: int, name: str = "HL-225", mib: int = 98304) -> Stub:
 
 
 def tenstorrent(*boards: str) -> Stub:
-    """Boards by type, as "n150 L"; an n300 is two: "n300 L" and "n300 R"."""
+    """Boards by type, as "n150 L"; an n300 has two chips: "n300 L", then "n300 R" without an address."""
     chips = [
         {
             "board_info": {
                 "bus_id": "N/A" if board.endswith(" R") else f"0000:{number + 1:02x}:00.0",
                 "board_type": board,
-                "board_id": f"1000186119020{number:02d}",
+                "board_id": f"1000186119020{number - board.endswith(' R'):02d}",
                 "dram_status": True,
             },
             "telemetry": {"voltage": "0.80", "power": " 12.0", "aiclk": " 500", "asic_temperature": "54.3"},

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.hosts.host import Host
-from tests.e2e.hosts.network import HEAD
+from tests.e2e.hosts.network import CONTROL, HEAD
 from tests.e2e.hosts.site import Site, or_skipped
 from tests.e2e.hosts.spec import HostSpec
 from tests.harness.images import BUSYBOX, busybox_image
@@ -65,6 +65,11 @@ class Lab:
         listed = self.server.call("/api/project/main/fleets/list", {})
         return fleet not in [one["name"] for one in listed]
 
+    def active(self) -> list[str]:
+        """The names of the runs that haven't ended."""
+        found = self.server.call("/api/runs/list", {"project_name": "main", "only_active": True})
+        return [run["run_spec"]["run_name"] for run in found]
+
     def delete(self, fleet: str, *flags: str) -> None:
         """And wait until nothing of it is left."""
         self.server.cli("fleet", "delete", fleet, "-y", *flags)
@@ -72,15 +77,24 @@ class Lab:
 
 
 @contextmanager
-def lab(folder: Path, workers: Sequence[HostSpec], prefix: Sequence[str] = (), **more: Any) -> Iterator[Lab]:
-    """`prefix`: what the server and its users are started with, in control."""
+def lab(
+    folder: Path, workers: Sequence[HostSpec], prefix: Sequence[str] = (), *, carries: bool = True, **more: Any
+) -> Iterator[Lab]:
+    """`prefix`: what the server and its users are started with, in control. `carries`: the calls of agents that can't
+    reach it; else it listens where the head reaches it."""
     with or_skipped(workers, **more) as site:
         for host in site.workers:
             if host.spec.boots and host.spec.docker:
                 host.import_image(busybox_image())
         control = site.control
-        flags = ("--no-local-fleet", *(("--host", "198.18.0.1") if more.get("workers_reach_plane") else ()))
-        server = Server(folder, flags=flags, prefix=(*control.prefix, *prefix), opener=control.opener())
+        listens = ("--host", CONTROL) if more.get("workers_reach_plane") or not carries else ()
+        server = Server(
+            folder,
+            flags=("--no-local-fleet", *listens),
+            prefix=(*control.prefix, *prefix),
+            opener=control.opener(),
+            program="cli.main" if carries else "tests.e2e.onprem.uncarried",
+        )
         try:
             server.start()
             yield Lab(site, server)

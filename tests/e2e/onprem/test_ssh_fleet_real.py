@@ -12,6 +12,8 @@ from tests.e2e.hosts.host import Host
 from tests.e2e.hosts.spec import HostSpec, workers
 from tests.e2e.onprem.lab import Lab, lab
 from tests.harness.server import until
+from tests.harness.streams import Stream
+from tests.runtime.live import run_of
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +36,24 @@ def as_it_was(host: Host, before: snapshot.Snapshot) -> None:
     assert found[-1] == []
 
 
+def echoed(site: Lab) -> bool:
+    """Streams go over the SSH connection that carries the agent; one that isn't read stops no other."""
+    assert site.server.process is not None
+
+    def opened() -> Stream:
+        return Stream(site.server.url, site.server.token, "long", "port:8000", within=site.server.process.pid)
+
+    if run_of(site.server, "long")["status"] != "running":
+        return False
+    with opened() as stuck, opened() as stream:
+        with contextlib.suppress(TimeoutError):
+            stuck.sock.settimeout(0.5)
+            while not stream.closed and not stuck.closed:
+                stuck.send(bytes(2**20))
+        stream.send(b"hello")
+        return stream.exactly(5) == b"hello"
+
+
 def test_a_fleet_from_its_first_host_to_its_last_leaves_no_trace(site: Lab) -> None:
     w1, w2, w3 = site.site.workers
     before = {host.name: snapshot.take(host) for host in (w1, w2, w3)}
@@ -50,8 +70,9 @@ def test_a_fleet_from_its_first_host_to_its_last_leaves_no_trace(site: Lab) -> N
     site.apply(site.fleet("lab", [w1, w2, w3]))
     assert site.statuses("lab") == {host.address: "idle" for host in (w1, w2, w3)}, "a host is added in place"
 
-    site.apply(site.task("long", "sleep 600", "lab"), "-d")
+    site.apply(site.task("long", "nc -ll -p 8000 -e cat & sleep 600", "lab"), "-d")
     (busy,) = until("it to run", lambda: [one for one in site.instances("lab") if one["status"] == "busy"])
+    until("it to listen in its network", lambda: echoed(site))
     rest = [host for host in (w1, w2, w3) if host.address != busy["hostname"]]
     refused = site.apply(site.fleet("lab", rest), check=False)
     assert f"The host {busy['hostname']} is in use by the run long." in refused
@@ -70,11 +91,10 @@ def test_a_fleet_from_its_first_host_to_its_last_leaves_no_trace(site: Lab) -> N
 def test_a_host_comes_back_after_a_reboot_and_is_removed_when_it_is_back(site: Lab) -> None:
     w1, w2, _ = site.site.workers
     before = snapshot.take(w2)
-    site.apply(site.fleet("lab", [w1, w2]))
+    site.apply({**site.fleet("lab", [w1, w2]), "placement": "cluster"})
     w2.reboot()
-    ran = site.apply(
-        site.task("again", "echo again", "lab", resources={"cpu": "1..", "memory": "0.1GB..", "disk": "1MB.."})
-    )
+    named = {"instances": [{"hostname": w1.address}]}
+    ran = site.apply(site.task("again", "echo again", "lab", **named))
     assert "again done" in ran
     until("its agent to be back", lambda: not any(one["unreachable"] for one in site.instances("lab")))
     w2.unplug()
@@ -91,8 +111,8 @@ def test_a_host_is_in_one_fleet_only(site: Lab) -> None:
     said = site.apply(site.fleet("two", [w1, w2]), check=False)
     (refused,) = [one for one in site.instances("two") if one["hostname"] == w1.address]
     assert refused["status"] == "terminated"
-    assert "it belongs to instance" in refused["termination_reason_message"]
-    assert "it belongs to instance" in " ".join(said.split())
+    assert "it belongs to fleet one (instance one-0)" in refused["termination_reason_message"]
+    assert "it belongs to fleet one (instance one-0)" in " ".join(said.split())
     assert site.statuses("two")[w2.address] == "idle", "one bad host holds up no other"
     assert site.statuses("one") == {w1.address: "idle"}, "and takes nothing from whom it belongs to"
     site.delete("two")
@@ -117,7 +137,7 @@ def test_another_host_key_is_refused_and_the_host_can_be_forgotten(site: Lab) ->
 ODD = [
     HostSpec("good"),
     HostSpec("cautious", sudo="password"),
-    HostSpec("bare", docker=False, stubs=(stubs.no_engine(),)),
+    HostSpec("bare", docker=False, stubs=(stubs.no_engine(), stubs.clock("+10m"))),
     HostSpec("shut", forwarding=False),
 ]
 
@@ -132,6 +152,7 @@ def test_what_hosts_lack_is_named_for_all_of_them_at_once(
         lacking = {i["hostname"]: i["termination_reason_message"] for i in one.instances("lab")}
         assert "sudo asks ubuntu for a password" in lacking[cautious.address]
         assert "there is no Docker Engine" in lacking[bare.address]
+        assert "its clock is 10 minutes ahead of the server's" in lacking[bare.address]
         assert "AllowTcpForwarding yes" in lacking[shut.address]
         for words in ("sudo asks ubuntu for a password", "there is no Docker Engine", "forbids forwarding"):
             assert words in said

@@ -49,7 +49,7 @@ class Local(Story):
         blocks = self.rng.choice(("1", "1", "2", "auto"))
 
         def go() -> None:
-            place = ensure_fleet(self.site.plane, self.scene.projects[0], blocks)
+            place = ensure_fleet(self.site.plane, self.scene.projects[0], blocks)[0]
             if self._host is None or self._host.instance_id != place.instance_id:
                 if self._host is not None:
                     self._host.dead = True

@@ -1,0 +1,551 @@
+"""A job's SSH server: the host's sshd, for the job's keys only, in the job's network. No image needs a package.
+
+A process of its own waits on a port of the host's loopback and starts one sshd a connection (`sshd -i`), so it knows
+who is here. It belongs to neither the agent nor the supervisor: killing them cuts no session. It ends with the job:
+sessions are hung up, none begins, and for LINGER seconds a client can read the log through its connection. Beside a
+plain process also one that comes only now; a container's network is gone with it.
+
+The nodes of a job let in each other through a second port, at the address where they reach each other: with the key of
+their attempt only, which the users' port doesn't take, and without forwarding. It closes when the job ends, and
+nobody counts who comes through it.
+
+| in the task's folder | |
+|---|---|
+| `sessions.json` | what the agent reports: port, user and host key, or the problem; connections; since when none |
+|  | and `nodes`: why other nodes can't come in |
+| `sessions.lock` | held while the process lives, whose id it has |
+| `ssh/` | its configuration, its host key, the job's keys; the same for the nodes |
+
+LC_ALL is ours: others of its kind may name files, which what still is root would load before the session is the job's.
+
+sshd wants a user with an account and a valid shell, and host root may be locked; so it sees a list of users of ours,
+and doesn't see the host's records of logins. The session itself is `session_command`, which takes on the job's rights.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import pwd
+import re
+import select
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import authorized, namespaces, networks, process_tree
+from .session_command import SFTP
+from .task_runtime import TaskRuntime, micros
+from .tasks import FINAL, TaskFolder, read_json, read_text, take_lock, write_atomic, write_slot
+
+LINGER = 10.0  # seconds for which connections outlive their job, and new ones come in
+READY_SECONDS = 10.0
+LOOK_EVERY = 1.0  # while nobody tells us of the job's end, because its supervisor was killed
+CONNECTIONS_MOST, SESSIONS_MOST = 32, 10  # of a job, and in each of them: a session is some processes of the host
+NODES_MOST, NODE_SESSIONS = 256, 4  # the same from other nodes, each of which may have one or two connections here
+LOGGING_IN_MOST = 32  # at once and from one address: there, who connects and says nothing takes no node's place
+LOCK_TRIES, LOCK_PAUSE = 20, 0.05  # whoever asks whether a server lives holds its lock for a moment
+UNREACHABLE = "the other nodes can't reach this one by ssh: %s"
+REPORTED = ("ssh", "connections", "idle_since")
+LOGIN_SECONDS = 20
+LOG_MOST = 65536  # bytes of notes on what went wrong
+PLACES = "/usr/sbin:/usr/local/sbin:/sbin:/usr/bin:/usr/local/bin:/bin"
+PRIVSEP_FOLDER = "/run/sshd"
+RECORDS = ("/var/log/lastlog", "/var/log/wtmp", "/run/utmp", "/var/run/utmp")  # of logins to the host itself
+ACCEPTED = b"Accepted publickey"
+
+CONFIGURATION = """\
+HostKey "{folder}/{host_key}"
+AuthorizedKeysFile "{folder}/{keys}"
+AuthenticationMethods publickey
+PubkeyAuthentication yes
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+HostbasedAuthentication no
+PermitRootLogin prohibit-password
+AllowUsers {user}
+StrictModes no
+PermitUserRC no
+PermitUserEnvironment no
+AllowTcpForwarding {forwarding}
+PermitOpen localhost:* 127.0.0.1:* [::1]:*
+AllowStreamLocalForwarding no
+AllowAgentForwarding no
+X11Forwarding no
+PermitTunnel no
+PrintMotd no
+PrintLastLog no
+UseDNS no
+AcceptEnv LANG LC_* COLORTERM
+SetEnv LC_ALL=C.UTF-8
+ClientAliveInterval 30
+ClientAliveCountMax 4
+LoginGraceTime {grace}
+MaxSessions {most}
+PidFile none
+LogLevel INFO
+Subsystem sftp {subsystem}
+ForceCommand {command}
+"""
+
+
+class NoServer(Exception):
+    """This host can't serve sessions; the reason is for the job's user."""
+
+
+class Logins:
+    """The supervisor's side: it waits until the port is known, and by its end says that the job may be over."""
+
+    def __init__(self, line: Optional[socket.socket]) -> None:
+        self._line = line
+
+    def settle(self) -> None:
+        """Returns when the server is ready, or can't be."""
+        if self._line is not None:
+            select.select([self._line], [], [], READY_SECONDS)
+
+
+def begin(folder: TaskFolder, runtime: TaskRuntime) -> Logins:
+    """Starts the job's SSH server, if it has keys and none runs yet. Its caller has one thread and holds no lock, which
+    the server would hold too."""
+    spec = folder.launch()["spec"]
+    if not spec.get("authorized_keys") and not spec.get("node_ssh"):
+        return Logins(None)
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        ours.close()
+        _detached(folder, runtime, theirs)
+    os.waitpid(child, 0)
+    theirs.close()
+    return Logins(ours)
+
+
+def _detached(folder: TaskFolder, runtime: TaskRuntime, line: socket.socket) -> None:
+    """In a child that isn't the supervisor's: what that ends at the job's end must not be this. Doesn't return."""
+    try:
+        os.setsid()
+        if os.fork() == 0:
+            held = patient_lock(os.path.join(folder.path, "sessions.lock"))
+            if held is not None:
+                os.ftruncate(held, 0)
+                os.write(held, b"%d\n" % os.getpid())
+                serve(folder, runtime, line)
+                os.close(held)
+                folder.tell_agent()  # which may now remove the task
+    except Exception:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def patient_lock(path: str, pause: Callable[[float], None] = time.sleep) -> Optional[int]:
+    """The lock, unless a living server has it."""
+    for _ in range(LOCK_TRIES):
+        held = take_lock(path)
+        if held is not None:
+            return held
+        pause(LOCK_PAUSE)
+    return None
+
+
+def serve(folder: TaskFolder, runtime: TaskRuntime, line: socket.socket) -> None:
+    news = News(folder)
+    try:
+        server = Server(folder, runtime, line, news)
+    except NoServer as problem:
+        unreachable = UNREACHABLE % problem if folder.launch()["spec"].get("node_ssh") else None
+        news.tell(ssh={"problem": str(problem)}, nodes=unreachable)
+        return
+    try:
+        server.run()
+    finally:
+        server.close()
+
+
+def told(folder: TaskFolder) -> Dict[str, Any]:
+    """What there is to report about a task's sessions."""
+    return read_json(os.path.join(folder.path, "sessions.json")) or {}
+
+
+def server_user() -> str:
+    """Whom the SSH servers of this agent's jobs let in: sessions of jobs begin as its own user."""
+    return "root" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+
+
+def over(folder: TaskFolder) -> bool:
+    """Has the job's SSH server ended, with all that it started?"""
+    if not os.path.exists(os.path.join(folder.path, "sessions.lock")):
+        return True
+    held = take_lock(os.path.join(folder.path, "sessions.lock"))
+    if held is not None:
+        os.close(held)
+    return held is not None
+
+
+def process(folder: TaskFolder) -> Optional[int]:
+    """The process below which everything of the task's SSH server is, forwarded connections too; None if none runs."""
+    said = read_text(os.path.join(folder.path, "sessions.lock")) or ""
+    return int(said) if said.strip() and not over(folder) else None
+
+
+def end(folder: TaskFolder) -> None:
+    """Asks the server of an ended job to wait for nobody. It may take a moment."""
+    found = process(folder)
+    if found is not None:
+        process_tree.send([found], signal.SIGTERM)
+
+
+def remove(folder: TaskFolder, withdraw: Callable[[str, str], None] = authorized.withdraw) -> None:
+    """Ends the server, and takes out what a killed one left on the host, however early that was."""
+    end(folder)
+    host_user = folder.launch().get("spec", {}).get("host_user")
+    if host_user and os.getuid() == 0:
+        withdraw(host_user, folder.task)
+
+
+class News:
+    """What the agent reads, and the agent's wake-up."""
+
+    def __init__(self, folder: TaskFolder) -> None:
+        self._folder, self._said = folder, {"connections": 0, "idle_since": micros()}  # type: TaskFolder, Dict[str, Any]
+
+    def tell(self, **news: Any) -> None:
+        self._said.update(news)
+        if os.path.isdir(self._folder.path):
+            write_slot(os.path.join(self._folder.path, "sessions.json"), self._said)
+            self._folder.tell_agent()
+
+
+def program(name: str) -> str:
+    """sshd insists on its whole path. Raises NoServer."""
+    found = shutil.which(name, path=PLACES)
+    if not found:
+        raise NoServer(
+            "attaching isn't possible: this host has no %s; install its OpenSSH server, for example with "
+            "`apt-get install openssh-server`" % name
+        )
+    return found
+
+
+class Door:
+    """A port where sshd is started for whoever comes, with one configuration."""
+
+    def __init__(self, listener: socket.socket, config: str, most: int) -> None:
+        self.listener, self.config, self.most = listener, config, most
+        listener.setblocking(False)
+
+
+class Connection:
+    """One sshd. What it says on its standard error tells when the login succeeded, and when all of it has ended."""
+
+    def __init__(self, pid: int, said: int, door: Door, peer: str) -> None:
+        """`peer`: the address that it comes from."""
+        self.pid, self.said, self.door, self.peer, self.accepted = pid, said, door, peer, False
+        self._last = b""
+
+    def listen(self) -> bool:
+        """Takes in what it said; False once it has ended."""
+        try:
+            part = os.read(self.said, 65536)
+        except BlockingIOError:
+            return True
+        self._last = (self._last + part)[-8192:]
+        self.accepted = self.accepted or ACCEPTED in self._last
+        return bool(part)
+
+    def last_words(self) -> str:
+        return " / ".join(self._last.decode("utf-8", "replace").split("\r\n"))[-400:].strip(" /")
+
+
+class Server:
+    def __init__(self, folder: TaskFolder, runtime: TaskRuntime, line: socket.socket, news: News) -> None:
+        self._folder, self._runtime, self._news = folder, runtime, news
+        self._line: Optional[socket.socket] = line
+        self._sshd, self._spec = program("sshd"), folder.launch()["spec"]
+        self._place = os.path.join(folder.path, "ssh")
+        self._connections: List[Connection] = []
+        self._in_use = 0
+        self._until = float("inf")  # after the job: when connections are cut
+        self._log = os.open(os.path.join(folder.path, "sessions.log"), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        process_tree.become_subreaper()
+        self._told, self._wakeup = os.pipe()
+        for fd in (self._told, self._wakeup):
+            os.set_blocking(fd, False)
+        signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, lambda *_: None)
+        user = server_user()
+        os.makedirs(self._place, mode=0o700, exist_ok=True)
+        key = self._host_key()
+        keys = [authorized.bare(key) for key in self._spec.get("authorized_keys") or ()]
+        config = self._configure(user, "", "local", SESSIONS_MOST, [key for key in keys if key])
+        self._users = Door(self._listen(), config, CONNECTIONS_MOST)
+        self._nodes = self._door_for_nodes(user)
+        port = self._users.listener.getsockname()[1]
+        self._instead = self._private_files(user)
+        self._let_in(port)
+        news.tell(ssh={"port": port, "username": user, "host_key": key})
+        with contextlib.suppress(OSError):  # the supervisor was killed: the sessions don't need it
+            line.sendall(b"ready")
+
+    # Beginning --------------------------------------------------------------------------------------------------
+
+    def _listen(self) -> socket.socket:
+        """On the port that an earlier server of the job had, if it is still free."""
+        known = int((told(self._folder).get("ssh") or {}).get("port") or 0)
+        try:
+            return networks.listen(None, known)
+        except OSError as problem:
+            if not known or problem.errno != errno.EADDRINUSE:
+                raise NoServer("attaching isn't possible: no port of this host's loopback: %s" % problem) from None
+        return networks.listen(None, 0)
+
+    def _host_key(self) -> str:
+        path = os.path.join(self._place, "host_key")
+        if not os.path.exists(path + ".pub"):
+            made = subprocess.run(
+                [program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                check=False,
+            )
+            if made.returncode:
+                said = made.stdout.decode("utf-8", "replace").strip()
+                raise NoServer("attaching isn't possible: ssh-keygen failed: %s" % said)
+        with open(path + ".pub") as file:
+            return file.read().strip()
+
+    def _door_for_nodes(self, user: str) -> Optional[Door]:
+        node_ssh = self._spec.get("node_ssh")
+        if not node_ssh:
+            return None
+        here = node_ssh["nodes"][node_ssh["rank"]]
+        try:
+            listener = networks.listen(None, here["port"], here["address"])
+        except OSError as problem:
+            why = "port %d of %s: %s" % (here["port"], here["address"], problem.strerror)
+            self._news.tell(nodes=UNREACHABLE % why)
+            return None
+        write_atomic(os.path.join(self._place, "nodes_host_key"), node_ssh["host_private_key"])
+        config = self._configure(user, "nodes_", "no", NODE_SESSIONS, [node_ssh["public_key"]])
+        return Door(listener, config, NODES_MOST)
+
+    def _configure(self, user: str, whose: str, forwarding: str, sessions: int, keys: List[str]) -> str:
+        """Writes it; returns its path."""
+        argv = [sys.executable, "-I", "-S", sys.argv[0], "session", self._folder.path, str(os.getpid())]
+        text = CONFIGURATION.format(
+            folder=self._place,
+            host_key=whose + "host_key",
+            keys=whose + "authorized_keys",
+            forwarding=forwarding,
+            user=user,
+            grace=LOGIN_SECONDS,
+            most=sessions,
+            subsystem=SFTP,
+            command=" ".join(shlex.quote(word) for word in argv),
+        )
+        write_atomic(os.path.join(self._place, whose + "authorized_keys"), "".join(key + "\n" for key in keys))
+        path = os.path.join(self._place, whose + "sshd_config")
+        write_atomic(path, text)
+        return path
+
+    def _private_files(self, user: str) -> Dict[str, str]:
+        """What sshd sees in the places of the host's files. Empty without root, which may show it nothing else."""
+        if os.getuid() != 0:
+            return {}
+        ids = ["%s:*:0:0::/:/bin/sh" % user]
+        try:
+            known = pwd.getpwnam("sshd")
+            ids.append("sshd:*:%d:%d::%s:/usr/sbin/nologin" % (known.pw_uid, known.pw_gid, PRIVSEP_FOLDER))
+        except KeyError:  # some builds of sshd need no such user, and one that does says so
+            pass
+        write_atomic(os.path.join(self._place, "passwd"), "".join(line + "\n" for line in ids), 0o644)
+        write_atomic(os.path.join(self._place, "shadow"), "%s:*:::::::\n" % user)  # not locked, and without a password
+        os.makedirs(PRIVSEP_FOLDER, mode=0o755, exist_ok=True)
+        files = {"/etc/passwd": self._place + "/passwd", "/etc/shadow": self._place + "/shadow"}
+        write_atomic(os.path.join(self._place, "records"), "")
+        files.update({place: self._place + "/records" for place in RECORDS})
+        return {os.path.realpath(place): file for place, file in files.items() if os.path.exists(place)}
+
+    def _let_in(self, port: int) -> None:
+        """Through the host's own SSH server, if it is one that people reach."""
+        user = self._spec.get("host_user")
+        if not user:
+            return
+        if os.getuid() != 0:
+            raise NoServer("attaching isn't possible: the agent of this host isn't root, so it can't let in job users")
+        try:
+            authorized.allow(user, self._spec["authorized_keys"], self._folder.task, port)
+        except (KeyError, OSError) as problem:
+            raise NoServer("attaching isn't possible: the keys of %s on this host: %s" % (user, problem)) from None
+
+    # Serving ----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        while time.monotonic() < self._until:
+            poll = select.poll()
+            for fd in self._watched():
+                poll.register(fd, select.POLLIN)
+            ready = {fd for fd, _ in poll.poll(self._patience())}
+            if self._told in ready:
+                self._reap()
+            for connection in [each for each in self._connections if each.said in ready]:
+                if not connection.listen():
+                    self._gone(connection)
+            self._count()
+            if self._line is not None and self._line.fileno() in ready:  # the supervisor has ended
+                self._line.close()
+                self._line = None
+            if self._line is None and self._until == float("inf") and self._job_over():
+                self._wind_down()
+            for door in [each for each in self._doors() if each.listener.fileno() in ready]:
+                self._accept(door)
+
+    def _watched(self) -> List[int]:
+        found = [self._told, *(each.said for each in self._connections)]
+        found += [door.listener.fileno() for door in self._doors() if len(self._through(door)) < door.most]
+        return found if self._line is None else [*found, self._line.fileno()]
+
+    def _doors(self) -> List[Door]:
+        return [self._users] if self._nodes is None else [self._users, self._nodes]
+
+    def _through(self, door: Door) -> List[Connection]:
+        return [each for each in self._connections if each.door is door]
+
+    def _patience(self) -> Optional[int]:
+        if self._until < float("inf"):
+            return max(0, int((self._until - time.monotonic()) * 1000) + 1)
+        return int(LOOK_EVERY * 1000) if self._line is None else None
+
+    def _job_over(self) -> bool:
+        return self._folder.state().get("state") in (FINAL, None)  # None: even its folder is gone
+
+    def _accept(self, door: Door) -> None:
+        try:
+            taken, (peer, *_) = door.listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return  # gone again
+        except OSError as problem:  # too many open files, say; the next one may fare better
+            self._note("accepting: %s" % problem)
+            return
+        with taken:
+            if sum(each.peer == peer and not each.accepted for each in self._through(door)) >= LOGGING_IN_MOST:
+                self._note("turned away: %d from %s haven't logged in yet" % (LOGGING_IN_MOST, peer))
+                return
+            try:
+                with networks.held(lambda: self._runtime.network(self._folder)) as network:
+                    self._connections.append(Connection(*self._start(taken, network, door), door, peer))
+            except (OSError, LookupError) as problem:
+                self._note("a connection: %s" % problem)
+
+    def _start(self, taken: socket.socket, network: Optional[int], door: Door) -> Tuple[int, int]:
+        """The process, and where its words are read."""
+        said, stderr = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            self._child(taken.fileno(), stderr, network, door.config)
+        os.close(stderr)
+        os.set_blocking(said, False)
+        return pid, said
+
+    def _child(self, connection: int, stderr: int, network: Optional[int], config: str) -> None:
+        """Between fork and exec; sshd closes all other descriptors."""
+        try:
+            os.setsid()
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            os.dup2(connection, 0)
+            os.dup2(connection, 1)
+            os.dup2(stderr, 2)
+            namespaces.die_with_parent()
+            if network is not None:
+                namespaces.enter_held({"net": network})
+            if self._instead:
+                self._see_instead()
+            os.execve(self._sshd, [self._sshd, "-i", "-e", "-f", config], {"PATH": PLACES})
+        except OSError as problem:
+            os.write(2, ("starting sshd: %s\n" % problem).encode())
+        finally:
+            os._exit(127)
+
+    def _see_instead(self) -> None:
+        try:
+            namespaces.see_instead(self._instead)
+        except OSError as problem:  # root without that right, as in some containers: the host's own users will do
+            os.write(2, ("%s\n" % problem).encode())
+
+    def _count(self) -> None:
+        in_use = sum(each.accepted for each in self._through(self._users))
+        if in_use != self._in_use:
+            self._in_use = in_use
+            self._news.tell(connections=in_use, idle_since=None if in_use else micros())
+
+    def _gone(self, connection: Connection) -> None:
+        os.close(connection.said)
+        self._connections.remove(connection)
+        if not connection.accepted:
+            self._note("no login: %s" % connection.last_words())
+
+    def _reap(self) -> None:
+        if signal.SIGTERM in _drained(self._told):
+            self._until = 0.0
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+
+    def _note(self, words: str) -> None:
+        if os.fstat(self._log).st_size < LOG_MOST:
+            os.write(self._log, ("%s %s\n" % (time.strftime("%Y-%m-%dT%H:%M:%S"), words)).encode())
+
+    # Ending -----------------------------------------------------------------------------------------------------
+
+    def _wind_down(self) -> None:
+        self._until = time.monotonic() + LINGER
+        below = process_tree.descendants(os.getpid())
+        process_tree.send([pid for pid in below if not _is_sshd(pid)], signal.SIGHUP)
+        if self._nodes is not None:
+            for each in self._through(self._nodes):
+                process_tree.send([*process_tree.descendants(each.pid), each.pid], signal.SIGKILL)
+            self._nodes.listener.close()
+            self._nodes = None
+
+    def close(self) -> None:
+        """Leave no process and no key behind."""
+        for door in self._doors():
+            door.listener.close()
+        until = time.monotonic() + LINGER
+        left = process_tree.descendants(os.getpid())
+        while left and time.monotonic() < until:
+            process_tree.send(left, signal.SIGKILL)
+            self._reap()
+            time.sleep(0.005)
+            left = process_tree.descendants(os.getpid())
+        self._news.tell(connections=0)
+        if self._spec.get("host_user"):
+            authorized.withdraw(self._spec["host_user"], self._folder.task)
+
+
+def _is_sshd(pid: int) -> bool:
+    try:
+        with open("/proc/%d/comm" % pid) as file:
+            return re.match(r"sshd", file.read()) is not None
+    except OSError:
+        return False
+
+
+def _drained(fd: int) -> bytes:
+    try:
+        return os.read(fd, 65536)
+    except BlockingIOError:
+        return b""

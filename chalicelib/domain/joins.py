@@ -1,0 +1,45 @@
+"""A command with which one machine joins an SSH fleet by itself."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from chalicelib.domain import keys
+from chalicelib.domain.instants import DAY, SECOND, Micros
+from chalicelib.domain.noun import Noun
+
+KEPT = 7 * DAY  # after its expiry, so that people see what became of it
+
+
+class JoinStatus(StrEnum):
+    unused = "unused"
+    used = "used"
+    revoked = "revoked"
+    expired = "expired"
+
+
+class Join(Noun):
+    id: str
+    project_id: str
+    fleet_id: str
+    secret_hash: str  # of the command's token, which is shown once
+    user_id: str  # who requested it
+    user_name: str
+    created_at: Micros
+    expires_at: Micros
+    revoked_at: Micros | None = None
+    used_at: Micros | None = None
+    instance_id: str = ""  # what it was used for
+    instance_name: str = ""
+    try_hash: str = ""  # of the number that the joining machine made up: it may repeat its call, and nobody else
+
+    def status(self, now: Micros) -> JoinStatus:
+        if self.used_at is not None:
+            return JoinStatus.used
+        if self.revoked_at is not None:
+            return JoinStatus.revoked
+        return JoinStatus.expired if now >= self.expires_at else JoinStatus.unused
+
+    def place(self) -> keys.Place:
+        listed = keys.by_time(keys.joins_of(self.fleet_id), self.created_at, self.id)
+        return keys.Place(keys.join(self.id), listed, expires_at=(self.expires_at + KEPT) // SECOND)

@@ -1,0 +1,180 @@
+"""Where no connection can be held to hosts that can't reach the server: their head node passes their calls on to it.
+
+On the head node that is one socket of systemd, and `systemd-socket-proxyd` behind it. It listens at the address at
+which the hosts see the head node, which must be a private one, and passes on bytes to the server's address: it holds no
+key and opens no TLS. Everything about it is told by its address, so that whoever sets it up or gives it up again needs
+no more, and all hosts that see the head node at that address share it; the last that leaves takes it with it.
+
+| path on the head node | what |
+|---|---|
+| /etc/systemd/system/dstack-relay-*.socket, .service | what listens, and what passes on |
+| /var/lib/dstack-relay/*/ | an empty file for each host that uses it |
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from chalicelib.errors import Transient, Unfit
+from chalicelib.hosts import install
+from chalicelib.hosts.connection import Connection, Login, Logins, Ran
+from chalicelib.hosts.look import RELAYING, Lack, Report, basics, report
+
+UNITS = "/etc/systemd/system"
+FOLDER = "/var/lib/dstack-relay"
+PORTS = range(20000, 30000)  # below those that Linux gives to connections
+MOST_CALLS = 4096  # at once: agents keep two connections each, and a fleet has 1000 hosts
+
+
+@dataclass(frozen=True)
+class Relays:
+    logins: Logins
+    install_id: str
+    server_url: str
+
+    def place(self, head: Login, seen_at: str) -> str:
+        """Where this head node can listen for a host that sees it at that address. Raises Unfit if it can't relay."""
+        address = _private(seen_at)
+        with self._on(head) as (connection, seen):
+            missing = tuple(_lacks(seen, head.user))
+            if missing:
+                raise Unfit(f"its head node {head} can't relay its calls: " + "; ".join(map(str, missing)))
+            if _as_root(connection, seen, install.reach(self.server_url)).status:
+                raise Unfit(f"nor can its head node {head}")
+        return f"[{address}]:{self._port(address)}" if ":" in address else f"{address}:{self._port(address)}"
+
+    def set_up(self, head: Login, relay: str, instance_id: str) -> None:
+        with self._on(head) as (connection, seen):
+            name, folder = self._name(relay), f"{FOLDER}/{self._name(relay)}"
+            script = _SET_UP.format(
+                units=UNITS,
+                folder=folder,
+                mark=f"{folder}/{instance_id}",
+                name=name,
+                service=shlex.quote(_service(name, seen.proxyd, self._server)),
+                socket=shlex.quote(_socket(relay)),
+                relay=shlex.quote(relay),
+            )
+            _must(_as_root(connection, seen, script), head)
+
+    def give_up(self, head: Login, relay: str, instance_id: str) -> None:
+        """This host uses it no more. Whoever was the last removes it."""
+        with self._on(head) as (connection, seen):
+            name, folder = self._name(relay), f"{FOLDER}/{self._name(relay)}"
+            script = _GIVE_UP.format(units=UNITS, all=FOLDER, folder=folder, mark=f"{folder}/{instance_id}", name=name)
+            _must(_as_root(connection, seen, script), head)
+
+    @property
+    def _server(self) -> str:
+        parts = urlsplit(self.server_url)
+        return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+
+    def _port(self, address: str) -> int:
+        """The same for all hosts that share a relay, so that a firewall can let it through."""
+        digest = hashlib.sha256(f"{self.install_id}/{address}/{self._server}".encode()).digest()
+        return PORTS[int.from_bytes(digest[:4], "big") % len(PORTS)]
+
+    def _name(self, relay: str) -> str:
+        return f"dstack-relay-{self.install_id[:8]}-{hashlib.sha256(relay.encode()).hexdigest()[:8]}"
+
+    @contextmanager
+    def _on(self, head: Login) -> Iterator[tuple[Connection, Report]]:
+        with self.logins.connect(head) as connection:
+            seen = report(connection.run(RELAYING, timeout=30.0).out)
+            if not seen.whole:
+                raise Transient(f"{head}: inspecting the head node was cut short")
+            yield connection, seen
+
+
+def _private(seen_at: str) -> str:
+    """The relay must not listen where the world can come."""
+    try:
+        address = ipaddress.ip_address(seen_at)
+    except ValueError:
+        raise Unfit(f"where it sees its head node isn't known (SSH_CONNECTION begins with {seen_at!r})") from None
+    if address.is_global or address.is_link_local or address.is_loopback:
+        raise Unfit(f"it sees its head node at {address}, where that can't relay its calls: it is no private address")
+    return str(address)
+
+
+def _lacks(seen: Report, user: str) -> Iterator[Lack]:
+    yield from basics(seen, user)
+    if not seen.proxyd:
+        yield Lack("its systemd has no systemd-socket-proxyd", "sudo apt-get install --reinstall systemd")
+
+
+def _as_root(connection: Connection, seen: Report, script: str) -> Ran:
+    return connection.run(f"{seen.as_root} sh -c {shlex.quote(script)}".strip())
+
+
+def _must(ran: Ran, head: Login) -> None:
+    if ran.status:
+        raise Transient(f"{head}: {ran.words}")
+
+
+def _service(name: str, program: str, server: str) -> str:
+    return f"""[Unit]
+Description=dstack relay: passes the calls of hosts behind this machine on to {server}, unopened
+Requires={name}.socket
+After={name}.socket
+
+[Service]
+Type=notify
+ExecStart={program} --connections-max={MOST_CALLS} {server}
+DynamicUser=yes
+LimitNOFILE={8 * MOST_CALLS}
+TimeoutStopSec=5
+"""
+
+
+def _socket(relay: str) -> str:
+    """It may be started before the network is."""
+    return f"""[Unit]
+Description=dstack relay: where the hosts behind this machine call
+
+[Socket]
+ListenStream={relay}
+FreeBind=yes
+NoDelay=yes
+
+[Install]
+WantedBy=sockets.target
+"""
+
+
+# Hosts are set up and cleared at the same time, so whoever counts them holds a lock, which leaves no file behind.
+_SET_UP = """
+set -eu
+exec 9< {units}
+flock 9
+mkdir -p {folder}
+: > {mark}
+printf %s {service} > {units}/{name}.service
+printf %s {socket} > {units}/{name}.socket
+chmod 644 {units}/{name}.service {units}/{name}.socket
+systemctl enable --quiet --no-reload {name}.socket
+systemctl daemon-reload
+systemctl start {name}.socket 2>/dev/null || {{
+  echo "it can't listen at" {relay}: "$(journalctl -u {name}.socket -n 20 -o cat --no-pager | grep -m 1 -i failed)" >&2
+  exit 1; }}
+"""
+
+_GIVE_UP = """
+set -eu
+exec 9< {units}
+flock 9
+rm -f {mark}
+rmdir {folder} 2>/dev/null || [ ! -e {folder} ] || exit 0
+systemctl disable --quiet --now {name}.socket 2>/dev/null || true
+systemctl stop {name}.socket {name}.service 2>/dev/null || true
+rm -f {units}/{name}.socket {units}/{name}.service
+systemctl daemon-reload
+systemctl reset-failed {name}.socket {name}.service 2>/dev/null || true
+rmdir {all} 2>/dev/null || true
+"""

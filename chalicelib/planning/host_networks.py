@@ -1,0 +1,99 @@
+"""A host's place in its network: where the other hosts of its fleet reach it, and why it can't be among them.
+
+`internal_ip` says it for each host and `network` for all. Without either, the hosts of a cluster (`placement: cluster`)
+must share a subnet: each that joins leaves the fleet the subnets that all have had so far; one that would leave none
+is refused. What only a host lacked that has left counts again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import HostFacts, Instance, InstanceStatus
+from chalicelib.domain.specs.fleets import FleetSpec
+
+_LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
+_CARRIERS = ipaddress.ip_network("100.64.0.0/10")  # RFC 6598; VPNs use it too
+
+
+def detects(spec: FleetSpec) -> bool:
+    """Must the hosts' network be found out? Else the spec gives it, or nobody asks."""
+    ssh = spec.configuration.ssh_config
+    if ssh is None or spec.configuration.placement != "cluster":
+        return False
+    return ssh.network is None and not any(host.internal_ip for host in ssh.each)
+
+
+def subnets(facts: HostFacts) -> tuple[str, ...]:
+    """The private networks that a host is in."""
+    found = [_network(each) for each in facts.networks]
+    return tuple(dict.fromkeys(str(each) for each in found if each is not None and each.num_addresses > 1))
+
+
+def shared(known: tuple[str, ...], more: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The networks that all share; `known` may be empty, which is none so far."""
+    for each in more:
+        known = tuple(network for network in known if network in each) if known else each
+    return known
+
+
+def still_shared(fleet: Fleet, instances: Iterable[Instance]) -> tuple[str, ...]:
+    """The fleet's networks as those who are left have them; those that it knows stay first."""
+    staying = [each.networks for each in instances if each.networks and each.status not in _LEAVING]
+    common = shared((), staying)
+    if staying and not set(fleet.networks) <= set(common):
+        return fleet.networks  # a host has others since it joined
+    return (*(each for each in fleet.networks if staying), *(each for each in common if each not in fleet.networks))
+
+
+def internal_address(instance: Instance, spec: FleetSpec, facts: HostFacts, networks: tuple[str, ...] = ()) -> str:
+    """Where the other hosts reach it: its `internal_ip`, else its first address in the spec's `network` or in the first
+    of the fleet's `networks`, if there are any."""
+    ssh = spec.configuration.ssh_config
+    network = ssh.network if ssh is not None else None
+    if instance.host is not None and instance.host.internal_ip:
+        return instance.host.internal_ip
+    if detects(spec) and networks:
+        network = networks[0]
+    return next((each for each in facts.addresses if network is None or within(each, network)), "")
+
+
+def misplaced_host(instance: Instance, fleet: Fleet, spec: FleetSpec, facts: HostFacts) -> str:
+    """Why the host isn't in the network that it must be in; empty if it is."""
+    ssh, host = spec.configuration.ssh_config, instance.host
+    if ssh is None or host is None:
+        return ""
+    has = ", ".join(facts.addresses) or "none"
+    if host.internal_ip and host.internal_ip not in facts.addresses:
+        return f"it doesn't have the `internal_ip` {host.internal_ip}; its addresses are {has}"
+    if ssh.network and not any(within(each, ssh.network) for each in facts.addresses):
+        return f"it has no address in the `network` {ssh.network}; its addresses are {has}"
+    return _outside(fleet, subnets(facts), has) if detects(spec) else ""
+
+
+def _outside(fleet: Fleet, own: tuple[str, ...], has: str) -> str:
+    mend = "set `network`, or `internal_ip` for each host, or `placement: any`"
+    if not own:
+        return f"it is in no private network that other hosts could share; its addresses are {has} (to fix it: {mend})"
+    if fleet.networks and not shared(fleet.networks, [own]):
+        theirs = ", ".join(fleet.networks)
+        text = f"it shares no network with the fleet's other hosts: it is in {', '.join(own)}, and they in {theirs}"
+        return f"{text} (to fix it: {mend})"
+    return ""
+
+
+def within(address: str, network: str) -> bool:
+    try:
+        return ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)
+    except ValueError:  # an agent may report anything
+        return False
+
+
+def _network(interface: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        found = ipaddress.ip_interface(interface).network
+    except ValueError:  # so too
+        return None
+    return found if found.is_private or found.overlaps(_CARRIERS) else None

@@ -1,0 +1,83 @@
+"""What a job learns of the nodes it runs with: their addresses and GPUs, by rank, in variables and in a hostfile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from chalicelib.domain.gangs import Gang
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.jobs import Job
+
+LOOPBACK = "127.0.0.1"
+_ADDRESS = re.compile(r"\$\{\{\s*groups\[([0-9]{1,6})\]\.nodes\[([0-9]{1,6})\]\.IP_ADDRESS\s*\}\}")
+
+
+def address_of(instance: Instance) -> str:
+    """Where other nodes reach it; empty if nobody knows. The hosts of a local fleet are all on this machine."""
+    local = not instance.bought and instance.host is None
+    return instance.internal_ip or (LOOPBACK if local else "")
+
+
+@dataclass(frozen=True)
+class Nodes:
+    addresses: tuple[str, ...]  # by rank
+    gpus: tuple[int, ...]  # so too
+    groups: tuple[int, ...] = (1,)  # how many nodes each group has; ranks run through them in order
+
+    @staticmethod
+    def of(gang: Gang, specs: Iterable[JobSpec]) -> Nodes:
+        """`specs`: of the run's jobs."""
+        groups: dict[int, int] = {}
+        for spec in specs:
+            if spec.replica_num == gang.replica_num:
+                groups[spec.node_group_index] = groups.get(spec.node_group_index, 0) + 1
+        return Nodes(gang.addresses, gang.gpus, tuple(groups[at] for at in sorted(groups)))
+
+    def hostfile(self) -> str:
+        """The nodes in the format of MPI launchers, one a line: the address and, with GPUs, a slot for each."""
+        return "".join(
+            f"{address} slots={gpus}\n" if gpus else f"{address}\n"
+            for address, gpus in zip(self.addresses, self.gpus, strict=True)
+        )
+
+    def filled(self, command: str) -> str:
+        """The command with the addresses that it refers to as `groups[i].nodes[j].IP_ADDRESS`."""
+        return _ADDRESS.sub(self._address, command)
+
+    def _address(self, found: re.Match[str]) -> str:
+        group, node = int(found[1]), int(found[2])
+        return self.addresses[sum(self.groups[:group]) + node] if _known(self.groups, found) else found[0]
+
+
+def unknown_nodes(command: str, groups: Sequence[int]) -> list[str]:
+    """What the command refers to of nodes that don't exist; `groups`: how many nodes each has."""
+    return [found[0] for found in _ADDRESS.finditer(command) if not _known(groups, found)]
+
+
+def _known(groups: Sequence[int], found: re.Match[str]) -> bool:
+    group, node = int(found[1]), int(found[2])
+    return group < len(groups) and node < groups[group]
+
+
+def one_node(job: Job, instance: Instance) -> Nodes:
+    offer = job.assignment.offer if job.assignment else instance.offer
+    return Nodes((instance.internal_ip or LOOPBACK,), (len(offer.instance.resources.gpus),))
+
+
+def task_env(job: Job, spec: JobSpec, nodes: Nodes) -> dict[str, str]:
+    """The variables that tell a job where it is. The user's own `env` may override them."""
+    return {
+        "DSTACK_RUN_ID": job.run_id,
+        "DSTACK_RUN_NAME": job.run_name,
+        "DSTACK_JOB_ID": job.id,
+        "DSTACK_REPO_ID": spec.repo_id,
+        "DSTACK_NODES_NUM": str(len(nodes.addresses)),
+        "DSTACK_NODE_RANK": str(spec.job_num),
+        "DSTACK_NODES_IPS": "\n".join(nodes.addresses),
+        "DSTACK_MASTER_NODE_IP": nodes.addresses[0],
+        "DSTACK_GPUS_PER_NODE": str(nodes.gpus[spec.job_num]),
+        "DSTACK_GPUS_NUM": str(sum(nodes.gpus)),
+    }

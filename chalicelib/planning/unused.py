@@ -1,0 +1,105 @@
+"""Jobs that nobody uses: dev environments without a session, and runs whose GPUs do too little.
+
+Both count from what the agent of the host reports. Nothing is inferred from what it doesn't report: while it is silent,
+or says nothing of a GPU, nothing ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from chalicelib.domain.instants import MINUTE, SECOND, Micros, spoken
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import JobReason
+from chalicelib.domain.specs.profiles import UtilizationPolicy
+from chalicelib.domain.specs.runs import DevEnvironmentConfiguration
+from chalicelib.planning.look import Look
+
+HOLE: Micros = 2 * MINUTE  # between two samples: a longer pause proves nothing of the time between
+STALE: Micros = 5 * MINUTE  # samples come with the agent's messages, at the latest this much later
+AGAIN: Micros = MINUTE  # between two looks where the samples of the last seconds aren't there yet
+LONGEST_WINDOW = 3_600  # seconds: so long every sample is kept
+
+Verdict = tuple[JobReason, str]
+
+
+class Sample(NamedTuple):
+    """How busy a job's GPUs were at one moment, in percent; None: a GPU that didn't say."""
+
+    at: Micros
+    gpus: tuple[float | None, ...]
+
+
+def policy_of(look: Look, job: Job) -> UtilizationPolicy | None:
+    spec = look.specs.get(job.slot)
+    return None if spec is None else spec.utilization_policy
+
+
+def unused(look: Look, job: Job) -> Verdict | None:
+    """Why a running job ends for want of use, if so; else when to look again is noted."""
+    if job.status != JobStatus.running or job.disconnected_at is not None:
+        return None
+    return _inactive(look, job) or _underused(look, job)
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+def _inactive(look: Look, job: Job) -> Verdict | None:
+    config = look.snapshot.run_spec.configuration
+    limit = config.inactivity_duration if isinstance(config, DevEnvironmentConfiguration) else None
+    if limit is None or job.connections != 0:
+        return None  # the end of its last session wakes this, and so does the first word about any
+    since = max(job.inactive_since or 0, job.running_at or look.now)
+    if look.now < since + limit * SECOND:
+        look.deadlines.append(since + limit * SECOND)
+        return None
+    passed = (look.now - since) // SECOND
+    look.keep(look.jobs[job.id].with_(inactivity_secs=passed))
+    text = f"no session for {passed} s; its `inactivity_duration` is {limit} s"
+    return JobReason.inactivity_duration_exceeded, text
+
+
+# --- GPUs -------------------------------------------------------------------------------------------------------------
+
+
+def _underused(look: Look, job: Job) -> Verdict | None:
+    policy = policy_of(look, job)
+    offer = job.assignment.offer if job.assignment else None
+    if policy is None or offer is None or not offer.instance.resources.gpus:
+        return None
+    window = policy.time_window * SECOND
+    first = (job.running_at or look.now) + window
+    if look.now < first:
+        look.deadlines.append(first)
+        return None
+    samples = look.snapshot.usage.get(job.id, ())
+    if not samples or look.now - samples[-1].at > STALE:
+        look.deadlines.append(look.now + STALE)
+        return None
+    latest = samples[-1].at
+    quiet = quiet_since(samples, policy.min_gpu_utilization)
+    lasting = [number for number, since in enumerate(quiet) if since is not None and latest - since >= window]
+    if lasting:
+        text = f"GPU {lasting[0]} was below {policy.min_gpu_utilization} % for {spoken(window)} (`utilization_policy`)"
+        return JobReason.terminated_due_to_utilization_policy, text
+    ends = min((since for since in quiet if since is not None), default=latest) + window
+    look.deadlines.append(max(ends, look.now + AGAIN))
+    return None
+
+
+def quiet_since(samples: Sequence[Sample], least: float) -> list[Micros | None]:
+    """For each GPU, since when it has been below `least` percent without a pause; None if it isn't now."""
+    found: list[Micros | None] = []
+    for number in range(max(len(sample.gpus) for sample in samples)):
+        since, before = None, samples[0].at
+        for sample in samples:
+            busy = sample.gpus[number] if number < len(sample.gpus) else None
+            if busy is None or busy >= least:
+                since = None
+            elif since is None or sample.at - before > HOLE:
+                since = sample.at
+            before = sample.at
+        found.append(since)
+    return found

@@ -1,0 +1,319 @@
+"""Streams: bytes between a client and a job, over a connection that each end makes to this server.
+
+A client's request becomes a ticket, which the next sync of the job's host carries to its agent; the agent dials, and
+the two connections become WebSockets, each of which passes on what the other sends. A stream has no task and no thread,
+and of what is under way it holds no more than the two connections' buffers: whoever doesn't read stops the other side.
+
+Now and then a thread asks whether each stream's user still has the right to it, and those that haven't end.
+
+There are only so many streams, and one user has at most three quarters of them. A client waits some seconds for the
+agent, and a ticket lives a little longer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from chalicelib.agent.websocket import LEAVING, Closed, Peer
+from chalicelib.errors import Forbidden, Refused
+
+log = logging.getLogger(__name__)
+MOST = 1000
+PATIENCE = 15.0  # seconds that a client waits for the agent
+TICKET_SECONDS = 30.0
+AGAIN = 1.0  # seconds after which a ticket that nobody has used is told once more: the response may have been lost
+CLOSE_SECONDS = 60.0  # for the rest of what was sent, after one side has ended
+PING_EVERY = 30.0  # seconds: less than proxies and NATs allow a silent connection
+RIGHTS_EVERY = 30.0  # seconds between two looks at who may still have their streams
+SILENCE = 600.0  # seconds without a byte or a pong after which a side is gone; one that doesn't read can't answer pings
+
+
+class Wire(Protocol):
+    """A client's or an agent's connection, whose request was read and not answered."""
+
+    def upgrade(self, head: bytes, end: End) -> None:
+        """Send this response; from now on all that arrives is the end's."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def hold(self, hold: bool) -> None:
+        """Read nothing more for now, or go on."""
+
+    def close(self) -> None:
+        """Close once all has been sent."""
+
+    def leave(self) -> None:
+        """Close at once, whatever is under way."""
+
+
+@dataclass(eq=False)
+class _Open:
+    """A stream from its request to its last byte."""
+
+    id: str
+    instance_id: str
+    user: str
+    ticket: str
+    order: Mapping[str, Any]
+    may: Callable[[], bool]
+    opened: float
+    told: float = float("-inf")
+    claimed: bool = False
+    here: asyncio.Event = field(default_factory=asyncio.Event)  # the client waits on the event loop
+    client: tuple[Wire, bytes] | None = None  # with the head of the response that it waits for
+    met: asyncio.Event = field(default_factory=asyncio.Event)
+    pair: Pair | None = None
+
+
+class Streams:
+    """`open`, `orders` and `claim` are called from any thread, `waiting` and `meet` on the event loop."""
+
+    def __init__(
+        self,
+        random_id: Callable[[], str],
+        random_token: Callable[[], str],
+        most: int = MOST,
+        clock: Callable[[], float] = time.monotonic,
+        aside: Callable[[Callable[[], list[_Open]]], Awaitable[list[_Open]]] = asyncio.to_thread,
+    ) -> None:
+        """`aside`: does what may take a while."""
+        self._aside = aside
+        self._next_look: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self._random_id, self._random_token, self._most, self._clock = random_id, random_token, most, clock
+        self._lock = threading.Lock()
+        self._streams: dict[str, _Open] = {}
+        self._of_user: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    # --- tickets, on any thread ---------------------------------------------------------------------------------------
+
+    def open(self, instance_id: str, user: str, order: Mapping[str, Any], may: Callable[[], bool]) -> str:
+        """The id of a new stream that waits for its agent. Raises Refused where there are too many."""
+        now = self._clock()
+        with self._lock:
+            for old in [each for each in self._streams.values() if self._forgotten(each, now)]:
+                self._drop(old)
+            if len(self._streams) >= self._most or self._of_user[user] >= self._most - self._most // 4:
+                whose = "you have" if len(self._streams) < self._most else "the server has"
+                raise Refused(f"There are too many streams: {whose} all that are allowed.", hint="Close some first.")
+            ticket = f"{instance_id}.{self._random_token()}"
+            made = _Open(self._random_id(), instance_id, user, ticket, order, may, now)
+            self._streams[made.id] = made
+            self._of_user[user] += 1
+        return made.id
+
+    def orders(self, instance_id: str) -> list[dict[str, Any]]:
+        """What this instance's agent should dial: for its next response."""
+        now, found = self._clock(), []
+        with self._lock:
+            for each in self._streams.values():
+                due = not each.claimed and now - each.told >= AGAIN and now - each.opened < TICKET_SECONDS
+                if due and each.instance_id == instance_id:
+                    each.told = now
+                    found.append({"id": each.id, "ticket": each.ticket, **each.order})
+        return found
+
+    def claim(self, stream_id: str, ticket: str) -> None:
+        """The agent is here. A ticket is good once. Raises Forbidden."""
+        with self._lock:
+            found = self._streams.get(stream_id)
+            good = found is not None and hmac.compare_digest(found.ticket.encode(), ticket.encode())
+            if found is None or not good or found.claimed or self._clock() - found.opened >= TICKET_SECONDS:
+                raise Forbidden("This ticket isn't good for a stream, or not any more")
+            found.claimed = True
+
+    def _forgotten(self, each: _Open, now: float) -> bool:
+        """Its client was gone before it began to wait."""
+        return each.client is None and now - each.opened >= TICKET_SECONDS
+
+    def _drop(self, stream: _Open) -> None:
+        if self._streams.pop(stream.id, None) is not None:
+            self._of_user[stream.user] -= 1
+            if not self._of_user[stream.user]:
+                del self._of_user[stream.user]
+
+    # --- connections, on the event loop -------------------------------------------------------------------------------
+
+    async def wait(self, stream_id: str, wire: Wire, head: bytes, patience: float = PATIENCE) -> bool:
+        """Has the agent come in time? Then the client's connection is a stream, and not ours any more."""
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            return False
+        stream.client = (wire, head)
+        stream.here.set()
+        try:
+            await asyncio.wait_for(stream.met.wait(), patience)
+        except TimeoutError:
+            return stream.met.is_set()
+        finally:
+            if not stream.met.is_set():
+                self._ended(stream)
+        return True
+
+    async def meet(self, stream_id: str, wire: Wire, head: bytes) -> bool:
+        """Join an agent that has claimed the stream to its client; False if that has left."""
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            return False
+        with suppress(TimeoutError):  # soon: the client's task is about to say that it is here, or has been ended
+            await asyncio.wait_for(stream.here.wait(), PATIENCE)
+        client = stream.client
+        if stream.id not in self._streams or client is None:
+            self._ended(stream)
+            return False
+        stream.met.set()
+        stream.pair = Pair(client, (wire, head), lambda: self._ended(stream))
+        self._look_later()
+        return True
+
+    def _look_later(self) -> None:
+        if self._next_look is None and self._streams:
+            self._next_look = asyncio.get_running_loop().call_later(RIGHTS_EVERY, self._look_now)
+
+    def _look_now(self) -> None:
+        self._next_look = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        """End the streams of those who have lost the right."""
+        try:
+            for each in await self._aside(self._lost):
+                if each.pair is not None:
+                    each.pair.leave("you may reach this job no longer")
+        except Exception:
+            log.exception("looking at who may keep their streams failed; trying again")
+        self._next_look = None
+        self._look_later()
+
+    def _lost(self) -> list[_Open]:
+        return [each for each in list(self._streams.values()) if each.pair is not None and not self._still_may(each)]
+
+    def _still_may(self, stream: _Open) -> bool:
+        """One about which nothing can be learnt goes on until the next look, and keeps none from theirs."""
+        try:
+            return stream.may()
+        except Exception:
+            log.exception("looking at whether stream %s may go on failed; trying again", stream.id)
+            return True
+
+    def _ended(self, stream: _Open) -> None:
+        with self._lock:
+            self._drop(stream)
+
+
+class Pair:
+    """The two ends of a stream. Whatever ends one ends the other, and then nothing is left."""
+
+    def __init__(self, client: tuple[Wire, bytes], agent: tuple[Wire, bytes], ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        ends = End(self, "client"), End(self, "host")
+        ends[0].other, ends[1].other = ends[1], ends[0]
+        self._ends = set(ends)
+        self._deadline: asyncio.TimerHandle | None = None
+        for end, (wire, head) in zip(ends, (client, agent), strict=True):
+            wire.upgrade(head, end)
+        self._ping = self._loop.call_later(PING_EVERY, self._ping_all)
+
+    def now(self) -> float:
+        return self._loop.time()
+
+    def closing(self) -> None:
+        """One side has ended: what was sent may still arrive, for so long."""
+        if self._deadline is None and self._ends:
+            self._deadline = self._loop.call_later(CLOSE_SECONDS, self.cut)
+
+    def cut(self) -> None:
+        for end in tuple(self._ends):
+            end.wire.leave()
+
+    def leave(self, reason: str) -> None:
+        for end in tuple(self._ends):
+            end.leave(reason)
+
+    def left(self, end: End) -> None:
+        self._ends.discard(end)
+        if not self._ends:
+            self._ping.cancel()
+            if self._deadline is not None:
+                self._deadline.cancel()
+            self._ended()
+
+    def _ping_all(self) -> None:
+        for end in tuple(self._ends):
+            end.ping()
+        self._ping = self._loop.call_later(PING_EVERY, self._ping_all)
+
+
+class End:
+    """One side of a stream: what its connection's callbacks do."""
+
+    other: End
+    wire: Wire  # its connection, once that is upgraded
+
+    def __init__(self, pair: Pair, name: str) -> None:
+        self._pair, self._name, self._peer = pair, name, Peer(client=False)
+        self._full = self._gone = self._held = False  # it doesn't read; it is no more; we don't read it
+        self._heard = pair.now()
+
+    def received(self, data: bytes) -> None:
+        self._heard = self._pair.now()
+        parts, back = self._peer.receive(data)
+        for part in parts:
+            self.other.send(part)
+        if back and (self._peer.closed or not self._full):
+            self.wire.write(back)
+        if self._peer.closed is not None:
+            said = Closed(LEAVING, f"the {self._name} broke the protocol") if self._peer.broke else self._peer.closed
+            self.wire.close()
+            self.other.finish(said)
+
+    def send(self, part: bytes) -> None:
+        if not (self._gone or self._peer.closing):
+            self.wire.write(self._peer.message(part))
+
+    def finish(self, said: Closed) -> None:
+        """The other side is done: say so, after all that it sent."""
+        if not self._gone and not self._peer.closing:
+            self.wire.write(self._peer.close(*said))
+            self._pair.closing()
+            if self._held:  # it has to be heard to be known to have closed
+                self._hold(False)
+
+    def full(self, full: bool) -> None:
+        """It doesn't read what it gets, or does so again."""
+        self._full = full
+        self.other._hold(full)
+
+    def _hold(self, hold: bool) -> None:
+        if not self._gone:
+            self._held = hold and not self._peer.closing
+            self._heard = self._pair.now()
+            self.wire.hold(self._held)
+
+    def ping(self) -> None:
+        if not self._held and self._pair.now() - self._heard >= SILENCE:
+            self.wire.leave()
+        elif not self._full and not self._peer.closing:
+            self.wire.write(self._peer.ping())
+
+    def leave(self, reason: str) -> None:
+        """This server ends it."""
+        self.finish(Closed(LEAVING, reason))
+
+    def lost(self) -> None:
+        if self._gone:
+            return
+        self._gone = True
+        self.other.finish(Closed(LEAVING, f"the {self._name}'s connection was lost"))
+        self._pair.left(self)

@@ -1,0 +1,77 @@
+"""The history of machines' health: a check for each change that an agent reports, kept for a week.
+
+An agent whose machine can't decide makes at most one check a minute for each status: a later one replaces it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from chalicelib.domain import keys
+from chalicelib.domain.instances import Health, Instance, Trouble
+from chalicelib.domain.instants import MINUTE, SECOND, Micros, sortable
+from chalicelib.domain.noun import Value
+from chalicelib.domain.tenants import Project
+from chalicelib.errors import NotFound
+from chalicelib.store import nouns
+from chalicelib.store.port import Put, Record
+from chalicelib.usecases.agent_message import TroubleSaid
+from chalicelib.usecases.context import Plane
+
+KEPT_SECONDS = 7 * 86_400
+MOST = 1_000  # checks in one response
+
+
+class Check(Value):
+    at: Micros
+    health: Health
+
+
+def health_of(said: list[TroubleSaid], now: Micros) -> Health:
+    """What an agent reports, with our own times: its ages need no clock to be right."""
+    return Health(
+        troubles=tuple(
+            Trouble(status=each.status, message=each.message, since=max(0, now - each.age * SECOND)) for each in said
+        )
+    )
+
+
+def check_put(instance: str, health: Health, now: Micros) -> Put:
+    key = keys.health_check(instance, now - now % MINUTE, health.status)
+    body = Check.made(at=now, health=health).model_dump_json().encode()
+    return Put(Record(key, 1, body, expires_at=now // SECOND + KEPT_SECONDS), expect=None)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which checks of which instance; the bounds themselves aren't among them."""
+
+    fleet_name: str
+    instance_num: int
+    after: Micros | None = None
+    before: Micros | None = None
+    limit: int | None = None
+
+
+def list_checks(plane: Plane, project: Project, wanted: Wanted) -> list[Check]:
+    """Newest first."""
+    instance = _instance(plane, project, wanted)
+    low = "" if wanted.after is None else sortable(max(0, wanted.after - MINUTE))
+    high = "" if wanted.before is None else sortable(wanted.before)
+    limit = MOST if wanted.limit is None else min(wanted.limit, MOST)
+    partition = keys.health_check(instance.id, 0, "").pk
+    found = plane.store.query("main", partition, low=low, high=high, limit=MOST, reverse=True)
+    checks = [Check.model_validate_json(record.body) for record in found.records]
+    after, before = wanted.after or 0, wanted.before
+    kept = [check for check in checks if check.at > after and (before is None or check.at < before)]
+    return sorted(kept, key=lambda check: check.at, reverse=True)[:limit]
+
+
+def _instance(plane: Plane, project: Project, wanted: Wanted) -> Instance:
+    found = nouns.find_target(plane.store, keys.fleet_name(project.id, wanted.fleet_name))
+    there = [] if found is None else plane.read.instances(found[0])
+    instance = next((each for each in there if each.num == wanted.instance_num), None)
+    if instance is None:
+        name = f"{wanted.fleet_name[:80]}-{wanted.instance_num}"
+        raise NotFound(f"There is no instance {name} in project {project.name}.")
+    return instance

@@ -1,0 +1,65 @@
+"""What the nodes of one attempt need to reach each other by SSH: a pair of keys, a host key, a port each.
+
+The keys are computed from the install key, as bootstrap tokens are. So all nodes have the same whenever their agents
+ask, another attempt has others, and nothing is kept that would have to be sealed or erased. Whoever knows those of one
+attempt can't compute any others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from chalicelib.domain.gangs import Gang
+from chalicelib.planning.nodes import Nodes
+
+# Below the ports that kernels give to outgoing connections, and away from those that frameworks meet at. Each attempt
+# has its own, so that neither an earlier one that still ends nor another run of the same host is in the way.
+FIRST_PORT, PORTS = 22000, 6000
+
+
+def node_ssh(install_key: bytes, gang: Gang, nodes: Nodes, names: Sequence[str], rank: int) -> dict[str, Any]:
+    """The task's field of that name: `names` are those of the nodes' jobs, by rank."""
+    private, public = _pair(_secret(install_key, gang, "login"))
+    host_private, host_public = _pair(_secret(install_key, gang, "host"))
+    first = FIRST_PORT + int.from_bytes(hashlib.sha256(gang.id.encode()).digest()[:8], "big") % PORTS
+    seen: Counter[str] = Counter()
+    listed = []
+    for name, address in zip(names, nodes.addresses, strict=True):
+        listed.append({"name": name, "address": address, "port": first + seen[address]})
+        seen[address] += 1
+    return {
+        "rank": rank,
+        "private_key": private,
+        "public_key": public,
+        "host_private_key": host_private,
+        "host_public_key": host_public,
+        "nodes": listed,
+    }
+
+
+def hostfile(nodes: Nodes, names: Sequence[str]) -> str:
+    """The nodes' own, unless some share an address: then the names, for which `ssh` knows the ports."""
+    shared = len(set(nodes.addresses)) < len(nodes.addresses)
+    return (replace(nodes, addresses=tuple(names)) if shared else nodes).hostfile()
+
+
+def _secret(install_key: bytes, gang: Gang, purpose: str) -> bytes:
+    return hmac.new(install_key, f"nodes/{gang.id}/{purpose}".encode(), hashlib.sha256).digest()
+
+
+def _pair(secret: bytes) -> tuple[str, str]:
+    """The private key as OpenSSH's text, and the public line without a comment."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.from_private_bytes(secret)
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    )
+    return private.decode(), public.decode()

@@ -1,0 +1,282 @@
+"""The SSH configuration of the runs that this machine is attached to, so that plain `ssh RUN` works.
+
+Each run has a folder `~/.dstack/ssh/runs/RUN` with its own `config` and `known_hosts`. The user's `~/.ssh/config`
+includes them all, on its first line: SSH takes the first value that it finds, so a `Host *` above would win. Every
+job's SSH server is at `localhost:PORT` of some machine, so each has a `HostKeyAlias` and known hosts of its own: two
+jobs would otherwise be taken for one whose key has changed.
+
+Names, addresses and keys come from a server, and a line break in one of them would be a line of configuration: `Hop`
+and `Layout` accept only what can be nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pwd
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from chalicelib.errors import Refused
+
+ALIAS = re.compile(r"[a-z0-9][a-z0-9-]{0,99}")
+_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}|[0-9A-Fa-f:]{2,45}(%[A-Za-z0-9._-]{1,20})?")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@\\-]{0,63}\$?")
+_KEY = re.compile(r"(ssh|ecdsa|sk-ssh|sk-ecdsa)-[a-z0-9@.-]{1,50} [A-Za-z0-9+/]{16,4000}={0,3}")
+END_SECONDS = 5.0  # for an `ssh` that was left
+INCLUDED = "ssh/runs/*/config"  # below the folder of our configuration
+WHY = "# The runs that dstack is attached to. First, because SSH takes the first value it finds."
+
+
+def _checked(pattern: re.Pattern[str], value: object, what: str) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise Refused(
+            f"The server sent {str(value)[:60]!r} as {what}, which it can't be, so nothing was written.",
+            hint="Is it the server you mean? `dstack project list` shows its address.",
+        )
+    return value
+
+
+@dataclass(frozen=True)
+class Hop:
+    """An SSH server and how to log in to it."""
+
+    host: str
+    port: int
+    user: str
+    host_key: str = ""  # `ssh-ed25519 AAAA…`; empty: whatever it shows first, from then on the same
+    identities: tuple[str, ...] = ()  # files of private keys
+    identities_only: bool = True  # not the user's other keys as well
+
+    def __post_init__(self) -> None:
+        _checked(_HOST, self.host, "a host's name")
+        _checked(_USER, self.user, "a user's name")
+        if isinstance(self.port, bool) or not isinstance(self.port, int) or not 1 <= self.port <= 65535:
+            _checked(re.compile("$^"), self.port, "a port")
+        if self.host_key:
+            _checked(_KEY, self.host_key, "a host's key")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The way to a job: its own SSH server, and the hops before it, first hop first.
+
+    Without hops, `proxy` is the command that carries the bytes.
+    """
+
+    alias: str
+    job: Hop
+    hops: tuple[Hop, ...] = ()
+    proxy: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        _checked(ALIAS, self.alias, "a run's name")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the hops: `RUN_jump_host` and `RUN_host`, as no run can be called. For people they are `RUN-jump-host` and
+        `RUN-host`, which may be runs, too."""
+        return tuple(f"{self.alias}{name}" for name in ("_jump_host", "_host")[-len(self.hops) :]) if self.hops else ()
+
+
+def config_text(layout: Layout, known_hosts: Path, first_seen: Path) -> str:
+    """`known_hosts`: the pinned keys of this run. `first_seen`: where keys of other hosts are kept at first contact."""
+    blocks, before = [], ""
+    for name, hop in zip(layout.names, layout.hops, strict=True):
+        blocks.append(_block(name, hop, known_hosts, first_seen, _jump(before)))
+        before = name
+    proxy = ["ProxyCommand " + shlex.join(layout.proxy).replace("%", "%%")] if layout.proxy else _jump(before)
+    blocks.append(_block(layout.alias, layout.job, known_hosts, first_seen, proxy))
+    return "\n".join(blocks)
+
+
+def known_hosts_text(layout: Layout) -> str:
+    pairs = [*zip(layout.names, layout.hops, strict=True), (layout.alias, layout.job)]
+    return "".join(f"{name} {hop.host_key}\n" for name, hop in pairs if hop.host_key)
+
+
+def _jump(name: str) -> list[str]:
+    return [f"ProxyJump {name}"] if name else []
+
+
+def _block(name: str, hop: Hop, known_hosts: Path, first_seen: Path, proxy: list[str]) -> str:
+    lines = [f"HostName {hop.host.replace('%', '%%')}", f"Port {hop.port}", f"User {hop.user}"]
+    lines += [f"IdentityFile {quoted(Path(path))}" for path in hop.identities]
+    lines += ["IdentitiesOnly yes"] if hop.identities and hop.identities_only else []
+    if hop.host_key:
+        lines += [f"HostKeyAlias {name}", f"UserKnownHostsFile {quoted(known_hosts)}", "StrictHostKeyChecking yes"]
+    else:
+        lines += [f"UserKnownHostsFile {quoted(first_seen)}", "StrictHostKeyChecking accept-new"]
+    # A shared connection, as a user's `Host *` may want it, would be shared by every job at `localhost`.
+    lines += ["GlobalKnownHostsFile none", "ControlMaster no", "ControlPath none"]
+    lines += ["ServerAliveInterval 10", "ServerAliveCountMax 3", "ConnectTimeout 10", *proxy]
+    shown = name.replace("_", "-")
+    return f"Host {name if shown == name else f'{name} {shown}'}\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def quoted(path: Path) -> str:
+    """A path as a value; `%` would begin a token."""
+    text = str(path)
+    if '"' in text or "\n" in text:
+        raise Refused(f"SSH can't read a path with quotes or line breaks: {text!r}.", hint="Use another home folder.")
+    text = text.replace("%", "%%")
+    return f'"{text}"' if re.search(r"[\s#]", text) else text
+
+
+# --- files ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A run's files. They last while the lock is held, by this process or another that is attached to the same job."""
+
+    folder: Path
+    lock: IO[bytes]
+
+    @property
+    def config(self) -> Path:
+        return self.folder / "config"
+
+
+@dataclass(frozen=True)
+class Book:
+    """Our SSH folder, `~/.dstack/ssh`."""
+
+    folder: Path
+
+    def attach(self, alias: str) -> Attached:
+        """Claims the folder of a job. What killed processes have left behind is removed."""
+        _checked(ALIAS, alias, "a run's name")
+        runs = self.folder / "runs"
+        runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with self._alone():
+            for left in [one for one in runs.iterdir() if one.is_dir()]:
+                self._forget(left)
+            folder = runs / alias
+            folder.mkdir(mode=0o700, exist_ok=True)
+            lock = (folder / "lock").open("ab")
+            fcntl.flock(lock, fcntl.LOCK_SH)
+        return Attached(folder, lock)
+
+    def write(self, attached: Attached, layout: Layout, endpoint: dict[str, Any] | None = None) -> None:
+        """The job's configuration, last, so that nobody reads it before what it refers to is there."""
+        known_hosts = attached.folder / "known_hosts"
+        with self._alone():
+            if endpoint is not None:
+                replace_file(attached.folder / "endpoint.json", json.dumps(endpoint))
+            replace_file(known_hosts, known_hosts_text(layout))
+            replace_file(attached.config, config_text(layout, known_hosts, self.folder / "known_hosts"))
+
+    def note(self, attached: Attached, pid: int) -> None:
+        """An `ssh` of this process, which would outlive it if it were killed."""
+        replace_file(attached.folder / f"{os.getpid()}.ssh", str(pid))
+
+    def detach(self, attached: Attached) -> None:
+        """Removes the files, unless another process is attached to the same job."""
+        attached.lock.close()
+        with self._alone():
+            self._forget(attached.folder)
+
+    def _forget(self, folder: Path) -> None:
+        if folder.is_symlink():
+            folder.unlink()  # what it leads to isn't ours
+            return
+        if not (folder / "lock").exists():
+            shutil.rmtree(folder)
+            return
+        with (folder / "lock").open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            for noted in folder.glob("*.ssh"):
+                end_ssh(int(noted.read_text()), folder / "config")
+            shutil.rmtree(folder)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with (self.folder / "lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+
+def end_ssh(pid: int, config: Path) -> None:
+    """Ends the process if it is an `ssh` that uses this configuration; another may have its number by now."""
+    until = time.monotonic() + END_SECONDS
+    while f"ssh -F {config} " in _command(pid) and time.monotonic() < until:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+        time.sleep(0.02)  # its ports are wanted again
+
+
+def _command(pid: int) -> str:
+    """How a process was started; empty if it has ended."""
+    words = ["ps", "-ww", "-o", "args=", "-p", str(pid)]
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        if Path("/proc/self").exists():
+            return ""
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+
+
+def replace_file(path: Path, text: str, mode: int = 0o600) -> None:
+    """Writes a file whole: readers see the old text or the new one."""
+    handle, beside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(text.encode("utf-8", "surrogateescape"))
+        Path(beside).chmod(mode)
+        Path(beside).replace(path)
+    except BaseException:
+        Path(beside).unlink(missing_ok=True)
+        raise
+
+
+def include_in(user_config: Path, ours: Path) -> None:
+    """Makes the user's SSH configuration include ours, first and once. The rest of it stays as it is, as do its mode
+    and a symbolic link. Raises OSError if it can't be read or changed."""
+    target = user_config.resolve()
+    try:
+        text = target.read_bytes().decode("utf-8", "surrogateescape")  # with its own line ends
+        mode = target.stat().st_mode & 0o7777
+    except FileNotFoundError:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        text, mode = "", 0o600
+    wanted = with_include(text, f"Include {_from_home(ours)}/{INCLUDED}")
+    if wanted != text:
+        replace_file(target, wanted, mode)
+
+
+def with_include(text: str, include: str) -> str:
+    """The configuration with this line before everything that SSH would obey."""
+    lines = text.splitlines(keepends=True)
+    if _first_words(lines) == include:
+        return text
+    kept = [line for line in lines if line.strip() not in (include, WHY)]
+    return f"{WHY}\n{include}\n{''.join(kept)}"
+
+
+def _first_words(lines: Sequence[str]) -> str:
+    stripped = (line.strip() for line in lines)
+    return next((line for line in stripped if line and not line.startswith("#")), "")
+
+
+def _from_home(path: Path) -> str:
+    """As a pattern: SSH takes `~` for the home of the account, whatever HOME says, and `?` for any character."""
+    home = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    if path.is_relative_to(home):
+        return f"~/{path.relative_to(home)}"
+    return re.sub(r"[\s%\"'#\\\[\]]", "?", str(path))

@@ -1,0 +1,141 @@
+"""Bytes between a session and the engine's connection, both played by sockets."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from chalicelib.agent.container_session import BUFFER, Pump
+
+PATIENCE = 60.0
+
+
+def framed(stream: int, data: bytes) -> bytes:
+    return bytes([stream, 0, 0, 0]) + len(data).to_bytes(4, "big") + data
+
+
+@dataclass
+class Line:
+    """A session: what the client and the engine hold of it."""
+
+    raw: bool = False
+    first: bytes = b""
+    whole: list[bool] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.client, self._client = socket.socketpair()
+        self.errors, self._errors = socket.socketpair()
+        self.engine, self._engine = socket.socketpair()
+        for each in (self.client, self.errors, self.engine):
+            each.settimeout(PATIENCE)
+        self._thread = threading.Thread(target=self._work)
+        self._thread.start()
+
+    def _work(self) -> None:
+        stdin, stdout = os.dup(self._client.fileno()), os.dup(self._client.fileno())
+        pump = Pump(stdin, stdout, self._errors.fileno(), self._engine, self.first, self.raw)
+        self.whole.append(pump.run())
+        os.close(stdin)
+        os.close(stdout)
+        self._client.close()
+        self._errors.close()
+
+    def ended(self) -> bool:
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive(), "it still waits"
+        return self.whole[0]
+
+    def close(self) -> None:
+        for each in (self.client, self.errors, self.engine):
+            each.close()
+        self.ended()
+
+
+@pytest.fixture
+def lines() -> Iterator[list[Line]]:
+    made: list[Line] = []
+    yield made
+    for line in made:
+        line.close()
+
+
+def begun(lines: list[Line], **more: object) -> Line:
+    lines.append(Line(**more))  # type: ignore[arg-type]
+    return lines[-1]
+
+
+def read_all(sock: socket.socket) -> bytes:
+    parts = []
+    while part := sock.recv(1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def test_output_and_errors_are_told_apart(lines: list[Line]) -> None:
+    line = begun(lines, first=framed(1, b"early ")[:5])
+    rest = framed(1, b"early ")[5:] + framed(2, b"wrong") + framed(1, b"") + framed(1, b"late")
+    for byte in rest:
+        line.engine.sendall(bytes([byte]))
+    line.engine.close()
+    assert line.ended()
+    assert (read_all(line.client), read_all(line.errors)) == (b"early late", b"wrong")
+
+
+def test_a_terminal_has_no_marks(lines: list[Line]) -> None:
+    line = begun(lines, raw=True, first=b"$ ")
+    line.client.sendall(b"ls\n")
+    assert line.engine.recv(10) == b"ls\n"
+    line.engine.sendall(framed(1, b"x"))
+    line.engine.close()
+    assert line.ended() and read_all(line.client) == b"$ " + framed(1, b"x")
+
+
+def test_the_end_of_input_is_passed_on_and_output_goes_on(lines: list[Line]) -> None:
+    line = begun(lines)
+    line.client.sendall(b"question")
+    line.client.shutdown(socket.SHUT_WR)
+    assert read_all(line.engine) == b"question"
+    line.engine.sendall(framed(1, b"answer"))
+    line.engine.close()
+    assert line.ended() and read_all(line.client) == b"answer"
+
+
+def test_neither_way_waits_for_the_other(lines: list[Line]) -> None:
+    """The command prints more than any buffer holds before it reads; the client sends as much before it reads."""
+    line, much = begun(lines), bytes(range(256)) * (BUFFER // 32)
+    into = threading.Thread(target=lambda: (line.client.sendall(much), line.client.shutdown(socket.SHUT_WR)))
+    out = threading.Thread(target=lambda: line.engine.sendall(framed(1, much)))
+    got: list[bytes] = []
+    reads = [threading.Thread(target=lambda sock=sock: got.append(read_all(sock))) for sock in (line.engine,)]
+    for thread in (into, out, *reads):
+        thread.start()
+    said = b""
+    while len(said) < len(much):
+        said += line.client.recv(1 << 20)
+    for thread in (into, out, *reads):
+        thread.join(PATIENCE)
+    line.engine.close()
+    assert line.ended() and said == much and got == [much]
+
+
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("first", [b"", framed(1, b"x" * BUFFER)])
+def test_a_client_that_goes_ends_it(lines: list[Line], raw: bool, first: bytes) -> None:
+    """Also if the command says nothing, so that nothing is written that could fail."""
+    line = begun(lines, raw=raw, first=first)
+    line.client.close()
+    assert not line.ended()
+
+
+def test_a_command_that_reads_no_more_may_still_speak(lines: list[Line]) -> None:
+    line = begun(lines)
+    line.engine.shutdown(socket.SHUT_RD)
+    line.client.sendall(b"x" * 1000)
+    line.engine.sendall(framed(1, b"done"))
+    line.engine.close()
+    assert line.ended() and read_all(line.client) == b"done"

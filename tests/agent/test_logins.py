@@ -1,0 +1,63 @@
+"""What is left around a job's SSH server: its lock, which others ask for, and its keys on the host."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from chalicelib.agent import logins
+from chalicelib.agent.tasks import TaskFolder, take_lock
+
+
+def test_a_server_gets_its_lock_whoever_asks_at_that_moment_whether_it_lives(tmp_path: Path) -> None:
+    path = str(tmp_path / "sessions.lock")
+    asking = take_lock(path)
+    assert asking is not None
+    pauses: list[float] = []
+
+    def pause(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            os.close(asking)
+
+    held = logins.patient_lock(path, pause)
+    assert held is not None and len(pauses) == 3
+    assert logins.patient_lock(path, pauses.append) is None, "a living server keeps it"
+    os.close(held)
+
+
+def test_programs_are_found_whatever_path_the_agent_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert logins.program("sh").endswith("/sh")
+    with pytest.raises(logins.NoServer, match="has no no-such-program"):
+        logins.program("no-such-program")
+
+
+def test_what_sshd_says_tells_when_its_login_succeeded_and_when_all_of_it_has_ended() -> None:
+    said, sshd = os.pipe()
+    os.set_blocking(said, False)
+    with socket.socket() as listener:
+        connection = logins.Connection(1, said, logins.Door(listener, "config", 1), "127.0.0.1")
+    half = len(logins.ACCEPTED) // 2
+    for words, accepted in ((b"hello\r\n", False), (logins.ACCEPTED[:half], False), (logins.ACCEPTED[half:], True)):
+        os.write(sshd, words)
+        assert connection.listen() is True and connection.accepted is accepted
+    assert connection.listen() is True, "it says nothing at the moment"
+    os.write(sshd, b"x" * 10_000 + b"\r\nbye \xff\r\n")
+    assert connection.listen() is True and connection.accepted, "once it did, it did"
+    assert connection.last_words().endswith("x / bye \ufffd") and len(connection.last_words()) <= 400
+    os.close(sshd)
+    assert connection.listen() is False
+    os.close(said)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root lets job users in")
+def test_removing_takes_the_keys_out_even_if_the_server_died_before_it_told_anything(tmp_path: Path) -> None:
+    folder, taken = TaskFolder(str(tmp_path), "task-1"), []
+    folder.create({"spec": {"host_user": "ubuntu", "authorized_keys": ["ssh-ed25519 AAAA"]}})
+    assert logins.told(folder) == {}
+    logins.remove(folder, lambda user, task: taken.append((user, task)))
+    assert taken == [("ubuntu", "task-1")]

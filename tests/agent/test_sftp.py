@@ -1,0 +1,241 @@
+"""The SFTP server, asked by hand. Real clients have it in `test_sessions_real`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import struct
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent import sftp
+from chalicelib.agent.sftp import Fields, Malformed, Server, text
+from tests.harness.descriptors import descriptors
+
+NOTHING = struct.pack(">I", 0)  # no attributes
+
+
+class Client:
+    def __init__(self, server: Server) -> None:
+        self.server, self._number = server, 0
+
+    def ask(self, kind: int, *parts: bytes) -> tuple[int, Fields]:
+        self._number += 1
+        reply = self.server.reply(bytes([kind]) + struct.pack(">I", self._number) + b"".join(parts))
+        fields = Fields(reply[1:])
+        assert fields.u32() == self._number
+        return reply[0], fields
+
+    def code(self, kind: int, *parts: bytes) -> int:
+        said, fields = self.ask(kind, *parts)
+        assert said == sftp.STATUS, said
+        return fields.u32()
+
+    def handle(self, kind: int, *parts: bytes) -> bytes:
+        said, fields = self.ask(kind, *parts)
+        assert said == sftp.HANDLE, fields.u32()
+        return text(fields.text())
+
+    def open(self, path: Path, flags: int) -> bytes:
+        return self.handle(sftp.OPEN, named(path), struct.pack(">I", flags), NOTHING)
+
+
+def named(path: Path | str) -> bytes:
+    return text(os.fsencode(path))
+
+
+def u64(number: int) -> bytes:
+    return struct.pack(">Q", number)
+
+
+@pytest.fixture
+def client() -> Client:
+    return Client(Server())
+
+
+def test_it_says_what_it_speaks(client: Client) -> None:
+    reply = client.server.reply(bytes([sftp.INIT]) + struct.pack(">I", 6))
+    assert reply[:5] == bytes([sftp.VERSION]) + struct.pack(">I", 3) and b"posix-rename@openssh.com" in reply
+
+
+def test_a_file_is_written_and_read_at_any_place(client: Client, tmp_path: Path) -> None:
+    handle = client.open(tmp_path / "f", sftp.FXF_WRITE | sftp.FXF_READ | sftp.FXF_CREAT)
+    assert client.code(sftp.WRITE, handle, u64(4), text(b"world")) == sftp.OK
+    assert client.code(sftp.WRITE, handle, u64(0), text(b"the ")) == sftp.OK
+    kind, fields = client.ask(sftp.READ, handle, u64(2), struct.pack(">I", 100))
+    assert (kind, fields.text()) == (sftp.DATA, b"e world")
+    assert client.code(sftp.READ, handle, u64(9), struct.pack(">I", 1)) == sftp.EOF
+    assert client.code(sftp.CLOSE, handle) == sftp.OK
+    assert client.code(sftp.CLOSE, handle) == sftp.FAILURE
+    assert (tmp_path / "f").read_bytes() == b"the world"
+
+
+@pytest.mark.parametrize("flags", [sftp.FXF_READ, sftp.FXF_WRITE, sftp.FXF_WRITE | sftp.FXF_CREAT | sftp.FXF_TRUNC])
+def test_only_regular_files_are_opened(client: Client, tmp_path: Path, flags: int) -> None:
+    """Opening a device can do things, and opening a pipe waits."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    for path in (tmp_path / "pipe", tmp_path / "link", Path("/dev/zero"), tmp_path):
+        assert client.code(sftp.OPEN, named(path), struct.pack(">I", flags), NOTHING) == sftp.PERMISSION_DENIED
+
+
+def test_links_to_files_are_followed_and_new_files_have_their_mode(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("old")
+    (tmp_path / "link").symlink_to("f")
+    handle = client.open(tmp_path / "link", sftp.FXF_WRITE | sftp.FXF_CREAT | sftp.FXF_TRUNC)
+    client.code(sftp.WRITE, handle, u64(0), text(b"n"))
+    assert (tmp_path / "f").read_text() == "n"
+    mode = struct.pack(">II", sftp.HAS_MODE, 0o640)
+    client.handle(sftp.OPEN, named(tmp_path / "new"), struct.pack(">I", sftp.FXF_WRITE | sftp.FXF_CREAT), mode)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+    exclusive = struct.pack(">I", sftp.FXF_WRITE | sftp.FXF_CREAT | sftp.FXF_EXCL)
+    assert client.code(sftp.OPEN, named(tmp_path / "new"), exclusive, NOTHING) == sftp.FAILURE
+
+
+def test_folders_are_listed_whole(client: Client, tmp_path: Path) -> None:
+    expected = {b".", b".."}
+    for number in range(250):
+        name = b"f%d\xff" % number
+        (tmp_path / os.fsdecode(name)).touch()
+        expected.add(name)
+    handle, found = client.handle(sftp.OPENDIR, named(tmp_path)), set()
+    while True:
+        kind, fields = client.ask(sftp.READDIR, handle)
+        if kind == sftp.STATUS:
+            assert fields.u32() == sftp.EOF
+            break
+        for _ in range(fields.u32()):
+            found.add(fields.text())
+            assert fields.text()[:1] in b"-d"
+            assert fields.attributes()["mode"]
+    assert found == expected
+
+
+def test_what_can_be_done_to_a_path(client: Client, tmp_path: Path) -> None:
+    one, two, three = (tmp_path / name for name in ("one", "two", "three"))
+    one.write_text("1")
+    assert client.code(sftp.MKDIR, named(tmp_path / "d"), NOTHING) == sftp.OK
+    assert client.code(sftp.RENAME, named(one), named(two)) == sftp.OK
+    one.write_text("again")
+    assert client.code(sftp.RENAME, named(one), named(two)) == sftp.FAILURE, "version 3 never replaces"
+    replaced = (text(b"posix-rename@openssh.com"), named(one), named(two))
+    assert client.code(sftp.EXTENDED, *replaced) == sftp.OK and two.read_text() == "again"
+    assert client.code(sftp.SYMLINK, text(b"two"), named(three)) == sftp.OK
+    kind, fields = client.ask(sftp.READLINK, named(three))
+    assert (kind, fields.u32(), fields.text()) == (sftp.NAME, 1, b"two")
+    kind, fields = client.ask(sftp.REALPATH, named(three))
+    assert (kind, fields.u32(), fields.text()) == (sftp.NAME, 1, os.fsencode(two))
+    changes = struct.pack(">IQIII", sftp.HAS_SIZE | sftp.HAS_MODE | sftp.HAS_TIMES, 3, 0o600, 5, 7)
+    assert client.code(sftp.SETSTAT, named(two), changes) == sftp.OK
+    kind, fields = client.ask(sftp.STAT, named(three))
+    found = fields.attributes()
+    assert (found["size"], found["mode"] & 0o777, found["times"]) == (3, 0o600, (5, 7))
+    kind, fields = client.ask(sftp.LSTAT, named(three))
+    assert stat.S_ISLNK(fields.attributes()["mode"])
+    for kind, path in ((sftp.REMOVE, two), (sftp.REMOVE, three), (sftp.RMDIR, tmp_path / "d")):
+        assert client.code(kind, named(path)) == sftp.OK
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_refusals(client: Client, tmp_path: Path) -> None:
+    assert client.code(sftp.STAT, named(tmp_path / "none")) == sftp.NO_SUCH_FILE
+    assert client.code(sftp.STAT, text(b"a\0b")) == sftp.FAILURE
+    assert client.code(sftp.READ, text(b"99"), u64(0), struct.pack(">I", 1)) == sftp.FAILURE
+    assert client.code(sftp.EXTENDED, text(b"statvfs@openssh.com"), named("/")) == sftp.UNSUPPORTED
+    assert client.code(99) == sftp.UNSUPPORTED
+    with pytest.raises(Malformed):
+        client.server.reply(bytes([sftp.OPEN]) + b"\0\0")
+
+
+def test_an_open_folder_costs_the_same_however_long_it_is(client: Client, tmp_path: Path) -> None:
+    """The session isn't under the container's limits."""
+    for number in range(2000):
+        (tmp_path / f"{number:0200}").touch()
+    tracemalloc.start()
+    try:
+        handles = [client.handle(sftp.OPENDIR, named(tmp_path)) for _ in range(5)]
+        assert [client.ask(sftp.READDIR, handle)[1].u32() for handle in handles] == [sftp.NAMES_AT_ONCE] * 5
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 500_000, "2,000 names take as much once"
+    before = descriptors()
+    assert [client.code(sftp.CLOSE, handle) for handle in handles] == [sftp.OK] * 5
+    assert descriptors() == before - 5
+
+
+def test_it_has_only_so_many_files_open(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    handles = [client.open(tmp_path / "f", sftp.FXF_READ) for _ in range(sftp.HANDLES_MOST)]
+    before = descriptors()
+    flags = struct.pack(">I", sftp.FXF_READ)
+    assert client.code(sftp.OPEN, named(tmp_path / "f"), flags, NOTHING) == sftp.FAILURE
+    assert descriptors() == before
+    for handle in handles:
+        client.code(sftp.CLOSE, handle)
+
+
+# The stream -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def line() -> Iterator[Any]:
+    """A connection to a served session; `ended` says how it ended."""
+    ours, theirs = socket.socketpair()
+    ours.settimeout(60)
+    ended: list[Exception | None] = []
+
+    def work() -> None:
+        try:
+            sftp.serve(Server(), theirs.fileno(), theirs.fileno())
+            ended.append(None)
+        except Malformed as problem:
+            ended.append(problem)
+        theirs.close()
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield ours, ended, thread
+    ours.close()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+def request(kind: int, *parts: bytes) -> bytes:
+    return text(bytes([kind]) + struct.pack(">I", 1) + b"".join(parts))
+
+
+def test_many_requests_before_the_first_reply_is_read(line: Any, tmp_path: Path) -> None:
+    """More of either than the buffers of a socket hold."""
+    ours, _, _ = line
+    size, count = 100_000, 100
+    (tmp_path / "big").write_bytes(os.urandom(size))
+    flags = struct.pack(">I", sftp.FXF_READ)
+    ours.sendall(request(sftp.OPEN, named(tmp_path / "big"), flags, NOTHING))
+    whole = request(sftp.READ, text(b"1"), u64(0), struct.pack(">I", size))
+    ours.sendall(whole * count)
+    ours.shutdown(socket.SHUT_WR)
+    said = b""
+    while part := ours.recv(1 << 20):
+        said += part
+    assert len(said) == len(request(sftp.HANDLE, text(b"1"))) + count * len(request(sftp.DATA, text(b"x" * size)))
+
+
+def test_a_request_in_pieces(line: Any) -> None:
+    ours, _, _ = line
+    for byte in request(sftp.REALPATH, text(b"/")):
+        ours.sendall(bytes([byte]))
+    assert b"/" in ours.recv(1000)
+
+
+def test_what_isnt_sftp_ends_it(line: Any) -> None:
+    ours, ended, thread = line
+    ours.sendall(b"SSH-2.0-what\r\n")
+    thread.join(60)
+    assert isinstance(ended[0], Malformed)

@@ -1,0 +1,124 @@
+"""A stream between two sockets, on a loop whose thread the test stands in for."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from chalicelib.agent import websocket
+from chalicelib.agent.stream_loop import FULL, SILENCE, STALLED, TICK, Joined, Loop
+from chalicelib.agent.websocket import Peer
+
+FRAME = websocket.frame(websocket.BINARY, bytes(FULL), False)
+
+
+@dataclass
+class Stream:
+    loop: Loop
+    joined: Joined
+    server: socket.socket
+    job: socket.socket
+    at: list[float]
+    rest: bytes = b""  # of a piece that was sent in part
+
+    def turn(self) -> None:
+        while self.loop.turn(0):
+            pass
+
+    def fill(self, sender: socket.socket, data: bytes) -> None:
+        """Send all that is taken."""
+        blocked = False
+        while True:
+            try:
+                self.rest = self.rest or data
+                self.rest, blocked = self.rest[sender.send(self.rest) :], False
+            except BlockingIOError:
+                if blocked:
+                    return
+                blocked = True
+                self.turn()
+
+    @property
+    def open(self) -> bool:
+        return self.joined in self.loop.streams
+
+    def passes(self, seconds: float) -> None:
+        """So much time, with the looks that it brings."""
+        end = self.at[0] + seconds
+        while self.at[0] < end:
+            self.at[0] = min(end, self.at[0] + TICK)
+            self.joined.check(self.at[0])
+
+    def ping(self) -> None:
+        self.server.send(websocket.frame(websocket.PING, b"", False))
+        self.turn()
+
+
+@pytest.fixture
+def stream() -> Iterator[Stream]:
+    at = [1000.0]
+    loop = Loop(lambda: at[0])
+    server, near = socket.socketpair()
+    job, far = socket.socketpair()
+    for end in (server, job):
+        end.setblocking(False)
+    joined = Joined(loop, near, Peer(client=True), far)
+    joined.begin()
+    yield Stream(loop, joined, server, job, at)
+    loop.close()
+    for end in (server, job):
+        end.close()
+
+
+def test_a_job_that_takes_nothing_for_long_loses_its_stream(stream: Stream) -> None:
+    """It isn't read meanwhile, so nobody would hear that the server has gone."""
+    stream.fill(stream.server, FRAME)
+    assert stream.joined.full()
+    stream.server.close()
+    stream.passes(STALLED)
+    assert stream.open, "the server itself waits for 600 seconds"
+    stream.passes(TICK)
+    assert not stream.open
+
+
+def test_so_does_a_client_that_takes_nothing_of_what_the_job_says(stream: Stream) -> None:
+    stream.fill(stream.job, bytes(FULL))
+    for _ in range(11):
+        stream.ping()
+        stream.passes(STALLED / 11)
+        assert stream.open, "the server is there, as its pings say"
+    stream.ping()
+    stream.passes(TICK)
+    assert not stream.open
+
+
+@pytest.mark.parametrize("way", ["to the job", "to the server"])
+def test_one_that_takes_a_little_keeps_it(stream: Stream, way: str) -> None:
+    down = way == "to the job"
+    sender, taker, data = (stream.server, stream.job, FRAME) if down else (stream.job, stream.server, bytes(FULL))
+    stream.fill(sender, data)
+    for turn in range(80):
+        stream.passes(SILENCE / 4)
+        if not down:
+            stream.ping()
+        if turn % 20 == 10:
+            while True:
+                try:
+                    taker.recv(FULL)
+                except BlockingIOError:
+                    break
+                stream.turn()
+            stream.fill(sender, data)
+        assert stream.open
+
+
+def test_one_on_which_nothing_is_to_be_sent_may_be_idle(stream: Stream) -> None:
+    for _ in range(20):
+        stream.ping()
+        stream.passes(SILENCE - TICK)
+    assert stream.open
+    stream.passes(2 * TICK)
+    assert not stream.open, "the server has gone"

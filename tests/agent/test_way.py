@@ -1,0 +1,92 @@
+"""Through a head node an agent still speaks with the server that its URL names, and with no other."""
+
+from __future__ import annotations
+
+import datetime
+import ssl
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from chalicelib.agent import streams, way
+from chalicelib.agent.link import Link, LinkError
+from chalicelib.agent.program import Address
+from tests.agent.test_link import Plane
+
+NAME = "plane.test"  # nobody resolves it
+
+
+def certificate(folder: Path) -> Path:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name, now = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)]), datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem, file = serialization.Encoding.PEM, folder / "plane.pem"
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    file.write_bytes(private + made.public_bytes(pem))
+    return file
+
+
+@pytest.fixture
+def relayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Plane, list[str]]]:
+    """A server with a certificate, and the names that were asked of it. Its own port stands for the head node's."""
+    plane, names = Plane(), []
+    file = certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    context.sni_callback = lambda made, name, of: names.append(name)
+    plane.server.socket = context.wrap_socket(plane.server.socket, server_side=True)
+    thread = threading.Thread(target=plane.server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield plane, names
+    plane.server.shutdown()
+    thread.join()
+    plane.server.server_close()
+
+
+def via(plane: Plane) -> str:
+    return f"127.0.0.1:{plane.server.server_port}"
+
+
+def test_the_servers_name_is_asked_for_and_its_certificate_checked(relayed: tuple[Plane, list[str]]) -> None:
+    plane, names = relayed
+    link = Link(lambda: via(plane))
+    assert link.sync(f"https://{NAME}", {}, "secret", 1.0) == {}
+    link.close()
+    (_, _, path, headers, _) = plane.asked[0]
+    assert (path, headers["Host"], names) == ("/agent/sync", NAME, [NAME])
+    with pytest.raises(LinkError, match=r"https://another\.test: .*certificate"):
+        link.sync("https://another.test", {}, "secret", 1.0)
+    assert len(plane.asked) == 1, "it is told nothing"
+
+
+def test_streams_take_the_same_way(relayed: tuple[Plane, list[str]]) -> None:
+    plane, names = relayed
+    with pytest.raises(ConnectionError, match="200"):  # it makes no WebSockets
+        streams.dialled(f"https://{NAME}", "/agent/streams/1", "ticket", via(plane))
+    assert plane.asked[0][2] == "/agent/streams/1" and names == [NAME]
+
+
+def test_the_way_is_read_from_a_file(tmp_path: Path) -> None:
+    address = Address(str(tmp_path))
+    assert address.via() == ""
+    (tmp_path / "via").write_text("10.0.0.1:20001\n")
+    assert address.via() == "10.0.0.1:20001"
+
+
+@pytest.mark.parametrize("text", ["10.0.0.1", ":1", "host:", "host:port"])
+def test_a_way_that_is_none_is_explained(text: str) -> None:
+    with pytest.raises(ValueError, match=f"must look like host:port, not '{text}'"):
+        way.connected("http://plane", text, 1.0)

@@ -1,0 +1,1 @@
+"""Tasks on several nodes that compute something together, on this machine as a cluster."""
