@@ -23,7 +23,7 @@ from chalicelib.agent.spool import SpoolReader, SpoolWriter
 from chalicelib.agent.stream_loop import Loop
 from chalicelib.agent.tasks import TaskFolder
 from chalicelib.agent.websocket import Closed, Peer
-from tests.harness.descriptors import descriptors
+from tests.harness.descriptors import descriptors, opened_since
 from tests.harness.server import PATIENCE, until
 
 
@@ -250,7 +250,7 @@ def test_who_always_has_more_to_do_lets_others_have_their_turn(site: Site) -> No
 
 def test_a_loop_that_ends_leaves_nothing(site: Site) -> None:
     Task.at(site.data).writer.append(1, b"x")
-    before, threads = descriptors(), threading.active_count()
+    before, threads = descriptors(), set(threading.enumerate())
     loop = Loop()
     logs = LogStreams(loop, lambda task: TaskFolder(str(site.data), task), site.port)
     ours, theirs = socket.socketpair()
@@ -260,9 +260,9 @@ def test_a_loop_that_ends_leaves_nothing(site: Site) -> None:
         assert Reader(ours, client=False).exactly(1) == b"x"
         loop.close()
         loop.call(begun.step)
-    assert (descriptors(), threading.active_count()) == (before, threads)
+    assert not opened_since(before) and set(threading.enumerate()) <= threads
     Loop().close()
-    assert descriptors() == before
+    assert not opened_since(before)
 
 
 # --- the port in the job's network ------------------------------------------------------------------------------------

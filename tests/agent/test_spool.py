@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from chalicelib.agent import spool
 from chalicelib.agent.limits import RECORDS_A_READ
 from chalicelib.agent.spool import ReplayReader, SpoolReader, SpoolWriter
-from tests.harness.descriptors import descriptors
+from tests.harness.descriptors import open_under
 from tests.harness.examples import many
 
 
@@ -326,9 +326,9 @@ def test_a_segment_is_private_and_empty_at_first(tmp_path: Path) -> None:
     assert (segment.name, segment.stat().st_mode & 0o777, segment.stat().st_size) == ("0" * 20, 0o600, 0)
     writer.append(3, b"ab")
     assert segment.read_bytes() == spool.FRAME.pack(3, 2) + b"ab"
-    before = descriptors()
+    assert open_under(tmp_path) == [str(segment)]
     writer.close()
-    assert descriptors() == before - 1
+    assert open_under(tmp_path) == []
 
 
 def test_a_writer_goes_on_in_the_last_segment(tmp_path: Path) -> None:
@@ -346,11 +346,10 @@ def test_a_new_segment_begins_when_one_is_full_and_no_sooner(tmp_path: Path) -> 
     writer = SpoolWriter(str(tmp_path))
     writer.append(2, b"ab")
     assert spool.segments(str(tmp_path)) == [0]
-    open_before = descriptors()
     writer.append(3, b"c")
-    assert descriptors() == open_before
     assert spool.segments(str(tmp_path)) == [0, spool.SEGMENT_BYTES + 1]
     second = tmp_path / f"{spool.SEGMENT_BYTES + 1:020d}"
+    assert open_under(tmp_path) == [str(second)]
     assert (second.read_bytes(), second.stat().st_mode & 0o777) == (spool.FRAME.pack(3, 1) + b"c", 0o600)
     assert writer.end == SpoolReader(str(tmp_path)).end() == spool.SEGMENT_BYTES + 2
 

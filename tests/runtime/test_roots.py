@@ -183,7 +183,7 @@ def test_two_servers_in_one_process_keep_apart_and_nothing_runs_before_it_is_sta
     rigs = [embedded.rig(name) for name in ("one", "two")]
     submit(rigs[0], task("hello"))
     assert [len(rig.ok("/api/runs/list", {})) for rig in rigs] == [1, 0]
-    assert threading.enumerate() == before
+    assert set(threading.enumerate()) <= set(before)
 
 
 def test_a_simulated_cloud_has_offers_when_the_start_is_over(embedded: Embedded) -> None:

@@ -14,7 +14,7 @@ from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.log_files import FileLogs
 from chalicelib.store.logs import LogAsk, LogStore
-from tests.harness.descriptors import descriptors
+from tests.harness.descriptors import open_under
 from tests.store.log_contract import J, LogContract, P, read_all, text
 
 
@@ -54,12 +54,11 @@ def test_a_tail_cut_at_any_byte_loses_only_the_last_append(tmp_path: Path, file:
 def test_no_call_leaves_a_file_open(tmp_path: Path) -> None:
     logs = FileLogs(tmp_path)
     logs.append(P, J, 0, [(1, b"first\n")])
-    before = descriptors()
     for number in range(5):
         logs.append(P, J, logs.end(P, J), [(number, b"more\n")])
         read_all(logs)
         read_all(logs, descending=True)
-    assert descriptors() == before
+    assert open_under(tmp_path) == []
 
 
 def test_a_tail_of_garbage_is_cut(tmp_path: Path, file: Path) -> None:
