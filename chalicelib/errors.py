@@ -159,6 +159,10 @@ class AlreadyThere(BackendError):
     """A name or token is taken by something that isn't ours."""
 
 
+class InUse(BackendError):
+    """It is attached to another machine, so it can't be attached or deleted."""
+
+
 class Transient(BackendError):
     """Unknown outcome: a time-out, a 5xx, a reset. Look for the name, then repeat."""
 

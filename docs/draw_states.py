@@ -10,14 +10,15 @@ from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN
 from chalicelib.machines.table import StateMachine, mermaid
+from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
 
 PAGE = Path(__file__).parent / "states.md"
 
 _INTRO = """# States
 
-The states of runs, jobs, instances, fleets, gangs and workflows, and the events that move them. This page is generated
-from the tables in `chalicelib/machines` (`python -m docs.draw_states`), which alone define every status change.
+The states of runs, jobs, instances, fleets, volumes, gangs and workflows, and the events that move them. This page is
+generated from the tables in `chalicelib/machines` (`python -m docs.draw_states`), which alone define every change.
 
 Every state that isn't final has a deadline that moves it on, listed below its diagram.
 """
@@ -27,6 +28,7 @@ _ABOUT = {
     "job": "A job is one attempt to run. A retry creates a new job; a finished job never changes again.",
     "instance": "An instance is `terminated` only when the cloud confirms that nothing is left.",
     "fleet": "A deleted fleet stays `terminating` until its last instance is gone.",
+    "volume": "A volume is `deleted` only when its provider confirms it; an external one stays there.",
     "gang": "The places of one attempt of a task on several nodes: all of them, or none.",
     "workflow": "A fixed sequence of steps, such as setting up a host. It is finished, or undone to the last step.",
 }
@@ -40,7 +42,7 @@ def section(machine: StateMachine) -> str:
 
 
 def page() -> str:
-    return "\n".join([_INTRO, *(section(machine) for machine in (RUN, JOB, INSTANCE, FLEET, GANG, WORKFLOW))])
+    return "\n".join([_INTRO, *(section(machine) for machine in (RUN, JOB, INSTANCE, FLEET, VOLUME, GANG, WORKFLOW))])
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from typing import Literal, Protocol, runtime_checkable
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
+from chalicelib.domain.volumes import Disk
 from chalicelib.errors import BackendError
 
 
@@ -105,3 +106,53 @@ class CreatesSeveral(Protocol):
     """
 
     def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]: ...
+
+
+@dataclass(frozen=True)
+class VolumeRequest:
+    """All that a backend needs to create one volume; two equal requests create one."""
+
+    token: str  # idempotency token: install/project/volume/epoch, hashed
+    name: str
+    tags: tuple[tuple[str, str], ...]  # owner tags: install, project, volume, epoch
+    region: str
+    zone: str  # empty: any
+    size_gib: int
+
+
+@dataclass(frozen=True)
+class OwnedVolume:
+    """A volume at the provider with our owner tag."""
+
+    handle: Handle
+    install: str
+    project_id: str
+    volume_id: str
+    epoch: int
+
+
+@runtime_checkable
+class Volumes(Protocol):
+    """For a backend whose `facts.volumes` is set: disks that outlive the machines they are attached to.
+
+    Each call requests and returns; `describe_volume` shows what has come of it, and alone is proof. All may be
+    repeated: a volume that exists under the token is adopted, one that is attached there already stays attached, and
+    one that isn't attached counts as detached. A call about a volume that doesn't exist raises Gone, and one that
+    another machine is in the way of, InUse. What is listed is complete, as with machines.
+    """
+
+    def create_volume(self, request: VolumeRequest) -> Handle: ...
+
+    def register_volume(self, volume_id: str, region: str, zone: str) -> Disk:
+        """An existing volume, by the provider's id. Nothing is changed there."""
+
+    def describe_volume(self, handle: Handle) -> Disk: ...
+
+    def attach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None: ...
+
+    def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None: ...
+
+    def delete_volume(self, handle: Handle) -> None:
+        """Raises Gone when nothing is left, InUse while it is attached."""
+
+    def list_owned_volumes(self, volume_id: str | None = None) -> Iterator[OwnedVolume]: ...

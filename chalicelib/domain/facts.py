@@ -17,4 +17,7 @@ class BackendFacts(Value):
     multinode: bool = False  # its machines in one region, and zone if it has zones, reach each other
     batch: int = 0  # machines that one call creates, if it creates several (`spi.CreatesSeveral`)
     reservations: bool = False
+    volumes: bool = False  # has disks that outlive machines (`spi.Volumes`)
+    multi_attach: bool = False  # some of them can be attached to several machines at once
+    volume_zones: bool = False  # a volume can only be attached to machines in its zone
     simulated: bool = False  # nothing is bought; offers say so

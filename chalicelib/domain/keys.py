@@ -13,6 +13,7 @@
 | Workflow  | workflow/<id>    | status                  |                                    |                        |
 | Contact   | instance/<id>    | contact                 | tunnels, instance                  |                        |
 | Join      | join/<id>        | status                  | joins/<fleet>, created#id          |                        |
+| Volume    | volume/<id>      | status                  | volumes/<project>, created#id      | ended-volumes (*****)  |
 | Event     | events/<project> | at#id                   | run-events/<run>                   | fleet-events/<fleet>   |
 | User      | user/<id>        | status                  |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
@@ -30,7 +31,7 @@
 (*) only while it waits for capacity, and of several nodes only the first; (**) only while it has a free block, and
 `ended-instances` once it is terminated; (***) until everything of it is erased, then `closed` until its own record is
 erased too; (****) `ended-runs` once it has ended, until its logs are erased; `deleted-runs` once it is deleted, until
-it is; (*****) once it has ended. Deleted runs and fleets leave the lists of their projects.
+it is; (*****) once it has ended. Deleted runs, fleets and volumes leave the lists of their projects.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ ENDED_RUNS = "ended-runs"
 DELETED_RUNS = "deleted-runs"
 ENDED_INSTANCES = "ended-instances"
 ENDED_FLEETS = "ended-fleets"
+ENDED_VOLUMES = "ended-volumes"
 CLOSINGS = "closings"
 CLOSED = "closed"
 ARCHIVES = "archives"
@@ -139,6 +141,14 @@ def contact(instance_id: str) -> Key:
 
 def join(join_id: str) -> Key:
     return Key(f"join/{join_id}", STATUS)
+
+
+def volume(volume_id: str) -> Key:
+    return Key(f"volume/{volume_id}", STATUS)
+
+
+def volume_name(project_id: str, name: str) -> Key:
+    return Key(f"project/{project_id}", f"volume-name/{name}")
 
 
 def event(project_id: str, at: Micros, event_id: str) -> Key:
@@ -252,6 +262,10 @@ def instances_of(fleet_id: str) -> str:
 
 def joins_of(fleet_id: str) -> str:
     return f"joins/{fleet_id}"
+
+
+def volumes_of(project_id: str) -> str:
+    return f"volumes/{project_id}"
 
 
 def free_of(project_id: str) -> str:

@@ -1,8 +1,8 @@
 """Erasing what nobody uses any more: one bounded turn at a time, so that nothing grows for ever.
 
 An index lists what will have to go, by the time its retention starts: ended runs with logs, deleted runs, terminated
-instances, ended fleets, deleted projects, archives. A turn takes the oldest of each, reads it again by key and asks
-`planning.erasing` whether it may go. The record that lists it is deleted last, so a turn that crashes leaves
+instances, ended fleets, deleted volumes and projects, archives. A turn takes the oldest of each, reads it again by key
+and asks `planning.erasing` whether it may go. The record that lists it is deleted last, so a turn that crashes leaves
 the rest to the next one, and two turns at once do no harm.
 """
 
@@ -21,9 +21,11 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import DAY, SECOND, Micros, sortable
 from chalicelib.domain.jobs import Job
+from chalicelib.domain.keys import Key
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Archive, Project
+from chalicelib.domain.volumes import Volume
 from chalicelib.engine.leftovers import Leftovers
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Conflict
@@ -54,6 +56,7 @@ class Erased:
     jobs: list[str] = field(default_factory=list)  # earlier ones of runs that live
     instances: list[str] = field(default_factory=list)
     fleets: list[str] = field(default_factory=list)
+    volumes: list[str] = field(default_factory=list)
     archives: list[str] = field(default_factory=list)
     blobs: list[str] = field(default_factory=list)  # that no record named
     events: int = 0
@@ -73,6 +76,7 @@ class Eraser:
         self._each("gsi2", keys.ENDED_RUNS, kept.logs, until, lambda record: self._logs_of(record, done))
         self._each("gsi2", keys.ENDED_INSTANCES, kept.fleets, until, lambda record: self._instance(record, done))
         self._each("gsi2", keys.ENDED_FLEETS, kept.fleets, until, lambda record: self._fleet(record, done))
+        self._each("gsi2", keys.ENDED_VOLUMES, kept.fleets, until, lambda record: self._volume(record, done))
         for project_id in self._projects():
             for record in self._living(project_id):
                 if self._clock.now() < until:
@@ -155,13 +159,25 @@ class Eraser:
         fleet = nouns.find(self._store, Fleet, listed.key)
         if fleet is None or not erasing.fleet_goes(fleet, self._kept, self._clock.now()):
             return
-        name = keys.fleet_name(fleet.project_id, fleet.name)
-        pointer = nouns.find_target(self._store, name)
-        if pointer is not None and pointer[0] == fleet.id:
-            self._store.commit([Delete(name, pointer[1])])
+        self._free(keys.fleet_name(fleet.project_id, fleet.name), fleet.id)
         self._delete([Delete(record.key) for record in every(self._store, listed.key.pk, "body/")])
         self._delete([Delete(listed.key, fleet.version)])
         done.fleets.append(fleet.id)
+
+    def _volume(self, listed: Record, done: Erased) -> None:
+        """With its name, unless another volume has it."""
+        volume = nouns.find(self._store, Volume, listed.key)
+        if volume is None or not erasing.volume_goes(volume, self._kept, self._clock.now()):
+            return
+        self._free(keys.volume_name(volume.project_id, volume.name), volume.id)
+        self._store.commit([Delete(listed.key, volume.version)])
+        done.volumes.append(volume.id)
+
+    def _free(self, name: Key, id_: str) -> None:
+        """Remove the name, if it still points to this."""
+        pointer = nouns.find_target(self._store, name)
+        if pointer is not None and pointer[0] == id_:
+            self._store.commit([Delete(name, pointer[1])])
 
     # --- projects ----------------------------------------------------------------------------------------------------
 

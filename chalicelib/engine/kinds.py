@@ -20,6 +20,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run
+from chalicelib.domain.volumes import Volume
 from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.load import Loader
 from chalicelib.errors import Bug
@@ -29,6 +30,7 @@ from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN
 from chalicelib.machines.table import StateMachine
+from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
 from chalicelib.planning import invariants
 from chalicelib.planning.closing import decide_closing
@@ -40,6 +42,7 @@ from chalicelib.planning.plan import Outcome, Plan
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import Snapshot
+from chalicelib.planning.volumes import decide_disk, decide_volume
 from chalicelib.planning.workflows import decide_step, decide_workflow
 
 
@@ -127,7 +130,7 @@ KINDS = Kinds(
     (
         Kind(
             "queue",
-            unit=Unit(decide_queue, woken_by=frozenset({"queue", "run", "instance", "closing"}), index=True),
+            unit=Unit(decide_queue, woken_by=frozenset({"queue", "run", "instance", "volume", "closing"}), index=True),
         ),
         Kind(
             "run",
@@ -135,7 +138,7 @@ KINDS = Kinds(
             RUN,
             Unit(
                 decide_run,
-                woken_by=frozenset({"queue", "run", "instance", "fleet", "closing"}),
+                woken_by=frozenset({"queue", "run", "instance", "fleet", "volume", "closing"}),
                 load=lambda load, id, now: load.run(id, now),
             ),
         ),
@@ -147,7 +150,7 @@ KINDS = Kinds(
             INSTANCE,
             Unit(
                 decide_instance,
-                woken_by=frozenset({"queue", "run", "instance", "fleet", "workflow"}),
+                woken_by=frozenset({"queue", "run", "instance", "fleet", "volume", "workflow"}),
                 load=lambda load, id, now: load.instance(id, now),
                 conclude=decide_outcome,
             ),
@@ -164,6 +167,18 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.fleet(id, now),
             ),
             plans=(invariants.fleet_sizes,),
+        ),
+        Kind(
+            "volume",
+            Volume,
+            VOLUME,
+            Unit(
+                decide_volume,
+                woken_by=frozenset({"queue", "run", "instance", "volume", "closing"}),
+                load=lambda load, id, now: load.volume(id, now),
+                conclude=decide_disk,
+            ),
+            steps=(invariants.volumes,),
         ),
         Kind(
             "workflow",

@@ -20,6 +20,7 @@ from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job, JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.runs import Run
+from chalicelib.domain.volumes import Volume
 from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.ports import Backends, Catalog
 from chalicelib.engine.read import Reader, has_room
@@ -36,6 +37,7 @@ from chalicelib.planning.snapshots import (
     QueuedJob,
     QueueSnapshot,
     RunSnapshot,
+    VolumeSnapshot,
 )
 from chalicelib.planning.unused import STALE, Sample
 from chalicelib.planning.workflows import Definition, WorkflowSnapshot
@@ -154,6 +156,12 @@ class Loader:
         if definition is None:
             raise Bug(f"workflow {workflow.name} is a {workflow.definition}, which isn't declared")
         return WorkflowSnapshot(now, workflow, definition)
+
+    def volume(self, volume_id: str, now: Micros) -> VolumeSnapshot | None:
+        volume = self.read.find(Volume, keys.volume(volume_id))
+        if volume is None:
+            return None
+        return VolumeSnapshot(now, volume, self.backends.facts(volume.project_id).get(volume.backend))
 
     # --- the queue ---------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from chalicelib.domain.programs import Program
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Archive, Project
+from chalicelib.domain.volumes import Volume
 
 
 def run_goes(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> bool:
@@ -51,6 +52,10 @@ def instance_goes(instance: Instance, kept: Retention, now: Micros) -> bool:
 def fleet_goes(fleet: Fleet, kept: Retention, now: Micros) -> bool:
     """Its instances ended before it did, so they go first."""
     return fleet.ended and fleet.last_processed_at <= now - kept.fleets * DAY
+
+
+def volume_goes(volume: Volume, kept: Retention, now: Micros) -> bool:
+    return volume.deleted and (volume.deleted_at or volume.last_processed_at) <= now - kept.fleets * DAY
 
 
 def archive_goes(archive: Archive, kept: Retention, now: Micros) -> bool:

@@ -29,6 +29,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "AlreadyThere": Meaning(settled=False, repeat=True, retry_after=30.0),  # perhaps by our own earlier call
     "Throttled": Meaning(settled=True, repeat=True, retry_after=5.0),
     "Gone": Meaning(settled=False, repeat=True, retry_after=5.0),
+    "InUse": Meaning(settled=True, repeat=True, retry_after=5.0),
     "NotYet": Meaning(settled=False, repeat=True, retry_after=5.0),
     "Unfit": Meaning(settled=True),
     "Transient": Meaning(settled=False, repeat=True, retry_after=5.0),

@@ -11,12 +11,14 @@ from chalicelib.domain.gangs import Gang, GangStatus
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job
 from chalicelib.domain.reasons import InstanceReason
+from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.domain.workflows import Workflow
 from chalicelib.planning.combine import merged_fleet
 from chalicelib.planning.lint import Known
 from chalicelib.planning.plan import Effect, Plan, Step
 from chalicelib.planning.purchases import Create, CreateSeveral, Describe, Terminate, unit_of
 from chalicelib.planning.snapshots import Snapshot
+from chalicelib.planning.volumes import CreateVolume, DeleteVolume, RegisterVolume
 from chalicelib.planning.workflows import DoStep
 
 
@@ -148,6 +150,32 @@ def workflows(step: Step, known: Known) -> Iterator[str]:
             workflow_ = saved.get(effect.unit)
             if workflow_ is None or workflow_.act_until != effect.act_until or workflow_.ended:
                 yield f"{effect.unit} attempts {effect.step} without committing it"
+
+
+def volumes(step: Step, known: Known) -> Iterator[str]:
+    """A volume is created, registered or deleted only as committed; one that is in use, or isn't ours, is never
+    deleted at its provider; one that isn't settled is looked at again."""
+    saved = {noun.unit: noun for noun in step.saves if isinstance(noun, Volume)}
+    for volume in saved.values():
+        unsettled = volume.status not in (VolumeStatus.deleted, VolumeStatus.failed) or volume.remains
+        if volume.due_at is None and (unsettled or (volume.attachments and not volume.deleted)):
+            yield f"volume {volume.name} is {volume.status.value}, but nothing will look at it again"
+        if volume.deleted and volume.attachments:
+            yield f"volume {volume.name} is deleted while it is attached"
+    for effect in step.effects:
+        intended = saved.get(effect.unit)
+        if isinstance(effect, CreateVolume | RegisterVolume):
+            if intended is None or intended.status != VolumeStatus.submitted:
+                yield f"{effect.unit} is created without being submitted"
+            elif intended.act_until != effect.act_until:
+                yield f"volume {intended.name} is created with an act_until other than the committed one"
+            elif intended.external != isinstance(effect, RegisterVolume):
+                yield f"volume {intended.name} is registered though it isn't external, or created though it is"
+        elif isinstance(effect, DeleteVolume):
+            if intended is None or not (intended.status == VolumeStatus.deleting or intended.remains):
+                yield f"{effect.unit} is to be deleted at its provider, but isn't being deleted"
+            elif intended.attachments or intended.external:
+                yield f"volume {intended.name} is to be deleted at its provider while it is attached, or isn't ours"
 
 
 def fleet_sizes(snapshot: Snapshot, plan: Plan) -> Iterator[str]:

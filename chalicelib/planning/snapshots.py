@@ -20,6 +20,7 @@ from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.volumes import Volume
 from chalicelib.domain.workflows import Workflow
 
 if TYPE_CHECKING:
@@ -180,3 +181,22 @@ class FleetSnapshot:
 
     def views(self) -> tuple[FleetView, ...]:
         return (self.view,)
+
+
+@dataclass(frozen=True)
+class VolumeSnapshot:
+    """For `volume/<id>`, and for the outcome of an effect on it."""
+
+    now: Micros
+    volume: Volume
+    facts: BackendFacts | None = None
+
+    @property
+    def unit(self) -> str:
+        return self.volume.unit
+
+    def nouns(self) -> Iterator[Noun]:
+        yield self.volume
+
+    def views(self) -> tuple[FleetView, ...]:
+        return ()

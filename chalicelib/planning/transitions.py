@@ -20,6 +20,7 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason, job_outcome, run_outcome
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.gang import GANG
@@ -27,6 +28,7 @@ from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import GRACE, JOB
 from chalicelib.machines.run import RUN
 from chalicelib.machines.table import apply
+from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
 from chalicelib.planning.plan import Effect, Plan, Step
 
@@ -161,6 +163,12 @@ class Draft:
         new = GangStatus(apply(GANG, gang.status, event))
         moved = gang.with_(**{"status": new, "last_processed_at": self.now, **changes})
         self._moved(gang, moved, "")
+        return moved
+
+    def move_volume(self, volume: Volume, event: str, *, note: str = "", **changes: Any) -> Volume:
+        new = VolumeStatus(apply(VOLUME, volume.status, event))
+        moved = volume.with_(**{"status": new, "last_processed_at": self.now, **changes})
+        self._moved(volume, moved, note)
         return moved
 
     def _moved(self, old: Any, new: Any, note: str, trade: Trade | None = None, *beside: Noun) -> None:

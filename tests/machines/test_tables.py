@@ -15,9 +15,10 @@ from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN, observe
 from chalicelib.machines.table import StateMachine, allows, apply, mermaid
+from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
 
-MACHINES = (RUN, JOB, INSTANCE, FLEET, GANG, WORKFLOW)
+MACHINES = (RUN, JOB, INSTANCE, FLEET, VOLUME, GANG, WORKFLOW)
 MODULES = Path(__file__).parents[2] / "chalicelib"
 walked = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.noun)
 
@@ -66,10 +67,11 @@ def test_the_statuses_of_the_domain_are_those_of_the_table(machine: StateMachine
     from chalicelib.domain.instances import InstanceStatus
     from chalicelib.domain.jobs import JobStatus
     from chalicelib.domain.runs import RunStatus
+    from chalicelib.domain.volumes import VolumeStatus
     from chalicelib.domain.workflows import WorkflowStatus
 
     nouns = {"run": RunStatus, "job": JobStatus, "instance": InstanceStatus, "fleet": FleetStatus}
-    known = {**nouns, "gang": GangStatus, "workflow": WorkflowStatus}[machine.noun]
+    known = {**nouns, "volume": VolumeStatus, "gang": GangStatus, "workflow": WorkflowStatus}[machine.noun]
     reserved = {"fleet": {"submitted", "failed"}}.get(machine.noun, set())  # the wire's, which we never enter
     assert {status.value for status in known} - reserved == set(machine.states)
 

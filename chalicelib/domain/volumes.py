@@ -1,0 +1,144 @@
+"""A volume: a disk in a cloud that outlives the runs that mount it, and the machines that they ran on.
+
+A volume that the control plane created is *managed*: it is deleted at the provider with its record. An *external* one
+existed before; it is only registered, and the provider's copy is never touched.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, ClassVar, Literal
+
+import orjson
+
+from chalicelib.domain import keys
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.noun import Noun, Value
+
+
+class VolumeStatus(StrEnum):
+    submitted = "submitted"
+    provisioning = "provisioning"
+    active = "active"
+    deleting = "deleting"
+    deleted = "deleted"
+    failed = "failed"
+
+
+class VolumeReason(StrEnum):
+    """Why a volume failed."""
+
+    refused = "refused"  # by the provider
+    not_found = "not_found"  # an external one
+    timeout = "timeout"
+    lost = "lost"  # the provider doesn't know it any more
+
+
+class Device(Value):
+    """How the agent finds the disk on its machine: by identity, never by guess. At least one is set."""
+
+    serial: str = ""  # of the block device (NVMe, SCSI, virtio), as the kernel shows it
+    by_id: str = ""  # name under /dev/disk/by-id
+    backing_file: str = ""  # of a loop device: the simulated cloud's
+
+
+class Disk(Value):
+    """A volume as its provider describes it."""
+
+    handle: Handle
+    state: Literal["creating", "available", "in_use", "deleting", "failed"]
+    zone: str = ""
+    size_gib: int
+    price: float | None = None  # a month
+    multi_attach: bool = False
+    attached_to: tuple[tuple[str, Device | None], ...] = ()  # ids of machines, as their handles have them
+
+
+class AttachmentState(StrEnum):
+    attaching = "attaching"
+    attached = "attached"
+    detaching = "detaching"
+
+
+class Attachment(Value):
+    """A machine that has the volume, and the job that it is attached for."""
+
+    instance_id: str
+    instance_name: str
+    instance_num: int
+    fleet_id: str
+    fleet_name: str
+    job_id: str
+    run_id: str
+    run_name: str
+    replica_num: int = 0
+    job_num: int = 0
+    submission_num: int = 0
+    state: AttachmentState = AttachmentState.attaching
+    device: Device | None = None
+    name: str = ""  # what the wire calls device_name
+    error: str = ""  # attaching failed for good: the job ends with volume_error
+    since: Micros
+    act_until: Micros | None = None
+
+
+class Volume(Noun):
+    kind: ClassVar[str] = "volume"
+
+    id: str
+    project_id: str
+    name: str
+    user_id: str = ""
+    configuration: str  # as the user wrote it, as JSON text
+    backend: str
+    region: str = ""
+    zone: str = ""  # empty: any, until it is created
+    size_gib: int | None = None
+    external_id: str = ""  # the provider's id of an external volume
+    tags: dict[str, str] = {}
+    auto_cleanup_seconds: int | None = None
+    status: VolumeStatus = VolumeStatus.submitted
+    reason: VolumeReason | None = None
+    message: str = ""
+    handle: Handle | None = None
+    price: float | None = None  # a month, of the whole volume
+    multi_attach: bool = False
+    read_only: bool = False
+    blank: bool = False  # we created it and nothing has mounted it, so it may be formatted
+    attachments: tuple[Attachment, ...] = ()
+    epoch: int = 0
+    created_at: Micros
+    last_processed_at: Micros
+    active_at: Micros | None = None
+    used_at: Micros | None = None  # its last attachment's end; None: never used
+    deleted_at: Micros | None = None
+    remains: bool = False  # it failed while it was being created: what there may be of it is being removed
+    asked: int = 0  # how often the provider was asked to delete it
+    act_until: Micros | None = None  # until then a committed effect may be in flight, and only its committer acts
+    deadline: Micros | None = None  # submitted, provisioning: when we give up
+    due_at: Micros | None = None
+
+    @property
+    def unit(self) -> str:
+        return f"volume/{self.id}"
+
+    @property
+    def external(self) -> bool:
+        return bool(self.external_id)
+
+    @property
+    def deleted(self) -> bool:
+        return self.status is VolumeStatus.deleted
+
+    @property
+    def written(self) -> dict[str, Any]:
+        """The configuration, as the wire shows it."""
+        found: dict[str, Any] = orjson.loads(self.configuration)
+        return found
+
+    def place(self) -> keys.Place:
+        listed = None if self.deleted else keys.by_time(keys.volumes_of(self.project_id), self.created_at, self.id)
+        over = keys.by_time(keys.ENDED_VOLUMES, self.deleted_at or self.last_processed_at, self.id)
+        due = keys.due(self.unit, self.due_at)
+        return keys.Place(keys.volume(self.id), listed, over if self.deleted else None, due)

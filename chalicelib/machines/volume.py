@@ -1,0 +1,35 @@
+"""The volume machine. A volume is `deleted` only when its provider says that nothing is left of it; an external one,
+as soon as nothing uses it.
+"""
+
+from __future__ import annotations
+
+from chalicelib.domain.instants import DAY, MINUTE, SECOND, Micros, every, spoken
+from chalicelib.machines.table import StateMachine
+
+TO_CREATE: Micros = 20 * MINUTE  # from the request until the provider shows it as available
+ASK_EVERY: Micros = 5 * SECOND  # while it is being created
+LOOK_ACTIVE: Micros = DAY  # if nothing happens; the sweep notices a disk that is gone
+DELETE_EVERY: Micros = 5 * SECOND  # doubled with every request up to
+DELETE_SELDOM: Micros = 5 * MINUTE
+
+VOLUME = StateMachine(
+    noun="volume",
+    initial=("submitted",),
+    terminal=frozenset({"deleted"}),
+    table={
+        "submitted": {"accepted": "provisioning", "ready": "active", "failed": "failed", "delete": "deleting"},
+        "provisioning": {"ready": "active", "failed": "failed", "delete": "deleting"},
+        "active": {"lost": "failed", "delete": "deleting"},
+        "failed": {"delete": "deleting"},
+        "deleting": {"gone": "deleted"},
+    },
+    timeouts={
+        "submitted": f"the timeout of the create call, then it is repeated; {spoken(TO_CREATE)} in all",
+        "provisioning": f"the rest of that time; its provider is asked {every(ASK_EVERY)}",
+        "active": "`auto_cleanup_duration` without a run; without one it lives until deleted",
+        "failed": "lives until deleted; what its creation may have left is removed meanwhile",
+        "deleting": f"the request is repeated after {spoken(DELETE_EVERY)}, then less and less often, down to "
+        f"{every(DELETE_SELDOM)}, until the provider says the volume is gone; never abandoned",
+    },
+)
