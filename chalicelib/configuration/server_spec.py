@@ -125,7 +125,7 @@ class DefaultPermissions(Spec):
     )
     allow_non_admins_run_privileged: bool = Field(
         default=Permissions.allow_non_admins_run_privileged,
-        description="Whether members who aren't project admins may run privileged containers.",
+        description="Whether members who aren't project admins may run privileged containers and mount hosts' folders.",
     )
     allow_non_admins_run_unisolated: bool = Field(
         default=Permissions.allow_non_admins_run_unisolated,

@@ -7,6 +7,7 @@ from typing import Any
 
 from chalicelib.domain.noun import Value
 from chalicelib.domain.specs.fleets import SSHKey
+from chalicelib.domain.specs.mounts import MountPoint
 from chalicelib.domain.specs.profiles import UtilizationPolicy
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.runs import FileArchiveMapping
@@ -65,7 +66,7 @@ class JobSpec(Value):
     registry_auth: RegistryAuth | None = None
     requirements: Requirements
     retry: Retry | None = None
-    volumes: tuple[Any, ...] = ()
+    volumes: tuple[MountPoint, ...] = ()
     ssh_key: SSHKey | None = None
     working_dir: str | None = None
     repo_id: str = "none"  # for DSTACK_REPO_ID; clients ignore it
@@ -90,5 +91,5 @@ def own_of(first: Mapping[str, Any], number: int) -> dict[str, Any]:
     return {
         "job_num": rank,
         "job_name": f"{run_name}-{rank}-{first['replica_num']}",
-        "node_group_job_index": number,
+        "node_group_job_index": first["node_group_job_index"] + number,
     }

@@ -19,6 +19,7 @@ from chalicelib.domain.specs.profiles import ProfileParams
 from chalicelib.domain.specs.resources import CPUSpec, DiskSpec, GPUSpec, ResourcesSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.specs.workloads import RunConfiguration
+from chalicelib.planning.mounts import needs_host
 from chalicelib.planning.plan import Note
 from chalicelib.planning.selecting import Selector, selectors
 from chalicelib.planning.snapshots import FleetView
@@ -77,6 +78,7 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
         regions=lowered(config.regions),
         zones=lowered(config.availability_zones),
         instance_types=lowered(config.instance_types),
+        host=needs_host(job.volumes),
     )
     names = None if config.fleets is None else tuple(reference.name for reference in config.fleets)
     reuse, named = config.creation_policy == "reuse", selectors(config.instances)
@@ -162,6 +164,7 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
         max_price=fleet.max_price if dear or run.max_price is None else run.max_price,
         blocks=fleet.blocks,
         machine=fleet.machine,
+        host=run.host,
         **lists,
     )
 

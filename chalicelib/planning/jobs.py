@@ -14,6 +14,7 @@ from chalicelib.domain.job_specs import AppSpec, JobSpec, Requirements, Retry, U
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.reasons import RetryEvent
+from chalicelib.domain.specs.mounts import InstanceMountPoint
 from chalicelib.domain.specs.profiles import ProfileRetry
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
@@ -21,6 +22,7 @@ from chalicelib.errors import Invalid, NotSupported, Problem
 from chalicelib.planning import dev_environments, inner_engine
 from chalicelib.planning.combine import merged_run, needing_container
 from chalicelib.planning.fitting import vendor_of
+from chalicelib.planning.mounts import folder, has_folders, mounts_of
 from chalicelib.planning.nodes import Nodes, one_node, task_env
 
 STOP_DURATION = 300  # seconds shown if the user sets none
@@ -75,13 +77,16 @@ def job_specs(
         spec = _job_spec(run_spec, own, name, count, images, isolated=isolated)
         rank = len(found)
         first = spec.with_(job_num=rank, job_name=f"{name}-{rank}-0", node_group_index=index, node_group_name=group)
-        found += [first, *(first.with_(**own_of(vars(first), number)) for number in range(1, nodes))]
+        every = [first, *(first.with_(**own_of(vars(first), number)) for number in range(1, nodes))]
+        found += (
+            [each.with_(volumes=mounts_of(config.volumes, each.job_num)) for each in every] if config.volumes else every
+        )
     return tuple(found)
 
 
 def by_group(specs: Sequence[JobSpec]) -> list[Sequence[JobSpec]]:
     """Jobs whose specs differ in their number only, together."""
-    of_group = groupby(specs, key=lambda spec: (spec.replica_num, spec.node_group_index))
+    of_group = groupby(specs, key=lambda spec: (spec.replica_num, spec.node_group_index, spec.volumes))
     return [tuple(found) for _, found in of_group]
 
 
@@ -306,6 +311,8 @@ def agent_task(
         "repo": agent_repo(spec),
         "hostfile": nodes.hostfile(),
         "host_user": instance.host.user if instance.host is not None else None,
-        "volumes": [],
+        "volumes": [folder(mount) for mount in spec.volumes if isinstance(mount, InstanceMountPoint)]
+        if has_folders(instance.offer)
+        else [],
         "home_dir": None if spec.home_dir == ANY_HOME else spec.home_dir,
     }

@@ -17,6 +17,7 @@ from chalicelib.planning.bitmaps import first_of
 from chalicelib.planning.combine import Fence, Wants
 from chalicelib.planning.fitting import blocks_needed, measured
 from chalicelib.planning.journal import Journal
+from chalicelib.planning.mounts import has_folders
 from chalicelib.planning.selecting import selects
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query, Stock
@@ -213,7 +214,7 @@ def blocks_for(wants: Wants, query: Query, instance: Instance) -> int:
         or (wants.container and without_docker(instance))
         or (wants.isolated and unisolated(instance))
         or not query.takes_place(offer.backend, offer.region, offer.availability_zones)
-        or not query.takes_kind(offer.instance.name, offer.instance.resources)
+        or not query.takes_kind(offer)
     ):
         return 0
     has = offer.instance.resources
@@ -226,5 +227,5 @@ def _kind(instance: Instance) -> object:
     """Machines of equal kind fit the same jobs, in the same way, at the same price."""
     offer = instance.offer
     place = offer.backend, offer.region, offer.availability_zones, offer.price
-    what = offer.instance.name, offer.instance.resources.spot, measured(offer.instance.resources)
+    what = offer.instance.name, offer.instance.resources.spot, has_folders(offer), measured(offer.instance.resources)
     return place, what, instance.total_blocks, instance.bought, without_docker(instance), unisolated(instance)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from chalicelib.domain.offers import Offer, Resources
+from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 from chalicelib.planning.bitmaps import Column
 from chalicelib.planning.fitting import UNKNOWN, Blocks, Measures, arch_wanted, disk_wanted, squeeze
+from chalicelib.planning.mounts import has_folders
 
 
 def lowered(names: Iterable[str] | None) -> frozenset[str] | None:
@@ -32,6 +33,7 @@ class Query(NamedTuple):
     instance_types: frozenset[str] | None = None
     blocks: Blocks = 1  # how many shares to cut the machine into
     machine: ResourcesSpec | None = None  # required of the whole machine, if `resources` are for a share
+    host: bool = False  # whether it must have folders of its own
 
     def takes_place(self, backend: str, region: str, zones: tuple[str, ...] | None) -> bool:
         if self.backends is not None and backend.lower() not in self.backends:
@@ -40,10 +42,12 @@ class Query(NamedTuple):
             return False
         return self.zones is None or zones is None or any(zone.lower() in self.zones for zone in zones)
 
-    def takes_kind(self, name: str, has: Resources) -> bool:
-        if self.instance_types is not None and name.lower() not in self.instance_types:
+    def takes_kind(self, offer: Offer) -> bool:
+        if self.instance_types is not None and offer.instance.name.lower() not in self.instance_types:
             return False
-        return self.spot is None or has.spot == self.spot
+        if self.host and not has_folders(offer):
+            return False
+        return self.spot is None or offer.instance.resources.spot == self.spot
 
 
 def _zones(offer: Offer) -> tuple[str, ...]:
@@ -74,6 +78,7 @@ class Stock:
     zones = _offered(_zones)
     type = _offered(lambda offer: offer.instance.name.lower())
     spot = _offered(lambda offer: offer.instance.resources.spot)
+    host = _offered(has_folders)
     arch, cpus, memory, disk = map(_measured, ("arch", "cpus", "memory", "disk"))
     gpus, gpu, vendor, gpu_memory = map(_measured, ("gpus", "plain_gpu", "vendor", "gpu_memory"))
     total_memory, capability = map(_measured, ("total_memory", "capability"))
@@ -90,6 +95,8 @@ class Stock:
             found &= self.zones.any_of(names for names in self.zones.values if not asked.isdisjoint(names))
         if query.instance_types is not None:
             found &= self.type.any_of(query.instance_types)
+        if query.host:
+            found &= self.host.equal(True)
         return found if query.spot is None else found & self.spot.equal(query.spot)
 
     def having(self, spec: ResourcesSpec, *, whole: bool = True, provisioned: bool = True) -> int:

@@ -19,6 +19,7 @@ from chalicelib.domain.specs.fleets import NEEDS_NODES, FleetSpec
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
 from chalicelib.errors import Problem
 from chalicelib.planning.jobs import RESERVED_PORTS
+from chalicelib.planning.mounts import first_folder, wrong_mounts
 from chalicelib.planning.nodes import unknown_nodes
 from chalicelib.planning.unused import LONGEST_WINDOW
 
@@ -162,7 +163,10 @@ RUN: dict[str, Support] = {
         *("nodes", *(f"groups.{name}" for name in ("name", "nodes", "resources", "commands", "ports"))),
         *(f"repos.{name}" for name in ("local_path", "url", "branch", "hash", "path", "if_exists")),
     ),
-    "configuration.volumes": NotBuilt("volumes can't be mounted yet", "upload small data with `files`"),
+    **_effects("configuration.volumes.", "instance_path", "optional", "path"),
+    "configuration.volumes.name": NotBuilt(
+        "volumes can't be mounted yet", "mount a folder of the host: `/folder:/data`"
+    ),
     "configuration.dstack": NotBuilt("a job can't reach this control plane yet", "pass a token in a secret"),
     "configuration.inactivity_duration": Supported(
         "tests/planning/test_dev_environments.py::test_one_that_nobody_uses_ends"
@@ -222,7 +226,7 @@ def refusals(run_spec: RunSpec) -> list[Problem]:
         text = f"`type: {config.type}` isn't supported yet"
         return [Problem(text, path="configuration.type", hint="use `type: task`", code="unsupported")]
     found = [*_refused(run_spec, _RUN_NOT_BUILT), *_port_refusals(config), *_editor_refusals(config)]
-    found += [*_too_long(run_spec), *_node_refusals(config)]
+    found += [*_too_long(run_spec), *_node_refusals(config), *wrong_mounts(config.volumes)]
     # Report a value from the profile once, where it was written.
     written = {problem.path.removeprefix("profile.") for problem in found if problem.path.startswith("profile.")}
     kept = [p for p in found if p.path.removeprefix("configuration.") not in written or p.path.startswith("profile.")]
@@ -292,11 +296,14 @@ def _node_refusals(config: TaskConfiguration | DevEnvironmentConfiguration) -> I
 
 def privileged(run_spec: RunSpec) -> list[Problem]:
     """What a run asks for that gives it its host, for a user who may not have that."""
+    hint = "remove it, or ask the server's operator for `allow_non_admins_run_privileged`"
+    if path := first_folder(run_spec.configuration.volumes):
+        text = "folders of hosts are for the project's admins here: a job could read or change anything on its host"
+        return [Problem(text, path=path, hint=hint, code="not-permitted")]
     name = next((name for name in ("privileged", "docker") if getattr(run_spec.configuration, name)), None)
     if name is None:
         return []
     text = f"`{name}` is for the project's admins here: the container could take over its host"
-    hint = "remove it, or ask the server's operator for `allow_non_admins_run_privileged`"
     return [Problem(text, path=f"configuration.{name}", hint=hint, code="not-permitted")]
 
 

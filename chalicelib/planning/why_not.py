@@ -16,6 +16,7 @@ from chalicelib.planning.colocation import first_of, is_cluster, place_of
 from chalicelib.planning.combine import NOT_NAMED, Wants, within
 from chalicelib.planning.fitting import Misfit, blocks_needed, misfits
 from chalicelib.planning.floor import Floor
+from chalicelib.planning.mounts import has_folders
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
 from chalicelib.planning.pools import Pool, unisolated, without_docker
@@ -27,6 +28,10 @@ UNISOLATED = "runs jobs as plain processes of its agent's user, which only the p
 MORE_ISOLATION = (
     "install a container engine there, run the server or the agent as root, or start the server with --trust-jobs"
 )
+
+
+NO_FOLDERS = "has no folders of its own that a job could mount"
+OTHER_FOLDERS = "mark the host's folder in `volumes` as `optional: true`, or mount a volume instead"
 
 
 def refusals(floor: Floor, wants: Wants, job: Job, *, together: bool = False) -> tuple[Note, ...]:
@@ -141,7 +146,9 @@ def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
         wrong.append(Misfit(UNISOLATED, MORE_ISOLATION))
     if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
         wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
-    if not query.takes_kind(offer.instance.name, offer.instance.resources):
+    if query.host and not has_folders(offer):
+        wrong.append(Misfit(NO_FOLDERS, OTHER_FOLDERS))
+    elif not query.takes_kind(offer):
         market = "spot" if offer.instance.resources.spot else "on-demand"
         wrong.append(Misfit(f"is {market} {offer.instance.name}", "widen `spot_policy` or `instance_types`"))
     has = offer.instance.resources
@@ -184,6 +191,9 @@ def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
         arm = query.resources.with_(cpu=cpu.with_(arch="arm"))
         if found := book.match(query._replace(resources=arm), 1)[1]:
             return Note(subject, text, f"set `cpu: arm:{cpu.count}` and use an ARM image: {found} would match")
+    if query.host and (found := book.match(query._replace(host=False), 1)[1]):
+        text = f"can grow, but only with machines that have no folders of their own to mount ({found} would match)"
+        return Note(subject, text, OTHER_FOLDERS)
     for what, relaxed in _relaxed(query):
         if found := book.match(relaxed, 1)[1]:
             return Note(subject, text, f"change `{what}`: without it {found} would match")

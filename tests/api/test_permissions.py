@@ -99,6 +99,27 @@ def test_an_engine_inside_is_as_privileged(tmp_path: Path) -> None:
     rig.ok("P/runs/get_plan", body, token=tokens["admin"])
 
 
+NO_FOLDERS = (
+    "volumes.0: folders of hosts are for the project's admins here: a job could read or change anything on its host "
+    "(remove it, or ask the server's operator for `allow_non_admins_run_privileged`)"
+)
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_folders_of_hosts(tmp_path: Path, allowed: bool) -> None:
+    """A member who may not have a host may not have its folders either: the server's own files could be there."""
+    rig, tokens = rig_with(tmp_path, allow_non_admins_run_privileged=allowed)
+    for role, token in tokens.items():
+        for optional in (False, True):
+            mount = {"instance_path": "/var/lib", "path": "/data", "optional": optional}
+            body = {"run_spec": task(f"{role}-{optional}".lower(), image="i", volumes=[mount])}
+            for verb, asked in (("get_plan", body), ("apply", {"plan": body})):
+                if allowed or role in ("global", "admin"):
+                    rig.ok(f"P/runs/{verb}", asked, token=token)
+                else:
+                    assert rig.refused(f"P/runs/{verb}", asked, token=token) == NO_FOLDERS
+
+
 def ssh_fleet(rig: Rig, name: str, creator: str = "") -> None:
     """An SSH fleet that is there already: somebody's, or made by a server for its own machine."""
     spec = {"configuration": {**SSH["configuration"], "name": name}, "profile": {}}

@@ -291,9 +291,7 @@ volumes:
 """,
         "volumes",
     ),
-    "task with a folder of the machine": Shown(
-        "type: task\ncommands: [ls]\nvolumes: ['/mnt/nfs-storage:/storage']\n", "volumes"
-    ),
+    "task with a folder of the machine": Shown("type: task\ncommands: [ls]\nvolumes: ['/mnt/nfs-storage:/storage']\n"),
 }
 
 # In their order: a task called `my-run` has run, and a fleet `my-fleet` has one machine. Questions are answered with n.

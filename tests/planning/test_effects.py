@@ -33,6 +33,7 @@ ARCHIVE = {"id": "a1", "path": "data"}
 VIRTUAL = {"repo_type": "virtual"}
 REMOTE = {"repo_type": "remote", "repo_name": "app"}
 REPO = {"local_path": "/x"}
+FOLDER = {"instance_path": "/nfs", "path": "/data"}
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,9 @@ CONFIGURATION: dict[str, Case] = {
     "repos.hash": ([{**REPO, "hash": "abcd"}], lambda s: s.effective.configuration.repos[0].hash, "abcd"),
     "repos.path": ([{**REPO, "path": "/app"}], lambda s: s.cloning.task["repo"]["path"], "/app"),
     "repos.if_exists": ([{**REPO, "if_exists": "skip"}], lambda s: s.cloning.task["repo"]["if_exists"], "skip"),
+    "volumes.instance_path": ([FOLDER], lambda s: s.task["volumes"][0]["source"], "/nfs"),
+    "volumes.path": ([FOLDER], lambda s: s.task["volumes"][0]["path"], "/data"),
+    "volumes.optional": ([{**FOLDER, "optional": True}], lambda s: s.query.host, False),
     "files.path": ([{"local_path": "/x", "path": "y"}], lambda s: s.effective.configuration.files[0].path, "y"),
 }
 DEV_ENVIRONMENT: dict[str, Case] = {
@@ -237,7 +241,7 @@ def _whole(path: str) -> str:
         return f"{head}.resources.{tail.split('.')[0]}"
     if path.startswith("repo_data."):
         return "repo_data"
-    for several in ("configuration.repos", "configuration.groups"):
+    for several in ("configuration.repos", "configuration.groups", "configuration.volumes"):
         if path.startswith(f"{several}."):
             return several
     if ".instances." in path:

@@ -127,7 +127,7 @@ def test_the_dearest_is_the_highest_price_of_what_a_job_would_get() -> None:
 
 def takes(query: Query, offer: Offer) -> bool:
     return (
-        query.takes_kind(offer.instance.name, offer.instance.resources)
+        query.takes_kind(offer)
         and query.takes_place(offer.backend, offer.region, offer.availability_zones)
         and (query.max_price is None or offer.price <= query.max_price)
         and not list(misfits(query.resources, offer.instance.resources))

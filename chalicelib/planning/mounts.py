@@ -1,0 +1,75 @@
+"""What a job mounts: folders of its host, and volumes by name. A name may hold the node's rank, so that each node of a
+task gets a volume of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.specs.mounts import InstanceMountPoint, MountPoint, VolumeMountPoint
+from chalicelib.errors import Problem
+
+_RANK = re.compile(r"\$\{\{\s*dstack\.(?:node_rank|job_num)\s*\}\}")
+HOST = "shim"  # the runtime of a machine that is a host, not a container: it has folders of its own
+
+
+def mounts_of(written: Sequence[MountPoint], rank: int) -> tuple[MountPoint, ...]:
+    """The mounts of the node with this rank; the names of a volume are always a list."""
+    return tuple(
+        mount.with_(name=tuple(_RANK.sub(str(rank), name) for name in names_of(mount)))
+        if isinstance(mount, VolumeMountPoint)
+        else mount
+        for mount in written
+    )
+
+
+def names_of(mount: VolumeMountPoint) -> tuple[str, ...]:
+    return (mount.name,) if isinstance(mount.name, str) else mount.name
+
+
+def named_volumes(mounts: Sequence[MountPoint]) -> tuple[tuple[str, ...], ...]:
+    """The volumes that may be mounted, by mount point."""
+    return tuple([names_of(mount) for mount in mounts if isinstance(mount, VolumeMountPoint)])
+
+
+def needs_host(mounts: Sequence[MountPoint]) -> bool:
+    """Must its machine be a host, with folders of its own?"""
+    return any(isinstance(mount, InstanceMountPoint) and not mount.optional for mount in mounts)
+
+
+def has_folders(offer: Offer) -> bool:
+    return offer.instance_runtime == HOST
+
+
+def folder(mount: InstanceMountPoint) -> dict[str, Any]:
+    """A host's folder as the agent protocol has it."""
+    return {"kind": "folder", "source": mount.instance_path, "path": mount.path}
+
+
+def wrong_mounts(written: Sequence[MountPoint]) -> Iterator[Problem]:
+    """Paths that can't be mounted over, and names that can't be read."""
+    seen: set[str] = set()
+    for at, mount in enumerate(written):
+        where = f"configuration.volumes.{at}"
+        if mount.path in seen:
+            text, hint = f"something else is mounted at `{mount.path}` already", "choose another path"
+            yield Problem(text, path=f"{where}.path", hint=hint, code="duplicate")
+        elif mount.path == "/":
+            text, hint = "nothing can be mounted over the whole file system of a job", "for example `/data`"
+            yield Problem(text, path=f"{where}.path", hint=hint, code="invalid-path")
+        seen.add(mount.path)
+        if isinstance(mount, VolumeMountPoint):
+            for name in names_of(mount):
+                if "${{" in _RANK.sub("", name):
+                    text = f"`{name[:80]}` holds a reference that a volume's name can't have"
+                    hint = "write the name, with `${{ dstack.node_rank }}` where each node has its own volume"
+                    yield Problem(text, path=f"{where}.name", hint=hint, code="invalid-reference")
+
+
+def first_folder(written: Sequence[MountPoint]) -> str:
+    """Where the run mounts a folder of its host; empty if it doesn't."""
+    found = (at for at, mount in enumerate(written) if isinstance(mount, InstanceMountPoint))
+    return next((f"configuration.volumes.{at}" for at in found), "")
