@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from chalicelib.backends.spi import Backend, CreateRequest, Machine, Owned
+from chalicelib.backends.spi import Backend, CreateRequest, GroupRequest, Machine, Owned, OwnedGroup
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
@@ -113,6 +113,15 @@ class Unusable:
         raise self._refuse()
 
     def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
+        raise self._refuse()
+
+    def create_group(self, request: GroupRequest) -> Handle:
+        raise self._refuse()
+
+    def delete_group(self, handle: Handle) -> None:
+        raise self._refuse()
+
+    def list_owned_groups(self) -> Iterator[OwnedGroup]:
         raise self._refuse()
 
     def close(self) -> None:

@@ -39,6 +39,7 @@ class CreateRequest:
     disk_mib: int
     zones: tuple[str, ...] | None = None
     reservation: str | None = None
+    placement_group: Handle | None = None  # that the machine joins; `create` raises Gone if it doesn't exist (yet)
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,46 @@ class CreatesSeveral(Protocol):
     """
 
     def create_several(self, requests: Sequence[CreateRequest]) -> Iterator[Made]: ...
+
+
+@dataclass(frozen=True)
+class GroupRequest:
+    """All that a backend needs to create one placement group; two equal requests create one."""
+
+    token: str  # idempotency token
+    name: str  # unique in the installation: where the provider takes no token, the name stands for it
+    tags: tuple[tuple[str, str], ...]  # owner tags: install, project, fleet, group
+    offer: Offer  # of the first machine that will join: its region, and its type where groups depend on that
+    zones: tuple[str, ...] | None = None  # of which a group that is bound to a zone takes one
+
+
+@dataclass(frozen=True)
+class OwnedGroup:
+    """A placement group at the provider with our owner tag."""
+
+    handle: Handle
+    install: str
+    project_id: str
+    fleet_id: str
+    group_id: str
+
+
+@runtime_checkable
+class PlacementGroups(Protocol):
+    """For a backend whose `facts.placement_groups` is set: a group keeps the machines of a cluster close together.
+
+    A machine joins when it is created and leaves when it is gone. The handle's data has the `zone` of a group that is
+    bound to one; its machines are created there. A type that can't be in a group raises Unfit, a group that is full
+    QuotaExceeded. What is listed is complete, as with machines.
+    """
+
+    def create_group(self, request: GroupRequest) -> Handle:
+        """Called again with the same request it returns the group that exists."""
+
+    def delete_group(self, handle: Handle) -> None:
+        """Requested; repeated until it raises Gone. Raises InUse while a machine is in the group."""
+
+    def list_owned_groups(self) -> Iterator[OwnedGroup]: ...
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ class BackendFacts(Value):
     vm: bool = True  # machines that outlive a job: idle, reuse, blocks
     multinode: bool = False  # its machines in one region, and zone if it has zones, reach each other
     batch: int = 0  # machines that one call creates, if it creates several (`spi.CreatesSeveral`)
+    placement_groups: bool = False  # keeps a cluster's machines close together (`spi.PlacementGroups`)
     reservations: bool = False
     volumes: bool = False  # has disks that outlive machines (`spi.Volumes`)
     multi_attach: bool = False  # some of them can be attached to several machines at once

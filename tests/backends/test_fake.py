@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,12 @@ from chalicelib.errors import (
     Throttled,
     Transient,
 )
-from tests.backends.conformance import BackendConformance, request_for
+from tests.backends.conformance import BackendConformance, group_request_for, inside, request_for
 
-EVERY_CALL = ("check", "create", "describe", "list", "offers", "terminate")
+EVERY_CALL = (
+    *("check", "create", "describe", "list", "offers", "terminate"),
+    *("create_group", "delete_group", "list_groups"),
+)
 
 
 class Clock:
@@ -282,3 +286,40 @@ def test_what_was_made_of_a_machine_that_fails_is_told_before_its_error() -> Non
         (two.token, "disk"),
         (two.token, "vm"),
     ]
+
+
+def test_a_group_shows_only_after_the_lag_and_takes_as_many_as_it_takes(
+    cloud: FakeCloud, clock: Clock, script: Script, wanted: CreateRequest
+) -> None:
+    group = cloud.create_group(group_request_for(wanted.offer))
+    with pytest.raises(Gone, match="no placement group"):
+        list(cloud.create(inside(wanted, group)))
+    assert cloud.machines() == [] and list(cloud.list_owned_groups()) == []
+    clock.at += script.lag
+    script.group = 1
+    list(cloud.create(inside(wanted, group)))
+    with pytest.raises(QuotaExceeded, match="takes 1 machines"):
+        list(cloud.create(inside(request_for(wanted.offer, "two"), group)))
+    assert len(list(cloud.create(inside(wanted, group)))) == 2, "one that is in stays in"
+
+
+def test_a_group_takes_no_machine_of_another_place(cloud: FakeCloud, clock: Clock, script: Script) -> None:
+    offer = next(each for each in cloud.offers() if each.region == "sim-east")
+    group = cloud.create_group(group_request_for(offer))
+    clock.at += script.lag
+    elsewhere = tuple(zone for zone in offer.availability_zones or () if zone != group.data["zone"])
+    with pytest.raises(InsufficientCapacity, match=group.data["zone"]):
+        list(cloud.create(replace(inside(request_for(offer), group), zones=elsewhere)))
+    far = next(each for each in cloud.offers() if each.region == "sim-west")
+    with pytest.raises(InsufficientCapacity, match=group.data["zone"]):
+        list(cloud.create(replace(request_for(far), placement_group=group)))
+    assert cloud.machines() == []
+
+
+def test_the_deletion_of_a_group_may_lie_too(cloud: FakeCloud, script: Script, wanted: CreateRequest) -> None:
+    script.lies, script.end = 1, 0
+    group = cloud.create_group(group_request_for(wanted.offer))
+    cloud.delete_group(group)
+    assert cloud.resources()
+    cloud.delete_group(group)
+    assert not cloud.resources()

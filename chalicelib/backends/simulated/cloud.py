@@ -18,12 +18,12 @@ from typing import Any, Protocol
 from chalicelib.backends.simulated import catalogue
 from chalicelib.backends.simulated.script import Call, Script, When
 from chalicelib.backends.simulated.shelf import MemoryShelf, Shelf
-from chalicelib.backends.spi import CreateRequest, Machine, Made, Owned
+from chalicelib.backends.spi import CreateRequest, GroupRequest, Machine, Made, Owned, OwnedGroup
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer, Resources
-from chalicelib.errors import BackendError, Gone, InsufficientCapacity, QuotaExceeded
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, QuotaExceeded
 
 NOTICE = 2 * MINUTE  # between the notice that a spot machine is reclaimed and its end
 
@@ -35,6 +35,7 @@ FACTS = BackendFacts(
     provisioning_timeout=2 * MINUTE,
     multinode=True,
     batch=8,
+    placement_groups=True,
     simulated=True,
 )
 
@@ -106,12 +107,15 @@ class FakeCloud:
                 raise InsufficientCapacity(f"{offer.instance.name} in {offer.region} isn't sold here")
             disk = self._adopt("disk", request)
             if disk is None and self._adopt("vm", request) is None:
-                self._admit(offer)
+                self._admit(request)
             disk = disk or self._make("disk", request)
         yield _handle(disk)
         self._maybe_fail("create", "between", **place)
         with self._lock:
-            machine = self._adopt("vm", request) or self._make("vm", request)
+            machine = self._adopt("vm", request)
+            if machine is None:
+                self._join(request)
+                machine = self._make("vm", request)
             self._start(machine)
         self._maybe_fail("create", "after", **place)
         yield _handle(machine)
@@ -157,7 +161,7 @@ class FakeCloud:
     def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
         self._maybe_fail("list", "before")
         with self._lock:
-            bodies = [body for body in self._all() if body["visible_at"] <= self._now()]
+            bodies = [b for b in self._all() if b["kind"] in ("disk", "vm") and b["visible_at"] <= self._now()]
         for body in bodies:
             tags = dict(body["tags"])
             if instance_id is None or tags["dstack-instance"] == instance_id:
@@ -168,6 +172,40 @@ class FakeCloud:
                     tags["dstack-instance"],
                     int(tags["dstack-epoch"]),
                 )
+
+    # --- placement groups --------------------------------------------------------------------------------------------
+
+    def create_group(self, request: GroupRequest) -> Handle:
+        """Names are unique, so the name finds it at once."""
+        self._maybe_fail("create_group", "before", region=request.offer.region)
+        with self._lock:
+            found = next((b for b in self._groups() if b["name"] == request.name and b["ends_at"] is None), None)
+            group = found or self._make_group(request)
+        self._maybe_fail("create_group", "after", region=request.offer.region)
+        return _handle(group)
+
+    def delete_group(self, handle: Handle) -> None:
+        self._maybe_fail("delete_group", "before")
+        script = self._script()
+        with self._lock:
+            group = self._live(handle.id)
+            if group is None:
+                raise Gone(f"there is no placement group {handle.id}")
+            if inside := self._inside(handle.id):
+                raise InUse(f"{len(inside)} machines are in placement group {handle.id} (simulated)")
+            if group["ends_at"] is None and not script.take("lies"):
+                self._shelf.put(handle.id, {**group, "ends_at": self._now() + script.end})
+                self._live(handle.id)
+        self._maybe_fail("delete_group", "after")
+
+    def list_owned_groups(self) -> Iterator[OwnedGroup]:
+        self._maybe_fail("list_groups", "before")
+        with self._lock:
+            shown = [body for body in self._groups() if body["visible_at"] <= self._now()]
+        for body in shown:
+            tags = dict(body["tags"])
+            owner = (tags[f"dstack-{name}"] for name in ("install", "project", "fleet", "group"))
+            yield OwnedGroup(_handle(body), *owner)
 
     def close(self) -> None:
         """Nothing to release: machines outlive the server, as in any cloud."""
@@ -240,9 +278,52 @@ class FakeCloud:
                 return body
         return None
 
-    def _admit(self, offer: Offer) -> None:
+    def _groups(self) -> list[Body]:
+        return [body for body in self._all() if body["kind"] == "group"]
+
+    def _inside(self, group_id: str) -> list[Body]:
+        return [body for body in self._all() if body["kind"] == "vm" and body.get("group") == group_id]
+
+    def _join(self, request: CreateRequest) -> None:
+        """May the machine be created in its placement group?"""
+        handle, room = request.placement_group, self._script().group
+        if handle is None:
+            return
+        group = self._live(handle.id)
+        if group is None or group["ends_at"] is not None or group["visible_at"] > self._now():
+            raise Gone(f"there is no placement group {handle.id}")
+        if group["region"] != request.offer.region or (request.zones and group["zone"] not in request.zones):
+            raise InsufficientCapacity(f"placement group {handle.id} is in {group['zone']} (simulated)")
+        if room is not None and len(self._inside(handle.id)) >= room:
+            raise QuotaExceeded(f"placement group {handle.id} takes {room} machines (simulated)")
+
+    def _make_group(self, request: GroupRequest) -> Body:
+        number, now = self._number(), self._now()
+        zones = request.zones or catalogue.REGIONS[request.offer.region][1]
+        body = {
+            "id": f"group-{request.token[:8]}-{number}",
+            "number": number,
+            "kind": "group",
+            "name": request.name,
+            "tags": [list(tag) for tag in request.tags],
+            "region": request.offer.region,
+            "zone": zones[number % len(zones)],
+            "visible_at": now + self._script().lag,
+            "ends_at": None,
+            "interrupted_at": None,
+        }
+        self._shelf.put(str(body["id"]), body)
+        return body
+
+    def _number(self) -> int:
+        self._count = max([self._count, *(body["number"] for body in self._shelf.all())]) + 1
+        return self._count
+
+    def _admit(self, request: CreateRequest) -> None:
+        self._join(request)
         machines = [body for body in self._all() if body["kind"] == "vm"]
-        script, name = self._script(), offer.instance.name
+        script, offer = self._script(), request.offer
+        name = offer.instance.name
         room = script.capacity.get(f"{offer.region}/{name}")
         if room is not None and sum((b["region"], b["type"]) == (offer.region, name) for b in machines) >= room:
             raise InsufficientCapacity(f"no {name} is left in {offer.region} (simulated)")
@@ -251,8 +332,7 @@ class FakeCloud:
             raise QuotaExceeded(f"the quota for {name} is {quota} (simulated)")
 
     def _make(self, kind: str, request: CreateRequest) -> Body:
-        number = self._count = max([self._count, *(body["number"] for body in self._shelf.all())]) + 1
-        script, now = self._script(), self._now()
+        number, script, now = self._number(), self._script(), self._now()
         zones = request.zones or catalogue.REGIONS[request.offer.region][1]
         body = {
             "id": f"{kind}-{request.token[:8]}-{number}",
@@ -265,6 +345,7 @@ class FakeCloud:
             "zone": zones[number % len(zones)],
             "type": request.offer.instance.name,
             "spot": request.offer.instance.resources.spot,
+            "group": request.placement_group and request.placement_group.id,
             "user_data": request.user_data,
             "ip": f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
             "made_at": now,

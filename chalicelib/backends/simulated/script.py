@@ -16,7 +16,9 @@ from chalicelib import errors
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import BackendError, Invalid, Throttled
 
-Call = Literal["check", "create", "describe", "list", "offers", "terminate"]
+Call = Literal[
+    "check", "create", "create_group", "delete_group", "describe", "list", "list_groups", "offers", "terminate"
+]
 When = Literal["before", "between", "after"]  # before any effect; after the first resource; after all, the reply lost
 
 FAULTS = (
@@ -64,6 +66,7 @@ class Script:
     boot: Micros = 2 * SECOND  # from create to the agent's first message
     end: Micros = 1 * SECOND  # from terminate to gone
     lag: Micros = 0  # how long a new resource stays out of listings and descriptions
+    group: int | None = None  # machines that a placement group takes; None: no limit
     lies: int = 0  # terminations reported as done but not carried out
     absent: int = 0  # machines whose agent never reports
     faults: list[Fault] = field(default_factory=list)
