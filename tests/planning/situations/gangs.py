@@ -1,0 +1,378 @@
+"""Tasks on several nodes: how a queue's look reserves their places, and how a run's look starts or undoes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.gangs import Gang, GangStatus, gang_id
+from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import MINUTE, SECOND
+from chalicelib.domain.jobs import Attempt, JobStatus
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
+from chalicelib.domain.runs import RunStatus
+from chalicelib.planning.gathering import HELD_AFTER
+from chalicelib.planning.jobs import job_specs
+from chalicelib.planning.offers import OfferBook
+from chalicelib.planning.queue import decide_queue
+from chalicelib.planning.run import decide_run
+from chalicelib.planning.snapshots import FleetView, QueuedJob, QueueSnapshot, RunSnapshot
+from tests.planning.situations.kit import BEFORE, NOW, Decided, placed, situation
+from tests.world import nouns as b
+
+CLUSTER = b.fleet("cluster")
+SEVERAL = {"aws": BackendFacts(name="aws", multinode=True, batch=2)}
+YOUNG: dict[str, Any] = {"status": InstanceStatus.pending, "started_at": None, "idle_since": None}
+FAILED = Attempt(offer_key=b.offer().key, error="sold out")
+
+
+def nodes(name: str = "train", count: int = 2, *, age: int = 0, attempts: Any = (), **config: Any) -> list[QueuedJob]:
+    given = config if "groups" in config else {"nodes": count, **config}
+    spec = b.run_spec(run_name=name, **{"commands": [] if "groups" in config else ["true"], **given})
+    of = b.run(name, submitted_at=NOW - age, last_processed_at=BEFORE)
+    specs = job_specs(spec, images=b.Images())
+    return [
+        QueuedJob(b.job(of, node=each.job_num, attempts=attempts, due_at=NOW, last_processed_at=BEFORE), of, each, spec)
+        for each in specs
+    ]
+
+
+def gang_of(unit: Sequence[QueuedJob], *places: Instance, status: str = "gathering", **fields: Any) -> Gang:
+    lead = unit[0].job
+    known = {"began_at": BEFORE, "last_processed_at": BEFORE, "until": NOW + 20 * SECOND, "due_at": NOW + 20 * SECOND}
+    return Gang(
+        id=gang_id(lead),
+        run_id=lead.run_id,
+        run_name=lead.run_name,
+        project_id=lead.project_id,
+        nodes=len(unit),
+        status=GangStatus(status),
+        places=tuple(each.id for each in places),
+        **{**known, **fields},
+    )
+
+
+# --- the queue's look ------------------------------------------------------------------------------------------------
+
+
+def hosts(count: int) -> list[Instance]:
+    return [b.host(n, CLUSTER, internal_ip=f"10.0.0.{n + 1}") for n in range(count)]
+
+
+def of_hosts(*there: Instance) -> FleetView:
+    written = {"hosts": [f"h{n}" for n in range(max(1, len(there)))], "network": "10.0.0.0/8"}
+    return b.view(CLUSTER, *there, placement="cluster", ssh_config=written)
+
+
+def of_machines(*there: Instance, most: int = 4, **config: Any) -> FleetView:
+    fleet = CLUSTER.with_(next_instance_num=len(there))
+    return b.view(fleet, *there, placement="cluster", nodes=f"0..{most}", **config)
+
+
+def queue(
+    *items: QueuedJob,
+    fleets: tuple[FleetView, ...],
+    offers: tuple[Offer, ...] = (),
+    gangs: Sequence[tuple[Sequence[QueuedJob], Gang]] = (),
+    ahead: Sequence[QueuedJob] = (),
+) -> Decided:
+    known = {unit[0].job.id: gang for unit, gang in gangs}
+    book = OfferBook(offers, NOW)
+    snapshot = QueueSnapshot(NOW, b.PROJECT, items, fleets, book, SEVERAL, gangs=known, ahead=tuple(ahead))
+    return snapshot, decide_queue(snapshot)
+
+
+TWO, FOUR = nodes(), nodes(count=4)
+THERE = hosts(4)
+BUSY = b.holding(THERE[0], b.job(b.run("other")))
+AGED = nodes("gang", 4, age=HELD_AFTER)
+
+situation("two nodes take two of three hosts", queue, *TWO, fleets=(of_hosts(*hosts(3)),))
+situation("two nodes without their second job", queue, TWO[0], fleets=(of_hosts(*hosts(3)),))
+situation("four nodes wait for hosts that are taken", queue, *FOUR, fleets=(of_hosts(BUSY, *THERE[1:]),))
+situation("four nodes have hosts held back", queue, *AGED, b.queued("small"), fleets=(of_hosts(BUSY, *THERE[1:]),))
+situation(
+    "hosts are held back for four nodes further ahead",
+    queue,
+    b.queued("small"),
+    ahead=AGED,
+    fleets=(of_hosts(BUSY, *THERE[1:]),),
+)
+situation("four nodes in a cluster of three", queue, *FOUR, fleets=(of_hosts(*hosts(3)),))
+situation("four nodes in a cluster of one", queue, *FOUR, fleets=(of_hosts(*hosts(1)),))
+situation("two nodes without a fleet", queue, *TWO, fleets=())
+situation("two nodes without a cluster", queue, *TWO, fleets=(b.view(b.fleet("loose"), b.host(0, b.fleet("loose"))),))
+situation(
+    "a gang goes on where it got",
+    queue,
+    *FOUR,
+    fleets=(of_hosts(*(b.holding(THERE[n], FOUR[n].job) for n in range(2)), *THERE[2:]),),
+    gangs=((FOUR, gang_of(FOUR, *THERE[:2])),),
+)
+situation(
+    "a gang that ran out of time",
+    queue,
+    *FOUR,
+    fleets=(of_hosts(*(b.holding(THERE[n], FOUR[n].job) for n in range(2)), *THERE[2:]),),
+    gangs=((FOUR, gang_of(FOUR, *THERE[:2], until=NOW)),),
+)
+situation(
+    "a gang whose rest isn't free",
+    queue,
+    *FOUR,
+    fleets=(of_hosts(b.holding(THERE[0], FOUR[0].job), b.holding(THERE[1], b.job(b.run("other"))), *THERE[2:]),),
+    gangs=((FOUR, gang_of(FOUR, THERE[0])),),
+)
+situation(
+    "a gang one of whose hosts is silent",
+    queue,
+    *FOUR,
+    fleets=(of_hosts(b.holding(THERE[0], FOUR[0].job).with_(unreachable=True), *THERE[1:], b.host(4, CLUSTER)),),
+    gangs=((FOUR, gang_of(FOUR, THERE[0])),),
+)
+situation(
+    "a gang that was sealed meanwhile",
+    queue,
+    *TWO,
+    fleets=(of_hosts(*THERE),),
+    gangs=((TWO, gang_of(TWO, *THERE[:2], status="sealed")),),
+)
+situation(
+    "a gang that was undone tries again",
+    queue,
+    *TWO,
+    fleets=(of_hosts(*THERE),),
+    gangs=((TWO, gang_of(TWO, status="undone", message="gave way to b", until=None, due_at=None)),),
+)
+situation(
+    "a gang that was undone and still has places",
+    queue,
+    *TWO,
+    fleets=(of_hosts(*THERE),),
+    gangs=((TWO, gang_of(TWO, THERE[0], status="undone")),),
+)
+LATER = nodes("later", 3)
+situation(
+    "a gang gives way to one further ahead",
+    queue,
+    *FOUR,
+    *LATER,
+    fleets=(of_hosts(*(b.holding(THERE[n], LATER[n].job) for n in range(2)), *THERE[2:]),),
+    gangs=((LATER, gang_of(LATER, *THERE[:2])),),
+)
+situation(
+    "a gang doesn't give way to one behind it",
+    queue,
+    *LATER,
+    *FOUR,
+    fleets=(of_hosts(*(b.holding(THERE[n], LATER[n].job) for n in range(2)), *THERE[2:]),),
+    gangs=((LATER, gang_of(LATER, *THERE[:2])),),
+)
+
+HERE, DEAR, AWAY = b.offer(), b.offer("m2", 2.0), b.offer("m3", 3.0, region="us")
+FIRST = b.machine(0, CLUSTER, zone="eu-a", for_run=True)
+LED = b.holding(FIRST, FOUR[0].job)
+HAS_FIRST: dict[str, Any] = {"gangs": ((FOUR, gang_of(FOUR, FIRST)),)}
+situation("a cluster is begun", queue, *FOUR, fleets=(of_machines(),), offers=(DEAR, HERE))
+situation(
+    "a cluster is begun with another offer",
+    queue,
+    *nodes(count=4, attempts=(FAILED,)),
+    fleets=(of_machines(),),
+    offers=(DEAR, HERE),
+)
+situation("a cluster that may be too small isn't begun", queue, *FOUR, fleets=(of_machines(most=3),), offers=(HERE,))
+situation("a cluster that is as large as it may be is begun", queue, *FOUR, fleets=(of_machines(),), offers=(HERE,))
+situation(
+    "a cluster isn't begun where one group finds nothing",
+    queue,
+    *nodes(groups=[{"commands": ["a"]}, {"commands": ["b"], "resources": {"gpu": 1}}]),
+    fleets=(of_machines(),),
+    offers=(HERE, b.offer("m4", 4.0, region="us"), b.offer("g", 9.0, region="us", has=b.resources(gpus=1))),
+)
+situation(
+    "four nodes wait for the first machine",
+    queue,
+    *FOUR,
+    fleets=(of_machines(b.holding(b.machine(0, CLUSTER, for_run=True, **YOUNG), FOUR[0].job)),),
+    offers=(HERE,),
+    **HAS_FIRST,
+)
+situation(
+    "the rest is bought where the first machine is",
+    queue,
+    *FOUR,
+    fleets=(of_machines(LED),),
+    offers=(HERE,),
+    **HAS_FIRST,
+)
+situation(
+    "the rest is bought but for what is there and free",
+    queue,
+    *FOUR,
+    fleets=(of_machines(LED, b.machine(1, CLUSTER, zone="eu-a"), b.machine(2, CLUSTER, **YOUNG)),),
+    offers=(HERE,),
+    **HAS_FIRST,
+)
+situation(
+    "the rest has no room yet",
+    queue,
+    *FOUR,
+    fleets=(of_machines(LED, b.holding(b.machine(1, CLUSTER), b.job(b.run("other"))), most=4),),
+    offers=(HERE,),
+    **HAS_FIRST,
+)
+SOLD: dict[str, Any] = {"offers": (AWAY,)}
+situation("nothing is left where the first machine is", queue, *FOUR, fleets=(of_machines(LED),), **SOLD, **HAS_FIRST)
+UNDONE: dict[str, Any] = {"gangs": ((FOUR, gang_of(FOUR, status="undone", until=None, due_at=None)),)}
+situation(
+    "the machines of a place that won't do are ended", queue, *FOUR, fleets=(of_machines(FIRST),), **SOLD, **UNDONE
+)
+situation(
+    "machines that somebody uses stay where they are",
+    queue,
+    *FOUR,
+    fleets=(of_machines(FIRST, b.holding(b.machine(1, CLUSTER), b.job(b.run("other"))), most=9),),
+    **SOLD,
+    **UNDONE,
+)
+situation(
+    "machines that somebody asked for stay where they are",
+    queue,
+    *FOUR,
+    fleets=(of_machines(FIRST, b.machine(1, CLUSTER, idle_seconds=None), most=9),),
+    **SOLD,
+    **UNDONE,
+)
+
+
+# --- the run's look --------------------------------------------------------------------------------------------------
+
+MET = [b.machine(n, CLUSTER, for_run=True, internal_ip=f"10.0.0.{n + 1}", started_at=BEFORE) for n in range(3)]
+SEALED: dict[str, Any] = {"gang": "sealed", "until": NOW + MINUTE, "due_at": NOW + MINUTE}
+
+
+def run(
+    status: str = "submitted",
+    gang: str = "gathering",
+    *,
+    jobs: Sequence[str] = ("submitted",) * 3,
+    places: Sequence[Instance] = MET,
+    reserved: bool = True,
+    first: dict[str, Any] | None = None,
+    of: dict[str, Any] | None = None,
+    config: dict[str, Any] | None = None,
+    gone: Sequence[int] = (),
+    **fields: Any,
+) -> Decided:
+    """A run of three nodes on machines that its gang has claimed; jobs that aren't `submitted` are placed there.
+    `first`: what the first node's job says; `gone`: places whose machine isn't there any more."""
+    spec = b.run_spec(nodes=3, **(config or {}))
+    one = b.run(**{"submitted_at": BEFORE, "last_processed_at": BEFORE, "status": RunStatus(status), **(of or {})})
+    specs = job_specs(spec, images=b.Images())
+    unit = [QueuedJob(b.job(one, node=each.job_num, due_at=None), one, each, spec) for each in specs]
+    members, there = [], {}
+    for rank, item in enumerate(unit):
+        job = item.job.with_(status=JobStatus(jobs[rank]), pulling_at=NOW, running_at=NOW)
+        if rank < len(places):
+            job = job if jobs[rank] == "submitted" else placed(places[rank], job)
+            held = b.holding(places[rank], job)
+            if rank not in gone:
+                there[held.id] = held
+        members.append(job.with_(**({"reserved": reserved, **(first or {})} if rank == 0 else {})))
+    kept = gang_of(unit, *places, status=gang, **fields)
+    presences = {key: b.heard(each, last=NOW) for key, each in there.items()}
+    snapshot = RunSnapshot(NOW, one, spec, tuple(specs), tuple(members), there, presences, gangs=(kept,))
+    return snapshot, decide_run(snapshot)
+
+
+situation("a gang that gathers is awaited", run, reserved=False, places=MET[:2])
+situation("a gang that didn't gather in time is undone", run, reserved=False, places=MET[:2], until=NOW)
+situation("a gang that gathers loses a host", run, reserved=False, places=MET[:2], gone=(1,))
+situation("a gang is released at once", run, **SEALED)
+situation("a gang starts with its first node", run, config={"startup_order": "master-first"}, **SEALED)
+situation("a gang starts with the others", run, config={"startup_order": "workers-first"}, **SEALED)
+situation(
+    "a gang that is released needs nothing more", run, jobs=("running",) * 3, gang="released", until=None, due_at=None
+)
+situation(
+    "a gang waits for an address",
+    run,
+    places=[MET[0], MET[1].with_(internal_ip=""), MET[2]],
+    **SEALED,
+)
+situation(
+    "a gang waited too long for an address",
+    run,
+    places=[MET[0], MET[1].with_(internal_ip=""), MET[2]],
+    **{**SEALED, "until": NOW},
+)
+situation(
+    "a gang waited too long for a report",
+    run,
+    places=[MET[0], MET[1].with_(status=InstanceStatus.provisioning, started_at=None, internal_ip=""), MET[2]],
+    **{**SEALED, "until": NOW},
+)
+situation("a gang that is sealed loses a host", run, gone=(2,), **SEALED)
+ENDED = {"status": InstanceStatus.terminating, "reason": InstanceReason.error}
+situation(
+    "a gang that is sealed loses a machine",
+    run,
+    places=[MET[0], MET[1].with_(**ENDED, message="reclaimed"), MET[2]],
+    **SEALED,
+)
+situation(
+    "a gang that is sealed loses a machine without a word",
+    run,
+    places=[MET[0], MET[1].with_(**ENDED), MET[2]],
+    **SEALED,
+)
+situation(
+    "a gang whose purchase is refused begins again",
+    run,
+    places=[MET[0].with_(**ENDED, started_at=None), MET[1], MET[2]],
+    first={"attempts": (FAILED,)},
+    **SEALED,
+)
+NEXT: dict[str, Any] = {"gang": "starting", "until": None, "due_at": None, "reserved": False}
+ONE_FIRST: dict[str, Any] = {"config": {"startup_order": "master-first"}}
+situation("the other nodes wait for the first", run, jobs=("pulling", "submitted", "submitted"), **ONE_FIRST, **NEXT)
+situation("the other nodes follow the first", run, jobs=("running", "submitted", "submitted"), **ONE_FIRST, **NEXT)
+situation(
+    "the first node waits for one of the others",
+    run,
+    jobs=("submitted", "running", "pulling"),
+    config={"startup_order": "workers-first"},
+    **NEXT,
+)
+situation(
+    "the first node follows the others",
+    run,
+    jobs=("submitted", "running", "done"),
+    config={"startup_order": "workers-first"},
+    **NEXT,
+)
+situation(
+    "the first node fails before the others start",
+    run,
+    jobs=("failed", "submitted", "submitted"),
+    first={"reason": JobReason.container_exited_with_error, "exit_status": 3, "finished_at": NOW},
+    **ONE_FIRST,
+    **NEXT,
+)
+STOP: dict[str, Any] = {"reason": RunReason.stopped_by_user}
+situation("a run that is stopped gives its places back", run, "terminating", of=STOP, **SEALED)
+situation(
+    "a run that is stopped ends once its places are given back",
+    run,
+    "terminating",
+    of=STOP,
+    places=(),
+    gang="undone",
+    until=None,
+    due_at=None,
+    reserved=False,
+)
+situation("a gang that is undone gives the rest back", run, gang="undone", until=None, due_at=NOW, reserved=False)
