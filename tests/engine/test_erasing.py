@@ -390,6 +390,24 @@ def test_a_project_of_which_something_runs_is_left_alone(rig: Rig) -> None:
     assert any(r.key.sk == "secret/key" for r in rig.world.plane.store.query("main", f"project/{project.id}").records)
 
 
+def test_a_project_that_another_turn_has_just_forgotten_troubles_nobody(
+    rig: Rig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its closing is read, then its project, and both go between the two."""
+    project = closed(rig)
+    settle(rig, project)
+    store = rig.world.plane.store
+    store.commit([Delete(keys.project(project.id))])
+    later(rig, 1)
+    assert turn(rig).projects == []
+    closing = nouns.find(store, Closing, keys.closing(project.id))
+    assert closing is not None
+    store.commit([nouns.put(closing.with_(erased=True))])
+    later(rig, 1000)
+    assert turn(rig).forgotten == []
+    assert [each.message for each in caplog.records if each.levelname == "ERROR"] == []
+
+
 def test_a_deletion_that_is_taken_back_meanwhile_keeps_everything(rig: Rig) -> None:
     project = closed(rig)
     settle(rig, project)

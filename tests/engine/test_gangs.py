@@ -14,8 +14,9 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.engine.queueing import SMALLEST_PAGE
 from chalicelib.machines.gang import TO_MEET, TO_SEAL
-from chalicelib.planning.gathering import CHUNK
+from chalicelib.planning.gathering import CHUNK, HELD_AFTER
 from chalicelib.store.port import Change
 from tests.world.engine import Engine
 from tests.world.gangs import cluster, gang_of, holders, jobs_of, task
@@ -277,6 +278,20 @@ def test_of_two_that_compete_the_one_of_higher_priority_goes_first_and_the_other
         put(place, high, {node: ended(JobReason.done_by_runner, place.at)})
     look(place, low, high)
     assert {run: len(where) for run, where in holders(place, hosts).items()} == {low.id: 5}
+
+
+def test_hosts_are_held_back_for_two_nodes_from_jobs_of_a_later_page(place: Engine) -> None:
+    hosts = cluster(place, 2)
+    look(place, task(place, "busy", 1))
+    place.at += SECOND
+    pair = task(place, "pair", 2, priority=9)
+    place.at += HELD_AFTER
+    for number in range(SMALLEST_PAGE):
+        task(place, f"huge-{number:02d}", 1, priority=5, resources={"cpu": "64..", "memory": "1GB.."})
+    late = task(place, "late", 1)
+    assert not place.reconciler().run([QUEUE]).failed
+    assert statuses(place, late) == ["submitted"] and "held back for run `pair`" in jobs_of(place, late)[0].message
+    assert len(holders(place, hosts)) == 1 and holders(place, hosts).get(pair.id) is None
 
 
 def test_a_finished_run_is_kept_unless_it_is_large(place: Engine) -> None:

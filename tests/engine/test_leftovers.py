@@ -222,6 +222,19 @@ def test_programs_of_before_anybody_kept_account_go_too(rig: Rig) -> None:
     assert set(blobs(rig, "agent/")) == {newest, NEWEST}
 
 
+def test_a_program_may_have_been_the_newest_since_it_was_written(rig: Rig) -> None:
+    """Nobody kept account of it before."""
+    old = release(rig, b"old")
+    later(rig, 10)
+    machine = bought(rig, create(rig, fleet()), 0)
+    later(rig, 50)
+    release(rig, b"new")
+    for _ in range(3):
+        assert rounds(rig, 3) == []
+    end(rig, machine)
+    assert rounds(rig) == [old]
+
+
 def test_the_newest_is_served_by_its_digest_even_if_only_the_newest_is_left(rig: Rig) -> None:
     plane = rig.world.plane
     digest = agent_files.publish(plane.blobs, b"one")

@@ -12,6 +12,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.events import Event, EventType
 from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.runs import Run, RunStatus
@@ -201,6 +202,17 @@ def test_what_many_units_need_is_committed_at_once(place: Engine) -> None:
     assert place.store.commits - before < done.steps / 10
 
 
+def test_so_is_what_units_that_are_due_need(place: Engine) -> None:
+    """Every host has a job that its agent has finished."""
+    hosts = place.hosts(TOGETHER, status=InstanceStatus.busy)
+    for host in hosts:
+        place.save(place.again(host).with_(due_at=place.at))
+    before = place.store.commits
+    done = place.reconciler().run()
+    assert {place.again(host).status for host in hosts} == {InstanceStatus.idle}
+    assert (done.steps, place.store.commits - before) == (TOGETHER, 1)
+
+
 def test_unit_that_was_decided_without_anothers_change_is_decided_again(place: Engine) -> None:
     hosts = place.hosts(5)
     fleet = nouns.find(place.store, Fleet, keys.fleet(hosts[0].fleet_id))
@@ -369,9 +381,9 @@ def test_settled_plane_writes_nothing(place: Engine) -> None:
 
 
 def test_unknown_unit_is_told_and_passed_by(place: Engine, caplog: pytest.LogCaptureFixture) -> None:
-    done = place.reconciler().run(["volume/1", "run/nobody"])
+    done = place.reconciler().run(["gadget/1", "run/nobody"])
     assert not done.failed
-    assert "volume/1" in caplog.text
+    assert "gadget/1" in caplog.text
 
 
 def test_specs_are_parsed_once(place: Engine) -> None:

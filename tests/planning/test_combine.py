@@ -31,6 +31,8 @@ def met(mine: dict[str, Any], theirs: dict[str, Any]) -> Any:
         ({"disk": "70GB.."}, {"disk": None}, {"disk": "70GB.."}),
         ({"disk": None}, {"disk": "70GB.."}, {"disk": "70GB.."}),
         ({"gpu": "A100"}, {}, {"gpu": "A100"}),
+        ({"gpu": "A100"}, {"gpu": None}, {"gpu": "A100"}),
+        ({"gpu": None}, {"gpu": "A100"}, {"gpu": "A100"}),
         ({"gpu": "A100,H100:1..4"}, {"gpu": "h100:2..8"}, {"gpu": "H100:2..4"}),
         ({"gpu": {"count": 2}}, {"gpu": "A100:1.."}, {"gpu": "A100:2"}),
         ({"gpu": "0.."}, {"gpu": "A100:1.."}, {"gpu": "A100:1.."}),

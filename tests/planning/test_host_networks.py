@@ -44,10 +44,16 @@ def test_hosts_of_one_subnet_are_a_cluster() -> None:
     fleet = b.fleet("lab")
     first, fleet = joins(fleet, 0, "192.0.2.1/24", "10.1.0.5/24", "10.2.0.5/24")
     assert (first.status, fleet.networks) == ("idle", ("192.0.2.0/24", A, B))
+    assert first.networks == fleet.networks
     second, fleet = joins(fleet, 1, "10.2.0.6/24", "10.1.0.6/24")
     assert (second.status, fleet.networks, second.internal_ip) == ("idle", (A, B), "10.1.0.6")
     third, fleet = joins(fleet, 2, "10.2.0.7/24")
     assert (third.status, fleet.networks, third.internal_ip) == ("idle", (B,), "10.2.0.7")
+
+
+def test_elsewhere_nobody_asks_which_networks_a_host_is_in() -> None:
+    alone, fleet = joins(b.fleet("lab"), 0, "10.1.0.5/24", of=b.fleet_spec(ssh_config=HOSTS))
+    assert (alone.status, alone.networks, fleet.networks) == ("idle", (), ())
 
 
 def test_those_that_came_before_move_to_the_network_that_is_left() -> None:

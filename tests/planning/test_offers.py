@@ -327,6 +327,16 @@ def test_who_makes_it(name: str, vendor: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "told", "vendor"), [("A100", None, "nvidia"), ("A100", "amd", "amd"), ("MI300X", None, "amd")]
+)
+def test_who_made_it_is_known_by_its_name_unless_it_is_told(name: str, told: Any, vendor: str) -> None:
+    card = Resources(cpus=4, memory_mib=32_768, gpus=(Gpu(name=name, memory_mib=81_920, vendor=told),))
+    assert [each for each in ("amd", "nvidia") if not list(misfits(needs(gpu={"vendor": each, "count": 1}), card))] == [
+        vendor
+    ]
+
+
+@pytest.mark.parametrize(
     ("blocks", "has", "total"),
     [
         (1, b.resources(), 1),

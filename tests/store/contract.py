@@ -266,6 +266,12 @@ class StoreContract(Conformance):
             rest = store.query(index, "p", low="1", high="3", cursor=page.cursor, reverse=reverse)
             assert list(rest.records) == [item for item in everything[place:] if "1" <= item.key.sk < "3"]
 
+    def test_a_page_is_of_a_hundred_unless_another_size_is_asked_for(self, store: Store) -> None:
+        for start in (0, 100):
+            store.commit(add(*(record("p", f"{start + n:03d}") for n in range(100 if start == 0 else 1))))
+        assert len(store.query("main", "p").records) == 100
+        assert len(store.query("main", "p", limit=101).records) == 101
+
     def test_a_page_of_nothing_is_refused(self, store: Store) -> None:
         for limit in (0, -1):
             with pytest.raises(Invalid, match=f"a page of {limit} records"):

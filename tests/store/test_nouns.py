@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,11 @@ def test_a_noun_comes_back_at_the_version_it_was_written_as(store: Store) -> Non
     store.commit([nouns.put(found)])
     with pytest.raises(Conflict, match="project/p1:member/u1"):
         store.commit([nouns.put(found)])
+
+
+def test_what_a_noun_has_by_default_takes_no_room() -> None:
+    project = Project(id="p1", name="main", owner_id="u1", created_at=1)
+    assert set(json.loads(nouns.put(project).record.body)) == {"id", "name", "owner_id", "created_at"}
 
 
 def test_a_noun_stands_in_its_index(store: Store) -> None:
