@@ -72,6 +72,12 @@ class NotSupported(Refused):
     """A feature that isn't built: refused by name, never accepted and ignored."""
 
 
+class NoBackend(Refused):
+    """The project has no such backend."""
+
+    code = "backend_not_available"
+
+
 class NotFound(DstackError):
     code = "resource_not_exists"
 
@@ -160,7 +166,7 @@ class AlreadyThere(BackendError):
 
 
 class InUse(BackendError):
-    """It is attached to another machine, so it can't be attached or deleted."""
+    """Machines use it, so it can't be attached to another one, or deleted."""
 
 
 class Transient(BackendError):

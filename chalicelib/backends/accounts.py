@@ -71,7 +71,7 @@ class Accounts:
         for account in self.accounts(project_id):
             if account.facts.name == type:
                 return account.backend
-        log.error("project %s has instances of backend %s, which isn't configured", project_id, type)
+        log.error("project %s uses the backend %s, which isn't configured", project_id, type)
         return Unusable(BackendFacts(name=type), f"the backend {type} isn't configured", "Configure it again.")
 
     def facts(self, project_id: str) -> Mapping[str, BackendFacts]:

@@ -90,6 +90,7 @@ class Volume(Noun):
     project_id: str
     name: str
     user_id: str = ""
+    user_name: str = ""
     configuration: str  # as the user wrote it, as JSON text
     backend: str
     region: str = ""

@@ -145,8 +145,9 @@ class Loader:
         closing = self.read.find(Closing, keys.closing(project_id))
         if closing is None:
             return None
-        runs, fleets = self.read.live_runs(project_id), self.read.fleets(project_id)
-        return ClosingSnapshot(now, closing, tuple(runs), tuple(fleets))
+        read = self.read
+        runs, fleets, volumes = read.live_runs(project_id), read.fleets(project_id), read.volumes(project_id)
+        return ClosingSnapshot(now, closing, tuple(runs), tuple(fleets), tuple(volumes))
 
     def workflow(self, workflow_id: str, now: Micros) -> WorkflowSnapshot | None:
         workflow = self.read.find(Workflow, keys.workflow(workflow_id))

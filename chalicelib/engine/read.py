@@ -24,6 +24,7 @@ from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run, RunBody
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.volumes import Volume
 from chalicelib.errors import Bug
 from chalicelib.planning.combine import merged_run
 from chalicelib.planning.snapshots import FleetView
@@ -182,6 +183,12 @@ class Reader:
         named = every(self.store, f"project/{project_id}", "fleet-name/")
         found = self.find_many(Fleet, [keys.fleet(nouns.pointed(record)) for record in named])
         return [fleet for fleet in found if fleet and not fleet.deleted]
+
+    def volumes(self, project_id: str) -> list[Volume]:
+        """Every volume of a project that isn't deleted, found as its fleets are."""
+        named = every(self.store, f"project/{project_id}", "volume-name/")
+        found = self.find_many(Volume, [keys.volume(nouns.pointed(record)) for record in named])
+        return [volume for volume in found if volume and not volume.deleted]
 
     def live_runs(self, project_id: str) -> list[Run]:
         """Every run of a project that hasn't finished. Found by their names: no index, so no lag."""

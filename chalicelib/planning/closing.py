@@ -1,4 +1,4 @@
-"""A deleted project's decisions: whatever still runs in it is stopped, and its fleets are deleted.
+"""A deleted project's decisions: whatever still runs in it is stopped, and its fleets and volumes are deleted.
 
 Deleting a project in use is refused, so there is rarely anything to do: a run that was submitted at the same moment, or
 a deletion that crashed before it could be taken back. Machines that nobody can see must not run on.
@@ -15,8 +15,9 @@ from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.runs import Run
+from chalicelib.domain.volumes import Volume
 from chalicelib.planning.plan import Plan, Step
-from chalicelib.planning.requests import delete_fleet, stop_run
+from chalicelib.planning.requests import delete_fleet, delete_volume, stop_run
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.transitions import Draft
 
@@ -29,6 +30,7 @@ class ClosingSnapshot:
     closing: Closing
     runs: tuple[Run, ...]  # that aren't finished
     fleets: tuple[Fleet, ...]  # that aren't deleted
+    volumes: tuple[Volume, ...] = ()  # so too
 
     @property
     def unit(self) -> str:
@@ -38,6 +40,7 @@ class ClosingSnapshot:
         yield self.closing
         yield from self.runs
         yield from self.fleets
+        yield from self.volumes
 
     def views(self) -> tuple[FleetView, ...]:
         return ()
@@ -51,7 +54,9 @@ def decide_closing(snapshot: ClosingSnapshot) -> Plan:
         steps += stop_run(run, RunReason.stopped_by_user, Draft(now), "its project was deleted").steps
     for fleet in snapshot.fleets:
         steps += delete_fleet(fleet, Draft(now), "its project was deleted").steps
-    due = now + LOOK_CLOSING if snapshot.runs or snapshot.fleets else None
+    for volume in snapshot.volumes:
+        steps += delete_volume(volume, Draft(now), "its project was deleted").steps
+    due = now + LOOK_CLOSING if snapshot.runs or snapshot.fleets or snapshot.volumes else None
     if due is None or closing.due_at is None or closing.due_at <= now:
         steps.append(Step((closing.with_(due_at=due),)))
     return Plan(tuple(steps), next_wake=due)

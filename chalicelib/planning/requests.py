@@ -11,9 +11,11 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.reasons import InstanceReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.volumes import Volume
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.table import allows
+from chalicelib.machines.volume import VOLUME
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.transitions import Draft
 
@@ -49,6 +51,15 @@ def delete_fleet(fleet: Fleet, draft: Draft, why: str = "deleted by a user") -> 
         return Plan()
     draft.move_fleet(fleet, "delete", note=why, to_create=0, due_at=draft.now)
     draft.wake(f"fleet/{fleet.id}")
+    return draft.plan()
+
+
+def delete_volume(volume: Volume, draft: Draft, why: str = "deleted by a user") -> Plan:
+    """Start deleting a volume. One that is attached is deleted once it isn't."""
+    if not allows(VOLUME, volume.status, "delete"):
+        return Plan()
+    draft.move_volume(volume, "delete", note=why, deadline=None, asked=0, due_at=draft.now)
+    draft.wake(volume.unit)
     return draft.plan()
 
 

@@ -123,6 +123,8 @@ def _refuse_if_used(plane: Plane, project: Project) -> None:
         raise Refused(f"The project {project.name} has active runs.", hint="Stop them first: dstack stop NAME")
     if _live_fleets(plane, project):
         raise Refused(f"The project {project.name} has fleets.", hint="Delete them first: dstack fleet delete NAME")
+    if plane.read.volumes(project.id):
+        raise Refused(f"The project {project.name} has volumes.", hint="Delete them first: dstack volume delete NAME")
 
 
 def _delete(plane: Plane, actor: User, name: str) -> None:

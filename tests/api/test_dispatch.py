@@ -63,7 +63,6 @@ def _declared(path: str, method: str) -> bool:
 
 def test_what_is_not_built_is_refused_by_name(rig: Rig) -> None:
     assert "`type: gateway`" in rig.refused("P/gateways/list")
-    assert "`type: volume`" in rig.refused("P/volumes/create", {"configuration": {}})
     assert "dstack project add" in rig.refused("/api/auth/get_next_redirect")
 
 

@@ -19,7 +19,8 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.offers import Offer
 from chalicelib.errors import BackendError, Gone, InUse
-from tests.harness.conformance import Conformance, needs
+from tests.backends.volume_conformance import VolumeConformance
+from tests.harness.conformance import needs
 
 INSTALL = "conformance"
 ENOUGH = 50  # asks before something that should happen is called missing
@@ -66,7 +67,7 @@ def inside(request: CreateRequest, group: Handle) -> CreateRequest:
     return replace(request, placement_group=group, zones=(zone,) if zone else request.zones)
 
 
-class BackendConformance(Conformance):
+class BackendConformance(VolumeConformance):
     """Fixtures to give: `backend`; `broken`, whose provider fails every call; `let_time_pass(seconds)`."""
 
     @pytest.fixture

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from chalicelib.backends.simulated.catalogue import MULTI_ATTACH
 from chalicelib.backends.simulated.cloud import FACTS, NOTICE, Boot, FakeCloud
-from chalicelib.backends.simulated.script import Fault, Script, ScriptFile, read_script
+from chalicelib.backends.simulated.script import Call, Fault, Script, ScriptFile, read_script
 from chalicelib.backends.simulated.shelf import FolderShelf
 from chalicelib.backends.spi import Backend, CreateRequest
 from chalicelib.domain.instants import SECOND, Micros
@@ -25,10 +27,7 @@ from chalicelib.errors import (
 )
 from tests.backends.conformance import BackendConformance, group_request_for, inside, request_for
 
-EVERY_CALL = (
-    *("check", "create", "describe", "list", "offers", "terminate"),
-    *("create_group", "delete_group", "list_groups"),
-)
+EVERY_CALL = get_args(Call)
 
 
 class Clock:
@@ -108,7 +107,24 @@ class TestFakeByName(TestFake):
 class TestFakeInAFolder(TestFake):
     @pytest.fixture
     def cloud(self, clock: Clock, script: Script, machines: Machines, tmp_path: Path) -> FakeCloud:
-        return FakeCloud(clock.now, script=script, launcher=machines, shelf=FolderShelf(tmp_path))
+        return FakeCloud(
+            clock.now,
+            script=script,
+            launcher=machines,
+            shelf=FolderShelf(tmp_path / "a"),
+            volumes=FolderShelf(tmp_path / "b"),
+        )
+
+
+class TestFakeWhereVolumesHaveOneMachine(TestFake):
+    @pytest.fixture
+    def script(self) -> Script:
+        return Script(lag=2 * SECOND, ready=7 * SECOND, attach=3 * SECOND, detach=4 * SECOND)
+
+    @pytest.fixture
+    def request_one(self, backend: Backend) -> CreateRequest:
+        offers = [offer for offer in backend.offers() if offer.region not in MULTI_ATTACH]
+        return request_for(min(offers, key=lambda offer: offer.price))
 
 
 def test_impatient_repeat_buys_twice_where_only_a_lagging_name_tells(clock: Clock, wanted: CreateRequest) -> None:

@@ -12,7 +12,6 @@ from chalicelib.errors import NotSupported
 
 _PROJECT = "/api/project/{project_name}"
 _SERVICES = "services: the proxy to a service or a model"
-_NO_VOLUMES = "`type: volume` will be accepted once volumes can be mounted; until then upload small data with `files`."
 _NO_GATEWAYS = "`type: gateway` will be accepted once services run."
 _ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
@@ -77,13 +76,6 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
             f"{_PROJECT}/gateways/{verb}"
             for verb in ("list", "get", "get_plan", "apply", "create", "delete", "set_default", "set_wildcard_domain")
         ),
-    ),
-    ("volumes", _NO_VOLUMES, Access.user, ("/api/volumes/list",)),
-    (
-        "volumes",
-        _NO_VOLUMES,
-        Access.member,
-        tuple(f"{_PROJECT}/volumes/{verb}" for verb in ("list", "get", "create", "delete")),
     ),
     (
         "exports",

@@ -8,6 +8,7 @@ from chalicelib.domain.offers import Availability, Disk, Gpu, InstanceType, Offe
 
 WIRE_NAME = "dstack"  # borrowed: clients refuse types they don't know, and no cloud of ours has this one
 GIB = 1024
+VOLUME_PRICE = 0.08  # dollars a month for a GiB
 SPOT_SHARE = 0.35  # of the on-demand price
 
 # Region → price factor and zones.
@@ -16,6 +17,8 @@ REGIONS: dict[str, tuple[float, tuple[str, ...]]] = {
     "sim-north": (0.92, ("sim-north-a",)),
     "sim-west": (1.1, ("sim-west-a", "sim-west-b")),
 }
+
+MULTI_ATTACH = frozenset({"sim-north"})  # where several machines may have one volume
 
 # Name, CPUs, memory in GiB, GPUs (count, name, GiB, vendor), architecture, dollars an hour.
 _GPUS = tuple[int, str, int, str]
@@ -56,12 +59,17 @@ def price(region: str, name: str, *, spot: bool) -> float:
     return round(TYPES[name][5] * REGIONS[region][0] * (SPOT_SHARE if spot else 1.0), 6)
 
 
-def offers() -> Iterator[Offer]:
+def volume_price(region: str, size_gib: int) -> float:
+    return round(VOLUME_PRICE * size_gib * REGIONS[region][0], 6)
+
+
+def offers(backend: str = WIRE_NAME) -> Iterator[Offer]:
+    """As the cloud called `backend` sells them."""
     for region, (_, zones) in REGIONS.items():
         for name in TYPES:
             for spot in (False, True):
                 yield Offer(
-                    backend=WIRE_NAME,
+                    backend=backend,
                     instance=InstanceType(name=name, resources=resources(name, spot=spot)),
                     region=region,
                     price=price(region, name, spot=spot),

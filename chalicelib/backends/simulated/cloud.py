@@ -13,16 +13,28 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 from chalicelib.backends.simulated import catalogue
+from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine_of
 from chalicelib.backends.simulated.script import Call, Script, When
 from chalicelib.backends.simulated.shelf import MemoryShelf, Shelf
-from chalicelib.backends.spi import CreateRequest, GroupRequest, Machine, Made, Owned, OwnedGroup
+from chalicelib.backends.spi import (
+    CreateRequest,
+    GroupRequest,
+    Machine,
+    Made,
+    Owned,
+    OwnedGroup,
+    OwnedVolume,
+    VolumeRequest,
+)
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer, Resources
+from chalicelib.domain.volumes import Disk
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, QuotaExceeded
 
 NOTICE = 2 * MINUTE  # between the notice that a spot machine is reclaimed and its end
@@ -36,6 +48,9 @@ FACTS = BackendFacts(
     multinode=True,
     batch=8,
     placement_groups=True,
+    volumes=True,
+    multi_attach=True,
+    volume_zones=True,
     simulated=True,
 )
 
@@ -78,6 +93,8 @@ class FakeCloud:
         *,
         shelf: Shelf | None = None,
         launcher: Launcher | None = None,
+        volumes: Shelf | None = None,
+        drives: Drives | None = None,
         script: Script | Callable[[], Script] | None = None,
         facts: BackendFacts = FACTS,
     ) -> None:
@@ -87,6 +104,14 @@ class FakeCloud:
         self._script: Callable[[], Script] = given if callable(given) else lambda: given
         self._lock = threading.RLock()
         self._count = 0
+        self.disks = Disks(
+            now,
+            volumes or MemoryShelf(),
+            drives or NoDrives(),
+            self._script,
+            partial(FakeCloud._zone_of, self),
+            by_token=facts.idempotent_create,
+        )
 
     # --- the protocol ------------------------------------------------------------------------------------------------
 
@@ -96,7 +121,7 @@ class FakeCloud:
     def offers(self) -> Sequence[Offer]:
         self._maybe_fail("offers", "before")
         with self._lock:
-            return [self._stated(offer) for offer in catalogue.offers()]
+            return [self._stated(offer) for offer in catalogue.offers(self.facts.name)]
 
     def create(self, request: CreateRequest) -> Iterator[Handle]:
         offer = request.offer
@@ -207,6 +232,29 @@ class FakeCloud:
             owner = (tags[f"dstack-{name}"] for name in ("install", "project", "fleet", "group"))
             yield OwnedGroup(_handle(body), *owner)
 
+    # --- volumes -----------------------------------------------------------------------------------------------------
+
+    def create_volume(self, request: VolumeRequest) -> Handle:
+        return self.disks.create(request)
+
+    def register_volume(self, volume_id: str, region: str, zone: str) -> Disk:
+        return self.disks.register(volume_id, region, zone)
+
+    def describe_volume(self, handle: Handle) -> Disk:
+        return self.disks.describe(handle)
+
+    def attach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        self.disks.attach(handle, machine_of(machine))
+
+    def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        self.disks.detach(handle, machine_of(machine))
+
+    def delete_volume(self, handle: Handle) -> None:
+        self.disks.delete(handle)
+
+    def list_owned_volumes(self, volume_id: str | None = None) -> Iterator[OwnedVolume]:
+        yield from self.disks.list_owned(volume_id)
+
     def close(self) -> None:
         """Nothing to release: machines outlive the server, as in any cloud."""
 
@@ -225,6 +273,7 @@ class FakeCloud:
             for body in self._all():
                 if body["kind"] == "vm" and body["started"] and body["ends_at"] is None:
                     self._launch(body)
+        self.disks.resume()
 
     def lose(self, machine_id: str) -> None:
         """The machine disappears without notice."""
@@ -247,6 +296,11 @@ class FakeCloud:
         error = self._script().fault(call, when, region=region, type=type)
         if error is not None:
             raise error
+
+    def _zone_of(self, machine_id: str) -> str | None:
+        with self._lock:
+            body = self._live(machine_id)
+            return None if body is None else str(body["zone"])
 
     def _all(self) -> list[Body]:
         return [body for body in map(self._aged, self._shelf.all()) if body is not None]

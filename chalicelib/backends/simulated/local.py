@@ -7,6 +7,7 @@ from pathlib import Path
 
 from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.simulated.launch import LocalLauncher
+from chalicelib.backends.simulated.loops import LoopDrives
 from chalicelib.backends.simulated.script import Script, ScriptFile
 from chalicelib.backends.simulated.shelf import FolderShelf
 from chalicelib.domain.instants import SECOND, Micros
@@ -20,7 +21,14 @@ def local_cloud(folder: Path, server_url: str, program: Path, users: str = "") -
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     script = ScriptFile(folder / "script.json", Script(boot=SECOND // 2, end=SECOND // 2))
     launcher = LocalLauncher(folder / "machines", server_url, program, users)
-    cloud = FakeCloud(_now, shelf=FolderShelf(folder / "resources"), launcher=launcher, script=script.current)
+    cloud = FakeCloud(
+        _now,
+        shelf=FolderShelf(folder / "resources"),
+        launcher=launcher,
+        volumes=FolderShelf(folder / "volumes"),
+        drives=LoopDrives(folder / "images"),
+        script=script.current,
+    )
     launcher.moved()
     cloud.resume()
     return cloud

@@ -17,8 +17,24 @@ from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.errors import BackendError, Invalid, Throttled
 
 Call = Literal[
-    "check", "create", "create_group", "delete_group", "describe", "list", "list_groups", "offers", "terminate"
+    "check",
+    "create",
+    "describe",
+    "list",
+    "offers",
+    "terminate",
+    "create_group",
+    "delete_group",
+    "list_groups",
+    "create_volume",
+    "register_volume",
+    "describe_volume",
+    "attach_volume",
+    "detach_volume",
+    "delete_volume",
+    "list_volumes",
 ]
+TIMES = ("boot", "end", "lag", "ready", "attach", "detach")
 When = Literal["before", "between", "after"]  # before any effect; after the first resource; after all, the reply lost
 
 FAULTS = (
@@ -28,6 +44,7 @@ FAULTS = (
     "MissingPermission",
     "Throttled",
     "AlreadyThere",
+    "InUse",
     "Transient",
     "Bug",
 )
@@ -62,12 +79,16 @@ class Fault:
 @dataclass
 class Script:
     capacity: dict[str, int] = field(default_factory=dict)  # "region/type" → machines at once; absent: no limit
-    quota: dict[str, int] = field(default_factory=dict)  # type → machines at once in the account
+    quota: dict[str, int] = field(default_factory=dict)  # type → machines at once in the account; `volume` → volumes
     boot: Micros = 2 * SECOND  # from create to the agent's first message
     end: Micros = 1 * SECOND  # from terminate to gone
     lag: Micros = 0  # how long a new resource stays out of listings and descriptions
     group: int | None = None  # machines that a placement group takes; None: no limit
-    lies: int = 0  # terminations reported as done but not carried out
+    ready: Micros = 0  # from the creation of a volume until it is available
+    attach: Micros = 0  # from the request until it is done
+    detach: Micros = 0
+    lies: int = 0  # terminations, attachments, detachments, deletions reported as done but not carried out
+    forgets: int = 0  # descriptions of volumes that say there is no such volume
     absent: int = 0  # machines whose agent never reports
     faults: list[Fault] = field(default_factory=list)
 
@@ -80,7 +101,7 @@ class Script:
                 return fault.make()
         return None
 
-    def take(self, what: Literal["lies", "absent"]) -> bool:
+    def take(self, what: Literal["lies", "absent", "forgets"]) -> bool:
         left: int = getattr(self, what)
         setattr(self, what, max(0, left - 1))
         return left > 0
@@ -108,7 +129,7 @@ def read_script(text: bytes, default: Script) -> Script:
     known = set(Script.__dataclass_fields__)
     if unknown := body.keys() - known:
         raise Invalid(f"the script has no field {sorted(unknown)}", hint=f"It has {', '.join(sorted(known))}.")
-    times: dict[str, Any] = {name: round(body.pop(name) * SECOND) for name in ("boot", "end", "lag") if name in body}
+    times: dict[str, Any] = {name: round(body.pop(name) * SECOND) for name in TIMES if name in body}
     faults = [Fault(**fault) for fault in body.pop("faults", [])]
-    start: dict[str, Any] = {"boot": default.boot, "end": default.end, "lag": default.lag, **times, **body}
+    start: dict[str, Any] = {**{name: getattr(default, name) for name in TIMES}, **times, **body}
     return Script(**start, faults=faults)

@@ -128,3 +128,7 @@ AnyVolumeConfiguration = Annotated[
         custom_error_message="one of " + ", ".join(f"`{name}`" for name in VOLUMES),
     ),
 ]
+
+
+class VolumeSpec(Spec):
+    configuration: AnyVolumeConfiguration

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.purchases import Purchases
+from chalicelib.engine.effects.volumes import VolumeEffects
 from chalicelib.engine.effects.workflows import Steps
 from chalicelib.errors import Bug
 from chalicelib.planning.plan import Effect
@@ -23,7 +24,7 @@ class Family(Protocol):
     def __init__(self, here: Acting) -> None: ...
 
 
-FAMILIES: tuple[type[Family], ...] = (Purchases, Steps)
+FAMILIES: tuple[type[Family], ...] = (Purchases, Steps, VolumeEffects)
 
 _KINDS: Mapping[str, type[Effect]] = {kind.__name__: kind for family in FAMILIES for kind in family.effects}
 

@@ -1,0 +1,76 @@
+"""Volumes on the wire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.domain.instants import DAY, Micros, iso
+from chalicelib.domain.volumes import Attachment, Volume, VolumeStatus
+
+MONTH: Micros = 30 * DAY  # that a price is for
+
+
+def volume_json(volume: Volume, project_name: str, now: Micros) -> dict[str, Any]:
+    handle = volume.handle
+    provider_id = None if handle is None or volume.active_at is None else handle.id
+    return {
+        "id": volume.id,
+        "name": volume.name,
+        "user": volume.user_name,
+        "project_name": project_name,
+        "configuration": volume.written,
+        "external": volume.external,
+        "created_at": iso(volume.created_at),
+        "last_processed_at": iso(volume.last_processed_at),
+        "status": _status(volume),
+        "status_message": volume.message or None,
+        "deleted": volume.deleted,
+        "deleted_at": None if volume.deleted_at is None else iso(volume.deleted_at),
+        "volume_id": provider_id,
+        "provisioning_data": None if provider_id is None else _provisioned(volume, provider_id),
+        "cost": cost(volume, now),
+        "attachments": [_attachment(each) for each in volume.attachments],
+        "attachment_data": None,
+    }
+
+
+def _status(volume: Volume) -> str:
+    """Clients have no word for a volume that is being deleted: it shows as what it was."""
+    if volume.status in (VolumeStatus.deleting, VolumeStatus.deleted):
+        ended = volume.reason is not None
+        return "failed" if ended else "active" if volume.active_at is not None else "submitted"
+    return volume.status.value
+
+
+def _provisioned(volume: Volume, provider_id: str) -> dict[str, Any]:
+    return {
+        "backend": volume.backend,
+        "volume_id": provider_id,
+        "size_gb": volume.size_gib or 0,
+        "availability_zone": volume.zone or None,
+        "price": volume.price,
+        "attachable": True,
+        "detachable": True,
+        "backend_data": None,
+    }
+
+
+def _attachment(attachment: Attachment) -> dict[str, Any]:
+    return {
+        "instance": {
+            "name": attachment.instance_name,
+            "fleet_name": attachment.fleet_name,
+            "instance_num": attachment.instance_num,
+            "instance_id": attachment.instance_id,
+        },
+        "attachment_data": {"device_name": attachment.name} if attachment.name else None,
+    }
+
+
+def cost(volume: Volume, now: Micros) -> float:
+    """What it has cost so far, in dollars: its price from when it was there until it wasn't."""
+    if volume.active_at is None or volume.price is None:
+        return 0.0
+    lost = volume.last_processed_at if volume.status is VolumeStatus.failed else now
+    until = lost if volume.deleted_at is None else volume.deleted_at
+    return volume.price * (until - volume.active_at) / MONTH

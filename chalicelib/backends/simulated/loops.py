@@ -1,0 +1,67 @@
+"""The simulated cloud's volumes on this computer: each is a sparse file, and a loop device while it is attached."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from chalicelib.domain.volumes import Device
+from chalicelib.errors import Unfit
+from chalicelib.printable import printable
+
+GIB = 1024**3
+PATIENCE = 20.0  # seconds for one call of losetup
+
+
+class LoopDrives:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder.resolve()  # as the kernel names the file behind a loop device
+
+    def make(self, volume_id: str, size_gib: int) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        image = self._image(volume_id)
+        if not image.exists():
+            draft = image.with_suffix(".draft")
+            with draft.open("wb") as file:
+                file.truncate(size_gib * GIB)
+            draft.chmod(0o600)
+            draft.replace(image)
+
+    def plug(self, volume_id: str) -> Device:
+        image = self._image(volume_id)
+        if not self._loops(image):
+            _losetup("--find", str(image))
+        return Device(backing_file=str(image))
+
+    def unplug(self, volume_id: str) -> bool:
+        """A device that is still mounted somewhere stays until it isn't."""
+        image = self._image(volume_id)
+        for loop in self._loops(image):
+            _losetup("--detach", loop)
+        return not self._loops(image)
+
+    def drop(self, volume_id: str) -> None:
+        self._image(volume_id).unlink(missing_ok=True)
+
+    def _image(self, volume_id: str) -> Path:
+        return self._folder / f"{volume_id}.img"
+
+    def _loops(self, image: Path) -> list[str]:
+        if not image.exists():
+            return []
+        found = _losetup("--associated", str(image), "--output", "NAME", "--noheadings")
+        return found.split()
+
+
+def _losetup(*words: str) -> str:
+    try:
+        done = subprocess.run(["losetup", *words], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unfit(f"Volumes of the simulated cloud need loop devices, and losetup failed: {error}.") from error
+    if done.returncode:
+        said = printable(done.stderr.strip().rpartition("\n")[2]) or f"it exited with {done.returncode}"
+        raise Unfit(
+            f"Volumes of the simulated cloud need loop devices, and this computer refuses them: {said}.",
+            hint="Start the server as root, outside a container that has no /dev/loop-control.",
+        )
+    return done.stdout

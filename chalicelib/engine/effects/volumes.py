@@ -1,0 +1,182 @@
+"""Volumes: create, register, describe, delete.
+
+As with machines: only the committer of a creation executes it, its handle is recorded before anything else happens,
+and the report of what is left covers the handle, the provider's list of volumes with this one's tag, and a creation
+that was open when the check began.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import ClassVar
+
+from chalicelib.backends.spi import VolumeRequest, Volumes
+from chalicelib.domain import keys
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.volumes import Volume, VolumeStatus
+from chalicelib.engine.effects.acting import Acting, said, translated
+from chalicelib.errors import BackendError, Conflict, Gone, Unfit
+from chalicelib.planning.plan import Effect, Outcome
+from chalicelib.planning.volumes import (
+    CreateVolume,
+    DeleteVolume,
+    DescribeVolume,
+    DiskLeft,
+    DiskSeen,
+    RegisterVolume,
+    VolumeMade,
+    VolumeNotDone,
+    VolumeNotMade,
+    may_begin,
+)
+from chalicelib.store import nouns
+
+log = logging.getLogger(__name__)
+
+
+class VolumeEffects:
+    effects: ClassVar[Mapping[type[Effect], str]] = {
+        CreateVolume: "create",
+        RegisterVolume: "register",
+        DescribeVolume: "describe",
+        DeleteVolume: "delete",
+    }
+
+    def __init__(self, here: Acting) -> None:
+        self.here = here
+
+    def create(self, effect: CreateVolume) -> Outcome | None:
+        volume = self._may_begin(effect)
+        if volume is None:
+            return None
+        try:
+            provider = self.volumes_of(volume)
+            with translated(volume.name):
+                handle = provider.create_volume(self.request(volume))
+        except BackendError as error:
+            return VolumeNotMade(effect.unit, *said(error), volume.epoch, effect.act_until)
+        kept = self._checkpoint(volume, handle, provider)
+        return VolumeMade(effect.unit, volume.epoch, effect.act_until) if kept else None
+
+    def register(self, effect: RegisterVolume) -> Outcome | None:
+        volume = self._may_begin(effect)
+        if volume is None:
+            return None
+        try:
+            with translated(volume.name):
+                disk = self.volumes_of(volume).register_volume(volume.external_id, volume.region, volume.zone)
+        except BackendError as error:
+            return VolumeNotMade(effect.unit, *said(error), volume.epoch, effect.act_until)
+        return DiskSeen(effect.unit, volume.epoch, disk)
+
+    def describe(self, effect: DescribeVolume) -> Outcome | None:
+        volume = self._find(effect)
+        if volume is None or volume.handle is None:
+            return None
+        try:
+            with translated(volume.name):
+                disk = self.volumes_of(volume).describe_volume(volume.handle)
+        except Gone:
+            return DiskSeen(effect.unit, volume.epoch, None)
+        except BackendError as error:
+            return VolumeNotDone(effect.unit, *said(error), volume.epoch)
+        return DiskSeen(effect.unit, volume.epoch, disk)
+
+    def delete(self, effect: DeleteVolume) -> Outcome | None:
+        volume = self._find(effect)
+        if volume is None or volume.external or volume.attachments:
+            return None
+        if volume.status is not VolumeStatus.deleting and not volume.remains:
+            return None
+        began, going = self.here.clock.now(), ""
+        try:
+            provider = self.volumes_of(volume)
+            for handle in self._all_of(volume, provider):
+                try:
+                    with translated(volume.name):
+                        provider.delete_volume(handle)
+                except Gone:
+                    continue
+                going = going or f"{handle.kind} {handle.id} is being removed"
+        except BackendError as error:
+            return VolumeNotDone(effect.unit, *said(error), volume.epoch)
+        return DiskLeft(effect.unit, volume.epoch, began, volume.act_until, going)
+
+    def volumes_of(self, volume: Volume) -> Volumes:
+        backend = self.here.backends.of(volume.project_id, volume.backend)
+        if not isinstance(backend, Volumes):
+            backend.check()  # one that isn't configured any more says so
+            raise Unfit(f"the backend {volume.backend} has no volumes")
+        return backend
+
+    def request(self, volume: Volume) -> VolumeRequest:
+        """The same volume and epoch give the same request."""
+        install = self.here.install_id
+        owner = f"{install}/{volume.project_id}/{volume.id}/{volume.epoch}"
+        return VolumeRequest(
+            token=derive(owner, "create-volume"),
+            name=f"dstack-{volume.name}-{volume.id[:8]}-{volume.epoch}",
+            tags=(
+                ("dstack-install", install),
+                ("dstack-project", volume.project_id),
+                ("dstack-volume", volume.id),
+                ("dstack-epoch", str(volume.epoch)),
+                *sorted((name, value) for name, value in volume.tags.items() if not name.startswith("dstack-")),
+            ),
+            region=volume.region,
+            zone=volume.zone,
+            size_gib=volume.size_gib or 0,
+        )
+
+    def _all_of(self, volume: Volume, provider: Volumes) -> list[Handle]:
+        """What there may be of it: what was recorded, and what the provider lists under its tag."""
+        with translated(volume.name):
+            listed = list(provider.list_owned_volumes(volume.id))
+        found = {} if volume.handle is None else {volume.handle.id: volume.handle}
+        for one in listed:
+            if (one.install, one.volume_id) == (self.here.install_id, volume.id):
+                found.setdefault(one.handle.id, one.handle)
+        return list(found.values())
+
+    def _checkpoint(self, volume: Volume, handle: Handle, provider: Volumes) -> bool:
+        """Record the handle. False if the volume has been deleted meanwhile: then the disk goes at once."""
+        store = self.here.store
+        while True:
+            current = nouns.find(store, Volume, keys.volume(volume.id))
+            if current is None or current.epoch != volume.epoch or current.deleted:
+                log.error("volume %s was deleted while it was being created: deleting %s", volume.name, handle.id)
+                _give_back(provider, handle)
+                return False
+            if current.handle == handle:
+                return True
+            try:
+                store.commit([nouns.put(current.with_(handle=handle))])
+            except Conflict:
+                continue  # lost a race; each loss is somebody else's progress, so this loop ends
+            return True
+
+    def _may_begin(self, effect: Effect) -> Volume | None:
+        volume = self._find(effect)
+        if volume is None:
+            return None
+        facts = self.here.backends.of(volume.project_id, effect.backend).facts
+        return volume if may_begin(volume, effect, facts, self.here.clock.now()) else None
+
+    def _find(self, effect: Effect) -> Volume | None:
+        volume = nouns.find(self.here.store, Volume, keys.volume(effect.unit.partition("/")[2]))
+        if volume is None or volume.deleted:
+            log.info("%s is too late: its volume is deleted", effect)
+            return None
+        return volume
+
+
+def _give_back(provider: Volumes, handle: Handle) -> None:
+    try:
+        with translated(handle.id):
+            provider.delete_volume(handle)
+    except Gone:
+        return
+    except BackendError as error:  # the sweep finds it by its tag
+        log.error("volume %s couldn't be deleted: %s", handle.id, error)

@@ -1,0 +1,275 @@
+"""What a backend with volumes must do. `BackendConformance` has these cases, for those whose facts grant them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chalicelib.backends.spi import Backend, CreateRequest, VolumeRequest, Volumes
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.volumes import Disk
+from chalicelib.errors import BackendError, Gone, InUse
+from tests.harness.conformance import Conformance, needs
+
+INSTALL = "conformance"
+ENOUGH = 50  # asks before something that should happen is called missing
+
+LetPass = Callable[[float], None]
+
+
+def volume_request(region: str, name: str = "data", epoch: int = 0) -> VolumeRequest:
+    volume_id = derive("conformance", "volume", name)
+    return VolumeRequest(
+        token=derive(volume_id, "create", epoch),
+        name=f"dstack-{name}-{epoch}",
+        tags=(
+            ("dstack-install", INSTALL),
+            ("dstack-project", "project"),
+            ("dstack-volume", volume_id),
+            ("dstack-epoch", str(epoch)),
+        ),
+        region=region,
+        zone="",
+        size_gib=1,
+    )
+
+
+class Site:
+    """A backend with volumes, and the waiting that its answers need."""
+
+    def __init__(self, backend: Backend, request: CreateRequest, let_time_pass: LetPass) -> None:
+        assert isinstance(backend, Volumes)
+        self.backend: Any = backend
+        self.let_time_pass, self._request = let_time_pass, request
+        self.asked = volume_request(request.offer.region)
+        self.handle: Handle = backend.create_volume(self.asked)
+        self.disk = self.until(lambda disk: disk.state == "available")
+
+    def until(self, is_so: Callable[[Disk], bool]) -> Disk:
+        self.pass_lag()
+        for _ in range(ENOUGH):
+            disk: Disk = self.backend.describe_volume(self.handle)
+            if is_so(disk):
+                return disk
+            self.let_time_pass(5.0)
+        pytest.fail(f"{self.handle} never got there; it is {disk}")
+
+    def pass_lag(self) -> None:
+        self.let_time_pass(self.backend.facts.visibility_lag / 1_000_000)
+
+    def machine(self, name: str = "one") -> list[Handle]:
+        """A machine where the volume is."""
+        zones = (self.disk.zone,) if self.disk.zone else None
+        asked = replace(self._request, token=derive(self._request.token, name), name=f"dstack-{name}", zones=zones)
+        made = list(self.backend.create(asked))
+        self.pass_lag()
+        for _ in range(ENOUGH):
+            if self.backend.describe(made).state == "running":
+                return made
+            self.let_time_pass(5.0)
+        pytest.fail("the machine never ran")
+
+    def attached(self, machine: Sequence[Handle]) -> Disk:
+        self.backend.attach_volume(self.handle, machine)
+        return self.until(lambda disk: on(disk, machine))
+
+    def detached(self, machine: Sequence[Handle]) -> Disk:
+        self.backend.detach_volume(self.handle, machine)
+        return self.until(lambda disk: not on(disk, machine))
+
+    def gone(self, handles: Sequence[Handle]) -> None:
+        """Have the machine ended."""
+        for handle in handles:
+            for _ in range(ENOUGH):
+                try:
+                    self.backend.terminate(handle)
+                except Gone:
+                    break
+                self.let_time_pass(5.0)
+
+    def deleted(self) -> None:
+        for _ in range(ENOUGH):
+            try:
+                self.backend.delete_volume(self.handle)
+            except Gone:
+                return
+            self.let_time_pass(5.0)
+        pytest.fail(f"{self.handle} is still there")
+
+
+def on(disk: Disk, machine: Sequence[Handle]) -> bool:
+    return bool({handle.id for handle in machine} & {each for each, _ in disk.attached_to})
+
+
+class VolumeConformance(Conformance):
+    """It takes the fixtures of `BackendConformance`."""
+
+    @pytest.fixture
+    def site(self, backend: Backend, request_one: CreateRequest, let_time_pass: LetPass) -> Site:
+        return Site(backend, request_one, let_time_pass)
+
+    def test_facts_and_protocol_agree(self, backend: Backend) -> None:
+        assert backend.facts.volumes == isinstance(backend, Volumes)
+
+    # --- create and find ---------------------------------------------------------------------------------------------
+
+    @needs("volumes")
+    def test_a_created_volume_is_as_requested(self, site: Site) -> None:
+        assert site.disk.handle == site.handle
+        assert site.disk.size_gib >= site.asked.size_gib
+        assert bool(site.disk.zone) == site.backend.facts.volume_zones
+        assert site.disk.attached_to == ()
+        assert Handle.model_validate_json(site.handle.model_dump_json()) == site.handle
+
+    @needs("volumes")
+    def test_one_token_makes_one_volume(self, site: Site) -> None:
+        assert site.backend.create_volume(site.asked) == site.handle
+        site.pass_lag()
+        assert [each.handle for each in site.backend.list_owned_volumes()] == [site.handle]
+
+    @needs("volumes")
+    def test_another_epoch_is_another_volume(self, site: Site) -> None:
+        assert site.backend.create_volume(volume_request(site.asked.region, epoch=1)) != site.handle
+
+    @needs("volumes")
+    def test_the_listing_is_complete_and_names_the_owner(self, site: Site) -> None:
+        other = volume_request(site.asked.region, "other", epoch=3)
+        made = site.backend.create_volume(other)
+        site.pass_lag()
+        listed = {each.handle.id: each for each in site.backend.list_owned_volumes()}
+        assert listed.keys() == {site.handle.id, made.id}
+        owner = listed[made.id]
+        assert (owner.install, owner.project_id, owner.epoch) == (INSTALL, "project", 3)
+        assert [each.handle for each in site.backend.list_owned_volumes(owner.volume_id)] == [made]
+        assert made not in [each.handle for each in site.backend.list_owned()]
+
+    @needs("volumes")
+    def test_an_existing_volume_is_found_by_its_id(self, site: Site) -> None:
+        found = site.backend.register_volume(site.handle.id, site.asked.region, "")
+        assert found == site.disk
+        assert site.backend.register_volume(site.handle.id, site.asked.region, site.disk.zone) == site.disk
+        for where in (("no-such-region", ""), (site.asked.region, "no-such-zone")):
+            with pytest.raises(Gone):
+                site.backend.register_volume(site.handle.id, *where)
+
+    @needs("volumes")
+    def test_an_unknown_volume_is_gone(self, site: Site) -> None:
+        machine, unknown = site.machine(), site.handle.with_(id="vol-no-such-thing")
+        calls: list[Callable[[], object]] = [
+            lambda: site.backend.register_volume(unknown.id, site.asked.region, ""),
+            lambda: site.backend.describe_volume(unknown),
+            lambda: site.backend.attach_volume(unknown, machine),
+            lambda: site.backend.detach_volume(unknown, machine),
+            lambda: site.backend.delete_volume(unknown),
+        ]
+        for call in calls:
+            with pytest.raises(Gone):
+                call()
+
+    # --- attach and detach -------------------------------------------------------------------------------------------
+
+    @needs("volumes")
+    def test_an_attached_volume_says_where_and_how_it_is_found(self, site: Site) -> None:
+        machine = site.machine()
+        disk = site.attached(machine)
+        assert disk.state == "in_use"
+        [(where, device)] = disk.attached_to
+        assert where in {handle.id for handle in machine}
+        assert device is not None and (device.serial or device.by_id or device.backing_file)
+
+    @needs("volumes")
+    def test_it_may_be_attached_twice_to_one_machine(self, site: Site) -> None:
+        machine = site.machine()
+        first = site.attached(machine)
+        assert site.attached(machine) == first
+
+    @needs("volumes")
+    def test_one_that_is_attached_elsewhere_is_in_use(self, site: Site) -> None:
+        first, second = site.machine(), site.machine("two")
+        site.attached(first)
+        if site.disk.multi_attach:
+            both = site.attached(second)
+            assert on(both, first) and on(both, second)
+            return
+        with pytest.raises(InUse):
+            site.backend.attach_volume(site.handle, second)
+        assert on(site.backend.describe_volume(site.handle), first)
+
+    @needs("volumes")
+    def test_it_may_be_detached_twice(self, site: Site) -> None:
+        machine = site.machine()
+        site.backend.detach_volume(site.handle, machine)
+        site.attached(machine)
+        assert site.detached(machine).state == "available"
+        assert site.detached(machine).state == "available"
+
+    @needs("volumes")
+    def test_what_was_detached_can_be_attached_elsewhere(self, site: Site) -> None:
+        first, second = site.machine(), site.machine("two")
+        site.attached(first)
+        site.detached(first)
+        assert on(site.attached(second), second)
+
+    @needs("volumes")
+    def test_it_outlives_its_machine(self, site: Site) -> None:
+        first, second = site.machine(), site.machine("two")
+        site.attached(first)
+        site.gone(first)
+        assert site.until(lambda disk: not on(disk, first)).state == "available"
+        assert on(site.attached(second), second)
+
+    @needs("volumes")
+    def test_a_machine_that_is_gone_gets_none(self, site: Site) -> None:
+        machine = site.machine()
+        site.gone(machine)
+        with pytest.raises(BackendError) as refused:
+            site.backend.attach_volume(site.handle, machine)
+        assert not isinstance(refused.value, Gone)  # or the volume would count as lost
+        site.backend.detach_volume(site.handle, machine)
+
+    # --- delete ------------------------------------------------------------------------------------------------------
+
+    @needs("volumes")
+    def test_a_deletion_is_repeated_until_gone(self, site: Site) -> None:
+        site.deleted()
+        for call in (site.backend.describe_volume, site.backend.delete_volume):
+            with pytest.raises(Gone):
+                call(site.handle)
+        assert list(site.backend.list_owned_volumes()) == []
+
+    @needs("volumes")
+    def test_an_attached_volume_is_not_deleted(self, site: Site) -> None:
+        machine = site.machine()
+        site.attached(machine)
+        with pytest.raises(InUse):
+            site.backend.delete_volume(site.handle)
+        assert on(site.backend.describe_volume(site.handle), machine)
+        site.detached(machine)
+        site.deleted()
+
+    # --- errors ------------------------------------------------------------------------------------------------------
+
+    @needs("volumes")
+    @pytest.mark.parametrize(
+        "call",
+        [
+            lambda b, h: b.create_volume(volume_request("anywhere")),
+            lambda b, h: b.register_volume(h.id, "anywhere", ""),
+            lambda b, h: b.describe_volume(h),
+            lambda b, h: b.attach_volume(h, []),
+            lambda b, h: b.detach_volume(h, []),
+            lambda b, h: b.delete_volume(h),
+            lambda b, h: list(b.list_owned_volumes()),
+        ],
+        ids=["create", "register", "describe", "attach", "detach", "delete", "list"],
+    )
+    def test_failures_about_volumes_are_told_in_our_words(
+        self, broken: Backend, call: Callable[[Any, Handle], Any]
+    ) -> None:
+        with pytest.raises(BackendError) as told:
+            call(broken, Handle(kind="volume", id="vol-x"))
+        assert not isinstance(told.value, Gone)  # which is proof, and a provider that fails has proved nothing

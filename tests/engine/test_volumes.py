@@ -1,0 +1,343 @@
+"""Volumes against the simulated cloud: what is created, registered and deleted, whatever goes wrong in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.backends.simulated.cloud import FACTS
+from chalicelib.backends.simulated.script import Fault
+from chalicelib.domain.instants import HOUR, MINUTE, SECOND
+from chalicelib.domain.volumes import VolumeReason, VolumeStatus
+from chalicelib.machines.volume import DELETE_SELDOM, TO_CREATE
+from chalicelib.planning.volumes import CreateVolume, DeleteVolume, DescribeVolume, RegisterVolume
+from tests.world.volumes import REGION, Stage, attachment
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_a_volume_is_created_once_and_becomes_active(stage: Stage) -> None:
+    volume = stage.created()
+    assert volume.status is VolumeStatus.active
+    [disk] = stage.cloud.disks.all()
+    assert volume.handle is not None and volume.handle.id == disk["id"]
+    assert (volume.zone, volume.size_gib, volume.price) == ("sim-east-a", 100, 8.0)
+    assert dict(disk["tags"])["dstack-volume"] == volume.id
+    assert volume.blank and not volume.external and not volume.multi_attach
+    assert stage.told() == [
+        "data: created",
+        "data: submitted → provisioning: its provider is creating it",
+        "data: provisioning → active",
+    ]
+
+
+def test_tags_are_the_users_and_the_owner_is_ours(stage: Stage) -> None:
+    stage.created(tags={"team": "blue", "dstack-install": "not theirs to say"})
+    [disk] = stage.cloud.disks.all()
+    tags = dict(disk["tags"])
+    assert (tags["team"], tags["dstack-install"], len(tags)) == ("blue", "install", 5)
+
+
+def test_a_slow_creation_is_waited_for(stage: Stage) -> None:
+    stage.script.ready = 3 * MINUTE
+    volume = stage.created()
+    assert volume.status is VolumeStatus.provisioning
+    stage.until(lambda: stage.again(volume).status is VolumeStatus.active)
+    assert stage.place.at - volume.created_at >= 3 * MINUTE
+    assert len(stage.cloud.disks.all()) == 1
+
+
+def test_a_zone_is_kept_to(stage: Stage) -> None:
+    assert stage.created(availability_zone="sim-east-b").zone == "sim-east-b"
+
+
+def test_in_some_regions_a_volume_has_several_machines(stage: Stage) -> None:
+    assert stage.created(region="sim-north").multi_attach
+
+
+# --- creation that fails ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("error", ["Transient", "Throttled", "AlreadyThere", "Bug"])
+def test_an_unclear_answer_is_decided_by_asking_again(stage: Stage, error: str, when: str) -> None:
+    stage.script.faults.append(Fault("create_volume", error, when=when))  # type: ignore[arg-type]
+    volume = stage.create()
+    stage.until(lambda: stage.again(volume).status is VolumeStatus.active)
+    assert len(stage.cloud.disks.all()) == 1
+    assert stage.again(volume).message == ""
+
+
+@pytest.mark.parametrize("error", ["QuotaExceeded", "InsufficientCapacity", "MissingPermission"])
+def test_a_refusal_fails_the_volume_with_its_words(stage: Stage, error: str) -> None:
+    stage.script.faults.append(Fault("create_volume", error))
+    volume = stage.create()
+    stage.settle()
+    failed = stage.again(volume)
+    assert (failed.status, failed.reason) == (VolumeStatus.failed, VolumeReason.refused)
+    assert failed.message == f"simulated: {error} before create_volume"
+    stage.after(MINUTE)
+    assert not stage.again(volume).remains and stage.again(volume).due_at is None
+    assert f"data: submitted → failed: {failed.message}" in stage.told()
+
+
+def test_a_quota_of_the_cloud_is_a_refusal(stage: Stage) -> None:
+    stage.script.quota["volume"] = 0
+    volume = stage.create()
+    stage.settle()
+    assert stage.again(volume).message == "the quota for volumes is 0 (simulated)"
+
+
+def test_a_refusal_after_an_unclear_answer_leaves_nothing(stage: Stage) -> None:
+    """What the first call made is found by its tag, and removed."""
+    stage.script.faults.append(Fault("create_volume", "Transient", "after"))
+    stage.script.end = MINUTE
+    volume = stage.create()
+    stage.settle()
+    stage.script.faults.append(Fault("create_volume", "QuotaExceeded"))
+    stage.until(lambda: stage.again(volume).status is VolumeStatus.failed)
+    assert len(stage.cloud.disks.all()) == 1
+    stage.until(lambda: not stage.again(volume).remains)
+    assert stage.cloud.disks.all() == []
+
+
+def test_a_creation_that_nobody_executed_is_repeated_when_its_time_is_up(stage: Stage) -> None:
+    stage.lost = lambda effect: isinstance(effect, CreateVolume)
+    volume = stage.create()
+    stage.settle()
+    stage.lost = lambda effect: False
+    stage.after(FACTS.create_timeout)
+    assert stage.cloud.disks.all() == []
+    stage.after(FACTS.visibility_lag)
+    assert len(stage.cloud.disks.all()) == 1
+    stage.until(lambda: stage.again(volume).status is VolumeStatus.active)
+
+
+def test_a_late_executor_leaves_the_creation_to_the_next_pass(stage: Stage) -> None:
+    stage.create()
+    stage.place.reconciler().run(sorted(stage.place.take_woken()))
+    [effect] = stage.place.effects
+    stage.place.at = effect.act_until - FACTS.visibility_lag - FACTS.create_timeout // 2 + 1
+    stage.executor.execute(effect)
+    assert stage.cloud.disks.all() == []
+
+
+def test_an_effect_of_an_earlier_attempt_has_no_consequences(stage: Stage) -> None:
+    volume = stage.create()
+    stage.place.reconciler().run(sorted(stage.place.take_woken()))
+    [effect] = stage.place.effects
+    stage.place.save(stage.again(volume).with_(act_until=effect.act_until + 1))
+    stage.executor.execute(effect)
+    assert stage.cloud.disks.all() == []
+
+
+def test_one_that_never_comes_fails_in_time_and_is_removed(stage: Stage) -> None:
+    stage.script.ready = 10 * HOUR
+    volume = stage.create()
+    stage.until(lambda: stage.again(volume).status is VolumeStatus.failed)
+    failed = stage.again(volume)
+    assert stage.place.at - volume.created_at < TO_CREATE + MINUTE
+    assert (failed.reason, failed.message) == (VolumeReason.timeout, "it wasn't available within 20 minutes")
+    stage.until(lambda: not stage.again(volume).remains)
+    assert stage.cloud.disks.all() == []
+
+
+def test_a_throttled_provider_that_stays_so_is_given_up_in_time(stage: Stage) -> None:
+    stage.script.faults.append(Fault("create_volume", "Throttled", times=10_000, retry_after=30.0))
+    volume = stage.create()
+    stage.until(lambda: stage.again(volume).status is VolumeStatus.failed)
+    assert stage.again(volume).message.endswith("within 20 minutes: simulated: Throttled before create_volume")
+
+
+# --- registered -------------------------------------------------------------------------------------------------------
+
+
+def test_an_external_volume_is_only_registered(stage: Stage) -> None:
+    stage.cloud.disks.add("vol-shared", REGION, size_gib=7)
+    stage.place.at += 2 * SECOND
+    volume = stage.create(volume_id="vol-shared", size=None)
+    stage.settle()
+    found = stage.again(volume)
+    assert found.status is VolumeStatus.active
+    assert found.handle is not None and found.handle.id == "vol-shared"
+    assert (found.size_gib, found.zone, found.external, found.blank) == (7, "sim-east-a", True, False)
+
+
+def test_an_external_volume_that_isnt_there_fails(stage: Stage) -> None:
+    volume = stage.create(volume_id="vol-missing", size=None)
+    stage.settle()
+    failed = stage.again(volume)
+    assert (failed.status, failed.reason) == (VolumeStatus.failed, VolumeReason.not_found)
+    assert failed.message == "Volume vol-missing not found"
+    assert failed.due_at is None and not failed.remains
+
+
+def test_an_external_volume_is_forgotten_and_never_touched(stage: Stage) -> None:
+    stage.cloud.disks.add("vol-shared", REGION)
+    stage.place.at += 2 * SECOND
+    volume = stage.create(volume_id="vol-shared", size=None)
+    stage.settle()
+    stage.delete()
+    stage.settle()
+    assert stage.again(volume).deleted
+    assert [disk["id"] for disk in stage.cloud.disks.all()] == ["vol-shared"]
+    assert stage.cloud.disks.all()[0]["ends_at"] is None
+
+
+def test_one_that_another_installation_created_may_be_registered(stage: Stage) -> None:
+    other = stage.created("theirs")
+    assert other.handle is not None
+    volume = stage.create("ours", volume_id=other.handle.id, size=None)
+    stage.settle()
+    assert stage.again(volume).status is VolumeStatus.active
+
+
+# --- deleted ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_deletion_ends_when_the_provider_has_nothing_left(stage: Stage) -> None:
+    stage.script.end = 40 * SECOND
+    volume = stage.created()
+    stage.delete()
+    stage.settle()
+    assert stage.again(volume).status is VolumeStatus.deleting
+    stage.until(lambda: stage.again(volume).deleted)
+    assert stage.cloud.disks.all() == []
+    assert stage.again(volume).due_at is None
+    assert stage.told()[-2:] == ["data: active → deleting: deleted by a user", "data: deleting → deleted"]
+
+
+def test_a_deletion_is_never_given_up(stage: Stage) -> None:
+    volume = stage.created()
+    stage.script.lies = 1
+    stage.script.faults.append(Fault("delete_volume", "MissingPermission", times=12))
+    stage.delete()
+    stage.until(lambda: stage.again(volume).deleted, step=MINUTE)
+    assert stage.cloud.disks.all() == []
+    assert [line for line in stage.told() if "MissingPermission" in line] == [
+        "data: MissingPermission: simulated: MissingPermission before delete_volume"
+    ]
+
+
+def test_requests_become_rarer(stage: Stage) -> None:
+    volume = stage.created()
+    stage.script.faults.append(Fault("delete_volume", "Transient", times=10_000))
+    stage.delete()
+    waits = []
+    for _ in range(12):
+        stage.settle()
+        due_at = stage.again(volume).due_at
+        assert due_at is not None
+        waits.append(due_at - stage.place.at)
+        stage.place.at = due_at
+    rounded = [round(wait / SECOND) * SECOND for wait in waits]
+    assert rounded[:3] == [5 * SECOND, 10 * SECOND, 20 * SECOND] and rounded[-1] == DELETE_SELDOM
+
+
+def test_one_that_is_deleted_while_it_is_created_leaves_nothing(stage: Stage) -> None:
+    """Its creation may still be in flight, and show only later."""
+    stage.script.faults.append(Fault("create_volume", "Transient", "after"))
+    volume = stage.create()
+    stage.settle()
+    stage.delete()
+    stage.until(lambda: stage.again(volume).deleted)
+    assert stage.cloud.disks.all() == []
+
+
+def test_one_whose_creation_ends_after_its_deletion_is_removed_at_once(stage: Stage) -> None:
+    volume = stage.create()
+    stage.place.reconciler().run(sorted(stage.place.take_woken()))
+    create = stage.cloud.disks.create
+    [effect] = stage.place.effects
+
+    def slow(request: object) -> object:
+        made = create(request)  # type: ignore[arg-type]
+        current = stage.again(volume)
+        stage.place.save(current.with_(status=VolumeStatus.deleted, deleted_at=stage.place.at, due_at=None))
+        return made
+
+    stage.cloud.disks.create = slow  # type: ignore[assignment, method-assign]
+    stage.executor.execute(effect)
+    stage.place.at += SECOND
+    assert stage.cloud.disks.all() == []
+
+
+def test_an_attached_volume_is_deleted_only_when_it_isnt_any_more(stage: Stage) -> None:
+    volume = stage.created()
+    stage.delete()
+    held = stage.again(volume).with_(attachments=(attachment(),), due_at=stage.place.at)
+    stage.place.save(held)
+    stage.after(HOUR)
+    assert stage.again(volume).status is VolumeStatus.deleting
+    assert stage.cloud.disks.all()[0]["ends_at"] is None
+    stage.place.save(stage.again(volume).with_(attachments=()))
+    stage.until(lambda: stage.again(volume).deleted)
+    assert stage.cloud.disks.all() == []
+
+
+def test_without_its_backend_a_volume_waits_to_be_deleted(stage: Stage) -> None:
+    volume = stage.created()
+    stage.configure()
+    stage.delete()
+    stage.after(MINUTE)
+    assert stage.again(volume).message == "the backend aws isn't configured Configure it again."
+    stage.configure(stage.cloud)
+    stage.until(lambda: stage.again(volume).deleted, step=MINUTE)
+    assert stage.cloud.disks.all() == []
+
+
+# --- kept -------------------------------------------------------------------------------------------------------------
+
+
+def test_one_that_is_unused_for_long_enough_is_deleted(stage: Stage) -> None:
+    volume = stage.created(auto_cleanup_duration="1h")
+    assert volume.active_at is not None
+    stage.place.at = volume.active_at + HOUR - SECOND
+    stage.settle()
+    assert stage.again(volume).status is VolumeStatus.active
+    stage.after(SECOND)
+    assert stage.again(volume).status is VolumeStatus.deleting
+    assert "data: active → deleting: unused for 1 hour" in stage.told()
+    stage.until(lambda: stage.again(volume).deleted)
+
+
+def test_its_last_use_counts(stage: Stage) -> None:
+    volume = stage.created(auto_cleanup_duration="1h")
+    stage.place.save(volume.with_(used_at=stage.place.at + 30 * MINUTE))
+    stage.after(HOUR)
+    assert stage.again(volume).status is VolumeStatus.active
+    stage.after(30 * MINUTE)
+    assert stage.again(volume).status is VolumeStatus.deleting
+
+
+def test_one_in_use_is_kept(stage: Stage) -> None:
+    volume = stage.created(auto_cleanup_duration="1h")
+    stage.place.save(volume.with_(attachments=(attachment(),)))
+    stage.after(3 * HOUR)
+    assert stage.again(volume).status is VolumeStatus.active
+
+
+@pytest.mark.parametrize("never", ["off", -1, None])
+def test_others_are_kept_for_ever(stage: Stage, never: object) -> None:
+    volume = stage.created(auto_cleanup_duration=never)
+    for _ in range(5):
+        stage.after(1000 * HOUR)
+    assert stage.again(volume).status is VolumeStatus.active
+
+
+def test_a_settled_volume_costs_no_calls(stage: Stage) -> None:
+    stage.created()
+    stage.after(HOUR)
+    assert stage.place.effects == [] and stage.place.woken == []
+
+
+@pytest.mark.parametrize("kind", [CreateVolume, RegisterVolume, DescribeVolume, DeleteVolume])
+def test_an_effect_on_a_volume_that_is_gone_does_nothing(stage: Stage, kind: type) -> None:
+    volume = stage.created()
+    stage.delete()
+    stage.until(lambda: stage.again(volume).deleted)
+    version = stage.again(volume).version
+    stage.executor.execute(kind(volume.unit, volume.backend, stage.place.at + MINUTE, volume.project_id))
+    assert stage.again(volume).version == version
