@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, spoken
 from chalicelib.domain.volumes import Disk, Volume, VolumeReason, VolumeStatus
 from chalicelib.errors import Bug
@@ -47,10 +48,11 @@ class DeleteVolume(Effect):
 
 @dataclass(frozen=True)
 class VolumeMade(Outcome):
-    """The provider accepted the creation; the handle was saved."""
+    """The provider accepted the creation."""
 
     epoch: int
     act_until: Micros
+    handle: Handle
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def decide_disk(snapshot: VolumeSnapshot, outcome: Outcome) -> Plan:
     if isinstance(outcome, VolumeMade | VolumeNotMade):
         same = (outcome.epoch, outcome.act_until) == (look.volume.epoch, look.volume.act_until)
         if same:
-            look.made() if isinstance(outcome, VolumeMade) else look.not_made(outcome)
+            look.made(outcome.handle) if isinstance(outcome, VolumeMade) else look.not_made(outcome)
     elif isinstance(outcome, DiskSeen | DiskLeft | VolumeNotDone):
         if outcome.epoch == look.volume.epoch:
             look.seen_or_left(outcome)
@@ -230,11 +232,14 @@ class Look:
 
 
 class _Outcome(Look):
-    def made(self) -> None:
-        if self.volume.status is not VolumeStatus.submitted:
-            return
-        self._move("accepted", note="its provider is creating it", message="", act_until=None)
-        self.describe()
+    def made(self, handle: Handle) -> None:
+        if self.volume.status is VolumeStatus.submitted:
+            self._move("accepted", note="its provider is creating it", message="", handle=handle, act_until=None)
+            self.describe()
+        elif self.volume.status in (VolumeStatus.deleting, VolumeStatus.failed):  # nobody wants it any more
+            remains = self.volume.status is VolumeStatus.failed
+            self._keep(handle=handle, remains=remains, act_until=None, due_at=self.now)
+            self.draft.wake(self.volume.unit)
 
     def not_made(self, failed: VolumeNotMade) -> None:
         if self.volume.status is VolumeStatus.deleting:

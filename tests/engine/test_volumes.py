@@ -6,6 +6,8 @@ import pytest
 
 from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.backends.simulated.script import Fault
+from chalicelib.backends.spi import VolumeRequest
+from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.volumes import VolumeReason, VolumeStatus
 from chalicelib.machines.volume import DELETE_SELDOM, TO_CREATE
@@ -246,22 +248,26 @@ def test_one_that_is_deleted_while_it_is_created_leaves_nothing(stage: Stage) ->
     assert stage.cloud.disks.all() == []
 
 
-def test_one_whose_creation_ends_after_its_deletion_is_removed_at_once(stage: Stage) -> None:
+@pytest.mark.parametrize("meanwhile", [VolumeStatus.deleting, VolumeStatus.failed])
+def test_one_whose_creation_ends_when_nobody_wants_it_any_more_is_removed(
+    stage: Stage, meanwhile: VolumeStatus
+) -> None:
     volume = stage.create()
     stage.place.reconciler().run(sorted(stage.place.take_woken()))
+    [effect], stage.place.effects = stage.place.effects, []
     create = stage.cloud.disks.create
-    [effect] = stage.place.effects
 
-    def slow(request: object) -> object:
-        made = create(request)  # type: ignore[arg-type]
-        current = stage.again(volume)
-        stage.place.save(current.with_(status=VolumeStatus.deleted, deleted_at=stage.place.at, due_at=None))
+    def slow(request: VolumeRequest) -> Handle:
+        made = create(request)
+        stage.place.save(stage.again(volume).with_(status=meanwhile))
         return made
 
-    stage.cloud.disks.create = slow  # type: ignore[assignment, method-assign]
+    stage.cloud.disks.create = slow  # type: ignore[method-assign]
     stage.executor.execute(effect)
-    stage.place.at += SECOND
-    assert stage.cloud.disks.all() == []
+    assert stage.again(volume).handle is not None
+    stage.until(lambda: stage.cloud.disks.all() == [])
+    stage.after(10 * MINUTE)
+    assert stage.again(volume).due_at is None
 
 
 def test_an_attached_volume_is_deleted_only_when_it_isnt_any_more(stage: Stage) -> None:

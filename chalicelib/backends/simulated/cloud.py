@@ -101,14 +101,15 @@ class FakeCloud:
         self.facts, self._now = facts, now
         self._shelf, self._launcher = shelf or MemoryShelf(), launcher or NoLauncher()
         given = script or Script()
-        self._script: Callable[[], Script] = given if callable(given) else lambda: given
+        asked: Callable[[], Script] = given if callable(given) else lambda: given
+        self._script = asked
         self._lock = threading.RLock()
         self._count = 0
         self.disks = Disks(
             now,
             volumes or MemoryShelf(),
             drives or NoDrives(),
-            self._script,
+            asked,
             partial(FakeCloud._zone_of, self),
             by_token=facts.idempotent_create,
         )

@@ -1,8 +1,8 @@
 """Volumes: create, register, describe, delete.
 
-As with machines: only the committer of a creation executes it, its handle is recorded before anything else happens,
-and the report of what is left covers the handle, the provider's list of volumes with this one's tag, and a creation
-that was open when the check began.
+As with machines: only the committer of a creation executes it, and the report of what is left covers the handle, the
+provider's list of volumes with this one's tag, and a creation that was open when the check began. A volume is a single
+resource, so its handle is recorded with the outcome: whoever repeats a creation whose outcome was lost adopts the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.engine.effects.acting import Acting, said, translated
-from chalicelib.errors import BackendError, Conflict, Gone, Unfit
+from chalicelib.errors import BackendError, Gone, Unfit
 from chalicelib.planning.plan import Effect, Outcome
 from chalicelib.planning.volumes import (
     CreateVolume,
@@ -57,8 +57,7 @@ class VolumeEffects:
                 handle = provider.create_volume(self.request(volume))
         except BackendError as error:
             return VolumeNotMade(effect.unit, *said(error), volume.epoch, effect.act_until)
-        kept = self._checkpoint(volume, handle, provider)
-        return VolumeMade(effect.unit, volume.epoch, effect.act_until) if kept else None
+        return VolumeMade(effect.unit, volume.epoch, effect.act_until, handle)
 
     def register(self, effect: RegisterVolume) -> Outcome | None:
         volume = self._may_begin(effect)
@@ -140,23 +139,6 @@ class VolumeEffects:
                 found.setdefault(one.handle.id, one.handle)
         return list(found.values())
 
-    def _checkpoint(self, volume: Volume, handle: Handle, provider: Volumes) -> bool:
-        """Record the handle. False if the volume has been deleted meanwhile: then the disk goes at once."""
-        store = self.here.store
-        while True:
-            current = nouns.find(store, Volume, keys.volume(volume.id))
-            if current is None or current.epoch != volume.epoch or current.deleted:
-                log.error("volume %s was deleted while it was being created: deleting %s", volume.name, handle.id)
-                _give_back(provider, handle)
-                return False
-            if current.handle == handle:
-                return True
-            try:
-                store.commit([nouns.put(current.with_(handle=handle))])
-            except Conflict:
-                continue  # lost a race; each loss is somebody else's progress, so this loop ends
-            return True
-
     def _may_begin(self, effect: Effect) -> Volume | None:
         volume = self._find(effect)
         if volume is None:
@@ -170,13 +152,3 @@ class VolumeEffects:
             log.info("%s is too late: its volume is deleted", effect)
             return None
         return volume
-
-
-def _give_back(provider: Volumes, handle: Handle) -> None:
-    try:
-        with translated(handle.id):
-            provider.delete_volume(handle)
-    except Gone:
-        return
-    except BackendError as error:  # the sweep finds it by its tag
-        log.error("volume %s couldn't be deleted: %s", handle.id, error)
