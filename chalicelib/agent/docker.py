@@ -34,6 +34,7 @@ FULL_DISK = "no space left on device"
 SHELLS = ("/bin/sh", "/bin/bash")
 DOCKER_SECONDS = 120.0  # how long a new task waits for an unreachable engine
 REPORT_EVERY = 1.0
+STORAGE_SECONDS = 600.0  # that an engine keeps its folder: whoever moves it starts it anew
 LOG_OPTIONS = {"max-size": "1g", "max-file": "2"}
 PROCESSES_MOST = 16384
 INNER_LAYERS = "/var/lib/docker"  # of an engine in the container; they can't lie on the container's own layers
@@ -49,18 +50,26 @@ class DockerRuntime:
     name = "docker"
     isolation = CONTAINER
 
-    def __init__(self, owner: str, path: str, users_told: str = "") -> None:
-        self._docker, self._owner = DockerClient(path), owner
+    def __init__(
+        self, owner: str, path: str, users_told: str = "", clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._docker, self._owner, self._clock = DockerClient(path), owner, clock
         self._users = Users(users_told)  # git runs as one of them, if root runs the agent
+        self._storage, self._storage_until = "", 0.0
 
     def problem(self) -> str:
         return self._docker.ping()
 
     def storage(self) -> str:
-        try:
-            return str((self._docker.call("GET", "/info", timeout=10.0) or {}).get("DockerRootDir") or "")
-        except DockerError:
-            return ""
+        """Health asks every few seconds, and an engine starts processes to answer that."""
+        now = self._clock()
+        if not self._storage or now >= self._storage_until:
+            try:
+                info = self._docker.call("GET", "/info", timeout=10.0) or {}
+            except DockerError:
+                return ""
+            self._storage, self._storage_until = str(info.get("DockerRootDir") or ""), now + STORAGE_SECONDS
+        return self._storage
 
     def begin(self, began: Began) -> "DockerWork":
         """Waits for an engine that is restarting: a while for a new task, without limit for a running one."""

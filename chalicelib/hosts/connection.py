@@ -24,6 +24,8 @@ from chalicelib.hosts.shared import Share, Shared
 
 CONNECT_TIMEOUT = 10.0  # seconds, each for reaching the host, its greeting and the login
 SILENCE = 120.0  # seconds that what we sent may stay unacknowledged: then the other end is gone
+WINDOW = 1024 * 1024  # bytes that the host may send on a channel before we take some
+MOST_WAITING = 16  # calls of a host that nobody takes yet
 MOST_SAID = 1024 * 1024  # bytes that a command may write to each output: ours write a few lines
 _CHUNK = 32 * 1024
 
@@ -83,7 +85,10 @@ class Connection:
         self.login, self.transport = login, transport
         self.shown = tuple(_line(each.get_remote_server_key()) for each in (way, transport) if each is not None)
         self.seen: Report | None = None  # of the host, by whoever used it before: for the next, who needs no other look
+        self.port = 0  # on the host's loopback, once `listen` was called
         self._leave, self._lock, self._closed = leave, threading.Lock(), False
+        self._take: Callable[[Any], object] | None = None
+        self._calls: list[Any] = []  # that nobody takes yet
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 60.0) -> Ran:
         """Run a shell command to its end. Raises Transient when the connection breaks or it takes longer."""
@@ -139,15 +144,15 @@ class Connection:
                 raise Transient(f"{self.login}: a command said more than {MOST_SAID >> 20} MiB")
         return found.decode("utf-8", "replace")
 
-    def put(self, *files: File, sudo: str = "", timeout: float = 120.0) -> None:
+    def put(self, *files: File, sudo: str = "", first: str = "", timeout: float = 120.0) -> None:
         """Write files by one command, each whole or not at all, even if the connection breaks half-way: then the host
-        sees an end, too. `sudo` comes before the command."""
+        sees an end, too. `sudo` comes before the command. `first`: a script without which nothing is written."""
         sent = b"".join(file.data for file in files)
         all_of_it, start = f"{shlex.quote(files[0].path)}.all.$$", 1
         drafts = [f"{shlex.quote(file.path)}.$$" for file in files]  # beside their files, to be put in place at once
-        script = (
-            f"set -e; umask 077; trap 'rm -f \"$@\"' EXIT; set -- {all_of_it} {' '.join(drafts)}; cat > {all_of_it}\n"
-        )
+        script = f"set -e; (\n{first}\n) </dev/null\n" if first else "set -e\n"
+        script += f"umask 077; trap 'rm -f \"$@\"' EXIT; set -- {all_of_it} {' '.join(drafts)}\n"
+        script += f"cat > {all_of_it}\n"
         script += f'[ "$(sha256sum < {all_of_it})" = "{hashlib.sha256(sent).hexdigest()}  -" ]\n'
         for file, draft in zip(files, drafts, strict=True):
             script += f"tail -c +{start} {all_of_it} | head -c {len(file.data)} > {draft}\n"
@@ -157,6 +162,43 @@ class Connection:
         if ran.status:
             named = ", ".join(file.path for file in files)
             raise Transient(f"{self.login}: {named} couldn't be written ({ran.words})")
+
+    def listen(self) -> int:
+        """The port on the host's loopback where calls come from now on. They wait for `calls_go_to`."""
+        import paramiko
+
+        if not self.port:
+            self.transport.default_window_size = WINDOW
+            try:
+                with self._ended_after(CONNECT_TIMEOUT):
+                    self.port = self.transport.request_port_forward("127.0.0.1", 0, self._called)
+            except TimeoutError:
+                raise Transient(f"{self.login}: no answer to a request for a port on its loopback") from None
+            except (paramiko.SSHException, OSError, EOFError) as error:
+                raise Transient(
+                    f"{self.login}: its SSH server gives us no port on its loopback for the agent ({_words(error)}); "
+                    "to fix it, set `AllowTcpForwarding yes` in /etc/ssh/sshd_config, then: sudo systemctl reload ssh"
+                ) from None
+        return self.port
+
+    def calls_go_to(self, take: Callable[[Any], object]) -> None:
+        with self._lock:
+            self._take, waiting = take, self._calls
+            self._calls = []
+        for channel in waiting:
+            take(channel)
+
+    def _called(self, channel: Any, *_: object) -> None:
+        """On paramiko's own thread. Whoever has an account on the host can call."""
+        with self._lock:
+            take = self._take
+            if take is None and len(self._calls) < MOST_WAITING:
+                self._calls.append(channel)
+                return
+        if take is None:
+            channel.close()
+        else:
+            take(channel)
 
     def close(self) -> None:
         with self._lock:

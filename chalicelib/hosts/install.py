@@ -11,6 +11,7 @@ of what was sent would look like all of it.
 from __future__ import annotations
 
 import shlex
+from urllib.parse import urlsplit
 
 from chalicelib.hosts.look import HOME, OWNER
 
@@ -22,8 +23,16 @@ TOKEN = f"{HOME}/bootstrap"
 SERVER = f"{HOME}/server"  # the address that the agent calls, reread when it can't be reached
 VIA = f"{HOME}/via"  # where its head node relays its calls, if it does
 
-# Each reload has systemd run all its generators, which costs a host more than all else here.
-START = f"systemctl enable --quiet --no-reload {UNIT} && systemctl daemon-reload && systemctl restart {UNIT}"
+# A reload has systemd run all its generators, which costs a host more than all else here, and a unit that is new needs
+# none. One that an earlier attempt left does, and so do all if systemd is too old to notice that they are new.
+START = f"""
+systemctl enable --quiet --no-reload {UNIT} || exit
+case "$(systemctl show --property LoadState --property NeedDaemonReload {UNIT})" in
+*LoadState=loaded*NeedDaemonReload=no* | *NeedDaemonReload=no*LoadState=loaded*) ;;
+*) systemctl daemon-reload || exit ;;
+esac
+systemctl restart {UNIT}
+"""
 
 STOP = f"""
 set -u
@@ -41,20 +50,22 @@ LOG_END = f"journalctl -u {UNIT} -n 5 -o cat --no-pager 2>/dev/null | tail -n 1"
 def reach(server_url: str, relay: str = "") -> str:
     """Does the server answer from here, by the way that the agent takes? Any HTTP response will do, and the end of the
     error output says why there is none. `relay`: where a head node passes calls on."""
+    url = urlsplit(server_url)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    host, _, via = relay.rpartition(":") if relay else (url.hostname or "", "", str(port))
+    call = f"GET {url.path.rstrip('/')}/healthcheck HTTP/1.1\r\nHost: {url.netloc}\r\nConnection: close\r\n\r\n"
+    name = url.hostname or "" if url.scheme == "https" else ""
     return f"""
 exec python3 -I -S -c '
 import socket, sys
-from urllib.parse import urlsplit
-url, (host, _, port) = urlsplit(sys.argv[1]), sys.argv[2].rpartition(":")
-where = (host.strip("[]"), int(port)) if port else (url.hostname, url.port or {{"https": 443}}.get(url.scheme, 80))
-made = socket.create_connection(where, 5)
-if url.scheme == "https":
+host, port, name, call = sys.argv[1:]
+made = socket.create_connection((host, int(port)), 5)
+if name:
     import ssl
-    made = ssl.create_default_context().wrap_socket(made, server_hostname=url.hostname)
-call = "GET %s/healthcheck HTTP/1.1\\r\\nHost: %s\\r\\nConnection: close\\r\\n\\r\\n"
-made.sendall((call % (url.path.rstrip("/"), url.netloc)).encode())
+    made = ssl.create_default_context().wrap_socket(made, server_hostname=name)
+made.sendall(call.encode())
 sys.exit(0 if made.makefile("rb").read(5) == b"HTTP/" else "no HTTP server answers there")
-' {shlex.quote(server_url)} {shlex.quote(relay)}
+' {shlex.join((host.strip("[]"), via, name, call))}
 """
 
 

@@ -7,6 +7,7 @@ is left to the agent, which measures it itself.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -17,51 +18,83 @@ LEAST_DISK_MIB = 1024
 MOST_OFF = 300  # seconds between the host's clock and ours
 _MOST = 200  # characters of one value: they are repeated to people, and a host may say anything
 
-# Prints `name=value` lines, each on its own: whatever is missing on a host, the other lines still appear.
-SCRIPT = r"""
-say() { printf '%s=%s\n' "$1" "$(printf %s "$2" | tr '\n\r' '  ')"; }
-have() { command -v "$1" >/dev/null 2>&1; }
-say uid "$(id -u)"
-SUDO=
-if [ "$(id -u)" != 0 ]; then
-  SUDO='sudo -n'
-  if ! have sudo; then say sudo missing
-  elif sudo -n true 2>/dev/null; then say sudo yes
-  else say sudo password; fi
-else say sudo root; fi
-say arch "$(uname -m)"
-say kernel "$(uname -s)"
+# A host runs hundreds of looks at once when a fleet is added, and most of what one costs it is starting processes. So
+# whatever needs root is one call of sudo, and the shell itself makes a value one line.
+_SAY = r"""
+breaks=$(printf '\n\r')
+say() {
+  name=$1; set -f; IFS=$breaks; set -- $2; IFS=' '
+  printf '%s=%s\n' "$name" "$*"
+  set +f; unset IFS
+}
+"""
+_END = "say end yes\n"
+
+
+def _script(as_root: str, rest: str = "") -> str:
+    """Prints `name=value` lines, each on its own: whatever is missing on a host, the other lines still appear."""
+    return f"""{_SAY}
+have() {{ command -v "$1" >/dev/null 2>&1; }}
+uid=$(id -u)
+say uid "$uid"
+root={shlex.quote(_SAY + as_root)}
+if [ "$uid" = 0 ]; then say sudo root; sh -c "$root"
+elif ! have sudo; then say sudo missing
+else
+  found=$(sudo -n sh -c "echo sudo=yes; $root" 2>/dev/null)
+  case $found in sudo=yes*) printf '%s\\n' "$found" ;; *) say sudo password ;; esac
+fi
+{rest}{_END}"""
+
+
+_OWNER = f"""say owner "$(cat {OWNER} 2>/dev/null)"
+"""
+# An engine that lists a container answers, and no question costs it less; its version would start three processes.
+_ASK = r"""
+if docker=$(docker ps --quiet --last 1 2>&1); then say docker yes
+else say docker_says "$(printf '%s\n' "$docker" | grep . | tail -n 1)"; fi
+sshd=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd)
+say forwarding "$("$sshd" -T 2>/dev/null | awk '$1=="allowtcpforwarding" {print $2}')"
+"""
+_PROGRAMS = r"""
+say python "$(python3 -I -S -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)"
+[ -d /run/systemd/system ] && say systemd yes
+"""
+
+SCRIPT = _script(
+    _OWNER + _ASK,
+    r"""
+set -- $(uname -sm)
+say kernel "${1:-}"
+say arch "${2:-}"
 say os "$(. /etc/os-release 2>/dev/null; printf %s "$PRETTY_NAME")"
 say clock "$(date +%s)"
-say seen_at "$(printf %s "${SSH_CONNECTION:-}" | cut -d ' ' -f 1)"
-say python "$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)"
-[ -d /run/systemd/system ] && say systemd yes
+seen_at=${SSH_CONNECTION:-}
+say seen_at "${seen_at%% *}"
 have docker && say docker_client yes
-if docker=$($SUDO docker version --format '{{.Server.Version}}' 2>&1); then what=docker; else what=docker_says; fi
-say $what "$(printf '%s\n' "$docker" | grep . | tail -n 1)"
 say disk_kib "$(df -Pk /var/lib 2>/dev/null | awk 'NR==2 {print $4}')"
-say owner "$($SUDO cat OWNER 2>/dev/null)"
-sshd=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd)
-say forwarding "$($SUDO "$sshd" -T 2>/dev/null | awk '$1=="allowtcpforwarding" {print $2}')"
-say end yes
-""".replace("OWNER", OWNER)
-
+"""
+    + _PROGRAMS,
+)
 
 # The lines that every later step needs: how to become root, and whose the host is.
-SHORT = SCRIPT[: SCRIPT.index("say arch")] + SCRIPT[SCRIPT.index("say owner") : SCRIPT.index("sshd=")] + "say end yes\n"
+SHORT = _script(_OWNER)
 
 # What a head node needs to relay the calls of the hosts behind it.
-RELAYING = (
-    SHORT.removesuffix("say end yes\n")
+RELAYING = _script(
+    _OWNER,
+    _PROGRAMS
     + r"""
-say python "$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)"
-[ -d /run/systemd/system ] && say systemd yes
 for folder in /lib/systemd /usr/lib/systemd; do
   [ -x $folder/systemd-socket-proxyd ] && say proxyd $folder/systemd-socket-proxyd
 done
-say end yes
-"""
+""",
 )
+
+
+def trying(reach: str) -> str:
+    """The script with a try to reach the server in it: another one that succeeds if the server answers."""
+    return SCRIPT.removesuffix(_END) + f"if (\n{reach}\n) >/dev/null 2>&1; then say reaches yes; fi\n{_END}"
 
 
 @dataclass(frozen=True)
@@ -76,12 +109,13 @@ class Report:
     python: str = ""
     systemd: bool = False
     docker_client: bool = False
-    docker: str = ""  # the engine's version
+    docker: bool = False  # the engine answers
     docker_says: str = ""  # why there is none
     disk_mib: int | None = None
     owner: str = ""
     forwarding: str = ""  # what sshd allows: yes, no, local, remote, all
     seen_at: str = ""  # the address from which the login came: the server's, or the jump host's
+    reaches: bool = False  # the server, if it was to try
     proxyd: str = ""  # the path of systemd-socket-proxyd
     whole: bool = False  # the script came to its end
 
@@ -103,12 +137,13 @@ def report(text: str) -> Report:
         python=found.get("python", ""),
         systemd=found.get("systemd") == "yes",
         docker_client=found.get("docker_client") == "yes",
-        docker=found.get("docker", ""),
+        docker=found.get("docker") == "yes",
         docker_says=found.get("docker_says", ""),
         disk_mib=None if (kib := _number(found, "disk_kib")) is None else kib >> 10,
         owner=found.get("owner", ""),
         forwarding=found.get("forwarding", ""),
         seen_at=found.get("seen_at", ""),
+        reaches=found.get("reaches") == "yes",
         proxyd=found.get("proxyd", ""),
         whole="end" in found,
     )

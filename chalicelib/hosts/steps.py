@@ -18,8 +18,9 @@ from chalicelib.errors import Bug, Conflict, NotYet, Transient, Unfit
 from chalicelib.hosts import install
 from chalicelib.hosts.connection import Connection, File, Login, Logins, Ran
 from chalicelib.hosts.holders import ended, held
-from chalicelib.hosts.look import SCRIPT, SHORT, Lack, Report, lacks, report, taken
+from chalicelib.hosts.look import SHORT, Lack, Report, lacks, report, taken, trying
 from chalicelib.hosts.relays import Relays
+from chalicelib.hosts.tunnels import loopback
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete, Store
 
@@ -40,6 +41,7 @@ class HostSteps:
     server_url: str
     program: Callable[[], bytes]
     carries: bool = True  # the calls of agents that can't reach the server; else their head nodes relay them
+    tunnel_wanted: Callable[[], None] = lambda: None  # tells whoever carries them of a new one
 
     def do(self, step: str, workflow: Workflow) -> Mapping[str, str] | None:
         instance = self._instance(workflow)
@@ -66,11 +68,11 @@ class HostSteps:
     # --- adding ------------------------------------------------------------------------------------------------------
 
     def _look(self, instance: Instance, workflow: Workflow) -> Mapping[str, str]:
-        with self._at(instance, SCRIPT, again=True) as at:
+        with self._at(instance, trying(install.reach(self.server_url)), again=True) as at:
             now = self.clock.now() // SECOND
             seen = replace(at.seen, owner="") if self._ended(at) else at.seen
             _fit(lacks(seen, at.login.user, self._owner(instance), self._held(instance, at), now))
-            reached = at.run(install.reach(self.server_url), timeout=30.0).status == 0
+            reached = at.seen.reaches
             relay = None if reached or self.carries else self._relayed(instance, at)
             self._note(at.contact, relay=relay)
             found = {"os": at.seen.os[:100], "arch": at.seen.arch}
@@ -104,21 +106,21 @@ class HostSteps:
     def _install(self, instance: Instance, workflow: Workflow) -> None:
         token, tunnel = bootstrap_token(self.install_key, instance.id, instance.epoch), TUNNEL in workflow.state
         with self._at(instance, again=True) as at:
-            # With a tunnel, the agent reads the address from a file that the tunnel writes.
+            # With a tunnel, the agent reads the address from a file: a port that the host chooses.
             unit = install.unit("" if tunnel else self.server_url, instance.id)
             if self._ended(at):
                 at.must(install.evict(at.seen.owner), timeout=120.0)
             else:
                 _fit(tuple(taken(at.seen, self._owner(instance), self._held(instance, at))))
-            at.must(install.claim(self._owner(instance)))  # and if it was taken since, the next attempt says by whom
-            at.connection.seen = replace(at.seen, owner=self._owner(instance))
             at.connection.put(
                 File(install.PROGRAM, self.program(), 0o700),
                 File(install.TOKEN, token.encode(), 0o600),
                 File(install.UNIT_FILE, unit.encode(), 0o644),
                 sudo=at.seen.as_root,
+                first=install.claim(self._owner(instance)),  # if it was taken since, the next attempt says by whom
             )
-            self._note(at.contact, tunnel=tunnel)  # only now: it would be refused before, and cost a login each time
+            at.connection.seen = replace(at.seen, owner=self._owner(instance))
+            self._note(at.contact, tunnel=at.contact.tunnel and tunnel)
 
     def _relay(self, instance: Instance, workflow: Workflow) -> None:
         with self._at(instance, again=True) as at:
@@ -135,8 +137,17 @@ class HostSteps:
             at.connection.put(File(install.VIA, relay.address.encode(), 0o600), sudo=at.seen.as_root)
 
     def _start(self, instance: Instance, workflow: Workflow) -> None:
-        with self._at(instance, again=TUNNEL in workflow.state) as at:  # which takes the login over
-            at.must(install.START)
+        """An agent that needs a tunnel finds its address when it starts. The tunnel takes our connection over, so it is
+        wanted once we have left that; one that is there already has written its own address."""
+        tunnel = TUNNEL in workflow.state
+        with self._at(instance, again=tunnel) as at:
+            script = install.START
+            if tunnel and not at.contact.tunnel:
+                script = install.follow(self._owner(instance), loopback(at.connection.listen())) + script
+            at.must(script)
+        if tunnel:
+            self._note(at.contact, tunnel=True)
+            self.tunnel_wanted()
 
     def _report(self, instance: Instance, workflow: Workflow) -> None:
         heard = nouns.find(self.store, Presence, keys.presence(instance.id))

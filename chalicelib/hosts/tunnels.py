@@ -1,7 +1,8 @@
 """Hosts that can't reach the server: their agents' calls are carried back over an SSH connection that we keep open.
 
 A tunnel listens on the host's loopback, at a port that the host chooses, and writes that address to a file that the
-agent rereads. If the connection breaks, it is reopened, and the agent finds the new address in the file.
+agent rereads. If the connection breaks, it is reopened, and the agent finds the new address in the file. The step that
+starts an agent does the same, so that it knows the way at once, and leaves its connection to us.
 """
 
 from __future__ import annotations
@@ -39,8 +40,12 @@ LEAST_CALLS = 16  # at once over one tunnel: an agent makes a few, and each of i
 MOST_CALLS = 256  # as far as all tunnels together have descriptors
 REST_SECONDS = 30.0  # for what one side sent, after it has ended
 AGAIN_EVERY = 0.01  # seconds between two tries at a channel that takes nothing now
-WINDOW = 1024 * 1024  # bytes that the host may send on a channel before we take some
 _CHUNK, _FULL = 64 * 1024, 256 * 1024
+
+
+def loopback(port: int) -> str:
+    """The server's address at the host's end of a tunnel."""
+    return f"http://127.0.0.1:{port}"
 
 
 class Tunnels:
@@ -57,7 +62,7 @@ class Tunnels:
         """`server`: host and port to connect to from here."""
         self._store, self._logins, self._login_of = store, logins, login_of
         self._install_id, self._server = install_id, server
-        self._stop = threading.Event()
+        self._stop, self._bell = threading.Event(), threading.Event()
         self._spare = Spare.of_descriptors()
         self._open: dict[str, _Tunnel] = {}
         self._thread: threading.Thread | None = None
@@ -66,18 +71,24 @@ class Tunnels:
         self._thread = threading.Thread(target=self._watch, name="tunnels", daemon=True)
         self._thread.start()
 
+    def look(self) -> None:
+        """Now: another one is wanted."""
+        self._bell.set()
+
     def stop(self) -> None:
         self._stop.set()
+        self._bell.set()
         if self._thread is not None:
             self._thread.join(timeout=10)
 
     def _watch(self) -> None:
         while not self._stop.is_set():
+            self._bell.clear()
             try:
                 self._match(self._wanted())
             except Exception:  # the store is failing; open tunnels stay open
                 log.exception("looking for hosts that need a tunnel failed")
-            self._stop.wait(LOOK_EVERY)
+            self._bell.wait(LOOK_EVERY)
         self._match({})
 
     def _wanted(self) -> dict[str, tuple[Instance, Contact]]:
@@ -140,16 +151,18 @@ class _Tunnel(threading.Thread):
             self._logins.connect(login) as connection,
             contextlib.closing(Carrier(self._server, self._spare)) as carrier,
         ):
-            connection.transport.default_window_size = WINDOW
-            port = connection.transport.request_port_forward("127.0.0.1", 0, carrier.take)
-            self._tell(connection, port)
+            told = connection.port != 0  # by the step that left the connection
+            port = connection.listen()
+            connection.calls_go_to(carrier.take)
+            if not told:
+                self._tell(connection, port)
             while connection.transport.is_active() and not self._closing.is_set():
                 carrier.move()
 
     def _tell(self, connection: Connection, port: int) -> None:
         """Once the host is ours, write the tunnel's address to the file that the agent rereads."""
         sudo = (connection.seen or report(connection.run(SHORT).out)).as_root
-        script = install.follow(self._owner, f"http://127.0.0.1:{port}")
+        script = install.follow(self._owner, loopback(port))
         if connection.run(f"{sudo} sh -c {shlex.quote(script)}".strip()).status:
             raise Transient("the host isn't set up yet")
 

@@ -119,6 +119,10 @@ class EmbeddedRoot(Root):
         self._tunnels = Tunnels(self.ports.store, self.ports.logins, self.login_of, self.install_id, server)
         self._tunnels.start()
 
+    def tunnel_wanted(self) -> None:
+        if self._tunnels is not None:
+            self._tunnels.look()
+
     def erase(self) -> Erased:
         done = super().erase()
         self._database.shrink()

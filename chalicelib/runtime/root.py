@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 from chalicelib.domain.ids import derive
@@ -109,6 +109,9 @@ class Root:
 
         return login_of(self.ports.store, self.ports.seal, instance)
 
+    def tunnel_wanted(self) -> None:
+        """A host needs a tunnel. Whoever keeps them elsewhere finds that in the store."""
+
     @cached_property
     def _performers(self) -> Mapping[str, Performer]:
         from chalicelib.agent.build import build
@@ -126,8 +129,9 @@ class Root:
             self.install_id,
             ports.install_key,
             ports.server_url,
-            build,
+            cache(build),
             carries=ports.tunnels,
+            tunnel_wanted=self.tunnel_wanted,
         )
         return {ADD_HOST.name: hosts, REMOVE_HOST.name: hosts}
 

@@ -82,6 +82,7 @@ class Engine:
     usage: dict[str, Any] = field(default_factory=dict)
     holds: dict[str, bytes] = field(default_factory=dict)  # what the images of new containers hold
     live_restore: bool = False
+    root: str = "/var/lib/docker"
     began: str = "2026-11-22T10:00:00.123456789+02:00"  # 8:00
     events: list[dict[str, Any]] = field(default_factory=list)  # those of being killed
     everywhere: tuple[str, ...] = ("/bin/sh", "/bin/bash")  # programs that all images have
@@ -125,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         match [self.command, *request.path.strip("/").split("/")]:
             case ["GET", "info"]:
-                self._json({"LiveRestoreEnabled": engine.live_restore})
+                self._json({"LiveRestoreEnabled": engine.live_restore, "DockerRootDir": engine.root})
             case ["GET", "networks", "bridge"]:
                 self._json({"Created": engine.began})
             case ["GET", "events"]:

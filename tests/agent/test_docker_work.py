@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import process_tree
-from chalicelib.agent.docker import DockerRuntime, DockerWork, container_name
+from chalicelib.agent.docker import STORAGE_SECONDS, DockerRuntime, DockerWork, container_name
 from chalicelib.agent.process import COLUMNS, ROWS
 from chalicelib.agent.process_tree import polite_signal
 from chalicelib.agent.task_runtime import Began, Interrupted, TaskError, Usage
@@ -573,3 +573,15 @@ def test_remove_and_sweep(bench: Bench) -> None:
 def test_an_engine_that_answers_is_no_problem(bench: Bench) -> None:
     assert bench.runtime.problem() == ""
     assert "no Docker engine" in DockerRuntime("owner", "/no/such.sock").problem()
+
+
+def test_where_an_engine_keeps_its_data_is_asked_now_and_then(bench: Bench) -> None:
+    now = [0.0]
+    runtime = DockerRuntime("owner", bench.engine.socket, clock=lambda: now[0])
+    bench.engine.faults["GET /info"] = (500, "starting")
+    assert runtime.storage() == ""
+    bench.engine.faults.clear()
+    assert [runtime.storage() for _ in range(3)] == ["/var/lib/docker"] * 3
+    assert len(bench.engine.asked("GET /info")) == 2, "what failed is asked again, what is known isn't"
+    bench.engine.root, now[0] = "/mnt/docker", STORAGE_SECONDS
+    assert runtime.storage() == "/mnt/docker"

@@ -10,7 +10,7 @@ import paramiko
 import pytest
 
 from chalicelib.errors import Transient, Unfit
-from chalicelib.hosts.connection import Login, Ssh
+from chalicelib.hosts.connection import MOST_WAITING, Login, Ssh
 from tests.harness.server import until
 from tests.hosts.bad_host import KEY, bad_host
 
@@ -117,3 +117,28 @@ def test_the_words_of_another_service_arent_repeated() -> None:
         with pytest.raises(Transient, match="no SSH server greets there") as refused, Ssh().connect(login):
             pass
     assert "internal" not in str(refused.value)
+
+
+def test_calls_wait_for_whoever_takes_them() -> None:
+    taken: list[paramiko.Channel] = []
+    with bad_host(says) as (login, made), Ssh().connect(login) as connection:
+        assert connection.listen() == connection.port == 4321 and connection.listen() == 4321
+        for number in range(MOST_WAITING):
+            channel = made[0].open_forwarded_tcpip_channel(("127.0.0.1", number), ("127.0.0.1", 4321))
+            channel.sendall(b"call %d" % number)
+        with contextlib.suppress(paramiko.SSHException):  # it may be closed before it is given to us
+            refused = made[0].open_forwarded_tcpip_channel(("127.0.0.1", 98), ("127.0.0.1", 4321))
+            assert refused.recv(1) == b"", "more than a few are refused"
+        connection.calls_go_to(taken.append)
+        assert [call.recv(10) for call in taken] == [b"call %d" % number for number in range(MOST_WAITING)]
+        made[0].open_forwarded_tcpip_channel(("127.0.0.1", 99), ("127.0.0.1", 4321))
+        until("the next to be taken at once", lambda: len(taken) == MOST_WAITING + 1)
+
+
+def test_a_host_that_gives_no_port_is_told_how_to() -> None:
+    with (
+        bad_host(says, forwards=lambda port: 0) as (login, _),
+        Ssh().connect(login) as connection,
+        pytest.raises(Transient, match=r"gives us no port .*AllowTcpForwarding yes"),
+    ):
+        connection.listen()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from chalicelib.hosts.install import reach
-from chalicelib.hosts.look import SCRIPT, SHORT, Report, lacks, report
+from chalicelib.hosts.look import SCRIPT, SHORT, Report, lacks, report, trying
 
 FINE = Report(
     sudo="yes",
@@ -25,7 +25,7 @@ FINE = Report(
     python="3.11",
     systemd=True,
     docker_client=True,
-    docker="24.0.7",
+    docker=True,
     disk_mib=50_000,
     forwarding="yes",
     whole=True,
@@ -43,8 +43,8 @@ def test_a_host_that_has_everything_lacks_nothing() -> None:
     [
         ({"sudo": "password"}, "sudo asks ubuntu for a password", "NOPASSWD"),
         ({"sudo": "missing"}, "ubuntu isn't root and there is no sudo", "log in as root"),
-        ({"docker": "", "docker_client": False}, "there is no Docker Engine", "get.docker.com"),
-        ({"docker": "", "docker_says": "Cannot connect"}, "doesn't answer (Cannot connect)", "enable --now docker"),
+        ({"docker": False, "docker_client": False}, "there is no Docker Engine", "get.docker.com"),
+        ({"docker": False, "docker_says": "Cannot connect"}, "doesn't answer (Cannot connect)", "enable --now docker"),
         ({"python": ""}, "there is no Python 3", "python3"),
         ({"python": "3.6"}, "its Python is 3.6, but 3.8 or newer is needed", "python3"),
         ({"systemd": False}, "wasn't booted with systemd", "systemd"),
@@ -75,13 +75,15 @@ def test_a_clock_that_is_wrong_is_named(off: int, which: str) -> None:
 
 
 def test_what_only_root_is_told_isnt_called_missing() -> None:
-    cautious = replace(FINE, sudo="password", docker="", docker_says="sudo: a password is required", forwarding="")
+    cautious = replace(FINE, sudo="password", docker=False, docker_says="sudo: a password is required", forwarding="")
     (found,) = lacks(cautious, "ubuntu", OWNER)
     assert "sudo asks ubuntu for a password" in found.what
 
 
 def test_everything_is_named_at_once() -> None:
-    assert len(lacks(replace(FINE, docker="", docker_client=False, python="", sudo="password"), "ubuntu", OWNER)) == 3
+    assert (
+        len(lacks(replace(FINE, docker=False, docker_client=False, python="", sudo="password"), "ubuntu", OWNER)) == 3
+    )
 
 
 def test_the_script_tells_about_this_machine() -> None:
@@ -97,6 +99,41 @@ def test_the_short_look_says_who_may_do_what() -> None:
     seen = report(done.stdout)
     assert seen.whole and seen.sudo and not seen.kernel
     assert [line.partition("=")[0] for line in done.stdout.splitlines()] == ["uid", "sudo", "owner", "end"]
+
+
+def test_values_are_told_on_one_line_each() -> None:
+    say = SHORT[: SHORT.index("have()")]
+    script = say + """say one 'a *  b'; say two "$(printf 'c\\r\\n\\nd\\n')"; say three ''; say four "a b" """
+    done = subprocess.run(["sh", "-uc", script], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout.splitlines() == ["one=a *  b", "two=c d", "three=", "four=a b"]
+
+
+def test_sudo_is_asked_once_and_may_refuse(tmp_path: Path) -> None:
+    """Whatever needs root goes through the one call."""
+    (tmp_path / "id").write_text("#!/bin/sh\necho 1000\n")
+    sudo = tmp_path / "sudo"
+    (tmp_path / "id").chmod(0o755)
+    path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+
+    def look(answers: str) -> Report:
+        sudo.write_text(f"#!/bin/sh\necho >> {tmp_path}/asked\n{answers}\n")
+        sudo.chmod(0o755)
+        done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=60, env=path)
+        return report(done.stdout)
+
+    allowed = look('shift; exec "$@"')
+    refused = look("echo 'sudo: a password is required' >&2; exit 1")
+    assert (allowed.sudo, refused.sudo) == ("yes", "password") and allowed.whole and refused.whole
+    assert allowed.docker or allowed.docker_says or not allowed.docker_client, "the engine was asked"
+    assert not refused.docker and not refused.docker_says and refused.python == allowed.python
+    assert (tmp_path / "asked").read_text() == "\n\n"
+
+
+def test_the_look_tries_to_reach_the_server() -> None:
+    for tried, reaches in (("exit 0", True), ("echo reaches=yes; exit 1", False)):
+        done = subprocess.run(["sh", "-c", trying(tried)], capture_output=True, text=True, check=True, timeout=30)
+        seen = report(done.stdout)
+        assert seen.whole and seen.reaches is reaches
 
 
 def test_a_look_that_was_cut_off_is_known() -> None:
@@ -115,7 +152,9 @@ def test_a_host_may_say_anything_and_little_of_it_is_repeated() -> None:
     assert len("; ".join(map(str, lacks(seen, "me", "ours/1")))) < 3000
 
 
-@pytest.mark.parametrize("docker", ["echo 'WARNING: no config' >&2; echo 24.0.7", "echo; echo 'no daemon' >&2; exit 1"])
+@pytest.mark.parametrize(
+    "docker", ["echo 'WARNING: no config' >&2; echo 0123456789ab", "echo; echo 'no daemon' >&2; exit 1"]
+)
 def test_the_engine_is_asked_once(tmp_path: Path, docker: str) -> None:
     (tmp_path / "docker").write_text(f"#!/bin/sh\necho >> {tmp_path}/asked\n{docker}\n")
     (tmp_path / "sudo").write_text('#!/bin/sh\nshift; exec "$@"\n')
@@ -124,7 +163,7 @@ def test_the_engine_is_asked_once(tmp_path: Path, docker: str) -> None:
     path = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True, timeout=60, env=path)
     seen = report(done.stdout)
-    assert (seen.docker, seen.docker_says) == (("", "no daemon") if "exit 1" in docker else ("24.0.7", ""))
+    assert (seen.docker, seen.docker_says) == ((False, "no daemon") if "exit 1" in docker else (True, ""))
     assert (tmp_path / "asked").read_text() == "\n"
 
 

@@ -46,3 +46,12 @@ def test_half_a_file_replaces_nothing(tmp_path: Path, sent: int) -> None:
         Shell(breaks_after=sent).put(File(str(place), b"the new one", 0o700), File(str(place) + "2", b"", 0o600))
     assert place.read_bytes() == b"the old one"
     assert list(tmp_path.iterdir()) == [place], "and leaves nothing behind"
+
+
+def test_nothing_is_put_if_what_comes_first_fails(tmp_path: Path) -> None:
+    place, done = tmp_path / "program", tmp_path / "done"
+    with pytest.raises(Transient, match=r"couldn't be written \(taken\)"):
+        Shell().put(File(str(place), b"new", 0o700), first="set -eu\necho taken >&2\nfalse\ntrue")
+    assert list(tmp_path.iterdir()) == []
+    Shell().put(File(str(place), b"new", 0o700), first=f"cat > {done}")
+    assert place.read_bytes() == b"new" and done.read_bytes() == b"", "what is sent is the files'"

@@ -60,6 +60,11 @@ class Bench:
     def contact(self) -> Contact | None:
         return nouns.find(self.store, Contact, keys.contact(self.instance.id))
 
+    @property
+    def noted(self) -> bool:
+        """Is a tunnel wanted for it?"""
+        return self.contact is not None and self.contact.tunnel
+
     def workflow(self, **changes: Any) -> Workflow:
         return workflow_of(self.instance, ADD_HOST, self.clock.now()).with_(**changes)
 
@@ -173,16 +178,22 @@ def test_first_contact_pins_the_keys() -> None:
 
 
 def test_a_host_that_cant_reach_the_server_gets_a_tunnel() -> None:
-    bench = Bench(FakeHost(reaches=False))
+    bench, wanted = Bench(FakeHost(reaches=False)), list[bool]()
+    bench.performer = replace(bench.performer, tunnel_wanted=lambda: wanted.append(bench.noted))
     found = bench.performer.do("look", bench.workflow())
-    assert found is not None and bench.contact is not None and not bench.contact.tunnel, "it isn't installed yet"
-    bench.performer.do("install", bench.workflow(state=dict(found)))
-    assert b"--server" not in bench.host.files[install.UNIT_FILE], "the tunnel writes the address"
-    assert bench.contact.tunnel
+    state = bench.workflow(state=dict(found or {}))
+    bench.performer.do("install", state)
+    assert b"--server" not in bench.host.files[install.UNIT_FILE], "the agent reads the address"
+    assert not bench.noted and wanted == [], "it isn't started yet"
+    bench.performer.do("start", state)
+    assert bench.host.running and bench.host.files[install.SERVER] == b"http://127.0.0.1:4321", "it finds it at once"
+    assert wanted == [True], "whoever keeps tunnels is told once that stands"
+    bench.performer.do("start", state)
+    assert bench.host.ports == [4321] and bench.noted, "a tunnel that is there has written its own address"
     bench.host.reaches = True
     found = bench.performer.do("look", bench.workflow())
     bench.performer.do("install", bench.workflow(state=dict(found or {})))
-    assert not bench.contact.tunnel and b"--server" in bench.host.files[install.UNIT_FILE]
+    assert not bench.noted and b"--server" in bench.host.files[install.UNIT_FILE]
 
 
 def test_an_agent_that_is_silent_is_asked_for_its_log() -> None:
