@@ -83,6 +83,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
     }
     beside = {
         "chalicelib/engine/commit.py",
+        "chalicelib/engine/effects/placement_groups.py",  # their handles, before a machine joins one
         "chalicelib/engine/effects/purchases.py",  # handles, between two calls
         "chalicelib/engine/erasing.py",  # what is deleted or has ended, and goes
         "chalicelib/engine/leftovers.py",  # which blobs are erased, and how far the round has come

@@ -6,8 +6,9 @@ from enum import StrEnum
 from typing import ClassVar
 
 from chalicelib.domain import keys
+from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.noun import Noun
+from chalicelib.domain.noun import Noun, Value
 
 
 class FleetStatus(StrEnum):
@@ -16,6 +17,21 @@ class FleetStatus(StrEnum):
     terminating = "terminating"
     terminated = "terminated"
     failed = "failed"
+
+
+class PlacementGroup(Value):
+    """What a cloud keeps machines of a cluster close together by. It is made with the first machine that is to be in
+    it; an `Instance.placement_group` is its id."""
+
+    id: str
+    backend: str
+    region: str
+    handle: Handle | None = None  # None: not made yet, as far as we know
+    made_at: Micros | None = None
+    leaving: bool = False  # no machine is in it, and none will join: it is being deleted
+    asked: int = 0  # how often its deletion was requested
+    look_at: Micros | None = None  # leaving: when that is requested again
+    message: str = ""  # why it isn't deleted yet
 
 
 class Fleet(Noun):
@@ -37,10 +53,12 @@ class Fleet(Noun):
     to_add: tuple[str, ...] = ()  # hosts that an apply requested and that have no instance yet, as OnPrem.key
     failed: tuple[str, ...] = ()  # ids of instances whose hosts couldn't be added, until the next apply
     networks: tuple[str, ...] = ()  # in a cluster of hosts: those that all of them share; empty before the first
+    groups: tuple[PlacementGroup, ...] = ()  # of a cluster: those that exist or are intended
     consolidation_attempt: int = 0  # failed attempts to reach `nodes.min` since the last success or update
     tried: tuple[
         str, ...
     ] = ()  # keys of offers that failed for the fleet's own instances; cleared when all have failed
+    paused_until: Micros | None = None  # after failed attempts
     due_at: Micros | None = None
     deleted: bool = False
 

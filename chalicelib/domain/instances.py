@@ -107,6 +107,7 @@ class Instance(Noun):
     for_run: bool = False  # a run asked for it, not its fleet
     idle_seconds: int | None = None  # None: never reaped for idleness
     handles: tuple[Handle, ...] = ()
+    placement_group: str = ""  # id of the fleet's group that it is created in
     host: OnPrem | None = None  # of an SSH fleet: set up when it is added, and cleared when it is removed
     left: bool = False  # a host that joined by itself says that it is cleared
     forgotten: bool = False  # a user chose not to wait until it is cleared

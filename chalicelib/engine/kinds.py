@@ -38,6 +38,7 @@ from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.lint import PlanRule, Rules, StepRule
 from chalicelib.planning.outcomes import decide_outcome
+from chalicelib.planning.placement_groups import decide_group
 from chalicelib.planning.plan import Outcome, Plan
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
@@ -165,7 +166,9 @@ KINDS = Kinds(
                 decide_fleet,
                 woken_by=frozenset({"instance", "fleet", "closing"}),
                 load=lambda load, id, now: load.fleet(id, now),
+                conclude=decide_group,
             ),
+            steps=(invariants.placement_groups,),
             plans=(invariants.fleet_sizes,),
         ),
         Kind(

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from chalicelib.backends.spi import Owned
+from chalicelib.backends.spi import Backend, Owned, OwnedGroup, PlacementGroups
 from chalicelib.domain import keys
+from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.sightings import Sighting
@@ -40,7 +41,7 @@ N = TypeVar("N", bound=Noun)
 class Swept:
     """What a sweep acted on."""
 
-    given_back: list[Owned] = field(default_factory=list)
+    given_back: list[Owned | OwnedGroup] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)  # instances whose machine is gone
 
 
@@ -62,15 +63,19 @@ class Sweeper:
 
     # --- listing -----------------------------------------------------------------------------------------------------
 
-    def _look(self, account: Account) -> Look[Owned]:
+    def _look(self, account: Account) -> Look[Owned | OwnedGroup]:
         install_id, began = self._here.install_id, self._clock.now()
         with translated(account.key):
             listed = list(account.backend.list_owned())  # before the owners are read, or new resources would have none
+            groups = list(self._groups(account))
         now = self._clock.now()
         named = sorted({one.instance_id for one in listed if one.install == install_id})
         owners = {instance.id: instance for instance in self._found(Instance, map(keys.instance, named))}
         lag = account.facts.visibility_lag
-        strays = orphans.strays(listed, owners, install_id=install_id, now=now, lag=lag)
+        strays: list[Owned | OwnedGroup] = []
+        strays += orphans.strays(listed, owners, install_id=install_id, now=now, lag=lag)
+        fleets = {fleet.id: fleet for fleet in self._found(Fleet, {keys.fleet(one.fleet_id) for one in groups})}
+        strays += orphans.stray_groups(groups, fleets, install_id=install_id)
         # An index may show an old instance: it is only a reason to read the instance by key.
         suspects = [keys.instance(each.id) for each in orphans.unlisted(listed, self._instances(account))]
         absent = orphans.unlisted(listed, self._found(Instance, suspects))
@@ -87,6 +92,11 @@ class Sweeper:
             sightings=[nouns.read(Sighting, r) for r in all_of(self._store, "main", keys.sightings_of(account.key))],
         )
 
+    def _groups(self, account: Account) -> Iterator[OwnedGroup]:
+        backend = account.backend
+        if account.facts.placement_groups and isinstance(backend, PlacementGroups):
+            yield from backend.list_owned_groups()
+
     def _instances(self, account: Account) -> Iterator[Instance]:
         """The instances that should have a machine in this account."""
         if account.project_id is not None:
@@ -102,7 +112,7 @@ class Sweeper:
 
     # --- acting ------------------------------------------------------------------------------------------------------
 
-    def _act(self, account: Account, finding: Finding[Owned], done: Swept) -> None:
+    def _act(self, account: Account, finding: Finding[Owned | OwnedGroup], done: Swept) -> None:
         try:
             self._store.commit([nouns.put(noun) for noun in (*finding.step.saves, *finding.step.events)])
         except Conflict:
@@ -115,12 +125,12 @@ class Sweeper:
             done.lost.append(finding.gone.id)
             self._executor.conclude(Seen(unit_of(finding.gone), finding.gone.epoch, "gone"))
 
-    def _give_back(self, account: Account, orphan: Owned, done: Swept) -> None:
+    def _give_back(self, account: Account, orphan: Owned | OwnedGroup, done: Swept) -> None:
         what = f"{orphan.handle.kind} {orphan.handle.id}"
         log.warning("%s of %s is an orphan: terminating it", what, account.key)
         try:
             with translated(what):
-                account.backend.terminate(orphan.handle)
+                _end(account.backend, orphan)
         except Gone:
             log.info("%s was gone already", what)
         except BackendError as error:
@@ -133,6 +143,13 @@ class Sweeper:
     def _found(self, kind: type[N], wanted: Iterable[keys.Key]) -> list[N]:
         found = list(wanted)
         return [noun for noun in nouns.find_many(self._store, kind, found) if noun is not None] if found else []
+
+
+def _end(backend: Backend, orphan: Owned | OwnedGroup) -> None:
+    if isinstance(orphan, Owned):
+        backend.terminate(orphan.handle)
+    elif isinstance(backend, PlacementGroups):
+        backend.delete_group(orphan.handle)
 
 
 @contextmanager

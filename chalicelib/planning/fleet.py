@@ -24,6 +24,7 @@ from chalicelib.planning.colocation import beside, capable, first_of, is_cluster
 from chalicelib.planning.combine import fleet_query, idle_seconds, merged_fleet
 from chalicelib.planning.hosts import match_hosts
 from chalicelib.planning.new_machine import new_instance
+from chalicelib.planning.placement_groups import in_group, sooner, take_leave
 from chalicelib.planning.plan import Note, Plan, Step
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView
 from chalicelib.planning.transitions import Draft
@@ -47,15 +48,14 @@ def decide_fleet(snapshot: FleetSnapshot) -> Plan:
     if fleet.status != FleetStatus.active or fleet.deleted:
         return Plan()
     steps, fleet = match_hosts(snapshot)
+    left, fleet = take_leave(fleet, snapshot.view.instances, snapshot.now)
     snapshot = replace(snapshot, view=replace(snapshot.view, fleet=fleet))
-    steps += _shrink(snapshot)
+    steps += [*left, *_shrink(snapshot)]
     grown, notes, fleet = _grow(snapshot)
     steps += grown
-    due = fleet.due_at
-    if due is not None and due <= snapshot.now:  # nothing is left to wait for
-        due = None
-        fleet = fleet.with_(due_at=None)
-        steps.append(Step((fleet,)))
+    due = sooner(fleet, None if fleet.due_at is None or fleet.due_at <= snapshot.now else fleet.due_at)
+    if due != fleet.due_at:  # nothing else is left to wait for
+        steps.append(Step((fleet.with_(due_at=due),)))
     return Plan(tuple(steps), tuple(notes), due)
 
 
@@ -76,19 +76,21 @@ def keeps_a_minimum(spec: FleetSpec) -> bool:
 def _wind_up(snapshot: FleetSnapshot) -> Plan:
     fleet, now = snapshot.view.fleet, snapshot.now
     left = [i for i in snapshot.view.instances if i.status != InstanceStatus.terminated]
-    if not left:
+    leave, fleet = take_leave(fleet, left, now)
+    if not left and not fleet.groups:
         draft = Draft(now)
         draft.move_fleet(fleet, "emptied", deleted=True, due_at=None)
         return Plan((draft.step(),))
-    steps = []
+    steps = list(leave)
     for instance in left:
         if instance.status not in _LEAVING and not instance.claims:  # a job was placed meanwhile: it ends first
             draft = Draft(now)
             draft.end_instance(instance, InstanceReason.terminated_by_user, "its fleet is being deleted")
             steps.append(draft.step())
     if fleet.due_at is None or fleet.due_at <= now:
-        steps.append(Step((fleet.with_(due_at=now + LOOK_DELETING, last_processed_at=now),)))
-    return Plan(tuple(steps), next_wake=now + LOOK_DELETING)
+        fleet = fleet.with_(due_at=sooner(fleet, now + LOOK_DELETING), last_processed_at=now)
+        steps.append(Step((fleet,)))
+    return Plan(tuple(steps), next_wake=fleet.due_at)
 
 
 def _shrink(snapshot: FleetSnapshot) -> list[Step]:
@@ -126,8 +128,8 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
         if fleet.to_create and merged_fleet(view.spec).nodes is None:
             fleet = fleet.with_(to_create=0)
         return [], [], fleet
-    if fleet.consolidation_attempt and fleet.due_at is not None and now < fleet.due_at:
-        return [], [], fleet  # a pause
+    if fleet.paused_until is not None and now < fleet.paused_until:
+        return [], [], fleet
     query, first = fleet_query(merged_fleet(view.spec)), None
     if is_cluster(view.spec):
         first = first_of(view.instances)
@@ -154,7 +156,7 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
             fleet = _create(draft, FleetView(fleet, view.spec), offer, blocks, snapshot, again)
         steps.append(purchases.in_one_call(draft.step(), snapshot.facts))
     if not steps and (fleet.due_at is None or fleet.due_at <= now):
-        fleet = fleet.with_(due_at=again)
+        fleet = fleet.with_(due_at=sooner(fleet, again))
         steps.append(Step((fleet,)))
     return steps, [], fleet
 
@@ -165,7 +167,7 @@ def _await(fleet: Fleet, now: Micros, first: Instance | None) -> tuple[list[Step
     if fleet.due_at is not None and fleet.due_at > now:
         return [], [], fleet
     due = (first.act_until if first else None) or now
-    fleet = fleet.with_(due_at=max(due, now + NEXT_BATCH), last_processed_at=now)
+    fleet = fleet.with_(due_at=sooner(fleet, max(due, now + NEXT_BATCH)), last_processed_at=now)
     return [Step((fleet,))], [], fleet
 
 
@@ -181,13 +183,14 @@ def _create(
     now = snapshot.now
     facts = snapshot.facts.get(offer.backend) or BackendFacts(name=offer.backend)
     idle = idle_seconds((merged_fleet(view.spec).idle_duration,), FLEET_IDLE // SECOND, facts)
-    instance: Instance = new_instance(now, view, offer, blocks, facts, idle)
-    fleet = view.fleet.with_(
-        next_instance_num=view.fleet.next_instance_num + 1,
-        to_create=max(0, view.fleet.to_create - 1),
+    fleet, instance = in_group(view.fleet, view.spec, new_instance(now, view, offer, blocks, facts, idle), facts)
+    fleet = fleet.with_(
+        next_instance_num=fleet.next_instance_num + 1,
+        to_create=max(0, fleet.to_create - 1),
         consolidation_attempt=0,
         message="",
-        due_at=again,
+        paused_until=None,
+        due_at=sooner(fleet, again),
         last_processed_at=now,
     )
     draft.save(fleet)
@@ -211,12 +214,13 @@ def _pause(fleet: Fleet, now: Micros, *, found: bool, where: str = "") -> tuple[
         consolidation_attempt=min(attempt, MOST_PAUSES + 1),
         tried=(),
         message=message,
-        due_at=due,
+        paused_until=due,
+        due_at=sooner(fleet, due),
         last_processed_at=now,
         to_create=0 if last else fleet.to_create,
     )
     if last and fleet.consolidation_attempt > MOST_PAUSES:
-        return [], [], fleet.with_(due_at=None) if fleet.due_at is not None else fleet
+        return [], [], fleet
     draft = Draft(now)
     draft.save(paused)
     if message != fleet.message:

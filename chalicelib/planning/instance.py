@@ -416,12 +416,14 @@ class Look:
         )
 
     def _leave_fleet(self) -> None:
-        """One instance fewer. A fleet with a minimum becomes due, in case the wake-up is lost."""
+        """One instance fewer. A fleet with a minimum, or with a placement group, becomes due, in case the wake-up is
+        lost."""
         self.draft.wake(f"fleet/{self.fleet.id}")
         least = self.config.nodes.min if self.config.nodes else 0
         waits = self.fleet.due_at is not None and self.fleet.due_at <= self.now
-        if least and not waits and not self._fleet_ends:
-            self.draft.save(self.fleet.with_(due_at=self.now))
+        if (least or self.instance.placement_group) and not waits and not self._fleet_ends:
+            paused = None if least else self.fleet.paused_until
+            self.draft.save(self.fleet.with_(due_at=self.now, paused_until=paused))
 
 
 def resources_of(facts: HostFacts) -> Resources:

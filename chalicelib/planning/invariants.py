@@ -14,7 +14,8 @@ from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.domain.workflows import Workflow
 from chalicelib.planning.combine import merged_fleet
-from chalicelib.planning.lint import Known
+from chalicelib.planning.lint import Known, id_of
+from chalicelib.planning.placement_groups import DeleteGroup
 from chalicelib.planning.plan import Effect, Plan, Step
 from chalicelib.planning.purchases import Create, CreateSeveral, Describe, Terminate, unit_of
 from chalicelib.planning.snapshots import Snapshot
@@ -137,6 +138,32 @@ def purchases(step: Step, known: Known) -> Iterator[str]:
                 yield f"instance {instance.name} has no backend to buy it from"
         elif isinstance(effect, Terminate) and (instance is None or instance.status != InstanceStatus.terminating):
             yield f"{effect.unit} is to be terminated, but its status isn't terminating"
+
+
+def placement_groups(step: Step, known: Known) -> Iterator[str]:
+    """A machine is ordered in a group that its fleet has and keeps; only a group that nobody is in is deleted."""
+    fleets = [noun for noun in step.saves if isinstance(noun, Fleet)]
+    kept = {group.id for fleet in fleets for group in fleet.groups if not group.leaving}
+    leaving = {group.id for fleet in fleets for group in fleet.groups if group.leaving}
+    for noun in step.saves:
+        if isinstance(noun, Instance) and noun.version == 0 and noun.placement_group not in ("", *kept):
+            yield f"instance {noun.name} is ordered in a placement group that its fleet doesn't keep"
+    for fleet in fleets:
+        if fleet.due_at is None and any(group.leaving for group in fleet.groups):
+            yield f"fleet {fleet.name} deletes a placement group, but nothing will look at it again"
+        before = known.get((Fleet, fleet.id))
+        had = {group.id for group in before.groups if not group.leaving} if isinstance(before, Fleet) else set()
+        if had - kept and (used := (had - kept) & _groups_in_use(step, known)):
+            yield f"fleet {fleet.name} gives up placement group {min(used)}, which is used"
+    for effect in step.effects:
+        if isinstance(effect, DeleteGroup) and effect.group not in leaving:
+            yield f"placement group {effect.group} is deleted without committing it"
+
+
+def _groups_in_use(step: Step, known: Known) -> set[str]:
+    now = {(type(noun), id_of(noun)): noun for noun in step.saves}
+    found = (noun for noun in {**known, **now}.values() if isinstance(noun, Instance))
+    return {noun.placement_group for noun in found if noun.status is not InstanceStatus.terminated}
 
 
 def workflows(step: Step, known: Known) -> Iterator[str]:

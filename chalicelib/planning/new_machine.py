@@ -13,6 +13,7 @@ from chalicelib.planning import purchases
 from chalicelib.planning.buying import Buy
 from chalicelib.planning.combine import idle_seconds, merged_fleet, merged_run
 from chalicelib.planning.floor import Floor
+from chalicelib.planning.placement_groups import in_group
 from chalicelib.planning.places import claim_of
 from chalicelib.planning.snapshots import FleetView, QueuedJob
 from chalicelib.planning.transitions import Draft
@@ -25,7 +26,7 @@ def order_for(draft: Draft, floor: Floor, facts: BackendFacts, item: QueuedJob, 
     claim = claim_of(item, tuple(range(buy.blocks)))
     tags = {**(config.tags or {}), **(run.tags or {})}
     made = new_instance(draft.now, FleetView(fleet, buy.view.spec), buy.offer, buy.total, facts, idle, (claim,))
-    instance = made.with_(tags=tags, for_run=True)
+    fleet, instance = in_group(fleet, buy.view.spec, made.with_(tags=tags, for_run=True), facts)
     fleet = fleet.with_(next_instance_num=fleet.next_instance_num + 1, last_processed_at=draft.now)
     draft.save(fleet)
     draft.save(instance)

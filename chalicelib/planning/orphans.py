@@ -18,11 +18,13 @@ from typing import Generic, Protocol, TypeVar
 
 from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import DAY, Micros
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
+from chalicelib.planning.placement_groups import group_of
 from chalicelib.planning.plan import Step
 from chalicelib.planning.transitions import Draft
 
@@ -39,13 +41,25 @@ class Tagged(Protocol):
     def install(self) -> str: ...
     @property
     def project_id(self) -> str: ...
+
+
+class OfInstance(Tagged, Protocol):
     @property
     def instance_id(self) -> str: ...
     @property
     def epoch(self) -> int: ...
 
 
+class OfFleet(Tagged, Protocol):
+    @property
+    def fleet_id(self) -> str: ...
+    @property
+    def group_id(self) -> str: ...
+
+
 T = TypeVar("T", bound=Tagged)
+I = TypeVar("I", bound=OfInstance)  # noqa: E741 - the usual letter
+F = TypeVar("F", bound=OfFleet)
 
 
 @dataclass(frozen=True)
@@ -80,15 +94,22 @@ def apart(facts: BackendFacts) -> Micros:
 
 
 def strays(
-    listed: Iterable[T], owners: Mapping[str, Instance], *, install_id: str, now: Micros, lag: Micros
-) -> list[T]:
+    listed: Iterable[I], owners: Mapping[str, Instance], *, install_id: str, now: Micros, lag: Micros
+) -> list[I]:
     """Those of `listed` that belong to nobody. `owners` has every instance that they name and the store knows. What a
     terminated instance seems to have left may be a stale listing until the provider's lag has passed."""
     mine = (one for one in listed if one.install == install_id)
     return [one for one in mine if _forsaken(one, owners.get(one.instance_id), now - lag)]
 
 
-def _forsaken(resource: Tagged, owner: Instance | None, before: Micros) -> bool:
+def stray_groups(listed: Iterable[F], fleets: Mapping[str, Fleet], *, install_id: str) -> list[F]:
+    """Placement groups that no fleet has, whether it is deleting them or not. `fleets` has every one that they name and
+    the store knows."""
+    mine = (one for one in listed if one.install == install_id)
+    return [one for one in mine if one.fleet_id not in fleets or group_of(fleets[one.fleet_id], one.group_id) is None]
+
+
+def _forsaken(resource: OfInstance, owner: Instance | None, before: Micros) -> bool:
     if owner is None or resource.epoch < owner.epoch:  # never wanted, or from a superseded purchase
         return True
     if owner.status is not InstanceStatus.terminated or resource.epoch > owner.epoch:
@@ -96,7 +117,7 @@ def _forsaken(resource: Tagged, owner: Instance | None, before: Micros) -> bool:
     return (owner.finished_at or owner.last_processed_at) <= before
 
 
-def unlisted(listed: Iterable[Tagged], instances: Iterable[Instance]) -> list[Instance]:
+def unlisted(listed: Iterable[OfInstance], instances: Iterable[Instance]) -> list[Instance]:
     """Live instances of which a complete listing shows no resource, by handle or by tag."""
     shown = list(listed)
     handles = {(one.handle.kind, one.handle.id) for one in shown}

@@ -16,6 +16,7 @@ from chalicelib.planning import purchases
 from chalicelib.planning.colocation import is_cluster
 from chalicelib.planning.failures import Meaning, meaning
 from chalicelib.planning.instance import DESCRIBE_EVERY, Look
+from chalicelib.planning.placement_groups import lost
 from chalicelib.planning.plan import Failed, Outcome, Plan
 from chalicelib.planning.purchases import Bought, Left, NotBought, NotDone, Seen
 from chalicelib.planning.snapshots import InstanceSnapshot
@@ -76,6 +77,9 @@ class _Outcome(Look):
             return
         again = self.now + round(max(_pause(failed, means), 1.0) * SECOND)
         if means.repeat and (self.instance.deadline is None or again < self.instance.deadline):
+            found = lost(self.fleet, self.instance, self.now, self.facts) if failed.error == "Gone" else None
+            if found is not None:
+                self.draft.save(found)
             until = max(again, self.now + (0 if means.settled else self.facts.visibility_lag))
             self._keep(message=failed.message, act_until=until, due_at=until)
             self.draft.tell(EventType.repeated, self.instance, reason=failed.error, detail=failed.message[:500])

@@ -202,6 +202,7 @@ def _update(plane: Plane, user: User, current: FleetRow, spec: FleetSpec, raw: d
         failed=(),
         networks=hosts.networks_kept(spec, current),
         consolidation_attempt=0,
+        paused_until=None,
         last_processed_at=now,
         due_at=now,
     )

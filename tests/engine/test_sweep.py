@@ -107,7 +107,7 @@ class Scene:
             (cloud or self.cloud).lose(handle.id)
 
     def left(self, cloud: FakeCloud | None = None) -> set[str]:
-        return {dict(body["tags"])["dstack-instance"] for body in (cloud or self.cloud).resources()}
+        return {dict(body["tags"]).get("dstack-instance", "") for body in (cloud or self.cloud).resources()}
 
     def told(self, project_id: str = PROJECT) -> list[EventType | None]:
         page = self.store.query("main", f"events/{project_id}", limit=100)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.simulated.script import Call, Fault, Script, When
-from chalicelib.backends.spi import CreateRequest, Machine, Made, Owned
+from chalicelib.backends.spi import CreateRequest, GroupRequest, Machine, Made, Owned, OwnedGroup
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
@@ -116,10 +116,11 @@ class ShakyScript(Script):
         if scripted := super().fault(call, when, region=region, type=type):
             return scripted
         world = self.world
-        if call in ("check", "offers") or not world.chance(0.10 if call == "create" else 0.05):
+        creates = call in ("create", "create_group")
+        if call in ("check", "offers") or not world.chance(0.10 if creates else 0.05):
             return None
         errors = ["Transient", "Throttled"]
-        if call == "create" and when != "after":
+        if creates and when != "after":
             errors += ["InsufficientCapacity", "InsufficientCapacity", "QuotaExceeded", "Bug"]
         error = "Transient" if when == "after" else world.rng.choice(errors)
         world.note(f"{call} {error} {when}")
@@ -147,6 +148,7 @@ class ShakyBackend:
         self.creating: Callable[[CreateRequest], None] = nobody
         self.made: Callable[[], None] = nobody
         self.ending: Callable[[Handle], None] = nobody
+        self.ending_group: Callable[[Handle], None] = nobody
 
     def check(self) -> None:
         self._cloud.check()
@@ -187,6 +189,24 @@ class ShakyBackend:
     def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
         found = list(self._cloud.list_owned(instance_id))
         self._world.moment("after list")
+        return iter(found)
+
+    def create_group(self, request: GroupRequest) -> Handle:
+        self._world.moment("before create_group")
+        group = self._cloud.create_group(request)
+        self._world.note("group made")
+        self._world.moment("after create_group")
+        return group
+
+    def delete_group(self, handle: Handle) -> None:
+        self.ending_group(handle)
+        self._world.moment("before delete_group")
+        self._cloud.delete_group(handle)
+        self._world.moment("after delete_group")
+
+    def list_owned_groups(self) -> Iterator[OwnedGroup]:
+        found = list(self._cloud.list_owned_groups())
+        self._world.moment("after list_groups")
         return iter(found)
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud, Launcher
@@ -60,6 +60,7 @@ class Terms:
     boot: Micros = 2 * SECOND
     end: Micros = 0
     idempotent: bool = False
+    placement_groups: bool = True
     pace: Pace = EMBEDDED
     tick: float = 60.0  # seconds: the schedule that needs no hint
     processes: int = 2
@@ -172,13 +173,17 @@ class Site:
 
     def __init__(self, world: World, parts: Parts, launcher: Launcher, terms: Terms | None = None) -> None:
         self.world, self.parts, self.weather = world, parts, Weather()
-        self.terms = terms = terms or Terms.drawn(world.rng)
+        self.terms = terms = terms or replace(Terms.drawn(world.rng), placement_groups=world.seed % 4 != 3)
         self.machines = {row.noun: row.machine for row in parts.kinds.rows if row.noun and row.machine}
         rng = world.rng
         self.store = MemoryStore(clock=world.now, rng=random.Random(rng.random()), max_lag=terms.store_lag)
         self.script = script = ShakyScript(boot=terms.boot, end=terms.end, lag=terms.cloud_lag)
         script.world = world
-        facts = FACTS.with_(idempotent_create=terms.idempotent, visibility_lag=terms.cloud_lag)
+        facts = FACTS.with_(
+            idempotent_create=terms.idempotent,
+            visibility_lag=terms.cloud_lag,
+            placement_groups=terms.placement_groups,
+        )
         self.cloud = FakeCloud(world.now, launcher=launcher, script=script, facts=facts)
         self.backend = ShakyBackend(self.cloud, world)
         blobs = Blobs()

@@ -21,6 +21,7 @@ from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.workflows import WorkflowStatus
+from chalicelib.engine.effects.placement_groups import Groups
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.workflows import Steps
 from chalicelib.engine.kinds import KINDS, Kinds
@@ -30,6 +31,7 @@ from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.lint import Rules
 from chalicelib.planning.orphans import Look
+from chalicelib.planning.placement_groups import take_leave
 from chalicelib.planning.plan import Outcome, Plan
 from chalicelib.planning.purchases import Create
 from chalicelib.planning.queue import decide_queue
@@ -40,7 +42,19 @@ from chalicelib.store import nouns
 from chalicelib.usecases import agent
 from tests.simulation.history import play
 from tests.simulation.plane import INSTALL, Parts
-from tests.simulation.stories import clusters, commits, fleets, gangs, local, machines, onprem, orphans, placing, tasks
+from tests.simulation.stories import (
+    clusters,
+    commits,
+    fleets,
+    gangs,
+    local,
+    machines,
+    onprem,
+    orphans,
+    placement_groups,
+    placing,
+    tasks,
+)
 from tests.simulation.world import Invariant, Violation
 
 
@@ -259,6 +273,14 @@ def _scattered(snapshot: FleetSnapshot) -> Plan:
     return decide_fleet(replace(snapshot, view=view))
 
 
+def _tidy(snapshot: FleetSnapshot) -> Plan:
+    """Deletes a group as soon as the cloud shows no machine in it, though one may have been ordered."""
+    plan, view = decide_fleet(snapshot), snapshot.view
+    accepted = [each for each in view.instances if each.status is not InstanceStatus.pending]
+    leave, _ = take_leave(view.fleet, accepted, snapshot.now)
+    return replace(plan, steps=(*plan.steps, *leave))
+
+
 @dataclass(frozen=True)
 class Planted:
     parts: Parts
@@ -268,10 +290,10 @@ class Planted:
 
 PLANTED: dict[str, Planted] = {
     "forgets act_until": Planted(
-        Parts(kinds=_deciding("instance", _impatient), families=(_Impatient, Steps)), machines.BOUGHT_ONCE
+        Parts(kinds=_deciding("instance", _impatient), families=(_Impatient, Groups, Steps)), machines.BOUGHT_ONCE
     ),
     "releases a claim early": Planted(Parts(kinds=_deciding("run", _hasty)), placing.CLAIMS_AGREE),
-    "drops handles": Planted(Parts(families=(_Forgetful, Steps)), machines.HANDLES_KEPT),
+    "drops handles": Planted(Parts(families=(_Forgetful, Groups, Steps)), machines.HANDLES_KEPT),
     "trusts the index": Planted(Parts(reader=_Trusting), fleets.FLEET_LIMIT, seeds=120),
     "applies replayed messages": Planted(Parts(sync=_credulous), tasks.TRUE_ENDS),
     "takes a log for whole": Planted(Parts(sync=_hopeful), tasks.LOGS_WHOLE),
@@ -286,6 +308,7 @@ PLANTED: dict[str, Planted] = {
     "undoes one step of a workflow": Planted(Parts(kinds=_concluding("workflow", _unfinished)), onprem.HOSTS_CLEARED),
     "seals a gang that lacks a place": Planted(Parts(kinds=_deciding("queue", _one_short)), gangs.ALL_OR_NONE),
     "scatters a cluster": Planted(Parts(kinds=_deciding("fleet", _scattered)), clusters.TOGETHER),
+    "deletes a group too early": Planted(Parts(kinds=_deciding("fleet", _tidy)), placement_groups.USED_GROUPS_STAY),
     "keeps what was reserved": Planted(Parts(kinds=_deciding("run", _keeping)), gangs.GIVEN_BACK),
     "sweeps what it doesn't know": Planted(Parts(sweeper=_Blind), machines.WANTED_STAYS),
 }

@@ -23,6 +23,7 @@ from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.effects.acting import Acting, said, translated
+from chalicelib.engine.effects.placement_groups import of_machine
 from chalicelib.errors import BackendError, Conflict, Gone
 from chalicelib.planning.plan import Effect, Outcome
 from chalicelib.planning.purchases import (
@@ -64,8 +65,9 @@ class Purchases:
         if not self.may_begin(instance, effect, backend):
             return None
         try:
+            group = of_machine(self.here, instance, backend)
             with translated(instance.name):
-                making = backend.create(self.request(instance))
+                making = backend.create(self.request(instance, group))
             while self.may_begin(instance, effect, backend):
                 with translated(instance.name):
                     handle = next(making, None)
@@ -87,10 +89,11 @@ class Purchases:
         if not isinstance(backend, CreatesSeveral):
             outcomes = (self.create(each) for each, _ in found)
             return [outcome for outcome in outcomes if outcome is not None]
-        wanted: dict[str, tuple[Create, Instance]] = {}
-        for each, instance in found:
-            if instance is not None and self.may_begin(instance, each, backend):
-                wanted[self.request(instance).token] = each, instance
+        wanted = {
+            self._token(instance): (each, instance)
+            for each, instance in found
+            if instance is not None and self.may_begin(instance, each, backend)
+        }
         refused: dict[str, BackendError] = {}
         try:
             if wanted and not self._make(wanted, refused, backend, backend):
@@ -113,7 +116,11 @@ class Purchases:
     ) -> bool:
         """Record every resource. All may exist by now, so those of an instance that has ended are released, too. False:
         out of time."""
-        requests = [self.request(instance) for _, instance in wanted.values()]
+        groups: dict[str, Handle | None] = {}
+        for _, instance in wanted.values():
+            if instance.placement_group not in groups:
+                groups[instance.placement_group] = of_machine(self.here, instance, backend)
+        requests = [self.request(each, groups[each.placement_group]) for _, each in wanted.values()]
         with translated(f"{len(requests)} machines"):
             making = several.create_several(requests)
         effect, last = next(iter(wanted.values()))
@@ -132,14 +139,16 @@ class Purchases:
     def may_begin(self, instance: Instance, effect: Create, backend: Backend) -> bool:
         return may_begin(instance, effect, backend.facts, self.here.clock.now())
 
-    def request(self, instance: Instance) -> CreateRequest:
+    def _token(self, instance: Instance) -> str:
+        return derive(f"{self.here.install_id}/{instance.project_id}/{instance.id}/{instance.epoch}", "create")
+
+    def request(self, instance: Instance, group: Handle | None = None) -> CreateRequest:
         """The same instance and epoch give the same request, byte for byte: everything in it was fixed at purchase, or
-        is fixed for this release of the program."""
-        here = self.here
-        owner = f"{here.install_id}/{instance.project_id}/{instance.id}/{instance.epoch}"
+        is fixed for this release of the program. Only a group that is gone is replaced."""
+        here, zone = self.here, group.data.get("zone") if group else None
         token = bootstrap_token(here.install_key, instance.id, instance.epoch)
         return CreateRequest(
-            token=derive(owner, "create"),
+            token=self._token(instance),
             name=f"dstack-{instance.name}-{instance.id[:8]}-{instance.epoch}",
             tags=(
                 ("dstack-install", here.install_id),
@@ -152,7 +161,8 @@ class Purchases:
             instance_id=instance.id,
             user_data=user_data(here.server_url, instance.id, token, here.program()),
             disk_mib=instance.offer.instance.resources.disk.size_mib,
-            zones=instance.offer.availability_zones,
+            zones=(zone,) if zone else instance.offer.availability_zones,
+            placement_group=group,
         )
 
     def checkpoint(self, instance: Instance, handles: Iterable[Handle], backend: Backend) -> Instance | None:

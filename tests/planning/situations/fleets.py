@@ -30,7 +30,7 @@ situation("a fleet with more than its maximum", fleet, "idle", "busy", "idle", "
 situation("a fleet of hosts that is asked for machines", fleet, nodes=None, to_create=1, due_at=NOW)
 situation("a fleet without offers", fleet, nodes="1", offers=())
 situation("a fleet whose offers have failed", fleet, nodes="1", tried=(b.offer().key,), due_at=NOW)
-situation("a fleet that pauses", fleet, nodes="1", consolidation_attempt=1, due_at=NOW + 1)
+situation("a fleet that pauses", fleet, nodes="1", consolidation_attempt=1, paused_until=NOW + 1, due_at=NOW + 1)
 situation("a fleet whose pause is over", fleet, nodes="1", consolidation_attempt=1, due_at=NOW)
 situation(
     "a fleet that pauses once more",

@@ -70,7 +70,7 @@ class Machines(Story):
         tags = next((dict(body["tags"]) for body in self.site.cloud.resources() if body["id"] == handle.id), None)
         if tags is None or tags["dstack-install"] != INSTALL:
             return  # already gone, or not ours: the orphans' story checks that
-        instance = nouns.find(self.site.store, Instance, keys.instance(tags["dstack-instance"]))
+        instance = nouns.find(self.site.store, Instance, keys.instance(tags.get("dstack-instance", "")))
         if instance is not None and instance.status not in _ENDING:
             raise WANTED_STAYS.broken(f"{handle.id} is given back, and {instance.name} is {instance.status}")
 
@@ -89,7 +89,9 @@ class Machines(Story):
 
     def _resources_of(self, instance_id: str) -> list[str]:
         return [
-            body["id"] for body in self.site.cloud.resources() if dict(body["tags"])["dstack-instance"] == instance_id
+            body["id"]
+            for body in self.site.cloud.resources()
+            if dict(body["tags"]).get("dstack-instance") == instance_id
         ]
 
     def unfinished(self) -> Iterator[Violation]:
@@ -100,7 +102,7 @@ class Machines(Story):
     def left(self) -> Iterator[Violation]:
         for body in self.site.cloud.resources():
             if dict(body["tags"])["dstack-install"] == INSTALL:
-                yield NOTHING_LEFT.broken(f"{body['id']} of {dict(body['tags'])['dstack-instance']}")
+                yield NOTHING_LEFT.broken(f"{body['id']} with {dict(body['tags'])}")
 
     def look_back(self) -> None:
         self._made()
