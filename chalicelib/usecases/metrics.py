@@ -97,7 +97,8 @@ def job_usage(plane: Plane, project: Project, wanted: Wanted) -> JobUsage:
 
 def _within(wanted: Wanted, point: Mapping[str, Any]) -> bool:
     """Its key tells only the second."""
-    return (wanted.after or 0) <= point["at"] and (wanted.before is None or point["at"] < wanted.before)
+    early = wanted.after is not None and point["at"] < wanted.after
+    return not early and (wanted.before is None or point["at"] < wanted.before)
 
 
 def _usage(new: dict[str, Any], old: dict[str, Any]) -> Usage:

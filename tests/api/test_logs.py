@@ -20,6 +20,7 @@ from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Page, Store
 from chalicelib.usecases import events
 from chalicelib.usecases.agent_message import MetricPoint
+from chalicelib.usecases.logs import MAX_BYTES
 from chalicelib.usecases.metrics import metric_puts
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.uploads import message, send
@@ -55,6 +56,14 @@ def test_a_log_comes_in_pages_that_end_without_a_token(rig: Rig, job: Job) -> No
     third, end = poll(rig, job, limit=10, next_token=token)
     assert first + second + third == lines and end is None
     assert poll(rig, job, limit=1000) == (lines, None)
+
+
+def test_a_page_of_a_log_has_so_many_bytes_and_no_more(rig: Rig, job: Job) -> None:
+    line = b"x" * (MAX_BYTES // 3)
+    rig.world.plane.logs.append(job.project_id, job.id, 0, [(NOW + number, line) for number in range(4)])
+    first, token = poll(rig, job, limit=1000)
+    assert first == [line] * 3 and token is not None
+    assert poll(rig, job, limit=1000, next_token=token) == ([line], None)
 
 
 def test_a_log_can_be_read_from_a_moment_on_and_backwards(rig: Rig, job: Job) -> None:

@@ -9,6 +9,7 @@ import pytest
 from chalicelib.api.route import Route
 from chalicelib.api.routes import ROUTES
 from chalicelib.domain.ids import derive
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import ProjectRole
 from tests.api.rig import Rig, fleet, submit, task
 
@@ -105,6 +106,13 @@ def test_lists_show_what_the_caller_may_see(rig: Rig) -> None:
     assert {project["project_name"] for project in rig.ok("/api/projects/list")} == {"main", "open", "hers"}
     counted = rig.ok("/api/projects/list", {"return_total_count": True, "limit": 1})
     assert counted["total_count"] == 3 and len(counted["projects"]) == 1
+
+
+def test_the_newest_project_is_listed_first(rig: Rig) -> None:
+    for name in ("one", "two"):
+        rig.world.clock.at += SECOND
+        rig.ok("/api/projects/create", {"project_name": name})
+    assert [project["project_name"] for project in rig.ok("/api/projects/list")] == ["two", "one", "main"]
 
 
 @pytest.mark.parametrize("name", ["", "with space", "x" * 51, "ü"])

@@ -14,7 +14,7 @@ from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.machines.gang import TO_SEAL
 from chalicelib.planning.clusters import share_out
-from chalicelib.planning.gathering import HELD_AFTER
+from chalicelib.planning.gathering import CHUNK, HELD_AFTER
 from chalicelib.planning.jobs import agent_task, job_specs
 from chalicelib.planning.nodes import Nodes
 from chalicelib.planning.plan import Plan
@@ -218,6 +218,20 @@ def test_a_gang_that_is_not_sealed_keeps_its_places_from_one_behind_it() -> None
     gangs = {noun.run_name: noun for step in plan.steps for noun in step.saves if isinstance(noun, Gang)}
     assert gangs["first"].status is GangStatus.sealed and gangs["first"].places[:4] == gang.places
     assert "second" not in gangs
+
+
+def test_many_places_are_reserved_in_several_commits_and_the_last_seals_them() -> None:
+    count = 2 * CHUNK + 5
+    unit, there = nodes("first", count), hosts(count)
+    gang, claimed = begun(unit, *there[:2])
+    plan = decide(*unit, fleets=(cluster(*claimed, *there[2:]),), gangs={unit[0].job.id: gang}, now=b.NOW + SECOND)
+    kept = [noun for step in plan.steps for noun in step.saves if isinstance(noun, Gang)]
+    assert [(len(each.places), each.status, each.id) for each in kept] == [
+        (2 + CHUNK, GangStatus.gathering, gang.id),
+        (2 + 2 * CHUNK, GangStatus.gathering, gang.id),
+        (count, GangStatus.sealed, gang.id),
+    ]
+    assert kept[-1].places == tuple(each.id for each in there) and len(kept) == len(plan.steps)
 
 
 def test_one_that_ran_out_of_time_isnt_sealed_any_more() -> None:

@@ -327,6 +327,17 @@ def test_who_makes_it(name: str, vendor: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    "gpu", [{"name": ["A100"]}, {"vendor": "nvidia"}, {"memory": "40GB.."}, {"compute_capability": "8.0"}]
+)
+def test_what_cards_must_be_is_asked_only_of_machines_that_have_some(gpu: dict[str, Any]) -> None:
+    plain, other = b.offer("plain", 1.0), b.offer("other", 2.0, has=b.resources(gpus=1, gpu="T4", gpu_gb=16))
+    amd = b.offer("amd", 3.0, has=Resources(cpus=4, memory_mib=32_768, gpus=(Gpu(name="MI300X", memory_mib=1024),)))
+    found, _ = OfferBook([plain, other, amd]).match(Query(needs(gpu={**gpu, "count": "0.."})))
+    assert "plain" in [offer.instance.name for offer in found] and amd not in found
+    assert not OfferBook([plain]).match(Query(needs(gpu={**gpu, "count": "1.."})))[0]
+
+
+@pytest.mark.parametrize(
     ("name", "told", "vendor"), [("A100", None, "nvidia"), ("A100", "amd", "amd"), ("MI300X", None, "amd")]
 )
 def test_who_made_it_is_known_by_its_name_unless_it_is_told(name: str, told: Any, vendor: str) -> None:

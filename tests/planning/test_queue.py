@@ -53,6 +53,16 @@ def test_a_free_host_is_taken() -> None:
     assert f"run/{job.run_id}" in step.wake
 
 
+def test_a_share_is_taken_of_a_machine_that_is_large_enough() -> None:
+    def cut(num: int, cpus: int) -> Instance:
+        has = b.resources(cpus, 4 * cpus)
+        return b.host(num, LOCAL, total_blocks=2, offer=b.host(0, has=has).offer.with_(blocks=2, total_blocks=2))
+
+    item = b.queued("a", b.run_spec(resources={"cpu": 8, "memory": "8GB.."}))
+    plan = decide(b.waiting(item, fleets=(b.view(LOCAL, cut(0, 4), cut(1, 16)),)))
+    assert placed(plan) == {"a": "local-1"}
+
+
 def test_the_cheapest_place_is_taken_first() -> None:
     dear = b.machine(0, CLOUD, offer=b.offer(price=2.0))
     cheap = b.machine(1, CLOUD, offer=b.offer(price=1.0))

@@ -16,6 +16,8 @@ from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.retention import Retention
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Forbidden, Invalid
+from chalicelib.store import nouns
+from chalicelib.store.port import Delete
 from chalicelib.usecases.agent import has_news, sync
 from chalicelib.usecases.agent_credentials import readmit
 from chalicelib.usecases.secrets import set_secret
@@ -130,6 +132,12 @@ def test_a_job_is_sent_only_once_its_machine_has_joined(world: World) -> None:
     assert wants(waiting) == {} and not has_news(waiting)
     cluster.save(cluster.instance.with_(status=InstanceStatus.busy))
     assert wants(cluster.agent.say()) == {job.id: "run"}
+
+
+def test_a_claim_of_a_job_that_is_gone_troubles_nobody(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.world.store.commit([Delete(nouns.key_of(job))])
+    assert wants(cluster.agent.say()) == {}
 
 
 def test_a_jobs_states_go_forward_with_their_events(cluster: Cluster) -> None:

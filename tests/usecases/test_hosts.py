@@ -42,6 +42,14 @@ def test_a_host_is_listed_once() -> None:
     assert said == "configuration.ssh_config.hosts.2: h1 is listed twice (also as number 0)"
 
 
+def test_a_host_needs_a_user_of_its_own_or_of_all() -> None:
+    (found,) = problems(
+        b.fleet_spec(ssh_config={**SSH, "user": None, "hosts": ["h1", {"hostname": "h2", "user": "me"}]})
+    )
+    assert (found.path, found.message) == ("configuration.ssh_config.hosts.0.user", "no user to log in to h1 with")
+    assert (found.hint, found.code) == ("set `user` in `ssh_config` or for the host", "missing")
+
+
 def test_the_way_to_a_host_needs_a_key_that_opens() -> None:
     jump = {"hostname": "j", "user": "me", "identity_file": "", "ssh_key": {"public": "", "private": "nonsense"}}
     (said,) = refused(proxy_jump=jump)

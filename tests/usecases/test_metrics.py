@@ -121,6 +121,26 @@ def test_usage_within_two_moments(place: Engine) -> None:
     assert [each.at - place.at for each in shown(place, limit=9, before=place.at + 5_500_000)] == [4_000_000, 2_000_000]
 
 
+def test_more_points_than_a_page_are_shown_at_once(place: Engine) -> None:
+    job = place.run("one")
+    place.store.commit([nouns.pointer(keys.run_name(b.PROJECT, "one"), job.run_id)])
+    sent = [point(place.at - at * SECOND, job.id) for at in range(130)]
+    for start in (0, 65):
+        place.store.commit(metric_puts(sent[start : start + 65], {job.id: job}, place.at, 7))
+    assert len(shown(place, limit=120)) == 120 and len(shown(place, limit=500)) == 129
+
+
+def test_usage_is_that_of_the_newest_submission(place: Engine) -> None:
+    measured(place)
+    again = b.job(b.run("one", submitted_at=place.at), 1)
+    place.save(again)
+    assert shown(place, limit=10) == []
+    place.store.commit(
+        metric_puts([point(place.at - SECOND, again.id), point(place.at, again.id)], {again.id: again}, place.at, 7)
+    )
+    assert [each.at for each in shown(place, limit=10)] == [place.at]
+
+
 def test_usage_comes_with_what_the_jobs_machine_has(place: Engine) -> None:
     run_id = measured(place)
     assert job_usage(place.plane, PROJECT, Wanted("one")).has is None

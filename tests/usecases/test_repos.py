@@ -13,13 +13,15 @@ from chalicelib.agent.git import check_url
 from chalicelib.agent.task_runtime import TaskError
 from chalicelib.domain import keys
 from chalicelib.domain.jobs import Job
-from chalicelib.domain.tenants import Project, ProjectRole, User
+from chalicelib.domain.tenants import Project, ProjectRole, Repo, User
+from chalicelib.errors import Forbidden
 from chalicelib.store import nouns
+from chalicelib.store.port import Delete
 from chalicelib.usecases.agent_files import archive_content
 from chalicelib.usecases.repos import save_code, save_repo
 from tests.api.rig import Rig, task
 from tests.api.uploads import message, tar
-from tests.usecases.cluster import PROJECT, Cluster
+from tests.usecases.cluster import INSTANCE, PROJECT, Cluster
 from tests.world.plane import World
 
 INFO = {"repo_type": "remote", "repo_name": "app"}
@@ -131,6 +133,30 @@ def test_code_without_a_repository_is_files(site: Site, folder: str, path: str) 
     virtual = {"repo_data": {"repo_type": "virtual"}, "repo_dir": folder}
     _, sent = site.task(repo_code_hash=site.code(tar(("a.txt", b"a"))), **virtual)
     assert sent["repo"] is None and [each["path"] for each in sent["files"]] == [path]
+
+
+def test_what_is_stored_already_isnt_written_again(site: Site) -> None:
+    def stored() -> Repo:
+        found = nouns.find(site.plane.store, Repo, keys.repo(PROJECT, "app-1"))
+        assert found is not None
+        return found
+
+    site.init("u", "t0ken")
+    site.init("u", "t0ken")
+    assert stored().version == 1
+    site.init("u", "t0ken", info={**INFO, "repo_name": "other"})
+    assert (stored().version, orjson.loads(stored().info)["repo_name"]) == (2, "other")
+    site.init("u", "another", info={**INFO, "repo_name": "other"})
+    assert stored().version == 3
+
+
+@pytest.mark.parametrize("lost", [keys.instance, keys.presence])
+def test_nobody_downloads_for_an_instance_of_which_nothing_is_left(site: Site, lost: Any) -> None:
+    site.init("u", "t0ken")
+    _, sent = site.task(repo_code_hash=site.code(PATCH))
+    site.plane.store.commit([Delete(lost(INSTANCE))])
+    with pytest.raises(Forbidden, match="doesn't belong to an instance"):
+        archive_content(site.plane, site.cluster.agent.credential, sent["repo"]["code"]["id"])
 
 
 # What a plan says -----------------------------------------------------------------------------------------------------

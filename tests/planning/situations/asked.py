@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from chalicelib.domain.fleets import FleetStatus
-from chalicelib.domain.instances import InstanceStatus
+from chalicelib.domain.instances import InstanceStatus, OnPrem
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.reports import TaskReport
 from chalicelib.domain.runs import RunStatus
+from chalicelib.planning.joining import host_left, join_host
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.reports import Fold
 from chalicelib.planning.requests import delete_fleet, delete_run, end_instance, stop_run
@@ -100,3 +101,14 @@ situation("a user deletes a fleet", request, delete_fleet, b.fleet(to_create=2))
 situation("a user deletes a fleet twice", request, delete_fleet, b.fleet(status=FleetStatus.terminating))
 situation("a user ends an instance", request, end_instance, b.machine(0, stop_attempts=3))
 situation("a user ends an instance twice", request, end_instance, b.machine(0, status=InstanceStatus.terminating))
+
+JOINED: dict[str, Any] = {"host": OnPrem(hostname="h1", port=0, joined=True)}
+HOLDS = b.holding(b.host(0, **JOINED), b.job(b.run()))
+ENDS = InstanceStatus.terminating
+situation("a host joins", lambda: request(lambda fleet, draft: join_host(b.view(fleet), "h1", draft)[1], b.fleet()))
+situation("a host has left", request, host_left, b.host(0, **JOINED))
+situation("a host has left with a job", request, host_left, HOLDS)
+situation("a host has left as it was asked to", request, host_left, b.host(0, status=ENDS, **JOINED))
+situation("a host says twice that it has left", request, host_left, b.host(0, status=ENDS, left=True, **JOINED))
+situation("a host has left that is gone", request, host_left, b.host(0, status=InstanceStatus.terminated, **JOINED))
+situation("a host that was added can't leave", request, host_left, b.host(0, host=OnPrem(hostname="h1", port=22)))

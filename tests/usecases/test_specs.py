@@ -1,0 +1,45 @@
+"""What counts as a difference between two specs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.usecases.specs import changed_fields
+from tests.world import nouns as b
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ({}, {}, []),
+        ({"name": "a"}, {"name": "b"}, []),
+        ({}, {"priority": 0}, []),
+        ({}, {"priority": 1}, ["configuration.priority"]),
+        ({"env": {"A": "1"}}, {"env": {"A": "2"}}, ["configuration.env"]),
+        ({"image": "x"}, {"image": None}, ["configuration.image"]),
+        ({"run_name": "a"}, {"run_name": "b"}, []),
+        ({"profile": {}}, {"profile": None}, []),
+        ({"profile": {"max_price": 1.0}}, {"profile": None}, ["profile"]),
+    ],
+)
+def test_what_of_a_run_is_another(old: dict[str, Any], new: dict[str, Any], names: list[str]) -> None:
+    def spec(profile: dict[str, Any] | None = None, **config: Any) -> Any:
+        return b.run_spec(profile, **config)
+
+    assert changed_fields(spec(**old), spec(**new)) == names
+    assert changed_fields(spec(**new), spec(**old)) == names
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ({"name": "a"}, {"name": "b"}, []),
+        ({}, {"placement": "any"}, []),
+        ({}, {"placement": "cluster"}, ["configuration.placement"]),
+        ({"nodes": 1}, {"nodes": 2}, ["configuration.nodes"]),
+    ],
+)
+def test_what_of_a_fleet_is_another(old: dict[str, Any], new: dict[str, Any], names: list[str]) -> None:
+    assert changed_fields(b.fleet_spec(**old), b.fleet_spec(**new)) == names
