@@ -8,6 +8,7 @@ from chalicelib.errors import NotFound
 from cli.render import as_json, facts
 from cli.runs import ApplyOptions, Definition
 from cli.session import Session
+from cli.tables.cells import gigabytes
 
 READY_SECONDS = 2.0
 GONE_SECONDS = 1.0
@@ -31,10 +32,15 @@ def apply_volume(session: Session, definition: Definition, options: ApplyOptions
     if not _agreed(session, options, question):
         return 0
     if current is not None:
-        _delete(session, "volumes", str(name))
+        delete_volume(session, str(name))
     return _wait(
         session, "volumes", session.client.in_project("volumes/create", {"configuration": configuration}), options
     )
+
+
+def delete_volume(session: Session, name: str) -> None:
+    """Waits until it is gone."""
+    _delete(session, "volumes", name)
 
 
 def apply_gateway(session: Session, definition: Definition, options: ApplyOptions) -> int:
@@ -85,9 +91,13 @@ def _show(session: Session, definition: Definition) -> None:
     terminal, said = session.terminal, definition.configuration
     fields = ("name", "backend", "region", "size", "volume_id", "domain", "replicas")
     rows = [("Project", session.project), ("Type", definition.kind), ("Configuration", definition.path)]
-    rows += [(field.replace("_", " ").capitalize(), str(said[field])) for field in fields if said.get(field)]
+    rows += [(field.replace("_", " ").capitalize(), _text(said[field])) for field in fields if said.get(field)]
     terminal.say(facts(rows, terminal.width, terminal.colour))
     terminal.say()
+
+
+def _text(value: Any) -> str:
+    return gigabytes(value) if isinstance(value, float) else str(value)
 
 
 def _agreed(session: Session, options: ApplyOptions, question: str) -> bool:

@@ -42,7 +42,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "secret": ("secret", "Manage secrets for runs."),
     "server": ("server", "Start the control plane on this machine."),
     "stop": ("stop", "Stop runs."),
-    "volume": ("unbuilt", "Network volumes (not available yet)."),
+    "volume": ("volume", "Manage volumes: disks that outlive runs."),
 }
 COMPLETE = "_DSTACK_COMPLETE"
 HIDDEN = {"pool": "pool", "destroy": "delete"}  # older spellings; they work, and print today's

@@ -51,6 +51,15 @@ class Session:
             ) from None
         return found
 
+    def get_volume(self, name: str) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = self.client.in_project("volumes/get", {"name": name})
+        except NotFound:
+            raise NotFound(
+                f"There is no volume {name} in project {self.project}.", hint="See them with `dstack volume`."
+            ) from None
+        return found
+
     def remember(self, kind: str, names: Iterable[str]) -> None:
         """Caches names for completion; a cache that can't be written is a warning, not a failure."""
         path = names_path(self.terminal.home)

@@ -23,7 +23,7 @@ class Shape(NamedTuple):
 
 
 COMMANDS = {
-    "apply": Shape(1, "What was submitted: the run, or the fleet.", {"": "Run | Fleet"}),
+    "apply": Shape(1, "What was submitted: the run, the fleet or the volume.", {"": "Run | Fleet"}),
     "event list": Shape(1, "Events, oldest first; `dstack event` prints the same.", {"events[]": "Event"}, ours=True),
     "fleet get": Shape(1, "One fleet.", {"": "Fleet"}),
     "fleet list": Shape(1, "Fleets, newest first.", {"fleets[]": "Fleet"}, ours=True),
@@ -43,6 +43,8 @@ COMMANDS = {
     "secret get": Shape(1, "One secret with its value.", ours=True),
     "server info": Shape(1, "What a server's data takes, in bytes, and how many days it keeps things.", ours=True),
     "secret list": Shape(1, "Secrets, without `value`.", ours=True),
+    "volume get": Shape(1, "One volume.", {"": "Volume"}),
+    "volume list": Shape(1, "Volumes, oldest first.", {"volumes[]": "Volume"}, ours=True),
 }
 NOUNS = {
     "Run": Shape(
@@ -64,6 +66,7 @@ NOUNS = {
     "Offer": Shape(1, "An available machine, and its price in dollars per hour.", {"instance": "InstanceType"}),
     "InstanceType": Shape(1, "A machine type: its name at the backend, and its resources."),
     "Resources": Shape(1, "Required resources; a range is `min` and `max`, both inclusive."),
+    "Volume": Shape(1, "A volume, its price a month, what it has cost, and where it is attached."),
     "Event": Shape(1, "What happened, when, and to what."),
 }
 SHAPES = {**COMMANDS, **NOUNS}

@@ -7,10 +7,13 @@ from typing import Annotated
 import typer
 
 from chalicelib.errors import NotSupported, Refused
+from cli.clouds import delete_volume
 from cli.definition import RUN_TYPES, described
 from cli.fleets import delete_fleet
 from cli.parameters import ProjectOption, YesOption, command, new_group
 from cli.session import open_session
+
+WHAT = {"fleet": "fleet {} and its machines", "volume": "volume {}"}
 
 app = new_group("Delete what a configuration file describes.")
 
@@ -27,7 +30,8 @@ def delete(
 ) -> None:
     """Delete what a configuration file describes.
 
-    Deletes the fleet, or the record of the run, with the file's `name`. Waits until a fleet is gone.
+    Deletes the fleet, the volume, or the record of the run, with the file's `name`. Waits until a fleet or a volume is
+    gone.
     No --json: it prints one line.
     """
     if file == "-" and not yes:
@@ -44,14 +48,18 @@ def delete(
         session.get_run(name)
     elif kind == "fleet":
         session.get_fleet(name)
+    elif kind == "volume":
+        session.get_volume(name)
     else:
-        raise NotSupported(f"type: {kind} isn't available yet.", hint="Runs and fleets can be deleted.")
-    what = f"run {name} and its history" if kind in RUN_TYPES else f"fleet {name} and its machines"
+        raise NotSupported(f"type: {kind} isn't available yet.", hint="Runs, fleets and volumes can be deleted.")
+    what = WHAT.get(kind, "run {} and its history").format(name)
     if not yes and not terminal.confirm(f"Delete the {what}?"):
         terminal.say("Nothing was deleted.")
         return
     if kind in RUN_TYPES:
         session.client.in_project("runs/delete", {"runs_names": [name]})
-    else:
+    elif kind == "fleet":
         delete_fleet(session, name)
+    else:
+        delete_volume(session, name)
     terminal.say(f"Deleted the {what}.")

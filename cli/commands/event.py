@@ -39,7 +39,10 @@ TargetSecret = Annotated[
     Names,
     typer.Option("--target-secret", metavar="NAME", help="Events of this secret.", autocompletion=completer("secret")),
 ]
-TargetVolume = Annotated[Names, typer.Option("--target-volume", metavar="NAME", help="Not available yet.")]
+TargetVolume = Annotated[
+    Names,
+    typer.Option("--target-volume", metavar="NAME", help="Events of this volume.", autocompletion=completer("volume")),
+]
 TargetGateway = Annotated[Names, typer.Option("--target-gateway", metavar="NAME", help="Not available yet.")]
 WithinFleet = Annotated[
     Names, typer.Option("--within-fleet", metavar="NAME", help="Events of this fleet and its machines.")
@@ -79,11 +82,11 @@ app.callback(help=WHAT)(list_events)  # `dstack event` is `dstack event list`
 
 def _list(ctx: typer.Context) -> None:
     flags = ctx.params
-    for name in ("target_volume", "target_gateway", "within_gateway"):
+    for name in ("target_gateway", "within_gateway"):
         if flags[name]:
             noun = name.partition("_")[2]
             raise NotSupported(f"--{name.replace('_', '-')}: there are no {noun}s yet.", hint="Leave it out.")
-    for kinds in (("target_fleet", "target_run", "target_secret"), ("within_fleet", "within_run")):
+    for kinds in (("target_fleet", "target_run", "target_secret", "target_volume"), ("within_fleet", "within_run")):
         given = [f"--{name.replace('_', '-')}" for name in kinds if flags[name]]
         if len(given) > 1:
             raise typer.BadParameter(f"{' and '.join(given)} can't be combined.", ctx=ctx)
@@ -113,6 +116,8 @@ def _filter(session: Session, flags: dict[str, Any]) -> dict[str, Any]:
             body[f"{scope}_runs"] = [session.get_run(name)["id"] for name in flags[f"{scope}_run"]]
     if flags["target_secret"]:
         body["target_secrets"] = [get_secret(session, name)["id"] for name in flags["target_secret"]]
+    if flags["target_volume"]:
+        body["target_volumes"] = [session.get_volume(name)["id"] for name in flags["target_volume"]]
     if not any(body.values()):
         body["within_projects"] = [session.client.post(f"/api/projects/{session.project}/get")["project_id"]]
     return {**body, "include_target_types": flags["include_type"] or None, "actors": None}

@@ -16,7 +16,6 @@ REASONS = {
         "Add a project with its token: `dstack project add --name NAME --url URL --token TOKEN`.",
     ),
     "preset": ("Presets aren't available yet.", "Describe the service in a configuration file."),
-    "volume": ("Network volumes aren't available yet.", "Upload small data with `files`."),
 }
 
 

@@ -17,6 +17,7 @@ from tests.world import wires
 RUN_ID = "7a4ef1dd-5248-421c-81a3-7265175cdd1d"
 JOB_ID = "17c09196-7120-480c-be4f-97fc1ca4282d"
 FLEET_ID = "164594f0-8051-412a-86bc-335dfd2bdcbf"
+VOLUME_ID = "6f0c7a1e-2b6d-4d0e-9a55-1f2d3c4b5a69"
 PROJECT_ID = "73b0889f-cc78-4436-a12a-6b33681a1256"
 NOT_THERE = (400, {"detail": [{"msg": "Not there", "code": "resource_not_exists"}]})
 
@@ -248,6 +249,26 @@ def fleet(name: str = "gpu", instances: list[Any] | None = None, **configuration
         "created_at": "2026-11-21T04:00:00Z",
         "status": "active",
         "instances": instances or [],
+    }
+
+
+def volume(name: str = "data", status: str = "active", **fields: Any) -> dict[str, Any]:
+    base = {"type": "volume", "name": name, "backend": "aws", "region": "us-east-1", "availability_zone": None}
+    made = {"backend": "aws", "volume_id": "vol-1", "size_gb": 100, "availability_zone": "us-east-1b", "price": 8.0}
+    return {
+        "id": VOLUME_ID,
+        "name": name,
+        "user": "admin",
+        "project_name": "main",
+        "configuration": {**base, "size": 100.0, "volume_id": None},
+        "external": False,
+        "created_at": "2026-11-21T04:00:00Z",
+        "status": status,
+        "status_message": None,
+        "provisioning_data": made,
+        "cost": 0.0123,
+        "attachments": [],
+        **fields,
     }
 
 

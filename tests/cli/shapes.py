@@ -21,9 +21,11 @@ from tests.api.rig import ADMIN, Rig, fleet
 from tests.api.test_fleets import add_instance, create
 from tests.api.test_joins import BY_THEMSELVES, machine_joins
 from tests.api.test_runs import finish, job_of, placed
+from tests.api.test_volumes import activate, volume
 from tests.cli.conftest import Dstack
 from tests.cli.outline import Outline, outline
 from tests.cli.plane import Asked, Plane
+from tests.world.volumes import attachment
 
 RECORDED = Path(__file__).parent / "golden" / "shapes.json"
 SMALL = "resources: {cpu: 1.., memory: 1GB.., disk: 1GB..}\n"
@@ -68,6 +70,10 @@ def fill(rig: Rig, dstack: Dstack) -> None:
     rig.ok("P/secrets/create_or_update", {"name": "tok", "value": "v"})
     create(rig, BY_THEMSELVES)
     rig.ok("P/fleets/create_join", {"name": "lab"})
+    volumes = [volume("data", auto_cleanup_duration="1h", tags={"a": "b"}), volume("old", size="", volume_id="vol-1")]
+    for made in [rig.ok("P/volumes/create", each) for each in volumes]:
+        activate(rig, made, attachments=(attachment(name="/dev/sdf"),), size_gib=100, message="it is well")
+    rig.ok("P/volumes/create", volume("new"))
     machine_joins(rig, rig.ok("P/fleets/create_join", {"name": "lab"}))
 
 
@@ -91,6 +97,8 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
         "secret list": ["secret list --json"],
         "secret get": ["secret get tok --json"],
         "server info": ["server info --json"],
+        "volume get": [f"volume get {name} --json" for name in ("data", "old", "new")],
+        "volume list": ["volume list --json"],
         "apply": ["apply -f task.yml -n fresh -y --json", "apply -f fleet.yml -y --json"],
     }
     return {name: [_printed(dstack, line) for line in each] for name, each in lines.items()}

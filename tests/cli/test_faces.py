@@ -15,7 +15,7 @@ import pytest
 from cli.config import ProjectEntry, config_path, save_projects
 from cli.reference import leaves
 from tests.cli.conftest import Dstack
-from tests.cli.plane import Plane, fleet, offer, run
+from tests.cli.plane import Plane, fleet, offer, run, volume
 from tests.cli.test_flags import ANSWERS
 from tests.cli.test_tables import GROUPS, H100, many_fleets, many_runs, metrics, run_plan, taken
 
@@ -42,11 +42,15 @@ FACES = {  # command line: what it is called
     "secret": "secret",
     "secret get deploy_key": "secret-get",
     "server info": "server-info",
+    "volume": "volume",
+    "volume list -v": "volume-list-verbose",
+    "volume get data": "volume-get",
 }
 NO_TABLE = {  # lines, a log, a script
     "attach", "completion", "delete", "fleet delete", "fleet delete-instance", "fleet join-command",
     "fleet revoke-join", "init", "logs", "project add",
     "project delete", "project set-default", "secret delete", "secret set", "server", "stop",
+    "volume delete",
 }  # fmt: skip
 
 
@@ -76,6 +80,18 @@ def joins() -> list[dict[str, Any]]:
     return [
         {"id": ids[n], **dates, "created_by": "admin", "status": status, "instance_name": name}
         for n, (status, name) in enumerate(seen)
+    ]
+
+
+def volumes() -> list[dict[str, Any]]:
+    held = {"instance": {"name": "gpu-cluster-0", "fleet_name": "gpu-cluster", "instance_num": 0, "instance_id": "i"}}
+    asked = {"type": "volume", "backend": "runpod", "region": "POD-1", "size": 0.5}
+    failed = {"configuration": asked, "provisioning_data": None, "status_message": LONG, "cost": 0.0}
+    external = {"configuration": {"backend": "lium"}, "provisioning_data": None, "external": True, "cost": 0.0}
+    return [
+        volume(attachments=[held, held], cost=123.4),
+        volume("broken", "failed", **failed, created_at="2026-11-21T03:00:00Z"),
+        volume("shared", "submitted", **external, created_at="2026-11-20T03:00:00Z"),
     ]
 
 
@@ -120,6 +136,8 @@ def furnished(dstack: Dstack, plane: Plane) -> Dstack:
             "name": "deploy_key",
             "value": "-----BEGIN KEY-----\n" + "A" * 150 + "\n-----END KEY-----",
         },
+        "/volumes/list": volumes(),
+        "/volumes/get": volumes()[0],
         "/api/events/list": [event],
         "/api/project/lab/fleets/list": [fleet()],
     }
@@ -172,7 +190,7 @@ def test_piped_is_plain_and_whole(furnished: Dstack, line: str) -> None:
 
 def test_every_command_has_a_face_or_prints_no_table() -> None:
     words = {" ".join(path) for path, _ in leaves() if path[0] not in ("pool", "destroy")}
-    unbuilt = {"export", "gateway", "import", "login", "preset", "volume"}
+    unbuilt = {"export", "gateway", "import", "login", "preset"}
     faces = {name for name in words if any(f"{line} ".startswith(f"{name} ") for line in FACES)}
     grouped = {"event list", "secret list"}  # as `event` and `secret` print it
     assert words - faces - NO_TABLE - grouped == unbuilt

@@ -19,10 +19,10 @@ from cli.config import ProjectEntry, config_path, save_projects
 from tests.cli.conftest import Dstack, interrupt_at
 from tests.cli.fake_ssh import ME, FakeSsh
 from tests.cli.known_flags import KNOWN, KNOWN_FLAGS
-from tests.cli.plane import PROJECT_ID, Plane, finished, fleet, instance, log_page, offer, run
+from tests.cli.plane import PROJECT_ID, Plane, finished, fleet, instance, log_page, offer, run, volume
 from tests.cli.test_help import LEAVES, ROOT
 
-UNBUILT = ("export", "gateway", "import", "login", "preset", "volume")
+UNBUILT = ("export", "gateway", "import", "login", "preset")
 OLDER = ("pool", "destroy")
 
 
@@ -161,6 +161,9 @@ ANSWERS: dict[str, Any] = {
     "/secrets/get": {"id": "1", "name": "tok", "value": "s3cret"},
     "/secrets/create_or_update": None,
     "/secrets/delete": None,
+    "/volumes/list": [volume()],
+    "/volumes/get": volume(),
+    "/volumes/delete": None,
     "/api/events/list": [EVENT],
     "/api/projects/main/get": {"project_id": PROJECT_ID},
     "/api/projects/lab/get": {"project_id": PROJECT_ID},
@@ -188,6 +191,8 @@ LINES = {
     "secret set": "secret set tok value",
     "secret delete": "secret delete tok",
     "stop": "stop train",
+    "volume get": "volume get data",
+    "volume delete": "volume delete data",
 }
 ELSEWHERE = {  # flags that show on another command line than the plain one
     ("apply", "detach"): Line("apply -y"),

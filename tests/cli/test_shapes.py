@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.usage import Part, Usage
 from cli.shapes import COMMANDS, SHAPES
 from docs import json_shapes
@@ -21,8 +22,9 @@ from tests.cli.conftest import Dstack
 from tests.cli.outline import breaks, outline
 from tests.cli.shapes import RECORDED, RealPlane, observed, recorded
 from tests.cli.test_help import LEAVES
-from tests.world.ports import Books
+from tests.world.ports import Books, accounts
 
+BACKENDS = accounts(BackendFacts(name="vultr"), BackendFacts(name="aws", volumes=True))
 USAGE = Usage((Part("database", 4096, 1),), 10**9)
 
 
@@ -30,7 +32,12 @@ USAGE = Usage((Part("database", 4096, 1),), 10**9)
 def plane(tmp_path: Path) -> Iterator[RealPlane]:
     found = RealPlane()
     (tmp_path / "api").mkdir()
-    found.rig = Rig.at(tmp_path / "api", catalog=Books(OFFERS, error="its last refresh failed"), measure=lambda: USAGE)
+    found.rig = Rig.at(
+        tmp_path / "api",
+        catalog=Books(OFFERS, error="its last refresh failed"),
+        measure=lambda: USAGE,
+        backends=BACKENDS,
+    )
     yield found
     found.rig.world.plane.store.close()
 

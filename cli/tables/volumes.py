@@ -1,0 +1,43 @@
+"""The table of `dstack volume`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cli.render import Cell, Table
+from cli.tables.cells import Json, age, gigabytes, money, place, status_cell
+
+PLAIN = ("NAME", "BACKEND", "STATUS", "CREATED")
+VERBOSE = ("NAME", "BACKEND", "REGION", "SIZE", "STATUS", "ATTACHED", "COST", "CREATED", "ERROR")
+
+
+def volumes_table(volumes: list[Json], now: float, verbose: bool = False) -> Table:
+    titles = VERBOSE if verbose else PLAIN
+    table = Table(titles, below=("ERROR",))
+    for volume in sorted(volumes, key=lambda found: str(found.get("created_at") or ""), reverse=True):
+        row = _row(volume, now, verbose)
+        table.add(*(row[title] for title in titles))
+    return table
+
+
+def _row(volume: Json, now: float, verbose: bool) -> dict[str, Any]:
+    asked, made = volume["configuration"], volume.get("provisioning_data") or {}
+    region, zone = asked.get("region"), made.get("availability_zone") or asked.get("availability_zone")
+    size = made.get("size_gb") or asked.get("size")
+    return {
+        "NAME": Cell(str(volume["name"]), "bold"),
+        "BACKEND": str(asked.get("backend")) if verbose else place(asked.get("backend"), region),
+        "REGION": f"{region} ({zone})" if region and zone else region or "-",
+        "SIZE": gigabytes(size) if size else "-",
+        "STATUS": status_cell(str(volume["status"])),
+        "ATTACHED": ", ".join(_holders(volume)) or "-",
+        "COST": money(volume.get("cost")),
+        "CREATED": age(volume.get("created_at"), now),
+        "ERROR": volume.get("status_message") or "",
+    }
+
+
+def _holders(volume: Json) -> list[str]:
+    """The fleets whose machines have it."""
+    found = (each["instance"].get("fleet_name") or each["instance"]["name"] for each in volume["attachments"] or ())
+    return list(dict.fromkeys(found))
