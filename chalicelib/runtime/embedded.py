@@ -65,7 +65,8 @@ class EmbeddedRoot(Root):
         program = agent_program(folder)
         publish(blobs, program.read_bytes())
         fake = folder / "fake-cloud"
-        clouds = [local_cloud(fake, server_url, program, settings.agent_users)] if settings.fake_cloud else []
+        users, name = settings.agent_users, settings.fake_cloud_name
+        clouds = [local_cloud(fake, server_url, program, users, name)] if settings.fake_cloud else []
         self.polls, self.effects = Polls(), EffectPool()
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.streams = Streams(random_id, random_token, min(MOST, max(1, seats // 3)))  # two connections each

@@ -25,7 +25,7 @@ def declared(settings: ServerSettings) -> ServerConfig:
     from chalicelib.usecases.server_config import refusals
 
     file = parse_server_bytes(raw, filename=str(path))
-    if problems := refusals(file, built()):
+    if problems := refusals(file, built(), settings.fake_cloud_name if settings.fake_cloud else None):
         raise Invalid(problems)
     return file.config
 

@@ -40,6 +40,7 @@ class ServerSettings:
     local_blocks: str = "1"  # how many jobs may share this machine: a number or `auto`
     local_hosts: int | None = None  # agents on this machine: several are a cluster; None: as many as there were, or one
     fake_cloud: bool = False
+    fake_cloud_name: str = "dstack"  # the type that it stands in for
     stop_jobs: bool = False  # on SIGTERM, end the jobs of this machine too
     enter_project: bool | None = None  # in the client's file: even over another's entry, never, or only if it is free
     agent_runtime: str = "auto"  # docker, process, or auto: docker if an engine answers
@@ -87,6 +88,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "local_blocks": env.get("DSTACK_SERVER_LOCAL_BLOCKS", ServerSettings.local_blocks),
         "local_hosts": _number(env, "DSTACK_SERVER_LOCAL_HOSTS", 0, most=MOST_LOCAL_HOSTS) or None,
         "fake_cloud": _switch(env, "DSTACK_SERVER_FAKE_CLOUD", ServerSettings.fake_cloud),
+        "fake_cloud_name": env.get("DSTACK_SERVER_FAKE_CLOUD_NAME", ServerSettings.fake_cloud_name).lower(),
         "stop_jobs": _switch(env, "DSTACK_SERVER_STOP_JOBS", ServerSettings.stop_jobs),
         "enter_project": _switch(env, "DSTACK_SERVER_ENTER_PROJECT", ServerSettings.enter_project),
         "agent_runtime": _choice(env, "DSTACK_AGENT_RUNTIME", RUNTIMES, ServerSettings.agent_runtime),
@@ -101,6 +103,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
     if values["public_url"] is not None:
         name, sign = ("--public-url", " ") if flags.get("public_url") else ("DSTACK_SERVER_URL", "=")
         values["public_url"] = _url(str(values["public_url"]), name, sign)
+    _check_cloud(str(values["fake_cloud_name"]), flag=bool(flags.get("fake_cloud_name")))
     blocks = str(values["local_blocks"])
     if blocks != "auto" and not (
         blocks.isascii() and blocks.isdigit() and len(blocks) < 6 and 1 <= int(blocks) <= MOST_BLOCKS
@@ -243,6 +246,14 @@ def _switch(env: Mapping[str, str], name: str, default: bool | None) -> bool | N
     if text.lower() not in SWITCHES:
         raise Invalid(f"{name} is {text!r}, not one of {', '.join(SWITCHES)}.", hint=f"Set it as in {name}=on.")
     return SWITCHES[text.lower()]
+
+
+def _check_cloud(name: str, *, flag: bool) -> None:
+    from chalicelib.backends.registry import BACKENDS
+
+    if name not in BACKENDS:
+        given, sign = ("--fake-cloud-name", " ") if flag else ("DSTACK_SERVER_FAKE_CLOUD_NAME", "=")
+        raise Invalid(f"{given} is {name!r}, not one of {', '.join(BACKENDS)}.", hint=f"Set it as in {given}{sign}aws.")
 
 
 def _choice(env: Mapping[str, str], name: str, known: tuple[str, ...], default: str) -> str:

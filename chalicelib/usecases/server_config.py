@@ -17,18 +17,22 @@ from chalicelib.usecases.context import Plane
 from chalicelib.usecases.projects import create_project
 
 
-def refusals(file: ServerFile, backends: Collection[str]) -> tuple[Problem, ...]:
-    """Settings in the file that this server doesn't support. `backends`: the types it can create from settings."""
-    return tuple(_refusals(file, backends))
+def refusals(file: ServerFile, backends: Collection[str], simulated: str | None = None) -> tuple[Problem, ...]:
+    """Settings in the file that this server doesn't support. `backends`: the types it can create from settings.
+    `simulated`: the one that its simulated cloud stands in for."""
+    return tuple(_refusals(file, backends, simulated))
 
 
-def _refusals(file: ServerFile, backends: Collection[str]) -> Iterator[Problem]:
+def _refusals(file: ServerFile, backends: Collection[str], simulated: str | None) -> Iterator[Problem]:
     listed = f"; available: {', '.join(sorted(backends))}" if backends else ""
     hint = f"remove it{listed}; jobs can run on this machine, and --fake-cloud adds a simulated cloud"
     for place, project in enumerate(file.config.projects):
         for number, backend in enumerate(project.backends or ()):
-            if backend.type not in backends:
-                path = ("projects", place, "backends", number, "type")
+            path = ("projects", place, "backends", number, "type")
+            if backend.type == simulated:
+                message = f"the simulated cloud stands in for `{simulated}`, so this one would be a second"
+                yield file.problem(path, message, "remove it, or set another --fake-cloud-name", "unsupported")
+            elif backend.type not in backends:
                 yield file.problem(path, f"the backend `{backend.type}` isn't built yet", hint, "unsupported")
     for number, plugin in enumerate(file.config.plugins or ()):
         message = f"the plugin `{plugin[:60]}` can't be loaded: plugins aren't supported"

@@ -27,7 +27,8 @@ runs the server (DSTACK_SERVER_JOB_USERS, 61000-61999), else as the server's use
 Each flag overrides a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_SERVER_URL,
 DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN,
 DSTACK_SERVER_ENTER_PROJECT (on for -y, off for -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS,
-DSTACK_SERVER_LOCAL_HOSTS, DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_STOP_JOBS, DSTACK_SERVER_TRUST_JOBS.
+DSTACK_SERVER_LOCAL_HOSTS, DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_FAKE_CLOUD_NAME, DSTACK_SERVER_STOP_JOBS,
+DSTACK_SERVER_TRUST_JOBS.
 DSTACK_RETAIN_EVENTS, _METRICS, _LOGS, _DELETED, _FLEETS and _ARCHIVES say for how many days things are kept.
 No --json: it runs until it is stopped; its log goes to standard error.
 """
@@ -95,6 +96,10 @@ def server(
     fake_cloud: Annotated[
         bool | None, typer.Option("--fake-cloud", help="Add a simulated cloud; its machines are local processes.")
     ] = None,
+    fake_cloud_name: Annotated[
+        str | None,
+        typer.Option("--fake-cloud-name", metavar="TYPE", help="The backend that the simulated cloud stands in for."),
+    ] = None,
     stop_jobs: Annotated[
         bool | None, typer.Option("--stop-jobs", help="Stop this machine's jobs when the server stops.")
     ] = None,
@@ -126,9 +131,12 @@ def server(
         local_blocks=local_blocks,
         local_hosts=local_hosts,
         fake_cloud=fake_cloud,
+        fake_cloud_name=fake_cloud_name,
         stop_jobs=stop_jobs,
         trust_jobs=trust_jobs,
     )
+    if fake_cloud_name and not settings.fake_cloud:
+        raise typer.BadParameter("--fake-cloud-name means something only with --fake-cloud.", ctx=ctx)
     raise typer.Exit(serve(settings))
 
 

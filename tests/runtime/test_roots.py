@@ -27,7 +27,7 @@ from chalicelib.store.expiring import ExpiringStore
 from chalicelib.store.sqlite import SqliteStore
 from chalicelib.usecases.first_start import first_start
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL
-from tests.api.rig import ADMIN, Rig, submit, task
+from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.harness.server import until
 from tests.world.plane import World
 from tests.world.time import Clock
@@ -192,6 +192,14 @@ def test_a_simulated_cloud_has_offers_when_the_start_is_over(embedded: Embedded)
     rig.root.start()
     assert rig.ages() == [{"backend": "dstack", "taken_at": iso(embedded.clock.at), "error": None}]
     assert rig.ok("P/gpus/list", {"run_spec": task()})["gpus"]
+
+
+def test_a_simulated_cloud_sells_under_the_name_it_is_given(embedded: Embedded) -> None:
+    rig = embedded.rig("one", fake_cloud=True, fake_cloud_name="aws")
+    rig.root.start()
+    assert [age["backend"] for age in rig.ages()] == ["aws"]
+    plan = rig.ok("P/fleets/get_plan", {"spec": fleet()})
+    assert {offer["backend"] for offer in plan["offers"]} == {"aws"}
 
 
 def test_offers_sweeps_and_erasing_come_again_on_schedules_of_their_own(embedded: Embedded) -> None:

@@ -94,6 +94,16 @@ def test_a_switch(field: str) -> None:
     assert getattr(server_settings({name: "on"}, **{field: False}), field) is False  # the flag wins
 
 
+def test_the_simulated_cloud_stands_in_for_a_known_type() -> None:
+    assert server_settings({}).fake_cloud_name == "dstack"
+    assert server_settings({"DSTACK_SERVER_FAKE_CLOUD_NAME": "AWS"}).fake_cloud_name == "aws"
+    assert server_settings({"DSTACK_SERVER_FAKE_CLOUD_NAME": "aws"}, fake_cloud_name="gcp").fake_cloud_name == "gcp"
+    with pytest.raises(Invalid, match=r"--fake-cloud-name is 'sky'.*Set it as in --fake-cloud-name aws"):
+        server_settings({}, fake_cloud_name="sky")
+    with pytest.raises(Invalid, match="DSTACK_SERVER_FAKE_CLOUD_NAME is 'sky'"):
+        server_settings({"DSTACK_SERVER_FAKE_CLOUD_NAME": "sky"})
+
+
 def test_who_jobs_run_as() -> None:
     assert server_settings({}).agent_users == "61000-61999"
     assert server_settings({"DSTACK_SERVER_JOB_USERS": "70000-70009"}).agent_users == "70000-70009"

@@ -82,6 +82,13 @@ def test_what_cannot_be_done_is_refused_by_name_and_place() -> None:
     assert "hush" not in repr(refusals(file, ()))
 
 
+def test_a_type_that_the_simulated_cloud_stands_in_for_is_refused() -> None:
+    file = parse_server("projects: [{name: main, backends: [{type: aws, creds: {type: default}}]}]\n")
+    [found] = refusals(file, ["aws"], "aws")
+    assert found.path == "projects.0.backends.0.type" and "stands in for `aws`" in found.message
+    assert refusals(file, ["aws"], "gcp") == ()
+
+
 def test_a_file_without_such_things_is_not_refused() -> None:
     assert refusals(parse_server("projects: [{name: a, backends: []}]\nplugins: []\n"), ()) == ()
 

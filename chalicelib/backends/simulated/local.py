@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from chalicelib.backends.simulated.cloud import FakeCloud
+from chalicelib.backends.simulated import catalogue
+from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.launch import LocalLauncher
 from chalicelib.backends.simulated.loops import LoopDrives
 from chalicelib.backends.simulated.script import Script, ScriptFile
@@ -13,10 +14,12 @@ from chalicelib.backends.simulated.shelf import FolderShelf
 from chalicelib.domain.instants import SECOND, Micros
 
 
-def local_cloud(folder: Path, server_url: str, program: Path, users: str = "") -> FakeCloud:
+def local_cloud(
+    folder: Path, server_url: str, program: Path, users: str = "", name: str = catalogue.WIRE_NAME
+) -> FakeCloud:
     """Restarts the machines that were running when this computer went down.
 
-    `users`: who jobs run as, in the words of the agent's command line.
+    `users`: who jobs run as, in the words of the agent's command line. `name`: the type that it stands in for.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     script = ScriptFile(folder / "script.json", Script(boot=SECOND // 2, end=SECOND // 2))
@@ -28,6 +31,7 @@ def local_cloud(folder: Path, server_url: str, program: Path, users: str = "") -
         volumes=FolderShelf(folder / "volumes"),
         drives=LoopDrives(folder / "images"),
         script=script.current,
+        facts=FACTS.with_(name=name),
     )
     launcher.moved()
     cloud.resume()
