@@ -104,7 +104,7 @@ def read_message(body: bytes | dict[str, Any]) -> Message:
     try:
         message = Message.model_validate_json(body) if isinstance(body, bytes) else Message.model_validate(body)
     except ValidationError as error:
-        found = [Problem(e["msg"], path=".".join(map(str, e["loc"]))) for e in error.errors(include_url=False)]
+        found = [Problem(e["msg"], path=".".join(map(str, e["loc"]))) for e in error.errors()]
         raise Unacceptable(found) from None
     if message.v != PROTOCOL:
         raise Invalid(

@@ -38,7 +38,7 @@ def task_of(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
         task = _task(plane, job, instance)
         orjson.dumps(task)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
+        first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise Refused(f"The task can't be sent to its host: {where} of its stored spec: {first['msg']}.") from None
     except orjson.JSONEncodeError as error:

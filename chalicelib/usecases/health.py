@@ -62,8 +62,8 @@ def list_checks(plane: Plane, project: Project, wanted: Wanted) -> list[Check]:
     partition = keys.health_check(instance.id, 0, "").pk
     found = plane.store.query("main", partition, low=low, high=high, limit=MOST, reverse=True)
     checks = [Check.model_validate_json(record.body) for record in found.records]
-    after, before = wanted.after or 0, wanted.before
-    kept = [check for check in checks if check.at > after and (before is None or check.at < before)]
+    after, before = wanted.after, wanted.before
+    kept = [check for check in checks if (after is None or check.at > after) and (before is None or check.at < before)]
     return sorted(kept, key=lambda check: check.at, reverse=True)[:limit]
 
 

@@ -119,13 +119,13 @@ def test_a_default_that_is_said_aloud_is_no_change(rig: Rig) -> None:
 def test_nodes_and_prices_change_in_place(rig: Rig) -> None:
     made = create(rig, fleet())
     add_instance(rig, made)
-    rig.save(fleet_of(rig, made["id"]).with_(consolidation_attempt=5))
+    rig.save(fleet_of(rig, made["id"]).with_(consolidation_attempt=5, failed=("i1",)))
     wider = fleet(nodes={"min": 1, "target": 3, "max": 9}, max_price=2.5)
     assert rig.ok("P/fleets/get_plan", {"spec": wider})["action"] == "update"
     changed = create(rig, wider)
     stored = fleet_of(rig, made["id"])
     assert changed["id"] == made["id"] and changed["spec"]["configuration"]["max_price"] == 2.5
-    assert (stored.spec_num, stored.to_create, stored.consolidation_attempt) == (1, 2, 0)
+    assert (stored.spec_num, stored.to_create, stored.consolidation_attempt, stored.failed) == (1, 2, 0, ())
     assert "changed: max price, nodes" in messages(rig)
 
 
@@ -182,6 +182,26 @@ def test_a_fleet_in_use_is_not_deleted_and_the_run_is_named(rig: Rig) -> None:
     assert instance_of(rig, instance.id).status is InstanceStatus.busy
 
 
+@pytest.mark.parametrize(("count", "told"), [(5, "by the runs r0, r1, r2, r3, r4."), (7, "r3, r4 and 2 more.")])
+def test_the_first_runs_that_use_a_fleet_are_named(rig: Rig, count: int, told: str) -> None:
+    made = create(rig, fleet(nodes={"min": 0, "target": 0, "max": 9}))
+    for number in range(count):
+        run = submit(rig, task(f"r{number}"))
+        add_instance(rig, made, number, claim(run["id"]), status=InstanceStatus.busy)
+    message = rig.refused("P/fleets/delete", {"names": ["pool"]})
+    assert told in message and "dstack stop r0" in message
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_only_by_force_the_hosts_of_a_deleted_fleet_are_forgotten_at_once(rig: Rig, force: bool) -> None:
+    ssh = {"user": "u", "ssh_key": {"public": "", "private": KEY}, "hosts": ["10.0.0.1"]}
+    spec = {"configuration": {"type": "fleet", "name": "lab", "ssh_config": ssh}}
+    made = rig.ok("P/fleets/apply", {"plan": {"spec": spec}, "force": True})
+    rig.ok("P/fleets/delete", {"names": ["lab"], "force": force})
+    host = instance_of(rig, made["instances"][0]["id"])
+    assert (host.status is InstanceStatus.terminating, host.forgotten) == (force, force)
+
+
 def test_a_deleted_fleet_ends_and_then_is_not_found(rig: Rig) -> None:
     made = create(rig, fleet())
     rig.world.take_woken()
@@ -200,7 +220,8 @@ def test_a_deleted_fleet_ends_and_then_is_not_found(rig: Rig) -> None:
 def test_a_fleet_that_is_ending_takes_no_changes(rig: Rig) -> None:
     create(rig, fleet())
     rig.ok("P/fleets/delete", {"names": ["pool"]})
-    assert "terminating" in rig.refused("P/fleets/apply", {"plan": {"spec": fleet()}, "force": True})
+    message = rig.refused("P/fleets/apply", {"plan": {"spec": fleet()}, "force": True})
+    assert "There is a fleet pool already, and it is terminating." in message and "Wait until it is gone." in message
 
 
 def test_single_instances_are_ended_by_number(rig: Rig) -> None:

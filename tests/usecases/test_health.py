@@ -8,9 +8,11 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.instants import MINUTE, SECOND
-from chalicelib.errors import Invalid
-from chalicelib.usecases.health import KEPT_SECONDS
-from tests.usecases.cluster import INSTANCE, Cluster
+from chalicelib.domain.tenants import Project
+from chalicelib.errors import Invalid, NotFound
+from chalicelib.store import nouns
+from chalicelib.usecases.health import MOST, Wanted, check_put, health_of, list_checks
+from tests.usecases.cluster import FLEET, INSTANCE, PROJECT, Cluster
 from tests.world.plane import World
 
 FULL = {"status": "failure", "message": "the disk under /data is full", "age": 90}
@@ -37,7 +39,54 @@ def test_a_change_is_kept_and_wakes_the_instance(cluster: Cluster) -> None:
     assert health.troubles[0].since == cluster.world.at - 90 * SECOND, "by our clock"
     assert UNIT in cluster.world.take_woken()
     (record,) = history(cluster)
-    assert record.expires_at == cluster.world.at // SECOND + KEPT_SECONDS
+    assert (record.version, record.expires_at) == (1, cluster.world.at // SECOND + 7 * 86_400)
+
+
+def test_trouble_without_an_age_is_new(cluster: Cluster) -> None:
+    cluster.agent.say(health=[{"status": "warning", "message": "hot"}])
+    health = cluster.presence.health
+    assert health is not None and health.troubles[0].since == cluster.world.at
+
+
+@pytest.fixture
+def checked(cluster: Cluster) -> Cluster:
+    """Checks of seven minutes, the newest now."""
+    health, now = health_of([], 0), cluster.world.at
+    puts = [check_put(INSTANCE, health, now - ago * MINUTE) for ago in range(7)]
+    pointer = nouns.pointer(keys.fleet_name(PROJECT, "local"), FLEET.id)
+    cluster.world.store.commit([*puts, pointer])
+    return cluster
+
+
+def ages(cluster: Cluster, **wanted: Any) -> list[int]:
+    """In minutes."""
+    project = Project(id=PROJECT, name="main", owner_id="u", created_at=0)
+    now, num = cluster.world.at, wanted.pop("num", 0)
+    found = list_checks(cluster.world.plane, project, Wanted("local", num, **wanted))
+    return [(now - check.at) // MINUTE for check in found]
+
+
+def test_checks_are_shown_newest_first_between_two_moments(checked: Cluster) -> None:
+    now = checked.world.at
+    assert ages(checked) == [0, 1, 2, 3, 4, 5, 6]
+    assert ages(checked, limit=2) == [0, 1]
+    assert ages(checked, after=now - 3 * MINUTE) == [0, 1, 2]
+    assert ages(checked, before=now - 3 * MINUTE) == [4, 5, 6]
+    assert ages(checked, after=now - 5 * MINUTE - 1, before=now - 3 * MINUTE + 1) == [3, 4, 5]
+
+
+def test_of_very_many_checks_the_newest_are_shown(checked: Cluster) -> None:
+    health, now = health_of([], 0), checked.world.at
+    for start in range(7, MOST + 7, 100):
+        checked.world.store.commit(
+            [check_put(INSTANCE, health, now - ago * MINUTE) for ago in range(start, start + 100)]
+        )
+    assert ages(checked) == ages(checked, limit=MOST + 50) == list(range(MOST))
+
+
+def test_checks_of_an_instance_that_isnt_there_are_refused(checked: Cluster) -> None:
+    with pytest.raises(NotFound, match="no instance local-3 in project main"):
+        ages(checked, num=3)
 
 
 def test_the_same_again_writes_nothing(cluster: Cluster) -> None:
