@@ -38,9 +38,9 @@ class EventType(StrEnum):
     token_replaced = "token_replaced"  # noqa: S105 - no token
     keys_replaced = "keys_replaced"
     members_changed = "members_changed"
-    orphaned = "orphaned"  # a resource with our tag that belongs to no instance was first seen
+    orphaned = "orphaned"  # a resource with our tag that belongs to nobody was first seen
     reclaimed = "reclaimed"  # such a resource is being removed
-    missing = "missing"  # an instance was first found missing from the cloud's list
+    missing = "missing"  # an instance, or a volume, was first found missing from the cloud's list
     step_done = "step_done"  # of a workflow: `detail`
     step_undone = "step_undone"
     health = "health"  # of an instance: `before` → `after`, because of `detail`
@@ -142,6 +142,11 @@ def _ordered(event: Event) -> str:
     return f"ordered for {job or 'the fleet'}: {event.trade.type} from {event.trade.backend}"
 
 
+def _missing(event: Event) -> str:
+    what = "it" if event.targets[0].type == "volume" else "its machine"
+    return f"the cloud doesn't list {what}; it is closed if the next sweep agrees"
+
+
 def _joined(first: str, *rest: str) -> str:
     said = ", ".join(part for part in rest if part)
     return f"{first}: {said}" if said else first
@@ -168,9 +173,9 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.token_replaced: lambda event: _joined("token replaced", event.detail),
     EventType.keys_replaced: lambda event: "SSH keys replaced",
     EventType.members_changed: lambda event: "members changed",
-    EventType.orphaned: lambda event: f"{event.detail} belongs to no instance; it is removed if the next sweep agrees",
-    EventType.reclaimed: lambda event: f"{event.detail} belongs to no instance and is being removed",
-    EventType.missing: lambda event: "the cloud doesn't list its machine; it is closed if the next sweep agrees",
+    EventType.orphaned: lambda event: f"{event.detail} belongs to nobody; it is removed if the next sweep agrees",
+    EventType.reclaimed: lambda event: f"{event.detail} belongs to nobody and is being removed",
+    EventType.missing: _missing,
     EventType.step_done: lambda event: _joined("done", event.detail),
     EventType.health: lambda event: _joined(f"health {event.before} → {event.after}", event.detail),
     EventType.step_undone: lambda event: _joined("undone", event.detail),

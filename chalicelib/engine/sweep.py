@@ -13,19 +13,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from chalicelib.backends.spi import Backend, Owned, OwnedGroup, PlacementGroups
+from chalicelib.backends.spi import Backend, Owned, OwnedGroup, OwnedVolume, PlacementGroups, Volumes
 from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
+from chalicelib.domain.volumes import Volume
 from chalicelib.engine.effects.acting import translated
 from chalicelib.engine.execute import Executor
 from chalicelib.errors import BackendError, Conflict, Gone
 from chalicelib.planning import orphans
 from chalicelib.planning.orphans import Finding, Look
-from chalicelib.planning.purchases import Seen, unit_of
+from chalicelib.planning.purchases import PATIENCE, Seen, unit_of
+from chalicelib.planning.volumes import DescribeVolume
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 
@@ -35,14 +37,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 N = TypeVar("N", bound=Noun)
+Listed = Owned | OwnedGroup | OwnedVolume
 
 
 @dataclass
 class Swept:
     """What a sweep acted on."""
 
-    given_back: list[Owned | OwnedGroup] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)  # instances whose machine is gone
+    given_back: list[Listed] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)  # instances whose machine is gone, volumes whose disk is
 
 
 class Sweeper:
@@ -63,23 +66,28 @@ class Sweeper:
 
     # --- listing -----------------------------------------------------------------------------------------------------
 
-    def _look(self, account: Account) -> Look[Owned | OwnedGroup]:
+    def _look(self, account: Account) -> Look[Listed]:
         install_id, began = self._here.install_id, self._clock.now()
         with translated(account.key):
             listed = list(account.backend.list_owned())  # before the owners are read, or new resources would have none
             groups = list(self._groups(account))
+            disks = list(self._disks(account))
         now = self._clock.now()
         named = sorted({one.instance_id for one in listed if one.install == install_id})
         owners = {instance.id: instance for instance in self._found(Instance, map(keys.instance, named))}
         lag = account.facts.visibility_lag
-        strays: list[Owned | OwnedGroup] = []
+        strays: list[Listed] = []
         strays += orphans.strays(listed, owners, install_id=install_id, now=now, lag=lag)
         fleets = {fleet.id: fleet for fleet in self._found(Fleet, {keys.fleet(one.fleet_id) for one in groups})}
         strays += orphans.stray_groups(groups, fleets, install_id=install_id)
+        made = sorted({one.volume_id for one in disks if one.install == install_id})
+        volumes = {volume.id: volume for volume in self._found(Volume, map(keys.volume, made))}
+        strays += orphans.stray_volumes(disks, volumes, install_id=install_id, now=now, lag=lag)
         # An index may show an old instance: it is only a reason to read the instance by key.
         suspects = [keys.instance(each.id) for each in orphans.unlisted(listed, self._instances(account))]
         absent = orphans.unlisted(listed, self._found(Instance, suspects))
         heard = {each.instance_id: each for each in self._found(Presence, (keys.presence(i.id) for i in absent))}
+        missed = [keys.volume(each.id) for each in orphans.without_disk(disks, self._volumes(account))]
         projects = self._found(Project, {keys.project(stray.project_id) for stray in strays})
         return Look(
             account=account.key,
@@ -88,6 +96,7 @@ class Sweeper:
             now=now,
             strays=strays,
             absent=[(instance, heard.get(instance.id)) for instance in absent],
+            diskless=orphans.without_disk(disks, self._found(Volume, missed)),
             projects={project.id: project for project in projects if not project.deleted},
             sightings=[nouns.read(Sighting, r) for r in all_of(self._store, "main", keys.sightings_of(account.key))],
         )
@@ -97,13 +106,28 @@ class Sweeper:
         if account.facts.placement_groups and isinstance(backend, PlacementGroups):
             yield from backend.list_owned_groups()
 
+    def _disks(self, account: Account) -> Iterator[OwnedVolume]:
+        backend = account.backend
+        if account.facts.volumes and isinstance(backend, Volumes):
+            yield from backend.list_owned_volumes()
+
+    def _projects(self, account: Account) -> list[str]:
+        """Those that the account serves."""
+        if account.project_id is not None:
+            return [account.project_id]
+        return [nouns.pointed(record) for record in every(self._store, "projects", "name/")]
+
+    def _volumes(self, account: Account) -> Iterator[Volume]:
+        """The volumes that should have a disk in this account."""
+        for project_id in self._projects(account) if account.facts.volumes else ():
+            for record in all_of(self._store, "gsi1", keys.volumes_of(project_id)):
+                volume = nouns.read(Volume, record)
+                if volume.backend == account.facts.name:
+                    yield volume
+
     def _instances(self, account: Account) -> Iterator[Instance]:
         """The instances that should have a machine in this account."""
-        if account.project_id is not None:
-            projects = [account.project_id]
-        else:
-            projects = [nouns.pointed(record) for record in every(self._store, "projects", "name/")]
-        for project_id in projects:
+        for project_id in self._projects(account):
             for fleet in every(self._store, f"project/{project_id}", "fleet-name/"):
                 for record in all_of(self._store, "gsi1", keys.instances_of(nouns.pointed(fleet))):
                     instance = nouns.read(Instance, record)
@@ -112,7 +136,7 @@ class Sweeper:
 
     # --- acting ------------------------------------------------------------------------------------------------------
 
-    def _act(self, account: Account, finding: Finding[Owned | OwnedGroup], done: Swept) -> None:
+    def _act(self, account: Account, finding: Finding[Listed], done: Swept) -> None:
         try:
             self._store.commit([nouns.put(noun) for noun in (*finding.step.saves, *finding.step.events)])
         except Conflict:
@@ -121,11 +145,20 @@ class Sweeper:
         if finding.end is not None:
             self._give_back(account, finding.end, done)
         elif finding.gone is not None:
-            log.warning("%s doesn't list the machine of instance %s", account.key, finding.gone.name)
+            log.warning("%s doesn't list the %s %s", account.key, finding.gone.kind, finding.gone.name)
             done.lost.append(finding.gone.id)
-            self._executor.conclude(Seen(unit_of(finding.gone), finding.gone.epoch, "gone"))
+            self._missing(finding.gone)
 
-    def _give_back(self, account: Account, orphan: Owned | OwnedGroup, done: Swept) -> None:
+    def _missing(self, noun: Instance | Volume) -> None:
+        """Of a machine, two listings are evidence enough. What a volume holds can't be bought again, so its provider
+        is also asked for it by name."""
+        if isinstance(noun, Instance):
+            self._executor.conclude(Seen(unit_of(noun), noun.epoch, "gone"))
+        else:
+            until = self._clock.now() + PATIENCE
+            self._executor.execute(DescribeVolume(noun.unit, noun.backend, until, noun.project_id))
+
+    def _give_back(self, account: Account, orphan: Listed, done: Swept) -> None:
         what = f"{orphan.handle.kind} {orphan.handle.id}"
         log.warning("%s of %s is an orphan: terminating it", what, account.key)
         try:
@@ -145,9 +178,12 @@ class Sweeper:
         return [noun for noun in nouns.find_many(self._store, kind, found) if noun is not None] if found else []
 
 
-def _end(backend: Backend, orphan: Owned | OwnedGroup) -> None:
+def _end(backend: Backend, orphan: Listed) -> None:
     if isinstance(orphan, Owned):
         backend.terminate(orphan.handle)
+    elif isinstance(orphan, OwnedVolume):
+        if isinstance(backend, Volumes):
+            backend.delete_volume(orphan.handle)
     elif isinstance(backend, PlacementGroups):
         backend.delete_group(orphan.handle)
 

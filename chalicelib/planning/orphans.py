@@ -1,4 +1,5 @@
-"""What a sweep of an account means: which resources are orphans, and which instances have lost their machine.
+"""What a sweep of an account means: which resources are orphans, and which instances have lost their machine, or
+volumes their disk.
 
 An instance is committed before anything is bought for it, and its record is read by key, so a tag without an instance
 is an orphan, provided that the listing is taken before the owners are read. Conversely, an instance that is missing
@@ -24,6 +25,7 @@ from chalicelib.domain.instances import Handle, Instance, InstanceStatus, Presen
 from chalicelib.domain.instants import DAY, Micros
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
+from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.planning.placement_groups import group_of
 from chalicelib.planning.plan import Step
 from chalicelib.planning.transitions import Draft
@@ -57,7 +59,15 @@ class OfFleet(Tagged, Protocol):
     def group_id(self) -> str: ...
 
 
+class OfVolume(Tagged, Protocol):
+    @property
+    def volume_id(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+
+
 T = TypeVar("T", bound=Tagged)
+V = TypeVar("V", bound=OfVolume)
 I = TypeVar("I", bound=OfInstance)  # noqa: E741 - the usual letter
 F = TypeVar("F", bound=OfFleet)
 
@@ -72,6 +82,7 @@ class Look(Generic[T]):
     now: Micros  # after it had arrived
     strays: Sequence[T] = ()  # listed resources that belong to nobody
     absent: Sequence[tuple[Instance, Presence | None]] = ()  # missing from the listing
+    diskless: Sequence[Volume] = ()  # so too
     projects: Mapping[str, Project] = field(default_factory=dict)  # those the strays' tags name, if they exist
     sightings: Iterable[Sighting] = ()
 
@@ -82,7 +93,7 @@ class Finding(Generic[T]):
 
     step: Step
     end: T | None = None  # ask the provider to end this
-    gone: Instance | None = None  # let this instance's decision know that its machine is gone
+    gone: Instance | Volume | None = None  # its own decision shall find out that its machine, or its disk, is gone
 
 
 def apart(facts: BackendFacts) -> Micros:
@@ -107,6 +118,34 @@ def stray_groups(listed: Iterable[F], fleets: Mapping[str, Fleet], *, install_id
     the store knows."""
     mine = (one for one in listed if one.install == install_id)
     return [one for one in mine if one.fleet_id not in fleets or group_of(fleets[one.fleet_id], one.group_id) is None]
+
+
+def stray_volumes(
+    listed: Iterable[V], owners: Mapping[str, Volume], *, install_id: str, now: Micros, lag: Micros
+) -> list[V]:
+    """The same for volumes. `owners` has every volume that they name and the store knows."""
+    mine = (one for one in listed if one.install == install_id)
+    return [one for one in mine if _ownerless(one, owners.get(one.volume_id), now - lag)]
+
+
+def _ownerless(disk: OfVolume, owner: Volume | None, before: Micros) -> bool:
+    if owner is None or disk.epoch < owner.epoch:
+        return True
+    return owner.deleted and disk.epoch == owner.epoch and (owner.deleted_at or owner.last_processed_at) <= before
+
+
+def without_disk(listed: Iterable[OfVolume], volumes: Iterable[Volume]) -> list[Volume]:
+    """Active volumes of ours that a complete listing doesn't show, by handle or by tag."""
+    shown = list(listed)
+    known = {one.handle.id for one in shown} | {one.volume_id for one in shown}
+    return [
+        volume
+        for volume in volumes
+        if volume.status is VolumeStatus.active
+        and not volume.external
+        and volume.handle is not None
+        and known.isdisjoint((volume.id, volume.handle.id))
+    ]
 
 
 def _forsaken(resource: OfInstance, owner: Instance | None, before: Micros) -> bool:
@@ -138,7 +177,8 @@ def unlisted(listed: Iterable[OfInstance], instances: Iterable[Instance]) -> lis
 def decide_sweep(look: Look[T]) -> Iterator[Finding[T]]:
     """What this look adds to the earlier ones: a first sighting, an agreement, or a suspicion cleared."""
     known = {sighting.subject: sighting for sighting in look.sightings}
-    suspects: dict[str, T | Instance] = {_subject(stray): stray for stray in look.strays}
+    suspects: dict[str, T | Instance | Volume] = {_subject(stray): stray for stray in look.strays}
+    suspects |= {_subject(volume): volume for volume in look.diskless}
     suspects |= {_subject(one): one for one, presence in look.absent if not _reports(presence, look.now)}
     for subject, suspect in suspects.items():
         seen = known.get(subject)
@@ -156,17 +196,17 @@ def _reports(presence: Presence | None, now: Micros) -> bool:
     return presence is not None and presence.seen_until >= now
 
 
-def _subject(suspect: Tagged | Instance) -> str:
-    if isinstance(suspect, Instance):
-        return f"instance/{suspect.id}/{suspect.epoch}"
+def _subject(suspect: Tagged | Instance | Volume) -> str:
+    if isinstance(suspect, Instance | Volume):
+        return f"{suspect.kind}/{suspect.id}/{suspect.epoch}"
     return f"resource/{suspect.handle.kind}/{suspect.handle.id}"
 
 
-def _first_sight(look: Look[T], subject: str, suspect: T | Instance, before: Sighting | None) -> Step:
+def _first_sight(look: Look[T], subject: str, suspect: T | Instance | Volume, before: Sighting | None) -> Step:
     """`before` no longer counts, but may still be in the store."""
     fresh = Sighting(account=look.account, subject=subject, first_at=look.now, until=look.now + KEPT)
     sighting = fresh if before is None else fresh.with_(version=before.version)
-    if not isinstance(suspect, Instance):
+    if not isinstance(suspect, Instance | Volume):
         return _told(look, suspect, EventType.orphaned, sighting)
     draft = Draft(look.now)
     draft.save(sighting)
@@ -174,8 +214,8 @@ def _first_sight(look: Look[T], subject: str, suspect: T | Instance, before: Sig
     return draft.step()
 
 
-def _agreement(look: Look[T], suspect: T | Instance, seen: Sighting) -> Finding[T]:
-    if isinstance(suspect, Instance):
+def _agreement(look: Look[T], suspect: T | Instance | Volume, seen: Sighting) -> Finding[T]:
+    if isinstance(suspect, Instance | Volume):
         return Finding(Step(), gone=suspect)
     if seen.acted_at is not None:
         return Finding(Step(), end=suspect)  # requested again until it leaves the listing

@@ -198,6 +198,9 @@ class Look:
         if unused is not None and unused <= self.now:
             kept = spoken((self.volume.auto_cleanup_seconds or 0) * SECOND)
             self._move("delete", note=f"unused for {kept}", due_at=self.now)
+        elif self.volume.external and self._due():  # no listing of ours shows it
+            self._keep(due_at=self.now + LOOK_ACTIVE)
+            self._act(DescribeVolume, self.now + LOOK_ACTIVE)
         else:
             self._look_again(self.now + LOOK_ACTIVE if unused is None else min(unused, self.now + LOOK_ACTIVE))
 
