@@ -123,6 +123,7 @@ def test_calls_wait_for_whoever_takes_them() -> None:
     taken: list[paramiko.Channel] = []
     with bad_host(says) as (login, made), Ssh().connect(login) as connection:
         assert connection.listen() == connection.port == 4321 and connection.listen() == 4321
+        until("the host's end", lambda: made)
         for number in range(MOST_WAITING):
             channel = made[0].open_forwarded_tcpip_channel(("127.0.0.1", number), ("127.0.0.1", 4321))
             channel.sendall(b"call %d" % number)
