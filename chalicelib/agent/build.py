@@ -1,21 +1,28 @@
 """The agent as one file: `python -m chalicelib.agent.build OUT` writes a zip that any Python ≥ 3.8 runs.
 
-The same sources give the same bytes, so a digest identifies the file. A running agent also writes its sources to a
-folder, because a supervisor is started for every task and only a folder caches compiled modules.
+The same sources and the same Python give the same bytes, so a digest identifies the file. Compiling takes an agent more
+than all the rest of its start, and Python keeps nothing that it compiles from a zip. So each module is in it as source
+and compiled, too, which counts where Python is of the version that built the file. A running agent also writes all to a
+folder, because a supervisor is started for every task and any Python caches what it compiles from a folder.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib.machinery
+import importlib.util
 import io
+import marshal
 import os
 import sys
+import types
 import zipfile
-from typing import Dict
+from typing import Any, Dict
 
 NAME = "dstack_agent"
 ENTRY = "import sys\nfrom %s.main import main\nsys.exit(main(sys.argv[1:]))\n" % NAME
 SHEBANG = b"#!/usr/bin/env python3\n"
+UNCHECKED = importlib.util.MAGIC_NUMBER + b"\1\0\0\0"  # the head of compiled code that no later source replaces
 
 
 def sources() -> Dict[str, bytes]:
@@ -30,9 +37,25 @@ def sources() -> Dict[str, bytes]:
     here = os.path.dirname(os.path.abspath(__file__))
     for name in sorted(os.listdir(here)):
         if name.endswith(".py") and name != "__main__.py":
-            with open(os.path.join(here, name), "rb") as source:
-                found["%s/%s" % (NAME, name)] = source.read()
+            path, inside = os.path.join(here, name), "%s/%s" % (NAME, name)
+            with open(path, "rb") as source:
+                found[inside] = source.read()
+            found[inside + "c"] = UNCHECKED + importlib.util.source_hash(found[inside]) + compiled(path, inside)
     return found
+
+
+def compiled(path: str, inside: str) -> bytes:
+    """A module's code, from Python's cache if it is there. `inside`: its path in the program, for tracebacks."""
+    code = importlib.machinery.SourceFileLoader("module", path).get_code("module")
+    assert code is not None, "it has a source"
+    return marshal.dumps(_placed(code, inside), 2)  # later formats depend on what else the process holds
+
+
+def _placed(code: types.CodeType, inside: str) -> types.CodeType:
+    def placed(constant: Any) -> Any:
+        return _placed(constant, inside) if isinstance(constant, types.CodeType) else constant
+
+    return code.replace(co_filename=inside, co_consts=tuple(map(placed, code.co_consts)))
 
 
 def build() -> bytes:
@@ -57,7 +80,7 @@ def write(path: str) -> None:
 
 
 def lay_out(folder: str) -> str:
-    """Write the sources to a folder below `folder`, named after their digest; `python FOLDER` runs it."""
+    """Write it to a folder below `folder`, named after its digest; `python FOLDER` runs it."""
     found = sources()
     digest = hashlib.sha256()
     for name, data in sorted(found.items()):
@@ -67,8 +90,13 @@ def lay_out(folder: str) -> str:
         return place
     partial = "%s.%d" % (place, os.getpid())
     for name, data in found.items():
-        os.makedirs(os.path.dirname(os.path.join(partial, name)), exist_ok=True)
-        with open(os.path.join(partial, name), "wb") as file:
+        path = os.path.join(partial, name)
+        if name.endswith(".pyc"):
+            if not data.startswith(importlib.util.MAGIC_NUMBER):
+                continue  # of another Python; ours makes its own
+            path = importlib.util.cache_from_source(path[:-1])
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
             file.write(data)
     os.rename(partial, place)
     return place

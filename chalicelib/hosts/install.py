@@ -95,6 +95,7 @@ def unit(server_url: str, instance_id: str, *, leaves: bool = False) -> str:
     command = [
         "/usr/bin/env",
         "python3",
+        *("-I", "-S"),  # nothing of the host's own packages, whose search takes time
         PROGRAM,
         *(("--server", server_url) if server_url else ()),
         *("--data", HOME),

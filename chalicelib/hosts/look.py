@@ -137,7 +137,7 @@ def report(text: str) -> Report:
         python=found.get("python", ""),
         systemd=found.get("systemd") == "yes",
         docker_client=found.get("docker_client") == "yes",
-        docker=found.get("docker") == "yes",
+        docker=bool(found.get("docker")),
         docker_says=found.get("docker_says", ""),
         disk_mib=None if (kib := _number(found, "disk_kib")) is None else kib >> 10,
         owner=found.get("owner", ""),

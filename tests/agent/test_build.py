@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import json
+import os
 import runpy
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import pytest
 
 import chalicelib.agent
 from chalicelib.agent import build
+from tests.harness.server import ROOT
 
 SOURCES = sorted(Path(chalicelib.agent.__file__).parent.glob("*.py"))
 
@@ -56,7 +59,65 @@ def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     with zipfile.ZipFile(tmp_path / "one") as archive:
         names = set(archive.namelist())
-    assert names == {"__main__.py"} | {f"dstack_agent/{path.name}" for path in SOURCES if path.name != "__main__.py"}
+    modules = {f"dstack_agent/{path.name}" for path in SOURCES if path.name != "__main__.py"}
+    assert names == {"__main__.py"} | modules | {f"{name}c" for name in modules}
+
+
+def test_what_is_compiled_is_the_same_in_every_process(tmp_path: Path) -> None:
+    """Whatever the process has compiled or hashed before: its digest identifies the file."""
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPYCACHEPREFIX": str(tmp_path / seed)}
+        argv = [sys.executable, "-m", "chalicelib.agent.build", str(tmp_path / f"{seed}.pyz")]
+        subprocess.run(argv, check=True, cwd=ROOT, env=environment)
+    built = build.build()
+    assert built == (tmp_path / "1.pyz").read_bytes() == (tmp_path / "2.pyz").read_bytes()
+
+
+COMPILES = """
+import runpy, sys
+told = []
+sys.addaudithook(lambda event, about: event == "compile" and told.append(str(about[1])))
+sys.argv = [sys.argv[1], "--version"]
+try:
+    runpy.run_path(sys.argv[0], run_name="__main__")
+finally:
+    print([name for name in told if "dstack_agent" in name])
+"""
+
+
+def other_pythons(program: Path, out: Path) -> None:
+    """The same as a Python of another version sees it: with compiled code that isn't its own."""
+    with zipfile.ZipFile(program) as archive, zipfile.ZipFile(out, "w") as other:
+        for name in archive.namelist():
+            data = archive.read(name)
+            other.writestr(name, b"\0\1" + data[2:] if name.endswith(".pyc") else data)
+
+
+def test_nothing_is_compiled_where_it_is_already(tmp_path: Path) -> None:
+    program, other = tmp_path / "agent.pyz", tmp_path / "other.pyz"
+    build.write(str(program))
+    other_pythons(program, other)
+
+    def compiled(path: Path) -> list[str]:
+        argv = [sys.executable, "-I", "-S", "-c", COMPILES, str(path)]
+        said = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+        return list(ast.literal_eval(said.splitlines()[-1]))
+
+    assert compiled(program) == []
+    assert any("main.py" in name for name in compiled(other)), "else it compiles the sources, and runs"
+
+
+def test_supervisors_find_it_compiled(tmp_path: Path) -> None:
+    program, other = tmp_path / "agent.pyz", tmp_path / "other.pyz"
+    build.write(str(program))
+    other_pythons(program, other)
+    lay_out = "import sys; sys.path.insert(0, sys.argv[1]); from dstack_agent import build; print(build.lay_out('.'))"
+    for path, there in ((program, True), (other, False)):
+        argv = [sys.executable, "-I", "-S", "-c", lay_out, str(path)]
+        folder = tmp_path / subprocess.check_output(argv, cwd=tmp_path, text=True).strip()
+        cached = Path(importlib.util.cache_from_source(str(folder / "dstack_agent/supervisor.py")))
+        assert cached.exists() is there, "what isn't for this Python is left out"
+        assert list(folder.glob("dstack_agent/*.pyc")) == []
 
 
 def test_it_runs_alone_and_rebuilds_itself(tmp_path: Path) -> None:
