@@ -10,6 +10,7 @@ import pytest
 
 from chalicelib.agent import logins
 from chalicelib.agent.tasks import TaskFolder, take_lock
+from tests.agent.desk import Runtime
 
 
 def test_a_server_gets_its_lock_whoever_asks_at_that_moment_whether_it_lives(tmp_path: Path) -> None:
@@ -61,3 +62,35 @@ def test_removing_takes_the_keys_out_even_if_the_server_died_before_it_told_anyt
     assert logins.told(folder) == {}
     logins.remove(folder, lambda user, task: taken.append((user, task)))
     assert taken == [("ubuntu", "task-1")]
+
+
+@pytest.mark.parametrize("host_user", [None, ""])
+def test_removing_withdraws_nothing_where_no_keys_were_let_in(tmp_path: Path, host_user: str | None) -> None:
+    folder = TaskFolder(str(tmp_path), "t")
+    folder.create({"spec": {"host_user": host_user}} if host_user is not None else {})
+    logins.remove(folder, lambda *_: pytest.fail("there is nothing to take out"))
+
+
+def test_whether_a_server_lives_shows_in_its_lock(tmp_path: Path) -> None:
+    folder = TaskFolder(str(tmp_path), "t")
+    folder.create({})
+    lock = Path(folder.path) / "sessions.lock"
+    assert logins.over(folder) and logins.process(folder) is None and not lock.exists(), "there never was one"
+    held = take_lock(str(lock))
+    assert held is not None
+    assert not logins.over(folder) and logins.process(folder) is None, "it hasn't written its number yet"
+    lock.write_text("4321\n")
+    assert not logins.over(folder) and logins.process(folder) == 4321
+    os.close(held)
+    assert logins.over(folder) and logins.process(folder) is None, "the number may be another's by now"
+    logins.end(folder)
+    again = take_lock(str(lock))
+    assert again is not None, "whoever asked holds it no longer"
+    os.close(again)
+
+
+def test_a_task_without_keys_has_no_server(tmp_path: Path) -> None:
+    folder = TaskFolder(str(tmp_path), "t")
+    folder.create({"spec": {"authorized_keys": []}})
+    logins.begin(folder, Runtime("played")).settle()
+    assert logins.over(folder) and logins.told(folder) == {}

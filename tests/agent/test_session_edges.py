@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.limits import LOG_BYTES, METRICS_MOST
+from chalicelib.agent.limits import GPUS_MOST, LOG_BYTES, METRICS_MOST, TROUBLE_TEXT, TROUBLES_MOST
 from chalicelib.agent.session import (
     COALESCE,
     NEVER,
     TOMBSTONES,
     Abort,
+    Dial,
     Keep,
     Remove,
     Stop,
@@ -320,3 +321,93 @@ def test_output_that_the_server_has_isnt_sent_again_after_a_lost_message() -> No
     agent.failed(lost, "network", 1)
     again = message(agent, 2)
     assert (again.logs, again.body["logs"]) == ({}, [])
+
+
+def test_a_stream_is_dialled_once_for_a_task_that_is_here() -> None:
+    agent = session()
+    agent.task_changed(report())
+    one, two, none = [{"id": name, "task": task} for name, task in (("a", "t"), ("b", "t"), ("c", "elsewhere"))]
+    assert agent.answered(message(agent, 0), {"streams": [one, none, one]}, 0) == [Dial(one)]
+    assert agent.answered(message(agent, 1), {"streams": [one, two]}, 1) == [Dial(two)]
+
+
+def test_only_so_many_streams_are_remembered() -> None:
+    agent = session()
+    agent.task_changed(report())
+    orders = [{"id": str(number), "task": "t"} for number in range(TOMBSTONES + 1)]
+    assert len(agent.answered(message(agent, 0), {"streams": orders}, 0)) == len(orders)
+    again = [orders[-1], orders[1], orders[0]]
+    assert agent.answered(message(agent, 1), {"streams": again}, 1) == [Dial(orders[0])], "only the oldest was forgotten"
+
+
+def test_a_measurement_names_only_so_many_gpus() -> None:
+    agent = session()
+    gpus = [{"util_percent": number} for number in range(GPUS_MOST + 1)]
+    agent.measured([{"task": "t", "gpus": gpus}, {"task": "u"}])
+    assert message(agent, 0).body["metrics"] == [{"task": "t", "gpus": gpus[:-1]}, {"task": "u"}]
+
+
+def test_output_of_the_first_moments_waits_no_longer_than_later_output() -> None:
+    """A machine's clock may stand at zero when its agent begins."""
+    logs = Logs()
+    logs.data["t"] = b"ab"
+    agent = session(logs)
+    agent.task_changed(report())
+    greeted(agent, **QUIET)
+    agent.log_grew("t", 1, 0)
+    assert agent.next(0) == COALESCE
+    sent = message(agent, COALESCE)
+    agent.answered(sent, {**QUIET, "logs": [{"task": "t", "offset": 1}]}, COALESCE)
+    agent.log_grew("t", 2, COALESCE)
+    assert agent.next(COALESCE) == 2 * COALESCE
+
+
+def test_output_goes_only_when_the_rest_was_shown_not_to_blame() -> None:
+    """Each message that is taken starts the count again."""
+    logs = Logs()
+    logs.data["t"] = b"0123456789"
+    agent = greeted(session(logs))
+    now = 0.0
+    for _ in range(2):
+        agent.task_changed(report(at=now))
+        agent.log_grew("t", 10, now)
+        refused = message(agent, now)
+        assert refused.body["logs"] and agent.failed(refused, "unacceptable", now) == []
+        now = 10 * now + 5
+        taken = message(agent, now)
+        agent.answered(taken, {"logs": [{"task": "t", "offset": 0}]}, now)
+        now += 100
+
+
+def test_what_is_wrong_keeps_its_age_and_is_told_until_it_was_heard() -> None:
+    agent = greeted(session(), **QUIET)
+    agent.health_changed([], 10)
+    assert agent.next(10) == 1000, "that all is well can wait"
+    agent.health_changed([("failure", "a card")], 20)
+    lost = message(agent, 20)
+    assert lost.body["health"] == [{"status": "failure", "message": "a card", "age": 0}]
+    agent.failed(lost, "network", 20)
+    agent.health_changed([("failure", "a card"), ("warning", "a disk")], 25)
+    again = message(agent, 30)
+    assert [(each["message"], each["age"]) for each in again.body["health"]] == [("a card", 10), ("a disk", 5)]
+    agent.answered(again, QUIET, 30)
+    agent.health_changed([("warning", "a disk"), ("failure", "a card")], 40)
+    assert agent.next(40) == 1030, "no news"
+    agent.health_changed([], 50)
+    assert message(agent, 50).body["health"] == [], "that all is well again can't"
+
+
+def test_so_many_troubles_are_told_and_so_much_of_each() -> None:
+    agent = session()
+    agent.health_changed([("failure", f"{number}") for number in range(TROUBLES_MOST + 1)], 0)
+    told = message(agent, 0).body["health"]
+    assert [each["message"] for each in told] == [str(number) for number in range(TROUBLES_MOST)]
+    other = session()
+    other.health_changed([("failure", "x" * (TROUBLE_TEXT + 1))], 0)
+    assert message(other, 0).body["health"][0]["message"] == "x" * TROUBLE_TEXT
+
+
+def test_a_clock_that_went_back_makes_no_negative_age() -> None:
+    agent = session()
+    agent.health_changed([("warning", "w")], 50)
+    assert message(agent, 40).body["health"][0]["age"] == 0
