@@ -155,7 +155,6 @@ class Program:
 
     def run(self) -> bool:
         """Until it is stopped, or its instance has ended: then it returns True, and needs no agent any more."""
-        self._address.changed()
         self._push.start()
         self._poll.start()
         self._took_facts(self._inventory.facts(isolation(self._runtimes)))
@@ -308,12 +307,12 @@ class Program:
                 "%s: %d bytes of output dropped: the spool is full, and the server isn't accepting any"
                 % (task, dropped)
             )
-            self._session.log_shrank(task, self._roster.log(task).end())
+            self._session.log_shrank(task, self._roster.log(task).end(), time.monotonic())
 
     def _skip(self, command: Skip) -> None:
         spool = self._roster.log(command.task)
         spool.skip(command.offset, command.end, micros())
-        self._session.log_shrank(command.task, spool.end())
+        self._session.log_shrank(command.task, spool.end(), time.monotonic())
 
     def _measure(self) -> None:
         try:

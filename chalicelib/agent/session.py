@@ -231,13 +231,16 @@ class Session:
             if known.waiting_since is None and end > known.sent:
                 known.waiting_since = now
 
-    def log_shrank(self, task: str, end: int) -> None:
-        """Some output was dropped on this machine, so the log that the server will get is shorter."""
+    def log_shrank(self, task: str, end: int, now: float) -> None:
+        """Some output was dropped on this machine, so the log that the server will get is shorter. What is left may
+        have grown since anybody looked."""
         known = self._tasks.get(task)
         if known:
             known.log_end = end
             if known.sent >= end:
                 known.waiting_since = None
+            elif known.waiting_since is None:
+                known.waiting_since = now
 
     def measured(self, samples: List[Body]) -> None:
         """Metrics ride along with the next message; they never cause one."""

@@ -30,6 +30,9 @@ class Runtime:
     def begin(self, began: Any) -> Any:
         raise AssertionError("a supervisor's affair")
 
+    def network(self, folder: TaskFolder) -> int | None:
+        return None
+
     def usage(self, folder: TaskFolder) -> Usage | None:
         return self.used
 

@@ -24,6 +24,7 @@ class Plane:
         self.logs: dict[str, bytes] = {}
         self.metrics: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
+        self.health: list[dict[str, Any]] | None = None
         self.seen: dict[str, int] = {}  # boot -> last seq
         self.messages = 0
         self.archives: dict[str, bytes] = {}
@@ -83,6 +84,7 @@ class Plane:
 
     def _take(self, body: dict[str, Any]) -> None:
         self.facts = body.get("facts") or self.facts
+        self.health = body.get("health", self.health)
         for report in body["tasks"]:
             self.reports[report["id"]] = report
             history = self.history.setdefault(report["id"], [])

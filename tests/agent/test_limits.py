@@ -141,7 +141,7 @@ def test_what_would_never_be_taken_is_not_sent_for_ever() -> None:
         "the output is the dearest: it goes only if the rest wasn't to blame"
     )
     assert agent.failed(again, "unacceptable", 2) == [Skip("t", 0, 10)]
-    agent.log_shrank("t", 0)  # as the program says once it left them out
+    agent.log_shrank("t", 0, 2)  # as the program says once it left them out
     last = message(agent, 4)
     assert last.body["tasks"] == [{"id": "t", "state": "running", "at": NOW, "log_end": 0}] and not last.body["logs"]
     agent.answered(last, {}, 4)

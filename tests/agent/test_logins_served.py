@@ -342,7 +342,9 @@ def test_nodes_come_through_a_door_of_their_own(served: Served) -> None:
     port = free_port()
     served.begin(node_ssh=node_ssh(port))
     said, users = served.configuration("nodes_sshd_config"), served.configuration()
-    assert said["HostKey"].endswith('/ssh/nodes_host_key"') and said["AuthorizedKeysFile"].endswith('/nodes_authorized_keys"')
+    assert said["HostKey"].endswith('/ssh/nodes_host_key"') and said["AuthorizedKeysFile"].endswith(
+        '/nodes_authorized_keys"'
+    )
     assert (said["AllowTcpForwarding"], said["MaxSessions"], users["MaxSessions"]) == ("no", "4", "10")
     assert served.kept("nodes_authorized_keys").read_text() == "ssh-ed25519 NODES\n"
     assert served.kept("authorized_keys").read_text() == f"{KEY}\n"

@@ -15,7 +15,7 @@ from chalicelib.agent.inventory import Inventory, Runner
 from chalicelib.agent.program import Address, Every, Program, Rounds, new_session
 from chalicelib.agent.roster import Fetch, Roster
 from chalicelib.agent.spool import SpoolWriter
-from chalicelib.agent.task_runtime import TaskError, Usage
+from chalicelib.agent.task_runtime import CONTAINER, TaskError, Usage
 from chalicelib.agent.tasks import make_pipe
 from tests.agent.desk import Runtime
 from tests.agent.server import PATIENCE, Plane, Server
@@ -25,10 +25,14 @@ class Played(Roster):
     """A task that is launched counts as supervised from then on; its archives are fetched."""
 
     def __init__(self, data: Path) -> None:
-        self.runtime = Runtime("played")
-        super().__init__(str(data), {"played": self.runtime}, "played", "", "")
+        self.played = Runtime("played")
+        super().__init__(str(data), {"played": self.played}, "played", "", "")
         self.launched: list[str] = []
         self.held: dict[str, int | None] = {}
+        self.logins_ended: list[list[str]] = []
+        self.lingering = 0  # how often logins still count as alive
+        self.most: int | None = None  # bytes of output that may wait
+        self.dropped = 0
 
     def launch(self, task: str, fetch: Fetch) -> None:
         self.launched.append(task)
@@ -38,10 +42,56 @@ class Played(Roster):
         self.held[task] = self.folder(task).take_lock()
         self.says(task, state="running")
 
+    def end_logins(self, tasks: list[str]) -> None:
+        self.logins_ended.append(tasks)
+
+    def over(self, task: str) -> bool:
+        self.lingering -= 1
+        return self.lingering < 0 and super().over(task)
+
+    def cap_log(self, task: str, tasks: int) -> int:
+        if self.most is None:
+            return super().cap_log(task, tasks)
+        dropped = self.log(task).keep_within(self.most, 1)
+        self.dropped += dropped
+        return dropped
+
     def says(self, task: str, **state: Any) -> None:
         """As its supervisor would."""
         self.folder(task).write_state(state)
         self.folder(task).tell_agent()
+
+
+class Logs:
+    """What is served of the tasks' logs."""
+
+    def __init__(self) -> None:
+        self.here, self.served, self.unserved = 0, list[str](), list[str]()
+        self.answers: list[Any] = []  # of the first tries
+        self.read = set[str]()
+
+    def opener(self, task: str, order: dict[str, Any]) -> Any:
+        raise AssertionError("nobody dials")
+
+    def grew(self, task: str) -> None:
+        """Nobody reads."""
+
+    def serve_here(self) -> bool:
+        self.here += 1
+        return True
+
+    def serve(self, task: str, network: int | None, roots: Any) -> bool:
+        self.served.append(task)
+        answer = self.answers.pop(0) if self.answers else True
+        if isinstance(answer, OSError):
+            raise answer
+        return bool(answer)
+
+    def unserve(self, task: str) -> None:
+        self.unserved.append(task)
+
+    def reading(self, task: str) -> bool:
+        return task in self.read
 
 
 class Desk:
@@ -51,7 +101,7 @@ class Desk:
         (data / "tasks").mkdir()
         (data / "token").write_text("token\n")
         self.address(self.server.url)
-        self.roster = Played(data)
+        self.roster, self.logs = Played(data), Logs()
         self.program: Program | None = None
         self.thread: threading.Thread | None = None
 
@@ -60,9 +110,11 @@ class Desk:
 
     def begin(self, tool: Runner = lambda argv: (127, ""), wait: float = 5.0, **every: float) -> None:
         session = new_session(str(self.data), "i-1", self.roster, "1.0", wait)
-        runtimes = {"played": self.roster.runtime}
+        runtimes = {"played": self.roster.played}
         inventory = Inventory(str(self.data), tool)
+        every = {"look": 1000.0, **every}  # what isn't told needn't be found
         self.program = Program(str(self.data), "i-1", session, self.roster, dict(runtimes), inventory, Every(**every))
+        self.program.logs = self.logs  # type: ignore[assignment]
         self.thread = threading.Thread(target=self.program.run)
         self.thread.start()
 
@@ -112,7 +164,8 @@ def test_a_task_from_its_start_to_its_removal(desk: Desk) -> None:
     desk.plane.want("t", "remove")
     desk.wait(lambda: not Path(desk.roster.folder("t").path).exists())
     desk.plane.until(lambda: "t" not in desk.plane.wants)
-    assert (desk.roster.runtime.removed, desk.roster.launched) == (["t"], ["t"])
+    assert (desk.roster.played.removed, desk.roster.launched) == (["t"], ["t"])
+    assert (desk.logs.here, desk.logs.served, desk.logs.unserved) == (1, [], ["t"])
     spool.close()
 
 
@@ -126,8 +179,8 @@ def test_facts_and_credential(desk: Desk) -> None:
 
 
 def test_a_wake_up_that_was_lost_delays_news_until_the_next_look(desk: Desk) -> None:
-    desk.roster.runtime.used = Usage(1, 3, 2)
-    desk.begin(look=0.01)
+    desk.roster.played.used = Usage(1, 3, 2)
+    desk.begin(look=0.01, wait=1000.0)
     desk.run()
     desk.state("t", "running")
     desk.roster.folder("t").write_state({"state": "exited", "reason": "r", "log_end": 0})
@@ -137,7 +190,7 @@ def test_a_wake_up_that_was_lost_delays_news_until_the_next_look(desk: Desk) -> 
 
 
 def test_running_tasks_are_measured_from_time_to_time(desk: Desk) -> None:
-    desk.roster.runtime.used = Usage(1, 3, 2)
+    desk.roster.played.used = Usage(1, 3, 2)
     desk.begin(look=0.01, measure=0.0, wait=0.1)  # what was measured goes with the next message
     desk.run()
     desk.plane.until(lambda: len(desk.plane.metrics) > 1)
@@ -168,21 +221,38 @@ def test_what_the_server_wants_is_written_down(
 def test_tasks_of_an_earlier_agent_are_found_and_those_without_a_supervisor_launched(desk: Desk) -> None:
     for task in ("over", "orphan", "kept"):
         desk.roster.create(task, {}, [])
-    desk.roster.folder("over").write_state({"state": "exited", "reason": "r", "log_end": 0})
+    spool = SpoolWriter(desk.roster.folder("over").log)
+    spool.append(1, b"four")
+    spool.close()
+    desk.roster.folder("over").write_state({"state": "exited", "reason": "r"})
     desk.roster.folder("kept").write_state({"state": "running"})
     desk.roster.held["kept"] = desk.roster.folder("kept").take_lock()
     desk.begin()
-    desk.state("over", "exited")
+    assert desk.plane.exited("over")["log_end"] == 4 and desk.plane.logs["over"] == b"four"
     desk.state("kept", "running")
     desk.state("orphan", "running")
     assert desk.roster.launched == ["orphan"]
+    desk.wait(lambda: desk.roster.played.swept)
+    assert desk.roster.played.swept == [{"over", "orphan", "kept"}], "all but what is theirs is deleted"
 
 
 def test_a_task_that_cant_be_written_down_is_over_in_words(desk: Desk) -> None:
     desk.begin()
     desk.run("a/b")
     report = desk.state("a/b", "exited")
-    assert (report["reason"], "id can't be 'a/b'" in report["message"]) == ("executor_error", True)
+    assert (report["reason"], report["message"]) == ("executor_error", "a task's id can't be 'a/b'")
+
+
+def test_a_task_for_which_there_is_no_room_is_over_in_words(desk: Desk) -> None:
+    def create(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    desk.roster.create = create  # type: ignore[method-assign]
+    desk.begin()
+    desk.run()
+    report = desk.state("t", "exited")
+    assert report["reason"] == "executor_error"
+    assert report["message"] == "the task can't be stored: [Errno 28] No space left on device"
 
 
 def test_archives_are_there_before_a_task_starts(desk: Desk) -> None:
@@ -216,6 +286,157 @@ def test_a_server_that_moved_is_followed(desk: Desk) -> None:
     desk.plane.until(lambda: desk.plane.facts)
     desk.run()
     desk.state("t", "running")
+
+
+def test_a_token_that_was_replaced_is_used(desk: Desk) -> None:
+    (desk.data / "token").write_text("wrong\n")
+    desk.begin()
+    desk.plane.until(lambda: desk.plane.messages)
+    (desk.data / "token").write_text("token\n")
+    desk.plane.until(lambda: desk.plane.facts)
+
+
+def test_a_token_that_was_taken_away_is_still_known(desk: Desk) -> None:
+    desk.address("http://127.0.0.1:9")
+    desk.begin()
+    (desk.data / "token").unlink()
+    desk.address(desk.server.url)
+    desk.plane.until(lambda: desk.plane.facts)
+
+
+def test_the_end_of_an_agent_ends_the_logins_of_ended_tasks_and_waits_for_them(desk: Desk) -> None:
+    desk.begin()
+    for task in ("stays", "ends"):
+        desk.run(task)
+        desk.state(task, "running")
+    desk.roster.says("ends", state="exited", reason="r", log_end=0)
+    desk.plane.exited("ends")
+    desk.roster.lingering = 2
+    assert desk.program is not None and desk.thread is not None
+    desk.program.stop()
+    desk.thread.join(PATIENCE)
+    assert desk.roster.logins_ended == [["ends"]]
+    assert desk.roster.lingering == -1, "asked until the third time"
+
+
+def test_nothing_slow_holds_up_the_end_of_an_agent(desk: Desk) -> None:
+    sweeping, free = threading.Event(), threading.Event()
+
+    def sweep(known: set[str]) -> None:
+        sweeping.set()
+        free.wait(PATIENCE)
+
+    desk.roster.played.sweep = sweep  # type: ignore[method-assign]
+    desk.begin()
+    assert sweeping.wait(PATIENCE) and desk.program is not None and desk.thread is not None
+    desk.program.stop()
+    desk.thread.join(PATIENCE / 4)
+    assert not desk.thread.is_alive()
+    free.set()
+
+
+def test_a_supervisor_that_cant_start_ends_its_task_in_words(desk: Desk) -> None:
+    def launch(task: str, fetch: Fetch) -> None:
+        Roster.launch(desk.roster, task, fetch)  # with a program that there isn't
+
+    desk.roster.launch = launch  # type: ignore[method-assign]
+    desk.begin(look=0.01)
+    desk.run()
+    report = desk.state("t", "exited")
+    assert report["message"].startswith("the task's supervisor fails to start on this machine: ")
+
+
+def test_output_that_waits_too_long_is_dropped_and_the_rest_is_sent(desk: Desk) -> None:
+    desk.begin(look=0.01)
+    desk.run()
+    desk.state("t", "running")
+    desk.address("http://127.0.0.1:9")
+    spool = SpoolWriter(desk.roster.folder("t").log, segment_bytes=100)
+    for number in range(10):
+        spool.append(number, b"%d" % number * 50)
+    desk.roster.most = 300
+    desk.wait(lambda: desk.roster.dropped)
+    desk.roster.most = None
+    desk.roster.says("t", state="exited", reason="r")
+    desk.address(desk.server.url)
+    report = desk.plane.exited("t")
+    assert desk.plane.logs["t"].endswith(b"9" * 50) and report["log_end"] == len(desk.plane.logs["t"]) < 500
+    spool.close()
+
+
+def test_output_that_the_server_never_takes_is_left_out(desk: Desk) -> None:
+    desk.begin()
+    desk.run()
+    desk.state("t", "running")
+    desk.plane.poison = b"poison"
+    spool = SpoolWriter(desk.roster.folder("t").log)
+    spool.append(1, b"poison")
+    desk.roster.folder("t").tell_agent()
+    desk.wait(lambda: desk.roster.log("t").end() != 6)
+    spool.append(2, b"good")
+    desk.roster.says("t", state="exited", reason="r")
+    report = desk.plane.exited("t")
+    assert desk.plane.logs["t"].endswith(b"good") and report["log_end"] == len(desk.plane.logs["t"])
+    spool.close()
+
+
+def test_what_is_wrong_with_the_machine_is_told(desk: Desk) -> None:
+    said = ["no answer"]
+    desk.roster.played.problem = lambda: said[0]  # type: ignore[method-assign]
+    desk.begin(look=0.01, health=0.0)
+    desk.plane.until(lambda: desk.plane.health)
+    assert [each["status"] for each in desk.plane.health or ()] == ["failure"]
+    said[0] = ""
+    desk.plane.until(lambda: desk.plane.health == [])
+
+
+KEYS: dict[str, Any] = {"authorized_keys": ["ssh-ed25519 AAAA"]}
+
+
+@pytest.mark.parametrize("isolation", ["none", CONTAINER])
+def test_the_log_of_a_job_with_keys_is_served_until_it_is_removed(desk: Desk, isolation: str) -> None:
+    desk.roster.played.isolation = isolation
+    desk.begin()
+    desk.run("without")
+    desk.state("without", "running")
+    desk.run(**KEYS)
+    desk.state("t", "running")
+    desk.wait(lambda: desk.logs.served)
+    desk.roster.says("t", state="running", message="more")
+    desk.plane.until(lambda: desk.plane.reports["t"].get("message") == "more")
+    assert (desk.logs.here, desk.logs.served, desk.logs.unserved) == (isolation == "none", ["t"], [])
+    desk.logs.read.add("t")
+    desk.roster.says("t", state="exited", reason="r", log_end=0)
+    desk.plane.exited("t")
+    desk.plane.want("t", "remove")
+    desk.wait(lambda: desk.roster.folder("t").request() == {} and desk.plane.wants)
+    assert desk.logs.unserved == [], "somebody still reads it"
+    desk.logs.read.clear()
+    desk.roster.folder("t").tell_agent()
+    desk.wait(lambda: desk.roster.tasks() == ["without"])
+    assert desk.logs.unserved == ["t"]
+
+
+@pytest.mark.parametrize("isolation", ["none", CONTAINER])
+@pytest.mark.parametrize("answer", [False, OSError("no")])
+def test_a_log_that_couldnt_be_served_is_tried_again(desk: Desk, isolation: str, answer: Any) -> None:
+    desk.roster.played.isolation, desk.logs.answers = isolation, [answer, False]
+    desk.begin(look=0.01)
+    desk.run(**KEYS)
+    desk.wait(lambda: len(desk.logs.served) == 3)
+    desk.run("another")
+    desk.state("another", "running")
+    assert desk.logs.served == ["t"] * 3, "and no more once it is"
+
+
+def test_a_task_whose_folder_was_deleted_is_removed_in_words_only(desk: Desk) -> None:
+    desk.begin()
+    desk.run()
+    desk.state("t", "running")
+    desk.roster.folder("t").delete()
+    desk.plane.want("t", "remove")
+    desk.plane.until(lambda: "t" not in desk.plane.wants)
+    assert desk.roster.played.removed == []
 
 
 def test_an_instance_that_is_gone_takes_its_tasks_with_it(desk: Desk) -> None:

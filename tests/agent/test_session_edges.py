@@ -337,7 +337,9 @@ def test_only_so_many_streams_are_remembered() -> None:
     orders = [{"id": str(number), "task": "t"} for number in range(TOMBSTONES + 1)]
     assert len(agent.answered(message(agent, 0), {"streams": orders}, 0)) == len(orders)
     again = [orders[-1], orders[1], orders[0]]
-    assert agent.answered(message(agent, 1), {"streams": again}, 1) == [Dial(orders[0])], "only the oldest was forgotten"
+    assert agent.answered(message(agent, 1), {"streams": again}, 1) == [Dial(orders[0])], (
+        "only the oldest was forgotten"
+    )
 
 
 def test_a_measurement_names_only_so_many_gpus() -> None:
@@ -411,3 +413,21 @@ def test_a_clock_that_went_back_makes_no_negative_age() -> None:
     agent = session()
     agent.health_changed([("warning", "w")], 50)
     assert message(agent, 40).body["health"][0]["age"] == 0
+
+
+@pytest.mark.parametrize("seen", [0, 100])
+def test_what_is_left_of_output_that_was_dropped_is_sent(seen: int) -> None:
+    """Also if nobody had looked since it grew."""
+    logs = Logs()
+    agent = session(logs)
+    agent.task_changed(report())
+    greeted(agent, **QUIET)
+    agent.log_grew("t", seen, 0)
+    logs.data["t"] = b"left"
+    agent.log_shrank("t", 4, 10)
+    agent.log_grew("t", 4, 10)
+    sent = message(agent, 10 + COALESCE)
+    assert [chunk["offset"] for chunk in sent.body["logs"]] == [0]
+    agent.log_shrank("t", 4, 11)
+    agent.answered(sent, {**QUIET, "logs": [{"task": "t", "offset": 4}]}, 11)
+    assert agent.next(11) == 1011, "nothing is left to send"
