@@ -23,7 +23,7 @@ from chalicelib.agent.tasks import TaskFolder, make_pipe
 from tests.agent.runtime_conformance import PATIENCE
 
 SUPERVISOR = """
-import sys
+import signal, sys
 from chalicelib.agent import logins
 from chalicelib.agent.tasks import TaskFolder
 
@@ -32,6 +32,7 @@ class Runtime:
         if sys.argv[4] == "gone":
             raise LookupError("the job has gone")
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may have it ignored
 logins.PLACES = sys.argv[2]
 logins.LINGER = float(sys.argv[3])
 begun = logins.begin(TaskFolder(sys.argv[1], "t"), Runtime())
