@@ -109,6 +109,8 @@ class Instance(Noun):
     handles: tuple[Handle, ...] = ()
     placement_group: str = ""  # id of the fleet's group that it is created in
     host: OnPrem | None = None  # of an SSH fleet: set up when it is added, and cleared when it is removed
+    disks: tuple[str, ...] = ()  # ids of volumes that are, or may be, attached
+    detach_by: Micros | None = None  # terminating: until then it waits for its disks to be detached
     left: bool = False  # a host that joined by itself says that it is cleared
     forgotten: bool = False  # a user chose not to wait until it is cleared
     hostname: str = ""

@@ -36,6 +36,14 @@ class JobStatus(StrEnum):
 LIVE_ON_INSTANCE = (JobStatus.provisioning, JobStatus.pulling, JobStatus.running, JobStatus.terminating)
 
 
+class Mounted(Value):
+    """A volume that was chosen for a job, by mount point."""
+
+    id: str
+    name: str
+    path: str
+
+
 class Assignment(Value):
     """Where a job runs: the instance, the share of it, and what the wire calls provisioning and runtime data."""
 
@@ -48,6 +56,7 @@ class Assignment(Value):
     internal_ip: str = ""
     host: OnPrem | None = None  # of an SSH fleet: how people reach it
     assigned_at: Micros
+    volumes: tuple[Mounted, ...] = ()
 
 
 class Login(Value):

@@ -51,6 +51,8 @@ class TaskReport(Said):
     working_dir: Annotated[str, Field(max_length=4096), AfterValidator(printable)] | None = None
     ssh: Login | None = None
     log_end: Amount = 0
+    mounted: tuple[ShortText, ...] = ()  # volumes that are mounted for it, so they have a filesystem
+    held: tuple[ShortText, ...] = ()  # exited: volumes that couldn't be unmounted yet
     connections: Amount | None = None  # of people's sessions in it
     idle_since: Instant | None = None  # when the last of them ended, by the clock of the machine
 

@@ -78,9 +78,13 @@ class Attachment(Value):
     state: AttachmentState = AttachmentState.attaching
     device: Device | None = None
     name: str = ""  # what the wire calls device_name
+    early: bool = False  # of a node that isn't placed yet: the volumes of all are attached before the first starts
+    message: str = ""  # what went wrong at the last attempt
     error: str = ""  # attaching failed for good: the job ends with volume_error
     since: Micros
-    act_until: Micros | None = None
+    deadline: Micros | None = None  # attaching: from the first attempt on, when we give up
+    act_until: Micros | None = None  # a committed attempt may be under way until then
+    shows_by: Micros | None = None  # what the last attempt did shows at the provider by then
 
 
 class Volume(Noun):

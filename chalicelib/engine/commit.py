@@ -74,7 +74,7 @@ class Committer:
         """What follows from a committed step."""
         for effect in step.effects:
             self.effects.submit(effect)
-        concerned = dict.fromkeys(found for noun in step.saves if (found := self.kinds.listener(noun)))
+        concerned = dict.fromkeys(found for noun in step.saves for found in self.kinds.listeners(noun))
         concerned.pop(hears, None)
         if concerned:
             self.news(concerned)

@@ -20,7 +20,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run
-from chalicelib.domain.volumes import Volume
+from chalicelib.domain.volumes import AttachmentState, Volume
 from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.load import Loader
 from chalicelib.errors import Bug
@@ -32,7 +32,7 @@ from chalicelib.machines.run import RUN
 from chalicelib.machines.table import StateMachine
 from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
-from chalicelib.planning import invariants
+from chalicelib.planning import disk_rules, invariants
 from chalicelib.planning.closing import decide_closing
 from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.instance import decide_instance
@@ -66,7 +66,7 @@ class Kind:
     unit: Unit | None = None
     steps: tuple[StepRule, ...] = ()  # invariants of one step,
     plans: tuple[PlanRule, ...] = ()  # and of a whole plan
-    hears: Callable[[Any], str | None] = field(default=lambda noun: None)  # the instance whose agent waits for a change
+    hears: Callable[[Any], Iterable[str]] = field(default=lambda noun: ())  # instances whose agents wait for a change
 
 
 class Kinds:
@@ -104,10 +104,10 @@ class Kinds:
             raise Bug(f"{name!r} is no kind of unit; there are {', '.join(self.units)}")
         return found
 
-    def listener(self, noun: Noun) -> str | None:
-        """The instance whose agent waits for this noun's change, if any."""
+    def listeners(self, noun: Noun) -> Iterable[str]:
+        """The instances whose agents wait for this noun's change."""
         hears = self._hears.get(type(noun))
-        return None if hears is None else hears(noun)
+        return () if hears is None else hears(noun)
 
     def checked(self, snapshot: Snapshot, plan: Plan) -> Plan:
         """The plan, if it keeps every invariant; otherwise none of it is committed."""
@@ -117,13 +117,18 @@ class Kinds:
         return plan
 
 
-def _host_of(job: Job) -> str | None:
-    return job.assignment.instance_id if job.assignment else None
+def _host_of(job: Job) -> Iterable[str]:
+    return (job.assignment.instance_id,) if job.assignment else ()
 
 
-def _agent_of(instance: Instance) -> str | None:
+def _agent_of(instance: Instance) -> Iterable[str]:
     """An idle machine's agent waits only for a job, which rings itself, and for the machine's end."""
-    return None if instance.status is InstanceStatus.idle else instance.id
+    return () if instance.status is InstanceStatus.idle else (instance.id,)
+
+
+def _hosts_of(volume: Volume) -> Iterable[str]:
+    """An agent gets a task once its volumes are attached."""
+    return [each.instance_id for each in volume.attachments if each.state is AttachmentState.attached]
 
 
 # In the order in which a pass looks at what is due.
@@ -181,7 +186,8 @@ KINDS = Kinds(
                 load=lambda load, id, now: load.volume(id, now),
                 conclude=decide_disk,
             ),
-            steps=(invariants.volumes,),
+            steps=(invariants.volumes, disk_rules.attachments),
+            hears=_hosts_of,
         ),
         Kind(
             "workflow",

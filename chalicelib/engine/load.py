@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
-from chalicelib.domain.gangs import Gang, gang_lead
+from chalicelib.domain.gangs import Gang, GangStatus, gang_lead
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import SECOND, Micros, sortable
 from chalicelib.domain.job_specs import JobSpec
@@ -30,6 +30,7 @@ from chalicelib.planning.closing import ClosingSnapshot
 from chalicelib.planning.fleet import ends_instances, keeps_a_minimum
 from chalicelib.planning.hosts import workflow_ids
 from chalicelib.planning.instance import needs_others
+from chalicelib.planning.mounts import named_volumes
 from chalicelib.planning.snapshots import (
     FleetSnapshot,
     FleetView,
@@ -73,6 +74,9 @@ class Loader:
         where = list(dict.fromkeys((*on, *(place for gang in gangs if gang.holds for place in gang.places))))
         found = self.read.find_many(Instance, [keys.instance(i) for i in where])
         heard = self.read.find_many(Presence, [keys.presence(i) for i in where])
+        had = {each.id for job in jobs if job.assignment and not job.finished for each in job.assignment.volumes}
+        waits = any(gang.status in (GangStatus.sealed, GangStatus.starting) for gang in gangs)
+        names = {name for spec in specs for each in named_volumes(spec.volumes) for name in each} if waits else set()
         return RunSnapshot(
             now=now,
             run=run,
@@ -83,6 +87,8 @@ class Loader:
             presences={presence.instance_id: presence for presence in heard if presence},
             usage=self._usage(specs, jobs, now),
             gangs=tuple(gangs),
+            volumes={v.id: v for v in self.read.find_many(Volume, [keys.volume(i) for i in sorted(had)]) if v},
+            named=self.read.volumes_named(run.project_id, names),
         )
 
     def _gangs(self, jobs: Iterable[Job]) -> list[Gang]:
@@ -162,7 +168,16 @@ class Loader:
         volume = self.read.find(Volume, keys.volume(volume_id))
         if volume is None:
             return None
-        return VolumeSnapshot(now, volume, self.backends.facts(volume.project_id).get(volume.backend))
+        at = volume.attachments
+        jobs = self.read.find_many(Job, [keys.job(a.run_id, a.replica_num, a.job_num, a.submission_num) for a in at])
+        instances = self.read.find_many(Instance, [keys.instance(i) for i in dict.fromkeys(a.instance_id for a in at)])
+        return VolumeSnapshot(
+            now,
+            volume,
+            self.backends.facts(volume.project_id).get(volume.backend),
+            jobs={job.id: job for job in jobs if job},
+            instances={instance.id: instance for instance in instances if instance},
+        )
 
     # --- the queue ---------------------------------------------------------------------------------------------------
 
@@ -204,6 +219,9 @@ class Loader:
             facts=self.backends.facts(project_id),
             gangs={gang_lead(gang): gang for gang in gangs},
             ahead=tuple(before),
+            volumes=self.read.volumes_named(
+                project_id, {name for item in (*queued, *before) for each in item.volumes for name in each}
+            ),
         )
 
     def _all_queued(self, jobs: Sequence[Job]) -> list[QueuedJob]:

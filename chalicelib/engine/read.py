@@ -190,6 +190,13 @@ class Reader:
         found = self.find_many(Volume, [keys.volume(nouns.pointed(record)) for record in named])
         return [volume for volume in found if volume and not volume.deleted]
 
+    def volumes_named(self, project_id: str, names: Iterable[str]) -> dict[str, Volume]:
+        """The project's volumes with these names, those that there are."""
+        wanted = [keys.volume_name(project_id, name) for name in sorted(set(names))]
+        named = self.store.get_many(wanted) if wanted else []
+        found = self.find_many(Volume, [keys.volume(nouns.pointed(record)) for record in named if record is not None])
+        return {volume.name: volume for volume in found if volume is not None and not volume.deleted}
+
     def live_runs(self, project_id: str) -> list[Run]:
         """Every run of a project that hasn't finished. Found by their names: no index, so no lag."""
         named = every(self.store, f"project/{project_id}", "run-name/")

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.offers import Offer
+from chalicelib.domain.reasons import JobReason
 from chalicelib.planning.bitmaps import rows_of
 from chalicelib.planning.buying import Buy, is_full, may_grow, tried_by
 from chalicelib.planning.combine import Wants
@@ -46,6 +47,7 @@ class Hopeless:
     """Nothing here can ever take it; one note per candidate."""
 
     notes: tuple[Note, ...]
+    reason: JobReason = JobReason.failed_to_start_due_to_no_capacity
 
 
 Verdict = Spot | Buy | Waits | Hopeless

@@ -12,14 +12,21 @@ from chalicelib.planning.gathering import seek
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.ordering import order
 from chalicelib.planning.plan import Note
+from chalicelib.planning.queue import located
+from chalicelib.planning.sites import Volumes
 from chalicelib.planning.snapshots import FleetView, QueuedJob
 
 
 def nowhere(
-    unit: Sequence[QueuedJob], views: Sequence[FleetView], book: OfferBook, facts: Mapping[str, BackendFacts]
+    unit: Sequence[QueuedJob],
+    views: Sequence[FleetView],
+    book: OfferBook,
+    facts: Mapping[str, BackendFacts],
+    volumes: Volumes,
 ) -> tuple[Note, ...]:
     """Why these nodes can never start together; empty if they can, now or later."""
-    floor, needs = Floor(views, book, facts), Needs(unit)
+    (located_unit,) = located([list(unit)], volumes)
+    floor, needs = Floor(views, book, facts), Needs(located_unit)
     found = seek(floor, needs, None)
     if not isinstance(found, Hopeless) or order(floor, needs, ()) is not None:
         return ()

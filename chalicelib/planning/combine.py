@@ -22,7 +22,7 @@ from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.planning.mounts import needs_host
 from chalicelib.planning.plan import Note
 from chalicelib.planning.selecting import Selector, selectors
-from chalicelib.planning.snapshots import FleetView
+from chalicelib.planning.snapshots import FleetView, QueuedJob
 from chalicelib.planning.stock import Query, lowered
 
 NO_IMAGE = "scratch"  # the empty image, which can't run anything: clients send it when they only want offers
@@ -84,6 +84,12 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
     reuse, named = config.creation_policy == "reuse", selectors(config.instances)
     ports = tuple([app.port for app in job.app_specs])
     return Wants(query, names, fleet_id, reuse, needing_container(config), job.isolated, named, ports)
+
+
+def wants_at(item: QueuedJob) -> Wants:
+    """Those of a waiting job, with the places where its volumes are."""
+    wants = wants_of(item.run_spec, item.spec, item.run.fleet_id)
+    return wants if item.sites is None else wants._replace(query=wants.query._replace(sites=item.sites))
 
 
 def needing_container(config: RunConfiguration) -> tuple[str, ...]:
@@ -165,6 +171,7 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
         blocks=fleet.blocks,
         machine=fleet.machine,
         host=run.host,
+        sites=run.sites,
         **lists,
     )
 

@@ -7,11 +7,12 @@ So a gang that finds seven of its eight places gives them back, and the next job
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.volumes import Volume
 from chalicelib.planning.asked import Asked
 from chalicelib.planning.colocation import capable, first_of, is_cluster
 from chalicelib.planning.combine import Wants
@@ -23,7 +24,11 @@ from chalicelib.planning.snapshots import FleetView
 
 class Floor:
     def __init__(
-        self, fleets: Sequence[FleetView], book: OfferBook, facts: Mapping[str, BackendFacts] | None = None
+        self,
+        fleets: Sequence[FleetView],
+        book: OfferBook,
+        facts: Mapping[str, BackendFacts] | None = None,
+        volumes: Mapping[str, Volume] | None = None,
     ) -> None:
         self.book, self._backends = book, capable(facts or {})
         self.pools = [Pool(view) for view in fleets if not view.fleet.deleted]
@@ -34,6 +39,7 @@ class Floor:
         self._where = {
             instance.id: (pool, 1 << row) for pool in self.pools for row, instance in enumerate(pool.machines)
         }
+        self.volumes = dict(volumes or {})  # by name
         self.held: dict[str, str] = {}  # fleet → for whom some of its machines are held back
         self._asked: dict[Wants, Asked] = {}
         self._journal = Journal()
@@ -73,6 +79,13 @@ class Floor:
             pool, row = self._where[instance.id]
             pool.listen(row, instance.claims[-1].ports, self._journal)
         self._journal.put(self.instances, instance.id, instance)
+
+    def mounted(self, volumes: Iterable[Volume], instance: Instance) -> None:
+        """A job has these volumes now, as disks of this machine."""
+        if instance.id in self.instances:
+            self._journal.put(self.instances, instance.id, instance)
+        for volume in volumes:
+            self._journal.put(self.volumes, volume.name, volume)
 
     def bought(self, fleet: Fleet, instance: Instance) -> None:
         """This instance is being created; other jobs may share what is left of it."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chalicelib.domain.jobs import Job
-from chalicelib.planning.combine import Wants, wants_of
+from chalicelib.planning.combine import Wants, wants_at
 from chalicelib.planning.floor import Floor
 from chalicelib.planning.plan import Note
 from chalicelib.planning.snapshots import QueuedJob
@@ -39,12 +39,8 @@ class Needs:
         """Ranks with the same wants."""
         found: dict[Wants, list[int]] = {}
         for rank in range(self.first, len(self.unit)):
-            found.setdefault(wants_of_node(self.unit[rank]), []).append(rank)
+            found.setdefault(wants_at(self.unit[rank]), []).append(rank)
         return found
-
-
-def wants_of_node(item: QueuedJob) -> Wants:
-    return wants_of(item.run_spec, item.spec, item.run.fleet_id)
 
 
 def complete(unit: Sequence[QueuedJob]) -> bool:

@@ -33,9 +33,10 @@ from chalicelib.planning.ordering import Ordered, Retreat, order, retreat, too_s
 from chalicelib.planning.places import claim_of
 from chalicelib.planning.plan import Note, Step
 from chalicelib.planning.purchases import in_one_call
+from chalicelib.planning.sites import busy, chosen_for
 from chalicelib.planning.snapshots import QueuedJob
 from chalicelib.planning.stock import Query
-from chalicelib.planning.together import Unplaced
+from chalicelib.planning.together import Unplaced, nowhere
 from chalicelib.planning.transitions import Draft
 from chalicelib.planning.why_not import refusals
 
@@ -84,6 +85,12 @@ class Gathering:
         if gang is not None and gang.places and (not begun or self.now >= (gang.until or 0)):
             return Unplaced(lead, Waits("", "for its earlier places to be given back"))
         needs = Needs(unit, len(gang.places) if gang is not None else 0)
+        return self._reserved(needs, gang)
+
+    def _reserved(self, needs: Needs, gang: Gang | None) -> tuple[Step, ...] | Unplaced:
+        lead, unit = needs.unit[0], needs.unit
+        if without := self._without_volumes(unit):
+            return Unplaced(lead, without)
         found, gave_way = self._seek(needs, gang)
         if isinstance(found, Found):
             self._gave_way.update(rival.id for rival in gave_way)
@@ -97,6 +104,22 @@ class Gathering:
         if isinstance(found, Waits) and (held := hold_back(self.floor, self.now, needs)):
             return Unplaced(lead, Waits(held, f"{found.text}, held back for it"))
         return Unplaced(lead, found)
+
+    def _without_volumes(self, unit: Sequence[QueuedJob]) -> Waits | Hopeless | None:
+        """Why its nodes can't have their volumes now. They get them when they are released, all at once."""
+        left = dict(self.floor.volumes)
+        for item in unit:
+            if item.sites is None:
+                continue
+            if not item.sites:
+                return nowhere(item, self.floor.volumes)
+            chosen = chosen_for(item.volumes, left, item.sites.__contains__)
+            if chosen is None:
+                return Waits("", busy(item.volumes, self.floor.volumes))
+            for volume in chosen:
+                if not volume.multi_attach or volume.blank:
+                    del left[volume.name]
+        return None
 
     def _retreat(self, needs: Needs, back: Retreat, gang: Gang | None) -> tuple[Step, ...]:
         """First the gang gives back what it holds there, then the machines go."""

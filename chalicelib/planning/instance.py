@@ -40,6 +40,8 @@ from chalicelib.planning.workflows import Definition, begin, cancel
 
 DESCRIBE_EVERY: Micros = 15 * SECOND  # while a new machine's agent hasn't reported
 CHECK_EVERY: Micros = MINUTE  # while a machine that has reported is silent
+TO_DETACH: Micros = 5 * MINUTE  # what a machine that ends waits for its disks
+LOOK_AT_DISKS: Micros = 30 * SECOND  # meanwhile; the last one's end wakes it
 AT_MINIMUM: Micros = 10 * MINUTE  # for instances with nothing to expect, such as idle ones that the fleet keeps
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
@@ -194,6 +196,7 @@ class Look:
                 self.instance, "claimed", idle_since=None, note="a job was placed on it"
             )
         self.draft.wake(f"queue/{self.instance.project_id}", *(f"run/{claim.run_id}" for claim in self.instance.claims))
+        self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
         self.joined()
         return True
 
@@ -366,10 +369,20 @@ class Look:
     def terminating(self) -> None:
         if not self.instance.bought:
             self._let_go()
+        elif self._waits_for_disks():
+            self._look_again(min(self.now + LOOK_AT_DISKS, self.instance.detach_by or self.now + LOOK_AT_DISKS))
         elif self.instance.due_at is None or self.instance.due_at <= self.now:
             pause = min(TERMINATE_EVERY * 2 ** min(self.instance.stop_attempts, 8), TERMINATE_SELDOM)
             self._keep(stop_attempts=self.instance.stop_attempts + 1, due_at=self.now + pause)
             self.draft.act(purchases.terminate(self.instance, self.now + pause))
+
+    def _waits_for_disks(self) -> bool:
+        """Its volumes are detached first, once no job uses them. They outlive it anyway: it doesn't wait for long."""
+        if not self.instance.disks or not self.instance.handles:
+            return False
+        if self.instance.detach_by is None:
+            self._keep(detach_by=self.now + TO_DETACH)
+        return self.instance.detach_by is None or self.now < self.instance.detach_by
 
     def _let_go(self) -> None:
         """A host that we didn't buy leaves with its last job, once it is cleared."""
@@ -411,6 +424,7 @@ class Look:
             return
         self._leave_fleet()
         self.draft.wake(f"queue/{self.instance.project_id}", *(f"run/{claim.run_id}" for claim in self.instance.claims))
+        self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
         self.instance = self.draft.move_instance(
             self.instance, "gone", note="fully released", finished_at=self.now, act_until=None, due_at=None
         )

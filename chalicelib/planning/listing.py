@@ -11,9 +11,11 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.planning.colocation import beside, capable, first_of, is_cluster
 from chalicelib.planning.combine import Wants, combined, fleet_query, merged_fleet, wants_of
+from chalicelib.planning.mounts import named_volumes
 from chalicelib.planning.offers import OfferBook, slice_of
 from chalicelib.planning.plan import Note
 from chalicelib.planning.pools import READY, blocks_for, unisolated, without_docker
+from chalicelib.planning.sites import Volumes, sites
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query
 from chalicelib.planning.why_not import closed_to, nearest, no_offers, out_of_reach, telling
@@ -28,11 +30,14 @@ def plan_offers(
     *,
     whole: bool = False,
     facts: Mapping[str, BackendFacts] | None = None,
+    volumes: Volumes | None = None,
 ) -> tuple[list[Offer], int, list[Note]]:
     """Where a job could go: existing instances (free ones first; each as the share that the job needs, or `whole`),
     then what fleets could buy; the total; and notes that say why a fleet offers nothing. One of several nodes takes a
     whole machine of a cluster. With `facts` a cluster buys only what can be beside its first machine."""
     wants, several = wants_of(run_spec, job_spec), job_spec.jobs_per_replica > 1
+    if volumes is not None:
+        wants = with_sites(wants, job_spec, volumes)
     views = [view for view in fleets if not view.fleet.deleted and (not several or is_cluster(view.spec))]
     there: list[Offer] = []
     queries: list[Query] = []
@@ -55,6 +60,12 @@ def plan_offers(
     there.sort(key=lambda offer: (offer.availability is not Availability.idle, offer.price))
     bought, total = book.match_any(queries, limit) if queries else ((), 0)
     return [*there, *bought][:limit], len(there) + total, telling(notes, wants, views)
+
+
+def with_sites(wants: Wants, job_spec: JobSpec, volumes: Volumes) -> Wants:
+    """The same, only where the job's volumes are."""
+    names = named_volumes(job_spec.volumes)
+    return wants._replace(query=wants.query._replace(sites=sites(names, volumes))) if names else wants
 
 
 def _existing(wants: Wants, query: Query, view: FleetView, whole: bool, alone: bool) -> list[Offer]:

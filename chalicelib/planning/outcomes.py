@@ -63,6 +63,7 @@ class _Outcome(Look):
             act_until=None,
             due_at=self.now + DESCRIBE_EVERY,
         )
+        self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
         if is_cluster(self.snapshot.fleet.spec):  # it may be the first, which the rest waits for
             self.draft.wake(f"fleet/{self.fleet.id}", f"queue/{self.instance.project_id}")
 
@@ -124,6 +125,7 @@ class _Outcome(Look):
                     due_at=self.now,
                 )
                 self.draft.wake(f"queue/{job.project_id}", f"run/{job.run_id}")
+                self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
             elif job.status == JobStatus.submitted:  # its gang, which is undone
                 self.draft.save(job.with_(attempts=(*job.attempts, attempt), last_processed_at=self.now))
                 self.draft.wake(f"run/{job.run_id}")

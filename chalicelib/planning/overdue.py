@@ -7,6 +7,7 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason
 from chalicelib.machines.job import OVERTIME, PULL_TIMEOUT, TO_START
+from chalicelib.planning.attachments import TO_ATTACH, attached_for
 from chalicelib.planning.ends import end, lost_at
 from chalicelib.planning.look import Look
 from chalicelib.planning.unused import unused
@@ -21,7 +22,13 @@ def weigh(look: Look, job: Job) -> None:
     job = _watch(look, job)
     if job.status == JobStatus.terminating:
         return
-    verdict = _machine_gone(look, job) or _silent_too_long(look, job) or _overtime(look, job) or unused(look, job)
+    verdict = (
+        _machine_gone(look, job)
+        or _volume_lost(look, job)
+        or _silent_too_long(look, job)
+        or _overtime(look, job)
+        or unused(look, job)
+    )
     if verdict:
         reason, message = verdict
         end(look, look.jobs[job.id], reason, message)
@@ -58,6 +65,16 @@ def _machine_gone(look: Look, job: Job) -> Verdict | None:
     return JobReason.instance_unreachable, f"{instance.name} is gone: {why}"
 
 
+def _volume_lost(look: Look, job: Job) -> Verdict | None:
+    """A volume that couldn't be attached."""
+    for each in job.assignment.volumes if job.assignment is not None else ():
+        volume = look.snapshot.volumes.get(each.id)
+        attachment = None if volume is None else attached_for(volume, job.id)
+        if attachment is not None and attachment.error:
+            return JobReason.volume_error, attachment.error
+    return None
+
+
 def _silent_too_long(look: Look, job: Job) -> Verdict | None:
     lost = lost_at(look, job)
     if lost is None or look.now < lost:
@@ -72,6 +89,8 @@ def _overtime(look: Look, job: Job) -> Verdict | None:
     if job.status == JobStatus.provisioning:
         instance, _ = look.where(job)
         deadline = _start_by(placed, instance)
+        if job.assignment is not None and job.assignment.volumes:
+            deadline += TO_ATTACH
         verdict = JobReason.waiting_runner_limit_exceeded, "the task didn't start in time"
     elif job.status == JobStatus.pulling:
         deadline = (job.pulling_at or placed) + PULL_TIMEOUT

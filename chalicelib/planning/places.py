@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from chalicelib.domain.instances import Claim, Instance
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.jobs import Assignment
+from chalicelib.domain.jobs import Assignment, Mounted
 from chalicelib.domain.offers import Offer
 from chalicelib.planning.snapshots import QueuedJob
 
@@ -22,7 +22,7 @@ def claim_of(item: QueuedJob, blocks: tuple[int, ...]) -> Claim:
     )
 
 
-def assignment_to(instance: Instance, offer: Offer, now: Micros) -> Assignment:
+def assignment_to(instance: Instance, offer: Offer, now: Micros, volumes: tuple[Mounted, ...] = ()) -> Assignment:
     """`offer` is the job's share of the machine's."""
     return Assignment.made(
         instance_id=instance.id,
@@ -34,4 +34,5 @@ def assignment_to(instance: Instance, offer: Offer, now: Micros) -> Assignment:
         internal_ip=instance.internal_ip,
         host=instance.host,
         assigned_at=now,
+        volumes=volumes,
     )

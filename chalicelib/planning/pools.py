@@ -133,6 +133,8 @@ class Pool:
             found &= ~self._plain
         if wants.isolated:
             found &= ~self._shared
+        if query.sites is not None:
+            found &= sum(1 << row for row, one in enumerate(self.machines) if there(query, one))
         made, own = found & self._bought, found & ~self._bought
         made = made and made & self._stock.having(query.resources)
         return made | (own and own & self._stock.having(query.resources, provisioned=False))
@@ -215,6 +217,7 @@ def blocks_for(wants: Wants, query: Query, instance: Instance) -> int:
         or (wants.isolated and unisolated(instance))
         or not query.takes_place(offer.backend, offer.region, offer.availability_zones)
         or not query.takes_kind(offer)
+        or not there(query, instance)
     ):
         return 0
     has = offer.instance.resources
@@ -223,9 +226,14 @@ def blocks_for(wants: Wants, query: Query, instance: Instance) -> int:
     return 0 if dear else blocks
 
 
+def there(query: Query, instance: Instance) -> bool:
+    """Is it where the job's volumes are?"""
+    return query.sites is None or any(site.has(instance) for site in query.sites)
+
+
 def _kind(instance: Instance) -> object:
     """Machines of equal kind fit the same jobs, in the same way, at the same price."""
     offer = instance.offer
-    place = offer.backend, offer.region, offer.availability_zones, offer.price
+    place = offer.backend, offer.region, offer.availability_zones, instance.zone, offer.price
     what = offer.instance.name, offer.instance.resources.spot, has_folders(offer), measured(offer.instance.resources)
     return place, what, instance.total_blocks, instance.bought, without_docker(instance), unisolated(instance)

@@ -9,16 +9,19 @@ place costs one unit.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.jobs import Job
+from chalicelib.domain.jobs import Job, Mounted
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import JobReason
+from chalicelib.errors import Bug
 from chalicelib.machines.job import LOOK_HEAD, LOOK_REST, TO_START
 from chalicelib.planning.asking import Spot, Waits
+from chalicelib.planning.attachments import mounted, take
 from chalicelib.planning.buying import Buy
 from chalicelib.planning.floor import Floor
 from chalicelib.planning.gangs import is_gang
@@ -28,6 +31,7 @@ from chalicelib.planning.offers import slice_of
 from chalicelib.planning.places import assignment_to, claim_of
 from chalicelib.planning.plan import Note, Plan, Step
 from chalicelib.planning.pools import READY
+from chalicelib.planning.sites import Volumes, chosen_for, sites, together
 from chalicelib.planning.snapshots import QueuedJob, QueueSnapshot
 from chalicelib.planning.together import Unplaced, place_together
 from chalicelib.planning.transitions import Draft
@@ -35,9 +39,9 @@ from chalicelib.planning.why_not import say
 
 
 def decide_queue(snapshot: QueueSnapshot) -> Plan:
-    floor = Floor(snapshot.fleets, snapshot.offers, snapshot.facts)
-    todo = units(snapshot.queue)
-    gathering = Gathering(floor, snapshot.now, snapshot.facts, snapshot.gangs, units(snapshot.ahead), todo)
+    floor = Floor(snapshot.fleets, snapshot.offers, snapshot.facts, snapshot.volumes)
+    todo, before = (located(units(part), snapshot.volumes) for part in (snapshot.queue, snapshot.ahead))
+    gathering = Gathering(floor, snapshot.now, snapshot.facts, snapshot.gangs, before, todo)
     steps: list[Step] = []
     notes: list[Note] = []
     waiting: dict[str, int] = {}
@@ -54,8 +58,9 @@ def decide_queue(snapshot: QueueSnapshot) -> Plan:
                 steps += _wait(snapshot.now, item.job, message, head=sum(waiting.values()) == 1)
         else:
             notes += answer.reason.notes
-            message = f"nowhere to run: {say(answer.reason.notes)}"
-            steps += [_fail(snapshot.now, item.job, message) for item in _queued(unit)]
+            reason, why = answer.reason.reason, say(answer.reason.notes).strip()
+            message = why if reason is JobReason.volume_error else f"nowhere to run: {why}"
+            steps += [_fail(snapshot.now, item.job, reason, message) for item in _queued(unit)]
     return Plan(tuple(steps), tuple(notes), snapshot.now + LOOK_HEAD if waiting else None)
 
 
@@ -80,6 +85,19 @@ def units(queue: Iterable[QueuedJob]) -> list[list[QueuedJob]]:
     return list(found.values())
 
 
+def located(found: list[list[QueuedJob]], volumes: Volumes) -> list[list[QueuedJob]]:
+    """The units, each job with the places where its volumes are. Nodes are together, so theirs must be, too."""
+    return [_located(unit, volumes) if any(item.volumes for item in unit) else unit for unit in found]
+
+
+def _located(unit: list[QueuedJob], volumes: Volumes) -> list[QueuedJob]:
+    where = [sites(item.volumes, volumes) if item.volumes else None for item in unit]
+    if is_gang(unit):
+        having = iter(together([each for each in where if each is not None]))
+        where = [each if each is None else next(having) for each in where]
+    return [replace(item, sites=each) for item, each in zip(unit, where, strict=True)]
+
+
 def place(draft: Draft, floor: Floor, facts: Mapping[str, BackendFacts], item: QueuedJob, where: Spot | Buy) -> None:
     if isinstance(where, Spot):
         _take(draft, floor, item, where)
@@ -91,7 +109,7 @@ def _take(draft: Draft, floor: Floor, item: QueuedJob, spot: Spot) -> None:
     before, claim = spot.instance, claim_of(item, spot.blocks)
     started = before.status in READY
     due = draft.now + TO_START if started else before.deadline or draft.now + TO_START
-    _assign(draft, item.job, before, spot.offer, due)
+    before = _assign(draft, floor, item, before, spot.offer, due)
     claims = (*before.claims, claim)
     if before.status == InstanceStatus.idle:
         instance = draft.move_instance(before, "claimed", claims=claims, idle_since=None)
@@ -104,15 +122,25 @@ def _take(draft: Draft, floor: Floor, item: QueuedJob, spot: Spot) -> None:
 def _buy(draft: Draft, floor: Floor, facts: BackendFacts, item: QueuedJob, buy: Buy) -> None:
     instance = order_for(draft, floor, facts, item, buy)
     offer = slice_of(buy.offer, buy.blocks, buy.total)
-    _assign(draft, item.job, instance, offer, instance.deadline or draft.now + TO_START)
+    _assign(draft, floor, item, instance, offer, instance.deadline or draft.now + TO_START)
 
 
-def _assign(draft: Draft, job: Job, instance: Instance, offer: Offer, due_at: Micros) -> Job:
+def _assign(draft: Draft, floor: Floor, item: QueuedJob, instance: Instance, offer: Offer, due_at: Micros) -> Instance:
+    """The job has its place, and its volumes with it; returns the machine, which may have them as disks."""
+    job, volumes = item.job, tuple[Mounted, ...]()
     draft.wake(f"run/{job.run_id}")
+    if item.volumes:
+        chosen = chosen_for(item.volumes, floor.volumes, lambda site: site.has(instance))
+        if chosen is None:
+            raise Bug(f"{instance.name} was chosen for {job.name}, but its volumes aren't there")
+        taken, instance = take(draft, chosen, job, instance)
+        floor.mounted(taken, instance)
+        volumes = mounted(item.spec.volumes, taken)
     share = f", {offer.blocks} of {offer.total_blocks} blocks" if offer.total_blocks > 1 else ""
     note = f"placed on {instance.name}{share}"
-    assignment = assignment_to(instance, offer, draft.now)
-    return draft.move_job(job, "provision", instance, note=note, assignment=assignment, message="", due_at=due_at)
+    assignment = assignment_to(instance, offer, draft.now, volumes)
+    draft.move_job(job, "provision", instance, note=note, assignment=assignment, message="", due_at=due_at)
+    return instance
 
 
 def _wait(now: Micros, job: Job, message: str, *, head: bool) -> list[Step]:
@@ -123,9 +151,9 @@ def _wait(now: Micros, job: Job, message: str, *, head: bool) -> list[Step]:
     return [Step((job.with_(message=message, due_at=look, last_processed_at=now),))]
 
 
-def _fail(now: Micros, job: Job, message: str) -> Step:
+def _fail(now: Micros, job: Job, reason: JobReason, message: str) -> Step:
     """Nothing here can ever take it; whether to retry is the run's decision."""
     draft = Draft(now)
-    ending = draft.end_job(job, JobReason.failed_to_start_due_to_no_capacity, message=message)
+    ending = draft.end_job(job, reason, message=message)
     draft.finish_job(ending, None)
     return draft.step()

@@ -8,22 +8,30 @@ gang, which gives back the places of jobs that weren't released; the others give
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from chalicelib.domain.gangs import Gang, GangStatus
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.reasons import JobReason, job_outcome
 from chalicelib.domain.runs import RunStatus
+from chalicelib.domain.volumes import Volume
 from chalicelib.machines.job import TO_START
+from chalicelib.planning.attachments import attached_for, mounted, take
 from chalicelib.planning.ends import bury, end
 from chalicelib.planning.gathering import CHUNK, of_gang
 from chalicelib.planning.look import Look
+from chalicelib.planning.mounts import named_volumes
 from chalicelib.planning.nodes import address_of
 from chalicelib.planning.places import assignment_to
 from chalicelib.planning.plan import Step
 from chalicelib.planning.pools import READY
+from chalicelib.planning.sites import busy, chosen_for
 from chalicelib.planning.transitions import Draft
+
+VOLUMES_EVERY: Micros = 15 * SECOND  # a look at volumes that somebody else has
+CHUNK_WITH_DISKS = 15  # nodes of one commit, each with its machine and its volumes
 
 _ENDING = (InstanceStatus.terminating, InstanceStatus.terminated)
 _STARTED = (JobStatus.running, JobStatus.terminating)
@@ -49,19 +57,34 @@ def _settled(look: Look, gang: Gang) -> Iterator[Step]:
     elif (gang.status is GangStatus.sealed and all_met(look, gang)) or (
         gang.status is GangStatus.starting and all(job.status in _STARTED or job.finished for job in _first(look, jobs))
     ):
-        yield from _release(look, gang, jobs)
+        volumes = _volumes(look, gang, jobs)
+        if volumes is not None:
+            yield from _release(look, gang, jobs, volumes)
 
 
 def await_nodes(look: Look) -> None:
     """End the attempt if a node can't come any more, or hasn't in time."""
     for gang in look.snapshot.gangs:
-        if gang.status is GangStatus.sealed:
+        if gang.status is GangStatus.sealed and all_met(look, gang):
+            _await_volumes(look, gang)
+        elif gang.status is GangStatus.sealed:
             for job, place in zip(members(look, gang), gang.places, strict=True):
                 if why := _never_comes(look, gang, place):
                     end(look, job, JobReason.waiting_instance_limit_exceeded, why)
                     bury(look, look.jobs[job.id])
         if gang.status in (GangStatus.gathering, GangStatus.sealed) and gang.until is not None:
             look.deadlines.append(gang.until)
+
+
+def _await_volumes(look: Look, gang: Gang) -> None:
+    """Every node is there, and a volume isn't free. Whoever has it ends, or this attempt does when its time is up."""
+    look.deadlines.append(look.now + VOLUMES_EVERY)
+    if gang.until is None or look.now < gang.until:
+        return
+    for job in members(look, gang):
+        if names := named_volumes(look.specs[job.slot].volumes):
+            end(look, job, JobReason.volume_error, f"waited too long {busy(names, look.snapshot.named)}")
+            bury(look, look.jobs[job.id])
 
 
 def holds(look: Look) -> bool:
@@ -141,19 +164,50 @@ def _rest(look: Look, jobs: Sequence[Job]) -> list[Job]:
     return [job for job in jobs if job.id not in first]
 
 
-def _release(look: Look, gang: Gang, jobs: Sequence[Job]) -> Iterator[Step]:
-    """Publish the addresses and let the next jobs go, some at a time; the gang moves on with the last of them."""
+def _volumes(look: Look, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[Volume]] | None:
+    """The volumes of each node, where its machine is; None: somebody else has one of them."""
+    left, found = dict(look.snapshot.named), dict[str, list[Volume]]()
+    for job, place in zip(jobs, gang.places, strict=True):
+        names = named_volumes(look.specs[job.slot].volumes)
+        if not names:
+            continue
+        instance = look.instances[place]
+        own = [volume for volume in left.values() if attached_for(volume, job.id)]
+        chosen = [next((volume for volume in own if volume.name in each), None) for each in names]
+        kept = [volume for volume in chosen if volume is not None]
+        if len(kept) < len(names):
+            free_there = chosen_for(names, left, lambda site, at=instance: site.has(at))  # type: ignore[misc]
+            if free_there is None:
+                return None
+            kept = free_there
+        found[job.id] = kept
+        for volume in kept:
+            if not volume.multi_attach or volume.blank:
+                del left[volume.name]
+    return found
+
+
+def _release(look: Look, gang: Gang, jobs: Sequence[Job], volumes: Mapping[str, list[Volume]]) -> Iterator[Step]:
+    """Publish the addresses and let the next jobs go, some at a time; the gang moves on with the last of them. All
+    nodes get their volumes before the first of them starts: none must wait for one that somebody took meanwhile."""
     where = [look.instances[place] for place in gang.places]
     if gang.status is GangStatus.sealed:
         gang = gang.with_(addresses=tuple(map(address_of, where)), gpus=tuple(map(gpus_of, where)))
     wave = _first(look, jobs) if gang.status is GangStatus.sealed else _rest(look, jobs)
     going = [job for job in wave if job.status is JobStatus.submitted and job.assignment is None]
     last = len(wave) == len(jobs) or gang.status is GangStatus.starting
-    for start in range(0, max(1, len(going)), CHUNK):
+    todo = [job for job in jobs if job in going or (job.id in volumes and gang.status is GangStatus.sealed)]
+    chunk = CHUNK_WITH_DISKS if volumes else CHUNK
+    taken: dict[str, Volume] = {}
+    for start in range(0, max(1, len(todo)), chunk):
         draft = Draft(look.now)
-        for job in going[start : start + CHUNK]:
-            _let_go(draft, job, where[job.job_num])
-        if start + CHUNK >= len(going):
+        for job in todo[start : start + chunk]:
+            instance, chosen = where[job.job_num], [taken.get(each.id, each) for each in volumes.get(job.id, ())]
+            saved, instance = take(draft, chosen, job, instance, early=job not in going)
+            taken.update((each.id, each) for each in saved)
+            if job in going:
+                _let_go(draft, job, instance, mounted(look.specs[job.slot].volumes, saved))
+        if start + chunk >= len(todo):
             draft.move_gang(gang, "release" if last else "start", until=None, due_at=None)
         else:
             draft.save(gang)
@@ -165,8 +219,8 @@ def gpus_of(instance: Instance) -> int:
     return len(instance.offer.instance.resources.gpus)
 
 
-def _let_go(draft: Draft, job: Job, instance: Instance) -> None:
-    assignment = assignment_to(instance, instance.offer, draft.now)
+def _let_go(draft: Draft, job: Job, instance: Instance, volumes: tuple[Mounted, ...]) -> None:
+    assignment = assignment_to(instance, instance.offer, draft.now, volumes)
     note, due_at = f"placed on {instance.name}", draft.now + TO_START
     draft.move_job(
         job, "provision", instance, note=note, assignment=assignment, message="", reserved=False, due_at=due_at

@@ -107,7 +107,7 @@ class Fold:
             job = job.with_(exit_status=report.exit_status)
             self.draft.save(job)
         whole = stored >= report.log_end or job.reason is JobReason.log_quota_exceeded
-        return self._finish(job, stored) if whole else job
+        return self._finish(job, stored) if whole and not report.held else job
 
     def _finish(self, job: Job, stored: int) -> Job:
         done, freed = self.draft.finish_job(job.with_(log_end=stored), self.instance)

@@ -22,6 +22,8 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.volumes import Volume
 from chalicelib.domain.workflows import Workflow
+from chalicelib.planning.mounts import named_volumes
+from chalicelib.planning.sites import Site
 
 if TYPE_CHECKING:
     from chalicelib.planning.offers import OfferBook
@@ -79,6 +81,12 @@ class QueuedJob:
     run: Run
     spec: JobSpec
     run_spec: RunSpec
+    sites: tuple[Site, ...] | None = None  # where its volumes are; None: it has none
+
+    @property
+    def volumes(self) -> tuple[tuple[str, ...], ...]:
+        """The names of its volumes, by mount."""
+        return named_volumes(self.spec.volumes)
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,7 @@ class QueueSnapshot:
     offers: OfferBook
     facts: Mapping[str, BackendFacts] = field(default_factory=dict)
     gangs: Mapping[str, Gang] = field(default_factory=dict)  # by the id of the first node's job
+    volumes: Mapping[str, Volume] = field(default_factory=dict)  # by name, those that its jobs name
     ahead: tuple[QueuedJob, ...] = ()  # tasks on several nodes that wait further ahead than this part of the queue
 
     @property
@@ -102,6 +111,7 @@ class QueueSnapshot:
         for item in (*self.ahead, *self.queue):
             yield from (item.job, item.run)
         yield from self.gangs.values()
+        yield from self.volumes.values()
         for view in self.fleets:
             yield from view.nouns()
 
@@ -122,6 +132,8 @@ class RunSnapshot:
     presences: Mapping[str, Presence] = field(default_factory=dict)
     usage: Mapping[str, tuple[Sample, ...]] = field(default_factory=dict)  # of jobs with a `utilization_policy`
     gangs: tuple[Gang, ...] = ()  # of its newest submissions
+    volumes: Mapping[str, Volume] = field(default_factory=dict)  # by id: those its jobs have
+    named: Mapping[str, Volume] = field(default_factory=dict)  # by name: those that its nodes are waiting for
 
     @property
     def unit(self) -> str:
@@ -132,6 +144,8 @@ class RunSnapshot:
         yield from self.gangs
         yield from self.jobs
         yield from self.instances.values()
+        yield from self.volumes.values()
+        yield from self.named.values()
 
     def views(self) -> tuple[FleetView, ...]:
         return ()
@@ -190,6 +204,8 @@ class VolumeSnapshot:
     now: Micros
     volume: Volume
     facts: BackendFacts | None = None
+    jobs: Mapping[str, Job] = field(default_factory=dict)  # that it is attached for
+    instances: Mapping[str, Instance] = field(default_factory=dict)  # that it is attached to
 
     @property
     def unit(self) -> str:
@@ -197,6 +213,8 @@ class VolumeSnapshot:
 
     def nouns(self) -> Iterator[Noun]:
         yield self.volume
+        yield from self.jobs.values()
+        yield from self.instances.values()
 
     def views(self) -> tuple[FleetView, ...]:
         return ()

@@ -15,6 +15,7 @@ from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 from chalicelib.planning.bitmaps import Column
 from chalicelib.planning.fitting import UNKNOWN, Blocks, Measures, arch_wanted, disk_wanted, squeeze
 from chalicelib.planning.mounts import has_folders
+from chalicelib.planning.sites import Site
 
 
 def lowered(names: Iterable[str] | None) -> frozenset[str] | None:
@@ -34,6 +35,7 @@ class Query(NamedTuple):
     blocks: Blocks = 1  # how many shares to cut the machine into
     machine: ResourcesSpec | None = None  # required of the whole machine, if `resources` are for a share
     host: bool = False  # whether it must have folders of its own
+    sites: tuple[Site, ...] | None = None  # of its volumes
 
     def takes_place(self, backend: str, region: str, zones: tuple[str, ...] | None) -> bool:
         if self.backends is not None and backend.lower() not in self.backends:
@@ -97,7 +99,12 @@ class Stock:
             found &= self.type.any_of(query.instance_types)
         if query.host:
             found &= self.host.equal(True)
+        if query.sites is not None:
+            found &= self._sold_at(query.sites)
         return found if query.spot is None else found & self.spot.equal(query.spot)
+
+    def _sold_at(self, sites: Sequence[Site]) -> int:
+        return sum(1 << row for row, offer in enumerate(self.offers) if any(site.sells(offer) for site in sites))
 
     def having(self, spec: ResourcesSpec, *, whole: bool = True, provisioned: bool = True) -> int:
         """The rows that meet the spec. Not `whole`: rows of which a share may, because the whole has at least as much.

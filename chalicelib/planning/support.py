@@ -163,10 +163,7 @@ RUN: dict[str, Support] = {
         *("nodes", *(f"groups.{name}" for name in ("name", "nodes", "resources", "commands", "ports"))),
         *(f"repos.{name}" for name in ("local_path", "url", "branch", "hash", "path", "if_exists")),
     ),
-    **_effects("configuration.volumes.", "instance_path", "optional", "path"),
-    "configuration.volumes.name": NotBuilt(
-        "volumes can't be mounted yet", "mount a folder of the host: `/folder:/data`"
-    ),
+    **_effects("configuration.volumes.", "name", "instance_path", "optional", "path"),
     "configuration.dstack": NotBuilt("a job can't reach this control plane yet", "pass a token in a secret"),
     "configuration.inactivity_duration": Supported(
         "tests/planning/test_dev_environments.py::test_one_that_nobody_uses_ends"

@@ -7,12 +7,15 @@ the rest of a machine that the first one buys. When one finds no place, the floo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from chalicelib.planning.asking import Hopeless, Spot, Waits, find
+from chalicelib.domain.reasons import JobReason
+from chalicelib.planning.asking import Hopeless, Spot, Verdict, Waits, find
 from chalicelib.planning.buying import Buy
-from chalicelib.planning.combine import wants_of
+from chalicelib.planning.combine import wants_at
 from chalicelib.planning.floor import Floor
+from chalicelib.planning.plan import Note
+from chalicelib.planning.sites import Volumes, active, busy, free, sites, why_none
 from chalicelib.planning.snapshots import QueuedJob
 
 
@@ -31,10 +34,31 @@ def place_together(
     mark = floor.mark()
     verdicts: list[Spot | Buy] = []
     for item in unit:
-        verdict = find(floor, wants_of(item.run_spec, item.spec, item.run.fleet_id), item.job)
+        verdict = find(floor, wants_at(item), item.job) if item.sites is None else _with_volumes(floor, item)
         if isinstance(verdict, Waits | Hopeless):
             floor.back(mark)
             return Unplaced(item, verdict)
         place(item, verdict)
         verdicts.append(verdict)
     return tuple(verdicts)
+
+
+def _with_volumes(floor: Floor, item: QueuedJob) -> Verdict:
+    """First where its volumes are free; then, for what it waits, where they are at all."""
+    if not item.sites:
+        return nowhere(item, floor.volumes)
+    now = sites(item.volumes, floor.volumes, free)
+    found = find(floor, wants_at(replace(item, sites=now)), item.job) if now else None
+    if isinstance(found, Spot | Buy):
+        return found
+    ever = find(floor, wants_at(item), item.job)
+    if isinstance(ever, Hopeless) or isinstance(found, Waits):
+        return ever if isinstance(ever, Hopeless) or found is None else found
+    return Waits("", busy(item.volumes, floor.volumes))
+
+
+def nowhere(item: QueuedJob, volumes: Volumes) -> Hopeless:
+    """Its volumes are nowhere together; one that is missing, or isn't active, is an error of its own."""
+    there = all(any(name in volumes and active(volumes[name]) for name in each) for each in item.volumes)
+    reason = JobReason.failed_to_start_due_to_no_capacity if there else JobReason.volume_error
+    return Hopeless((Note("", why_none(item.volumes, volumes)),), reason)

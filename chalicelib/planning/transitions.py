@@ -213,6 +213,7 @@ class Draft:
         done = self.move_job(job, job_outcome(job.reason or JobReason.terminated_by_server), due_at=None)
         freed = instance if instance is None else self.release(instance, job.id)
         self.wake(f"run/{job.run_id}", f"queue/{job.project_id}")
+        self.wake(*(f"volume/{each.id}" for each in (job.assignment.volumes if job.assignment else ())))
         return done, freed
 
     def release(self, instance: Instance, job_id: str) -> Instance:

@@ -18,6 +18,7 @@ from chalicelib.domain.volumes import Disk, Volume, VolumeReason, VolumeStatus
 from chalicelib.errors import Bug
 from chalicelib.machines.volume import ASK_EVERY, DELETE_EVERY, DELETE_SELDOM, LOOK_ACTIVE, TO_CREATE
 from chalicelib.planning import purchases
+from chalicelib.planning.attachments import DiskAt, DiskNotMoved, moved, tend
 from chalicelib.planning.failures import meaning
 from chalicelib.planning.plan import Effect, Failed, Outcome, Plan
 from chalicelib.planning.snapshots import VolumeSnapshot
@@ -98,6 +99,7 @@ def may_begin(volume: Volume, effect: Effect, facts: BackendFacts, now: Micros) 
 def decide_volume(snapshot: VolumeSnapshot) -> Plan:
     """The next step of one volume."""
     look = Look(snapshot)
+    look.tend()
     if look.volume.status is VolumeStatus.submitted:
         look.submitted()
     elif look.volume.status is VolumeStatus.provisioning:
@@ -114,7 +116,9 @@ def decide_volume(snapshot: VolumeSnapshot) -> Plan:
 def decide_disk(snapshot: VolumeSnapshot, outcome: Outcome) -> Plan:
     """What follows from the outcome of an effect. One that comes too late has no consequences."""
     look = _Outcome(snapshot)
-    if isinstance(outcome, VolumeMade | VolumeNotMade):
+    if isinstance(outcome, DiskAt | DiskNotMoved):
+        look.volume = moved(snapshot, look.draft, look.volume, outcome)
+    elif isinstance(outcome, VolumeMade | VolumeNotMade):
         same = (outcome.epoch, outcome.act_until) == (look.volume.epoch, look.volume.act_until)
         if same:
             look.made(outcome.handle) if isinstance(outcome, VolumeMade) else look.not_made(outcome)
@@ -155,6 +159,12 @@ class Look:
 
     def _act(self, effect: type[Effect], until: Micros) -> None:
         self.draft.act(effect(self.volume.unit, self.volume.backend, until, self.volume.project_id))
+
+    def tend(self) -> None:
+        """What is next where it is attached."""
+        self.volume, again = tend(self.snapshot, self.draft, self.volume)
+        if again is not None:
+            self._look_again(again)
 
     # --- until it is there -------------------------------------------------------------------------------------------
 

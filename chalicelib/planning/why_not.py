@@ -19,7 +19,7 @@ from chalicelib.planning.floor import Floor
 from chalicelib.planning.mounts import has_folders
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
-from chalicelib.planning.pools import Pool, unisolated, without_docker
+from chalicelib.planning.pools import Pool, there, unisolated, without_docker
 from chalicelib.planning.selecting import selects
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query
@@ -146,6 +146,9 @@ def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
         wrong.append(Misfit(UNISOLATED, MORE_ISOLATION))
     if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
         wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
+    if not there(query, instance):
+        where = " or ".join(map(str, (query.sites or ())[:3])) or "in different places"
+        wrong.append(Misfit(f"isn't where the run's volumes are: {where}", "use volumes in its place"))
     if query.host and not has_folders(offer):
         wrong.append(Misfit(NO_FOLDERS, OTHER_FOLDERS))
     elif not query.takes_kind(offer):
@@ -194,6 +197,10 @@ def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
     if query.host and (found := book.match(query._replace(host=False), 1)[1]):
         text = f"can grow, but only with machines that have no folders of their own to mount ({found} would match)"
         return Note(subject, text, OTHER_FOLDERS)
+    if query.sites is not None and (found := book.match(query._replace(sites=None), 1)[1]):
+        where = " or ".join(map(str, query.sites[:3])) or "any one place"
+        text = f"can grow, but nothing that fits is sold where the volumes are, {where} (elsewhere {found} would match)"
+        return Note(subject, text, "use volumes in another place")
     for what, relaxed in _relaxed(query):
         if found := book.match(relaxed, 1)[1]:
             return Note(subject, text, f"change `{what}`: without it {found} would match")

@@ -22,7 +22,9 @@ from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.reports import TaskReport
+from chalicelib.domain.volumes import Volume
 from chalicelib.errors import Conflict, Invalid, Refused
+from chalicelib.planning.attachments import disks_of
 from chalicelib.planning.joining import should_leave
 from chalicelib.planning.reports import Fold, stop_word
 from chalicelib.planning.snapshots import Given
@@ -81,6 +83,7 @@ class _Exchange:
     message: Message
     now: Micros = 0
     jobs: dict[str, Job] = field(default_factory=dict)
+    volumes: dict[str, Volume] = field(default_factory=dict)  # of jobs that haven't started, by id
     ends: dict[str, int] = field(default_factory=dict)  # stored bytes of log, by job
     specs: dict[str, dict[str, Any]] = field(default_factory=dict)  # of tasks the agent hasn't listed
     unfinished: bool = False  # more reports than one commit takes
@@ -98,7 +101,7 @@ class _Exchange:
         if instance.status is InstanceStatus.terminated or should_leave(instance):
             return _gone(self.message)
         self._load(instance)
-        given = Given(self.now, (instance, *self.jobs.values()))
+        given = Given(self.now, (instance, *self.jobs.values(), *self.volumes.values()))
         after, draft = self._fold(instance, entry, repeated=_repeated(entry.presence, self.message))
         self._commit(given, entry, draft, known)
         self._wake(instance, known)
@@ -108,6 +111,11 @@ class _Exchange:
         claims = {c.job_id: keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for c in instance.claims}
         found = self.plane.read.find_many(Job, list(claims.values()))
         self.jobs = {job.id: job for job in found if job is not None and job.id in claims}
+        told = {task.id for task in self.message.tasks if task.mounted}
+        jobs = [job for job in self.jobs.values() if job.running_at is None or job.id in told]
+        starting = [job.assignment for job in jobs if job.assignment and not job.finished]
+        wanted = dict.fromkeys(keys.volume(each.id) for assignment in starting for each in assignment.volumes)
+        self.volumes = {each.id: each for each in self.plane.read.find_many(Volume, list(wanted)) if each}
 
     # --- up -----------------------------------------------------------------------------------------------------------
 
@@ -125,6 +133,8 @@ class _Exchange:
                 self.unfinished = True
                 break
             after = job if repeated else fold.report(job, reports.get(job_id), self._end_of(job, reports.get(job_id)))
+            if not repeated:
+                self._formatted(draft, after, reports.get(job_id))
             if after.status is JobStatus.provisioning and job_id not in reports and not _joining(instance):
                 after = self._prepare(fold, after)
             changed += after is not job
@@ -137,9 +147,22 @@ class _Exchange:
             self.ends[job.id] = self.plane.logs.end(job.project_id, job.id)
         return self.ends.get(job.id, job.log_end)
 
+    def _formatted(self, draft: Draft, job: Job, report: TaskReport | None) -> None:
+        """A volume that was mounted has a filesystem from now on, and is never formatted again."""
+        had = {each.id for each in job.assignment.volumes} if job.assignment is not None else set()
+        for volume_id in sorted(had.intersection(report.mounted if report is not None else ())):
+            volume = self.volumes.get(volume_id)
+            if volume is not None and volume.blank:
+                self.volumes[volume_id] = volume.with_(blank=False, last_processed_at=self.now)
+                draft.save(self.volumes[volume_id])
+
     def _prepare(self, fold: Fold, job: Job) -> Job:
+        """Its task, once all its volumes are attached."""
+        disks = disks_of(job, self.volumes)
+        if disks is None:
+            return job
         try:
-            self.specs[job.id] = task_of(self.plane, job, fold.instance)
+            self.specs[job.id] = task_of(self.plane, job, fold.instance, disks)
         except Refused as refused:
             log.warning("job %s can't be sent to instance %s: %s", job.id, fold.instance.id, refused)
             return fold.end(job, JobReason.terminated_by_server, str(refused), 0)

@@ -6,7 +6,7 @@ secret is in a record, log or event, and a secret that changed meanwhile is used
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -31,11 +31,13 @@ from chalicelib.usecases.context import Plane
 from chalicelib.usecases.secrets import opened
 
 
-def task_of(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
+def task_of(plane: Plane, job: Job, instance: Instance, disks: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
     """The task in the form of the protocol. Raises Refused if it can't be sent: a secret is missing, its stored spec
-    can't be read, or it holds what JSON can't. Other tasks travel in the same response, so all is tried here."""
+    can't be read, or it holds what JSON can't. `disks`: its volumes. Other tasks
+    travel in the same response, so all is tried here."""
     try:
         task = _task(plane, job, instance)
+        task["volumes"] = [*disks, *task["volumes"]]
         orjson.dumps(task)
     except ValidationError as error:
         first = error.errors()[0]

@@ -28,13 +28,14 @@ from chalicelib.planning import jobs as planned_jobs
 from chalicelib.planning.combine import combined, wants_of
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
+from chalicelib.planning.sites import Volumes
 from chalicelib.planning.snapshots import FleetView, Given, QueuedJob
 from chalicelib.planning.stock import Query
 from chalicelib.planning.transitions import Draft
 from chalicelib.planning.why_not import MORE_ISOLATION, UNISOLATED
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
-from chalicelib.usecases import files, plans, repos, specs
+from chalicelib.usecases import files, plans, repos, run_volumes, specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.projects import undeleted
 from chalicelib.usecases.runs import TRIES, holder, named
@@ -102,17 +103,22 @@ def get_plan(
     current = named(plane.store, project, draft.name)
     views = plane.read.fleet_views(project.id)
     book = plane.catalog.book(project.id)
+    volumes = run_volumes.known(plane, project, draft.job_specs)
+    run_volumes.refuse_missing(draft.job_specs[:1], volumes)
     if not look.beyond_fleets:
         _refuse_unisolated(draft, views, book)
     _refuse_large(draft)  # it couldn't be applied
     facts = plane.backends.facts(project.id)
     notes: dict[Note, None] = {}
     if len(draft.job_specs) > 1 and not look.beyond_fleets:
-        notes.update(dict.fromkeys(cluster_plans.nowhere(_waiting(plane, user, project, draft), views, book, facts)))
+        notes.update(
+            dict.fromkeys(cluster_plans.nowhere(_waiting(plane, user, project, draft), views, book, facts, volumes))
+        )
     somewhere = not notes
+    notes.update(dict.fromkeys(run_volumes.notes(draft.job_specs, volumes)))
     planned: list[JobPlan] = []
     for group in planned_jobs.by_group(draft.job_specs):
-        job, found = _job_plan(draft.spec, group, views if somewhere else (), book, facts, look)
+        job, found = _job_plan(draft.spec, group, views if somewhere else (), book, facts, look, volumes)
         planned.append(job)
         notes.update(dict.fromkeys(found if somewhere else ()))
     row = None if current is None else plane.read.run_row(current)
@@ -142,12 +148,16 @@ def _job_plan(
     book: OfferBook,
     facts: Mapping[str, BackendFacts],
     look: Look,
+    volumes: Volumes,
 ) -> tuple[JobPlan, Sequence[Note]]:
     """The best offers of a group's jobs, how many there are, and the highest price among all of them."""
     job_spec = group[0]
     limit = plans.MANY_OFFERS if look.reverse else look.limit
     wants = wants_of(spec, job_spec)
-    offers, total, notes = listing.plan_offers(spec, job_spec, views, book, limit, whole=look.whole, facts=facts)
+    wants = listing.with_sites(wants, job_spec, volumes)
+    offers, total, notes = listing.plan_offers(
+        spec, job_spec, views, book, limit, whole=look.whole, facts=facts, volumes=volumes
+    )
     buying = [view for view in views if view.spec.configuration.nodes is not None]  # others are what they are
     queries: list[Query] = [query for view in buying if isinstance(query := combined(wants, view), Query)]
     if look.beyond_fleets:
@@ -241,6 +251,7 @@ def apply_plan(
     """Submit the run, or change a live run in place if possible. `role` is the user's role in the project."""
     draft = _draft(plane, user, project, raw, role)
     _refuse_large(draft)
+    run_volumes.refuse(draft.job_specs, run_volumes.known(plane, project, draft.job_specs))
     if any(job_spec.isolated for job_spec in draft.job_specs):
         _refuse_unisolated(draft, plane.read.fleet_views(project.id), plane.catalog.book(project.id))
     files.use(plane, project.id, draft.spec)

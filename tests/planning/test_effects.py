@@ -20,6 +20,7 @@ from chalicelib.planning.combine import Wants, fleet_query, merged_fleet, wants_
 from chalicelib.planning.ends import grace_of
 from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.jobs import agent_task, effective, job_specs
+from chalicelib.planning.mounts import named_volumes
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.selecting import selects
@@ -199,6 +200,7 @@ CONFIGURATION: dict[str, Case] = {
     "repos.hash": ([{**REPO, "hash": "abcd"}], lambda s: s.effective.configuration.repos[0].hash, "abcd"),
     "repos.path": ([{**REPO, "path": "/app"}], lambda s: s.cloning.task["repo"]["path"], "/app"),
     "repos.if_exists": ([{**REPO, "if_exists": "skip"}], lambda s: s.cloning.task["repo"]["if_exists"], "skip"),
+    "volumes.name": (["data:/data"], lambda s: named_volumes(s.job.volumes), (("data",),)),
     "volumes.instance_path": ([FOLDER], lambda s: s.task["volumes"][0]["source"], "/nfs"),
     "volumes.path": ([FOLDER], lambda s: s.task["volumes"][0]["path"], "/data"),
     "volumes.optional": ([{**FOLDER, "optional": True}], lambda s: s.query.host, False),

@@ -59,7 +59,6 @@ VALUES: dict[str, Any] = {
     "backend_options": [{"type": "vastai", "offer_order": "price"}],
     "fleets.project": ["other/gpus"],
     "instances.fleet.project": [{"fleet": "other/gpus", "instance": 0}],
-    "volumes.name": [{"name": "data", "path": "/data"}],
     "dstack": True,
     "setup": ["a"],
     "working_dir": "/x",
@@ -91,8 +90,7 @@ def raw_with(path: str) -> dict[str, Any]:
         return raw
     head, _, name = path.partition(".") if path.split(".")[0] in ("configuration", "profile") else ("", "", path)
     place = raw[head] if head else raw
-    whole = "volumes" if name == "volumes.name" else name.removesuffix(".project").removesuffix(".fleet")
-    *parents, last = whole.split(".")
+    *parents, last = name.removesuffix(".project").removesuffix(".fleet").split(".")
     for step in parents:
         place = place.setdefault(step, {})
     place[last] = VALUES[name]

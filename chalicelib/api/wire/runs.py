@@ -189,7 +189,7 @@ def _runtime(job: Job, where: Assignment) -> dict[str, Any]:
         "cpu": None,
         "memory": None,
         "ports": {SSH_PORT: job.login.port} if job.login is not None and job.login.port else {},
-        "volume_names": [],
+        "volume_names": [each.name for each in where.volumes],
         "offer": offer_json(where.offer),
         "working_dir": job.working_dir,
         "username": (job.login.username if job.login is not None else "") or job.username,

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any, ClassVar, Protocol
 
 from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.attachments import Attachments
 from chalicelib.engine.effects.placement_groups import Groups
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.volumes import VolumeEffects
@@ -25,7 +26,7 @@ class Family(Protocol):
     def __init__(self, here: Acting) -> None: ...
 
 
-FAMILIES: tuple[type[Family], ...] = (Purchases, Groups, Steps, VolumeEffects)
+FAMILIES: tuple[type[Family], ...] = (Purchases, Groups, Steps, VolumeEffects, Attachments)
 
 _KINDS: Mapping[str, type[Effect]] = {kind.__name__: kind for family in FAMILIES for kind in family.effects}
 

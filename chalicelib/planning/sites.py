@@ -1,0 +1,138 @@
+"""Where the volumes of a job can be mounted: a site is a backend, a region and, where volumes have one, a zone.
+
+A mount may name several volumes, and the one in the right place is used. So a job has sites: the places where each of
+its mounts has a volume of its own. Its machine must be at one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.volumes import AttachmentState, Volume, VolumeStatus
+
+Names = Sequence[Sequence[str]]  # of volumes, by mount
+Volumes = Mapping[str, Volume]  # by name
+
+
+class Site(NamedTuple):
+    """Names are lower case. Without a zone it is the whole region."""
+
+    backend: str
+    region: str
+    zone: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.backend} in {self.zone or self.region or 'any region'}"
+
+    def sells(self, offer: Offer) -> bool:
+        """Could a machine of this offer be created here?"""
+        return self._near(offer) and (
+            not self.zone or offer.availability_zones is None or self.zone in _lower(offer.availability_zones)
+        )
+
+    def has(self, instance: Instance) -> bool:
+        """Is this machine here? One on its way may be, only if it can't be anywhere else."""
+        zones = (instance.zone,) if instance.zone else instance.offer.availability_zones
+        return self._near(instance.offer) and (not self.zone or zones is None or _lower(zones) == {self.zone})
+
+    def meets(self, other: Site) -> bool:
+        """Could one machine be at both?"""
+        return self[:2] == other[:2] and (not self.zone or not other.zone or self.zone == other.zone)
+
+    def _near(self, offer: Offer) -> bool:
+        return self.backend == offer.backend.lower() and self.region in ("", offer.region.lower())
+
+
+def _lower(zones: Sequence[str]) -> set[str]:
+    return {zone.lower() for zone in zones}
+
+
+def site_of(volume: Volume) -> Site:
+    return Site(volume.backend.lower(), volume.region.lower(), volume.zone.lower())
+
+
+def active(volume: Volume) -> bool:
+    return volume.status is VolumeStatus.active
+
+
+def free(volume: Volume) -> bool:
+    """May another job have it now? Before a disk is formatted, only one machine has it; and what is being detached is
+    nobody's."""
+    if not active(volume) or any(each.state is AttachmentState.detaching for each in volume.attachments):
+        return False
+    return not volume.attachments or (volume.multi_attach and not volume.blank)
+
+
+def sites(names: Names, volumes: Volumes, allowed: Callable[[Volume], bool] = active) -> tuple[Site, ...]:
+    """Where each mount has an allowed volume of its own, in the order in which they are written."""
+    found = [[volumes[name] for name in each if name in volumes and allowed(volumes[name])] for each in names]
+    places = dict.fromkeys(site_of(volume) for each in found for volume in each)
+    zoned = {place[:2] for place in places if place.zone}
+    exact = [place for place in places if place.zone or place[:2] not in zoned]
+    return tuple(place for place in exact if choose(found, place) is not None)
+
+
+def choose(found: Sequence[Sequence[Volume]], site: Site, taken: frozenset[str] = frozenset()) -> list[Volume] | None:
+    """A volume for each mount at this site, none of them twice. A mount has few candidates, and a job few mounts."""
+    if not found:
+        return []
+    for volume in found[0]:
+        if volume.id not in taken and site.meets(site_of(volume)):
+            rest = choose(found[1:], site, taken | {volume.id})
+            if rest is not None:
+                return [volume, *rest]
+    return None
+
+
+def chosen_for(names: Names, volumes: Volumes, takes: Callable[[Site], bool]) -> list[Volume] | None:
+    """The free volumes for a job that goes where `takes` says."""
+    found = [[volumes[name] for name in each if name in volumes and free(volumes[name])] for each in names]
+    for site in sites(names, volumes, free):
+        if takes(site) and (chosen := choose(found, site)) is not None:
+            return chosen
+    return None
+
+
+def together(by_node: Sequence[tuple[Site, ...]]) -> list[tuple[Site, ...]]:
+    """The sites of nodes that are all in one cluster: for each only those that have one of every other node beside."""
+    kinds = set(by_node)
+    return [tuple(site for site in own if all(any(map(site.meets, other)) for other in kinds)) for own in by_node]
+
+
+def why_none(names: Names, volumes: Volumes) -> str:
+    """Why a job has no sites at all, for as long as these volumes are as they are."""
+    for each in names:
+        known = [volumes[name] for name in each if name in volumes]
+        listed = " or ".join(f"`{name}`" for name in each)
+        if not known:
+            return f"there is no volume {listed}"
+        if not any(map(active, known)):
+            first = known[0]
+            return f"volume `{first.name}` is {first.status.value}" + (f": {first.message}" if first.message else "")
+    return "the volumes are in different places, so no machine can have all of them"
+
+
+def busy(names: Names, volumes: Volumes) -> str:
+    """The first volume that somebody else has, and who."""
+    return next(_busy(names, volumes), "for a volume")
+
+
+def _busy(names: Names, volumes: Volumes) -> Iterator[str]:
+    for each in names:
+        known = [volumes[name] for name in each if name in volumes and active(volumes[name])]
+        if known and not any(map(free, known)):
+            yield f"for volume `{known[0].name}`, {held_by(known[0])}"
+    for each in names:
+        for volume in (volumes[name] for name in each if name in volumes and active(volumes[name])):
+            if not free(volume):
+                yield f"for volume `{volume.name}`, {held_by(volume)}"
+
+
+def held_by(volume: Volume) -> str:
+    leaving = next((each for each in volume.attachments if each.state is AttachmentState.detaching), None)
+    if leaving is not None:
+        return f"which is being detached from {leaving.instance_name}"
+    return f"which run `{volume.attachments[0].run_name}` uses" if volume.attachments else "which isn't free"

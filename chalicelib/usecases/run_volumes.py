@@ -1,0 +1,85 @@
+"""The volumes that a run names: are they there, and could its jobs have them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.tenants import Project
+from chalicelib.domain.volumes import VolumeStatus
+from chalicelib.errors import NotFound, Refused
+from chalicelib.planning.mounts import named_volumes
+from chalicelib.planning.plan import Note
+from chalicelib.planning.sites import Names, Volumes, active, free, held_by, site_of, sites, why_none
+from chalicelib.usecases.context import Plane
+
+
+def known(plane: Plane, project: Project, job_specs: Sequence[JobSpec]) -> Volumes:
+    names = {name for spec in job_specs for each in named_volumes(spec.volumes) for name in each}
+    return plane.read.volumes_named(project.id, names) if names else {}
+
+
+def refuse_missing(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
+    for spec in job_specs:
+        for names in named_volumes(spec.volumes):
+            if not any(name in volumes for name in names):
+                raise NotFound(f"Volume {list(names)} not found", hint="`dstack volume` lists those that there are.")
+
+
+def refuse(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
+    """What no node of the run could ever have."""
+    refuse_missing(job_specs, volumes)
+    nodes: dict[str, int] = {}
+    for spec in job_specs:
+        names = named_volumes(spec.volumes)
+        _refuse_inactive(names, volumes)
+        _refuse_twice(names)
+        _refuse_apart(names, volumes)
+        for each in names:
+            if len(each) == 1:
+                nodes[each[0]] = nodes.get(each[0], 0) + 1
+    for name, count in nodes.items():
+        if count > 1 and not volumes[name].multi_attach:
+            raise Refused(
+                f"The volume {name} can be attached to one machine at a time, and {count} nodes name it.",
+                hint=f"Give each node its own: `{name}-${{{{ dstack.node_rank }}}}`.",
+            )
+
+
+def _refuse_inactive(names: Names, volumes: Volumes) -> None:
+    for each in names:
+        there = [volumes[name] for name in each if name in volumes]
+        if not any(map(active, there)):
+            first = there[0]
+            why = f": {first.message}" if first.message and first.status is VolumeStatus.failed else ""
+            raise Refused(f"The volume {first.name} is {first.status.value}{why}.", hint="Runs need it to be active.")
+
+
+def _refuse_twice(names: Names) -> None:
+    single = [each[0] for each in names if len(each) == 1]
+    twice = next((name for name in single if single.count(name) > 1), None)
+    if twice is not None:
+        raise Refused(f"The volume {twice} is mounted twice.", hint="Mount it once, and link to its folders.")
+
+
+def _refuse_apart(names: Names, volumes: Volumes) -> None:
+    """All mounts need a volume in one backend and region. Zones may differ: then nothing is offered."""
+    places = [{site_of(volumes[name])[:2] for name in each if name in volumes} for each in names]
+    if places and not set.intersection(*places):
+        where = ", ".join(f"{each[0]} in {site_of(volumes[each[0]])}" for each in names if each[0] in volumes)
+        raise Refused(
+            f"The run's volumes are in different places, and no machine can have them all: {where}.",
+            hint="Use volumes in one region.",
+        )
+
+
+def notes(job_specs: Sequence[JobSpec], volumes: Volumes) -> Iterator[Note]:
+    """What a plan says: where the volumes keep the run from starting, and for whom it would wait."""
+    for spec in job_specs:
+        names = named_volumes(spec.volumes)
+        if names and not sites(names, volumes):
+            yield Note("the run", f"can't have its volumes: {why_none(names, volumes)}")
+        for each in names:
+            there = [volumes[name] for name in each if name in volumes and active(volumes[name])]
+            if there and not any(map(free, there)):
+                yield Note(f"volume `{there[0].name}`", f"isn't free, {held_by(there[0])}; the run would wait for it")

@@ -1,0 +1,177 @@
+"""Where volumes are, which of them a job gets, and for whom it waits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.instances import Handle, Instance
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import JobReason
+from chalicelib.domain.volumes import AttachmentState, Volume, VolumeStatus
+from chalicelib.planning.listing import plan_offers
+from chalicelib.planning.offers import OfferBook
+from chalicelib.planning.queue import decide_queue
+from chalicelib.planning.sites import Site, chosen_for, sites, together
+from chalicelib.planning.snapshots import QueueSnapshot
+from tests.world import nouns as b
+from tests.world.disks import attachment, known, saved, volume
+
+HERE = Site("aws", "eu")
+ZONED = b.offer("zoned", availability_zones=("eu-a", "eu-b"))
+
+
+def waiting(*names: Any, volumes: dict[str, Volume], offers: Any = (ZONED,), machines: Any = (), **rest: Any) -> Any:
+    """What is decided about a run with these volumes; the plan keeps every invariant."""
+    mounts = [{"name": name, "path": f"/{at}"} for at, name in enumerate(names)]
+    item = b.queued("train", b.run_spec(volumes=mounts, **rest))
+    fleets = (b.view(b.fleet("cloud"), *machines, nodes="0..2"),)
+    snapshot = replace(b.waiting(item, fleets=fleets, offers=offers), volumes=volumes)
+    return decided(snapshot)
+
+
+def decided(snapshot: QueueSnapshot) -> Any:
+    plan = decide_queue(snapshot)
+    assert b.lint(snapshot, plan) == []
+    return plan
+
+
+def test_a_site_is_where_each_mount_has_a_volume_of_its_own() -> None:
+    eu, us, again = volume("eu"), volume("us", region="us"), volume("again", region="us")
+    found = known(eu, us, again)
+    assert sites([["eu"]], found) == (HERE,)
+    assert sites([["eu", "us"]], found) == (HERE, Site("aws", "us"))
+    assert sites([["eu", "us"], ["again"]], found) == (Site("aws", "us"),)
+    assert sites([["eu"], ["us"]], found) == ()
+    assert sites([["eu"], ["eu"]], found) == ()
+    assert sites([["us", "again"], ["us"]], found) == (Site("aws", "us"),), "the other is left for the first mount"
+    assert sites([["nope"]], found) == ()
+
+
+def test_zones_of_a_region_are_different_places() -> None:
+    a, c, anywhere = volume("a", zone="eu-a"), volume("c", zone="eu-c"), volume("x")
+    found = known(a, c, anywhere)
+    assert sites([["a"], ["c"]], found) == ()
+    assert sites([["a", "c"], ["x"]], found) == (Site("aws", "eu", "eu-a"), Site("aws", "eu", "eu-c"))
+    assert chosen_for([["a", "c"], ["x"]], found, lambda site: site.zone == "eu-c") == [c, anywhere]
+
+
+def test_nodes_have_sites_beside_each_other() -> None:
+    a, c, us = Site("aws", "eu", "eu-a"), Site("aws", "eu", "eu-c"), Site("aws", "us")
+    assert together([(a, us), (c, us)]) == [(us,), (us,)]
+    assert together([(a, c), (c,)]) == [(c,), (c,)]
+    assert together([(a,), (c,)]) == [(), ()]
+
+
+@pytest.mark.parametrize(
+    ("rest", "fits"),
+    [
+        ({}, True),
+        ({"offer": b.offer(region="us")}, False),
+        ({"offer": b.offer(backend="gcp")}, False),
+        ({"handles": (Handle(kind="vm", id="i", data={"zone": "eu-a"}),)}, True),
+        ({"handles": (Handle(kind="vm", id="i", data={"zone": "eu-b"}),)}, False),
+        ({"offer": ZONED}, False),
+        ({"offer": ZONED.with_(availability_zones=("eu-a",))}, True),
+    ],
+)
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_a_machine_is_taken_only_where_the_volume_is(rest: dict[str, Any], fits: bool, blocks: int) -> None:
+    """One that may be in another zone isn't."""
+    offer = rest.get("offer", b.offer()).with_(blocks=blocks, total_blocks=blocks)
+    machine = b.machine(0, b.fleet("cloud"), **{**rest, "offer": offer}, total_blocks=blocks)
+    spec = {"cpu": "1..", "memory": "1GB.."}
+    plan = waiting("data", volumes=known(volume(zone="eu-a")), offers=(), machines=(machine,), resources=spec)
+    (job,) = saved(plan, Job)
+    assert (job.status is JobStatus.provisioning) == fits
+    assert [each.disks for each in saved(plan, Instance)] == ([(volume().id,)] if fits else [])
+
+
+def test_a_machine_is_bought_in_the_zone_of_the_volume() -> None:
+    plan = waiting("data", volumes=known(volume(zone="eu-b")))
+    (machine,) = saved(plan, Instance)
+    assert machine.offer.availability_zones == ("eu-b",) and machine.disks == (volume().id,)
+    (job,) = saved(plan, Job)
+    assert [(each.name, each.path) for each in job.assignment.volumes] == [("data", "/0")]
+    (taken,) = saved(plan, Volume)
+    (one,) = taken.attachments
+    assert (one.instance_id, one.job_id, one.state) == (machine.id, job.id, AttachmentState.attaching)
+    assert f"volume/{taken.id}" in plan.steps[0].wake and taken.due_at == b.NOW
+
+
+def test_the_cheapest_place_decides_which_of_several_volumes_is_mounted() -> None:
+    found = known(volume("near"), volume("far", region="us"))
+    offers = (b.offer("dear", 2.0), b.offer("cheap", 1.0, region="us"))
+    (job,) = saved(waiting(["near", "far"], volumes=found, offers=offers), Job)
+    assert [each.name for each in job.assignment.volumes] == ["far"]
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_a_job_waits_for_a_volume_that_another_has(held: bool) -> None:
+    other, machine = b.job(b.run("other")), b.machine(0, b.fleet("cloud"))
+    state = AttachmentState.attached if held else AttachmentState.detaching
+    plan = waiting("data", volumes=known(volume(attachments=(attachment(other, machine, state),))))
+    (job,) = saved(plan, Job)
+    who = "which run `other` uses" if held else "which is being detached from cloud-0"
+    assert (job.status, job.message) == (JobStatus.submitted, f"waiting for volume `data`, {who}")
+    assert saved(plan, Volume) == []
+
+
+def test_one_that_may_be_at_several_machines_is_shared_once_it_is_formatted() -> None:
+    other, machine = b.job(b.run("other")), b.machine(7, b.fleet("cloud"))
+    shared = volume(multi_attach=True, attachments=(attachment(other, machine),))
+    (taken,) = saved(waiting("data", volumes=known(shared)), Volume)
+    assert len(taken.attachments) == 2
+    (job,) = saved(waiting("data", volumes=known(shared.with_(blank=True))), Job)
+    assert "which run `other` uses" in job.message
+
+
+def test_of_two_jobs_in_one_look_the_first_gets_the_volume() -> None:
+    spec = b.run_spec(volumes=["data:/data"])
+    items = b.queued("one", spec), b.queued("two", spec)
+    snapshot = b.waiting(*items, fleets=(b.view(b.fleet("cloud"), nodes="0..2"),), offers=(b.offer(),))
+    plan = decided(replace(snapshot, volumes=known(volume())))
+    first, second = saved(plan, Job)
+    assert first.status is JobStatus.provisioning
+    assert second.message == "waiting for volume `data`, which run `one` uses"
+
+
+@pytest.mark.parametrize(
+    ("found", "reason", "message"),
+    [
+        ((), JobReason.volume_error, "there is no volume `data`"),
+        ((volume(status=VolumeStatus.deleting),), JobReason.volume_error, "volume `data` is deleting"),
+        (
+            (volume(status=VolumeStatus.failed, message="no quota"),),
+            JobReason.volume_error,
+            "volume `data` is failed: no quota",
+        ),
+    ],
+)
+def test_a_volume_that_is_gone_ends_the_job(found: tuple[Volume, ...], reason: JobReason, message: str) -> None:
+    (job,) = saved(waiting("data", volumes=known(*found)), Job)
+    assert (job.reason, job.message) == (reason, message)
+
+
+def test_volumes_in_two_zones_can_never_be_mounted_together() -> None:
+    found = known(volume("a", zone="eu-a"), volume("c", zone="eu-c"))
+    (job,) = saved(waiting("a", "c", volumes=found), Job)
+    assert job.reason is JobReason.failed_to_start_due_to_no_capacity
+    assert job.message == "nowhere to run: the volumes are in different places, so no machine can have all of them"
+
+
+def test_a_plan_offers_only_what_is_where_the_volume_is() -> None:
+    spec = b.run_spec(volumes=["data:/data"])
+    book = OfferBook([b.offer("here", 2.0), b.offer("there", 1.0, region="us")])
+    machines = b.machine(0, b.fleet("cloud")), b.machine(1, b.fleet("cloud"), offer=b.offer(region="us"))
+    fleets = (b.view(b.fleet("cloud"), *machines, nodes="0..5"),)
+    offers, total, _ = plan_offers(spec, b.job_spec(spec), fleets, book, 10, volumes=known(volume()))
+    assert {offer.region for offer in offers} == {"eu"} and total == 2
+    nowhere = known(volume(region="mars"))
+    _, total, notes = plan_offers(spec, b.job_spec(spec), fleets[:0] or fleets, book, 10, volumes=nowhere)
+    assert total == 0
+    assert notes[0].text == (
+        "can grow, but nothing that fits is sold where the volumes are, aws in mars (elsewhere 2 would match)"
+    )

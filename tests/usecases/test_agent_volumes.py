@@ -1,0 +1,98 @@
+"""A job's volumes in the conversation with its agent: its task waits for them, and a mounted disk is marked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from chalicelib.domain.jobs import Job, JobStatus, Mounted
+from chalicelib.domain.reasons import JobReason
+from chalicelib.domain.volumes import AttachmentState, Device, Volume
+from chalicelib.engine.kinds import KINDS
+from tests.usecases.cluster import Cluster, exited, running, wants
+from tests.world import nouns as b
+from tests.world.disks import ATTACHED, ATTACHING, attachment, volume
+from tests.world.plane import World
+
+DEVICE = Device(backing_file="/disks/data")
+
+
+@pytest.fixture
+def cluster(world: World) -> Cluster:
+    made = Cluster.of(world)
+    made.agent.join()
+    return made
+
+
+def placed(cluster: Cluster, state: AttachmentState, **rest: Any) -> tuple[Job, Volume]:
+    """A job with a blank volume in this state."""
+    job = cluster.place()
+    disk = volume(blank=True, version=0, **rest)
+    assert job.assignment is not None
+    where = job.assignment.with_(volumes=(Mounted(id=disk.id, name="data", path="/data"),))
+    job = job.with_(assignment=where)
+    cluster.save(job)
+    disk = disk.with_(attachments=(attachment(job, cluster.instance, state, device=DEVICE),))
+    cluster.save(disk)
+    cluster.save(cluster.instance.with_(disks=(disk.id,)))
+    return cluster.job(job), cluster.world.again(disk)
+
+
+def test_the_task_is_sent_once_its_volume_is_attached(cluster: Cluster) -> None:
+    _, disk = placed(cluster, ATTACHING)
+    assert wants(cluster.agent.say()) == {}
+    (one,) = disk.attachments
+    cluster.save(disk.with_(attachments=(one.with_(state=ATTACHED),)))
+    (told,) = cluster.agent.say()["tasks"]
+    assert told["spec"]["volumes"] == [
+        {
+            "kind": "disk",
+            "volume": disk.id,
+            "name": "data",
+            "path": "/data",
+            "device": {"backing_file": "/disks/data"},
+            "format": True,
+            "read_only": False,
+        }
+    ]
+
+
+def test_its_agent_hears_of_it() -> None:
+    job, machine = b.job(b.run()), b.machine()
+    assert list(KINDS.listeners(volume(attachments=(attachment(job, machine, ATTACHING),)))) == []
+    assert list(KINDS.listeners(volume(attachments=(attachment(job, machine),)))) == [machine.id]
+
+
+def test_a_disk_that_was_mounted_is_never_formatted_again(cluster: Cluster) -> None:
+    job, disk = placed(cluster, ATTACHED)
+    cluster.agent.say(running(job))
+    assert cluster.world.again(disk).blank, "nothing was mounted yet"
+    cluster.agent.say(running(job, mounted=[disk.id]))
+    assert not cluster.world.again(disk).blank
+
+
+def test_a_strangers_disk_isnt_marked(cluster: Cluster) -> None:
+    _, disk = placed(cluster, ATTACHED)
+    other = cluster.place("other")
+    cluster.agent.say(running(other, mounted=[disk.id]))
+    assert cluster.world.again(disk).blank
+
+
+def test_a_job_whose_disk_is_still_mounted_hasnt_ended(cluster: Cluster) -> None:
+    job, disk = placed(cluster, ATTACHED)
+    cluster.agent.say(running(job, mounted=[disk.id]))
+    cluster.agent.say(exited(job, 0, held=[disk.id]))
+    assert cluster.job(job).status is JobStatus.terminating
+    assert cluster.instance.claims, "its place is still taken"
+    cluster.world.take_woken()
+    cluster.agent.say(exited(job, 0))
+    assert (cluster.job(job).status, cluster.job(job).reason) == (JobStatus.done, JobReason.done_by_runner)
+    assert f"volume/{disk.id}" in cluster.world.take_woken(), "now it can be detached"
+
+
+def test_a_volume_that_couldnt_be_mounted_ends_the_job_with_the_reason(cluster: Cluster) -> None:
+    job, _ = placed(cluster, ATTACHED)
+    cluster.agent.say(exited(job, None, reason="volume_error", message="volume data holds an LVM signature"))
+    after = cluster.job(job)
+    assert (after.reason, after.message) == (JobReason.volume_error, "volume data holds an LVM signature")
