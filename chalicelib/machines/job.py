@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from chalicelib.domain.instants import MINUTE, SECOND, Micros, every, spoken
 from chalicelib.machines.table import StateMachine
+from chalicelib.machines.volume import TO_ATTACH
 
 LOOK_HEAD: Micros = MINUTE  # the first waiting job is looked at again this soon even if nothing happens,
 LOOK_REST: Micros = 10 * MINUTE  # the others this soon: looking at one looks at all
@@ -31,7 +32,7 @@ JOB = StateMachine(
         "submitted": f"checked again: the first in line {every(LOOK_HEAD)}, the others {every(LOOK_REST)}; ends when "
         "nothing can ever fit it, or when a user stops it",
         "provisioning": f"{spoken(TO_START)} on a running machine; on a new one, the backend's provisioning timeout "
-        f"for the machine to come up, then {spoken(TO_START)}",
+        f"for the machine to come up, then {spoken(TO_START)}; with volumes {spoken(TO_ATTACH)} more",
         "pulling": spoken(PULL_TIMEOUT),
         "running": f"`max_duration` plus {spoken(OVERTIME)}; or its host misses two reports in a row, the second after "
         f"at least {spoken(SHORTEST_PROMISE)}",

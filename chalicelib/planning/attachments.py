@@ -16,20 +16,16 @@ from typing import Any
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.instants import MINUTE, SECOND, Micros, spoken
+from chalicelib.domain.instants import SECOND, Micros, spoken
 from chalicelib.domain.jobs import Job, Mounted
 from chalicelib.domain.specs.mounts import MountPoint, VolumeMountPoint
 from chalicelib.domain.volumes import Attachment, AttachmentState, Device, Volume, VolumeStatus
+from chalicelib.machines.volume import LOOK_ATTACHED, LOOK_WAITING, MOVE_EVERY, TO_ATTACH
 from chalicelib.planning import purchases
 from chalicelib.planning.failures import meaning
 from chalicelib.planning.plan import Effect, Failed, Outcome
 from chalicelib.planning.snapshots import VolumeSnapshot
 from chalicelib.planning.transitions import Draft
-
-TO_ATTACH: Micros = 5 * MINUTE  # from the first attempt, until the job ends
-ASK_EVERY: Micros = 5 * SECOND  # while a disk is being attached or detached
-LOOK_ATTACHED: Micros = 5 * MINUTE  # what ends its use wakes it; look again all the same
-LOOK_WAITING: Micros = MINUTE  # so too for a machine that is still to come
 
 _THERE = (InstanceStatus.provisioning, InstanceStatus.idle, InstanceStatus.busy)
 
@@ -278,15 +274,15 @@ class _Tending:
             self._change(one.instance_id, **changes, message="", act_until=None, shows_by=None)
             self.draft.wake(*(f"run/{each.run_id}" for each in self.entries(one.instance_id)))
         else:
-            pause = max(ASK_EVERY, self.facts.visibility_lag if seen.attaching else 0)
+            pause = max(MOVE_EVERY, self.facts.visibility_lag if seen.attaching else 0)
             self._change(one.instance_id, act_until=None, shows_by=self.now + pause)
-        self._soon(ASK_EVERY)
+        self._soon(MOVE_EVERY)
 
     def not_moved(self, one: Attachment, failed: DiskNotMoved) -> None:
         means = meaning(failed.error)
         until = None if means.settled else one.act_until
         pause = means.retry_after if failed.retry_after is None else failed.retry_after
-        wait = max(ASK_EVERY, round(pause * SECOND))
+        wait = max(MOVE_EVERY, round(pause * SECOND))
         self._change(one.instance_id, message=failed.message[:500], act_until=until, shows_by=self.now + wait)
         if one.state is AttachmentState.attaching and not means.repeat:
             self._give_up(one, failed.message)

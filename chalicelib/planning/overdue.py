@@ -7,7 +7,8 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason
 from chalicelib.machines.job import OVERTIME, PULL_TIMEOUT, TO_START
-from chalicelib.planning.attachments import TO_ATTACH, attached_for
+from chalicelib.machines.volume import TO_ATTACH
+from chalicelib.planning.attachments import attached_for
 from chalicelib.planning.ends import end, lost_at
 from chalicelib.planning.look import Look
 from chalicelib.planning.unused import unused

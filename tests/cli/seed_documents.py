@@ -119,7 +119,7 @@ volumes:
   - name: my-volume
     path: /volume_data
 """,
-        "volumes",
+        "Volume ['my-volume'] not found",
     ),
     "dev-environment with an instance volume": Shown(
         """
@@ -129,7 +129,7 @@ volumes:
   - name: my-instance-volume
     path: /cache_data
 """,
-        "volumes",
+        "Volume ['my-instance-volume'] not found",
     ),
     "task with a repository": Shown(
         """
@@ -289,7 +289,7 @@ volumes:
   - name: data-${{ dstack.node_rank }}
     path: /data
 """,
-        "volumes",
+        "Volume ['data-0'] not found",
     ),
     "task with a folder of the machine": Shown("type: task\ncommands: [ls]\nvolumes: ['/mnt/nfs-storage:/storage']\n"),
 }

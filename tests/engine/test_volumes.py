@@ -9,15 +9,23 @@ from chalicelib.backends.simulated.script import Fault
 from chalicelib.backends.spi import VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
-from chalicelib.domain.volumes import VolumeReason, VolumeStatus
+from chalicelib.domain.volumes import Volume, VolumeReason, VolumeStatus
 from chalicelib.machines.volume import DELETE_SELDOM, TO_CREATE
 from chalicelib.planning.volumes import CreateVolume, DeleteVolume, DescribeVolume, RegisterVolume
+from tests.world import nouns as b
 from tests.world.volumes import REGION, Stage, attachment
 
 
 @pytest.fixture
 def stage() -> Stage:
     return Stage()
+
+
+def held(stage: Stage, volume: Volume) -> None:
+    """By a job that waits for its machine."""
+    job = b.job(b.run("train"), due_at=None)
+    one = attachment(job_id=job.id, run_id=job.run_id, early=True)
+    stage.place.save(job, volume.with_(attachments=(one,), due_at=stage.place.at))
 
 
 def test_a_volume_is_created_once_and_becomes_active(stage: Stage) -> None:
@@ -273,8 +281,7 @@ def test_one_whose_creation_ends_when_nobody_wants_it_any_more_is_removed(
 def test_an_attached_volume_is_deleted_only_when_it_isnt_any_more(stage: Stage) -> None:
     volume = stage.created()
     stage.delete()
-    held = stage.again(volume).with_(attachments=(attachment(),), due_at=stage.place.at)
-    stage.place.save(held)
+    held(stage, stage.again(volume))
     stage.after(HOUR)
     assert stage.again(volume).status is VolumeStatus.deleting
     assert stage.cloud.disks.all()[0]["ends_at"] is None
@@ -320,7 +327,7 @@ def test_its_last_use_counts(stage: Stage) -> None:
 
 def test_one_in_use_is_kept(stage: Stage) -> None:
     volume = stage.created(auto_cleanup_duration="1h")
-    stage.place.save(volume.with_(attachments=(attachment(),)))
+    held(stage, volume)
     stage.after(3 * HOUR)
     assert stage.again(volume).status is VolumeStatus.active
 

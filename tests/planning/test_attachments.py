@@ -12,9 +12,8 @@ from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.volumes import AttachmentState, Device, Volume, VolumeStatus
+from chalicelib.machines.volume import MOVE_EVERY, TO_ATTACH
 from chalicelib.planning.attachments import (
-    ASK_EVERY,
-    TO_ATTACH,
     AttachVolume,
     DetachVolume,
     DiskAt,
@@ -107,9 +106,9 @@ def test_what_its_provider_shows_is_attached_and_wakes_the_run() -> None:
 def test_what_it_doesnt_show_yet_is_asked_for_again() -> None:
     before = disk(act_until=SOON)
     after = saved(concluded(look(before, TRAIN, MACHINE), attempt(before, there=False)), Volume)[0]
-    assert after.due_at == b.NOW + ASK_EVERY and after.attachments[0].state is ATTACHING
+    assert after.due_at == b.NOW + MOVE_EVERY and after.attachments[0].state is ATTACHING
     assert effects(decided(look(after, TRAIN, MACHINE))) == [], "not at once"
-    assert len(effects(decided(look(after, TRAIN, MACHINE, now=b.NOW + ASK_EVERY)))) == 1
+    assert len(effects(decided(look(after, TRAIN, MACHINE, now=b.NOW + MOVE_EVERY)))) == 1
 
 
 def test_an_overtaken_attempt_has_no_consequences() -> None:
