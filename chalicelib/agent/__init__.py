@@ -9,6 +9,7 @@
 `process_tree`   the processes of a task, found through /proc
 `spool`          a task's output on disk, framed, by byte offset
 `listening`      whether a job's ports are free where it shares its host's network
+`volumes`        a task's disks and folders: `disks` (with `devices`, `signatures`, `holds`, `mountinfo`) and `folders`
 `visibility`     which of the machine's GPUs a task sees, by vendor
 `logins`, `session_command`, `container_session`, `sftp`   a job's SSH server, and what its sessions are
 `node_ssh`, `fabric`   what one of several nodes needs: logging in to the others, their fast network

@@ -9,6 +9,7 @@ import os
 import time
 from typing import Dict, List
 
+from . import volumes
 from .roster import Roster
 from .task_runtime import TaskRuntime
 from .tasks import delete_tree
@@ -19,20 +20,28 @@ STEP = 0.05
 
 def clear(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience: float = PATIENCE) -> str:
     """Empties the data folder. Returns why it couldn't; empty if nothing is left."""
-    problem = end_tasks(runtimes, roster, patience)
+    problem = end_tasks(data, runtimes, roster, patience)
     if not problem:
         wipe(data)
     return problem
 
 
-def end_tasks(runtimes: Dict[str, TaskRuntime], roster: Roster, patience: float = PATIENCE) -> str:
+def end_tasks(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience: float = PATIENCE) -> str:
     """Ends every task, with all that they left outside. Returns why it couldn't."""
     left = _ended(roster, patience)
     if left:
-        return "these tasks don't end: %s" % ", ".join(left)
+        return "these tasks don't end: %s" % ", ".join(_with_reason(roster, task) for task in left)
     for runtime in runtimes.values():
         runtime.sweep(set())
-    return ""
+    kept = volumes.sweep(data)
+    volumes.Holds().tidy()
+    return "; ".join(kept)
+
+
+def _with_reason(roster: Roster, task: str) -> str:
+    """A disk that somebody uses keeps its task."""
+    said = roster.report(task)
+    return "%s (%s)" % (task, said.get("message")) if said.get("held") else task
 
 
 def wipe(data: str) -> None:

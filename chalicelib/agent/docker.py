@@ -104,10 +104,13 @@ class DockerRuntime:
         self._docker.remove(name)
         labels = {LABEL: began.folder.task, OWNER: self._owner}
         body = container_body(began.spec, where, cards_of(began.spec, began.gpus), labels, venv_dir(details))
+        body["HostConfig"]["Mounts"] = began.volumes.for_container()
         self._docker.call("POST", "/containers/create", {"name": name}, body)
         put = functools.partial(self._put, name)
         user = user_text(began.spec.get("user") or (details.get("Config") or {}).get("User") or "root")
         check_shell(self._docker, name, began.spec)
+        began.volumes.hand_over(lambda: docker_repositories.owner_of(self._docker, name, user))
+        began.volumes.unseen(lambda path: self._docker.mode(name, path))
         docker_repositories.make_home(self._docker, put, name, began.spec.get("home_dir"), user)
         code = files.code_dir(began.spec, where, home_of(began.spec))
         docker_repositories.bring(self._docker, put, began, name, code, user, self._users)
@@ -287,8 +290,6 @@ def container_body(
     spec: Dict[str, Any], where: str, cards: Cards, labels: Dict[str, str], venv: str = ""
 ) -> Dict[str, Any]:
     """The body of the engine's create call for the task's container."""
-    if spec.get("volumes"):
-        raise TaskError("creating_container_error", "volumes aren't supported on this machine yet")
     given, told = visibility.in_container(cards, bool(spec.get("privileged")))
     advice = visibility.in_process(cards) if spec.get("privileged") else {}  # which sees all nodes of its host
     places = {**advice, **files.with_places(spec, where, home_of(spec), "/" + files.HOSTFILE, venv), **told}

@@ -204,6 +204,18 @@ class DockerClient:
             return False
         return True
 
+    def mode(self, name: str, path: str) -> Optional[int]:
+        """The mode of a file in this container, if there is one."""
+        try:
+            response = self._open("HEAD", "/containers/%s/archive" % quote(name), {"path": path}, None, None, 60.0)
+        except DockerError as problem:
+            if problem.status != 404:
+                raise
+            return None
+        response.read()
+        said = response.headers.get("X-Docker-Container-Path-Stat") or ""
+        return int(json.loads(base64.b64decode(said))["mode"])
+
     def image(self, name: str) -> Optional[Dict[str, Any]]:
         return self._found("/images/%s/json" % quote(name, safe="/:@"))
 

@@ -75,7 +75,7 @@ def leave(
     if lock is None:
         print("an agent still runs on %s" % data, file=sys.stderr)
         return 1
-    problem = clearing.end_tasks(usable, roster) or _told_or_forced(data, options.force, patience)
+    problem = clearing.end_tasks(data, usable, roster) or _told_or_forced(data, options.force, patience)
     if problem:
         print("%s; nothing else was removed" % problem, file=sys.stderr)
         os.close(lock)  # the agent that starts now wants it

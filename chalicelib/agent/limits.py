@@ -70,7 +70,8 @@ def cut(text: str, room: int) -> str:
 
 def bare(report: Dict[str, Any]) -> Dict[str, Any]:
     """The minimum, for a server that refused the rest."""
-    return {name: report[name] for name in ("id", "state", "at", "exit_status", "reason", "log_end") if name in report}
+    names = ("id", "state", "at", "exit_status", "reason", "log_end", "mounted", "held")
+    return {name: report[name] for name in names if name in report}
 
 
 def first_of(samples: List[Dict[str, Any]], room: Optional[int] = None) -> int:

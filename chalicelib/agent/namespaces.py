@@ -7,8 +7,14 @@ import os
 import signal
 from typing import Dict, Iterable
 
+from . import mountinfo
+
 CLONE_NEWNS = 0x00020000
-MS_BIND, MS_REC, MS_SLAVE = 0x1000, 0x4000, 0x80000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT = 0x1, 0x2, 0x4, 0x20
+MS_BIND, MS_REC, MS_SLAVE, MS_SHARED = 0x1000, 0x4000, 0x80000, 0x100000
+KEPT = MS_RDONLY | MS_NOSUID | MS_NODEV | 0xC08  # what statvfs tells of a mount: these, noexec, noatime, nodiratime
+MNT_DETACH, UMOUNT_NOFOLLOW = 0x2, 0x8
+VOLUMES = "/run/dstack-volumes"  # where the disks of jobs are mounted, for root only
 PR_SET_PDEATHSIG = 1
 CAPABILITY_VERSION = 0x20080522
 
@@ -41,10 +47,23 @@ def enter_held(theirs: Dict[str, int]) -> None:
 def see_instead(files: Dict[str, str]) -> None:
     """From now on this process and its children find these files in the places of others: `{place: file}`. Nobody else
     does; what the machine unmounts goes here, too, or it would stay in use. Raises OSError."""
-    _checked(_libc.unshare(CLONE_NEWNS), "making a mount namespace")
-    _mount("none", "/", MS_REC | MS_SLAVE)
+    mount_apart()
+    leave_volumes()
     for place, file in files.items():
-        _mount(file, place, MS_BIND)
+        mount(file, place, MS_BIND)
+
+
+def mount_apart() -> None:
+    """What this process mounts from now on, only it and its children see. Raises OSError."""
+    _checked(_libc.unshare(CLONE_NEWNS), "making a mount namespace")
+    mount("none", "/", MS_REC | MS_SLAVE)
+
+
+def leave_volumes() -> None:
+    """In a namespace of our own: a copy of a disk's mount would keep the disk in use after its job."""
+    for mounted in reversed(mountinfo.mounts()):
+        if (mounted.place + "/").startswith(VOLUMES + "/"):
+            unmount(mounted.place, MNT_DETACH)
 
 
 def seeing_instead_fails() -> str:
@@ -70,9 +89,26 @@ def see_users(path: str) -> None:
     see_instead({os.path.realpath("/etc/passwd"): path})
 
 
-def _mount(source: str, target: str, flags: int) -> None:
-    done = _libc.mount(os.fsencode(source), os.fsencode(target), None, flags, None)
+def mount(source: str, target: str, flags: int, kind: str = "", options: str = "") -> None:
+    done = _libc.mount(
+        os.fsencode(source), os.fsencode(target), kind.encode() or None, ctypes.c_ulong(flags), options.encode() or None
+    )
     _checked(done, "mounting %s on %s" % (source, target))
+
+
+def restrict(target: str, flags: int) -> None:
+    """More flags for the mount at `target`, besides those it has."""
+    kept = os.statvfs(target).f_flag & KEPT
+    mount("none", target, MS_REMOUNT | MS_BIND | kept | flags)
+
+
+def unmount(target: str, flags: int = 0) -> None:
+    _checked(_libc.umount2(os.fsencode(target), flags | UMOUNT_NOFOLLOW), "unmounting %s" % target)
+
+
+def flush(folder: int) -> None:
+    """Write what the kernel still has of the filesystem of this open folder. Raises OSError if it couldn't."""
+    _checked(_libc.syncfs(folder), "writing to the disk")
 
 
 def keep_capabilities(mask: int) -> None:

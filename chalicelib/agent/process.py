@@ -72,6 +72,7 @@ class ProcessRuntime:
         listening.check(spec)
         account = account_of(spec.get("user"), self._users, folder.task, bool(began.gpus))
         try:
+            began.volumes.enter(account)
             return self._start(began, account)
         except BaseException:
             if account.held is not None:
@@ -156,8 +157,6 @@ def check(spec: Dict[str, Any], isolation: str) -> None:
         )
     if not spec.get("commands"):
         raise TaskError("executor_error", "there is nothing to run: the task has no commands")
-    if spec.get("volumes"):
-        raise TaskError("executor_error", "volumes can't be mounted for plain processes; they need the docker runtime")
     wanted, there = spec.get("shm_bytes") or 0, shared_memory()
     if wanted > there:
         raise TaskError(

@@ -17,7 +17,7 @@ from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Set, Tuple
 
-from . import metrics, networks
+from . import metrics, networks, volumes
 from .health import Health
 from .inventory import Inventory
 from .link import Link, LinkError
@@ -163,8 +163,7 @@ class Program:
         if any(runtime.isolation != CONTAINER for runtime in self._runtimes.values()):
             self.logs.serve_here()
         self._look(time.monotonic())
-        for runtime in self._runtimes.values():
-            self._slow.submit(self._logged, runtime.sweep, set(self._roster.tasks()))
+        self._slow.submit(self._sweep, set(self._roster.tasks()))
         self._examine()
         while not self._stopping and not (self._session.ended and not self._session.tasks()):
             self._step()
@@ -345,6 +344,16 @@ class Program:
     def _took_facts(self, facts: Dict[str, Any]) -> None:
         self._gpus = facts["gpus"]
         self._session.facts_changed(facts)
+
+    def _sweep(self, known: Set[str]) -> None:
+        """What tasks left that have no folder any more: containers first, they use volumes."""
+        for runtime in self._runtimes.values():
+            self._logged(runtime.sweep, known)
+        self._logged(self._sweep_volumes)
+
+    def _sweep_volumes(self) -> None:
+        for problem in volumes.sweep(self._data):
+            log(problem)
 
     @staticmethod
     def _logged(action: Callable[..., None], *arguments: Any) -> None:

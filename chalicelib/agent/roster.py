@@ -15,8 +15,10 @@ from .spool import SpoolReader
 from .task_runtime import CONTAINER, TaskError, TaskRuntime, micros
 from .tasks import FINAL, TaskFolder, list_tasks, read_text
 from .visibility import buses_of
+from .volumes import Volumes
 
 REPORTED = ("state", "at", "exit_status", "reason", "message", "pull", "username", "working_dir")
+VOLUMES_TOLD = ("mounted", "held")  # ids; left out where there are none
 LAUNCHES = 3  # failures after which we conclude that a task's supervisor can't start here
 ROOM = 1 << 20  # with less than this free, the disk counts as full
 SPOOL_BYTES = 1 << 30  # of output waiting for the server, all tasks together
@@ -106,7 +108,7 @@ class Roster:
     def launch(self, task: str, fetch: Fetch) -> None:
         """Fetch the task's archives, then start its supervisor. Can take long: not for the loop's thread."""
         folder = self.folder(task)
-        if folder.state().get("state") == FINAL:
+        if folder.over():
             return
         for place, url in archives_of(folder):
             if not os.path.exists(place) and not folder.request():
@@ -137,9 +139,9 @@ class Roster:
         repositories.erase(self.folder(task))
 
     def orphaned(self, task: str) -> bool:
-        """Not ended, and without a supervisor: that was killed, or never started."""
+        """Not over, and without a supervisor: that was killed, or never started."""
         folder = self.folder(task)
-        return folder.state().get("state") != FINAL and not folder.supervised()
+        return not folder.over() and not folder.supervised()
 
     def stop(self, task: str, grace: Optional[float]) -> None:
         if not self.folder(task).request():
@@ -167,8 +169,8 @@ class Roster:
         return self.folder(task).state().get("state") == FINAL
 
     def over(self, task: str) -> bool:
-        """Has it ended, with its sessions?"""
-        return self.ended(task) and logins.over(self.folder(task))
+        """Has it ended, with its sessions, and is everything unmounted?"""
+        return self.folder(task).over() and logins.over(self.folder(task))
 
     def end_logins(self, tasks: List[str]) -> None:
         """Those of ended tasks, at once."""
@@ -182,6 +184,9 @@ class Roster:
         runtime = self._runtimes.get(folder.launch().get("runtime", ""))
         if runtime:
             runtime.remove(folder)
+        held = Volumes(folder, []).release()  # of one whose supervisor never came to it
+        if held:
+            raise OSError("; ".join(held.values()))
         logins.remove(folder)
         folder.delete()
         self._readers.pop(task, None)
@@ -193,6 +198,7 @@ class Roster:
         state = self.folder(task).state()
         report = {"id": task, "state": "preparing"}
         report.update({name: state[name] for name in REPORTED if state.get(name) is not None})
+        report.update({name: state[name] for name in VOLUMES_TOLD if state.get(name)})
         if report["state"] in ("running", FINAL):
             told = logins.told(self.folder(task))
             report.update({name: told[name] for name in logins.REPORTED if told.get(name) is not None})

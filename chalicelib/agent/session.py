@@ -139,8 +139,8 @@ class _Task:
 
     def leaving(self) -> bool:
         """The server has asked for its end, and would again with every message: those who read its log may still be
-        here for seconds."""
-        return self.asked == "remove" and self.report["state"] == "exited"
+        here for seconds. A disk that isn't unmounted yet is still told."""
+        return self.asked == "remove" and self.report["state"] == "exited" and not self.report.get("held")
 
     def told(self, room: int) -> Body:
         """The report as a message has it, in `room` bytes of JSON."""

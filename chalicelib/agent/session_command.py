@@ -18,7 +18,7 @@ from typing import Any, Dict, List, NoReturn, Optional
 from . import fabric, namespaces, sftp
 from .accounts import Account
 from .cgroups import TaskGroup
-from .tasks import FINAL, TaskFolder, read_json, write_atomic
+from .tasks import FINAL, TaskFolder, read_json, read_text, write_atomic
 
 PASSED_ON = ("TERM", "LANG", "COLORTERM", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
 SFTP = "dstack-sftp"  # the command that stands for the SFTP server
@@ -84,6 +84,10 @@ def beside_process(folder: TaskFolder, spec: Dict[str, Any], command: Optional[s
     here = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     TaskGroup(folder.task).join()
     fabric.lift(spec)
+    if spec.get("volumes"):  # they are where the supervisor is
+        if not folder.supervised():
+            raise NoSession("the job has ended")
+        namespaces.enter(int(read_text(os.path.join(folder.path, "pid")) or 0), ["mnt"])
     if entry.get("users"):
         namespaces.see_users(entry["users"])
     take_on(entry)

@@ -20,22 +20,25 @@ from . import logins, process_tree, repositories
 from .spool import SpoolWriter
 from .task_runtime import Began, Interrupted, TaskError, TaskRuntime, Work, micros
 from .tasks import FINAL, FULL, TaskFolder, make_pipe
+from .volumes import Volumes
 
 DEFAULT_GRACE = 10.0
 NOTICE_EVERY = 0.05  # seconds between notices of new output to the agent
 RETRY_EVERY = 1.0  # seconds between attempts to write to a full disk
 KILL_AGAIN = 2.0
+HELD_EVERY = 2.0  # seconds between attempts to unmount what somebody uses
 
 
 def run(folder: TaskFolder, runtime: TaskRuntime) -> None:
     """A supervisor's whole life; returns when the task is over."""
     if not folder.launch():
         return  # removed meanwhile
-    sessions = logins.begin(folder, runtime)
+    ended = folder.state().get("state") == FINAL
+    sessions = logins.Logins(None) if ended else logins.begin(folder, runtime)
     lock = folder.take_lock()
     if lock is None:
         return  # another one looks after this task
-    if folder.state().get("state") == FINAL:
+    if folder.over():
         return
     process_tree.become_subreaper()
     Supervisor(folder, runtime, sessions).run()
@@ -58,6 +61,7 @@ class Supervisor:
         self._folder, self._runtime = folder, runtime
         self._spec: Dict[str, Any] = launch["spec"]
         self._gpus = launch.get("gpus") or []
+        self._volumes = Volumes(folder, self._spec.get("volumes") or [])
         self._state = dict(folder.state(), id=folder.task)
         with open(os.path.join(folder.path, "pid"), "w") as file:
             file.write(str(os.getpid()))
@@ -78,11 +82,18 @@ class Supervisor:
         self._unnoticed = False
 
     def run(self) -> None:
+        if self._state.get("state") != FINAL:
+            self._run()
+        while self._state.get("held"):
+            self._release_later()
+
+    def _run(self) -> None:
         status: Optional[int] = None
         reason, message = "", ""
         try:
             if self._state.get("state") != "running":  # what already runs must be ended, not abandoned
                 self._pause(0)
+                self._volumes.mount(self._pause, lambda text: self._report("preparing", message=text))
             work = self._runtime.begin(self._began())
             status = self._watch(work)
             self._store(work.finish())
@@ -96,11 +107,24 @@ class Supervisor:
             reason, message = "executor_error", "the agent failed to run the task: %r" % problem
         repositories.erase(self._folder)  # of a task that ended before it was prepared
         reason = self._cause or reason or ("done_by_runner" if status == 0 else "container_exited_with_error")
-        self._report(FINAL, exit_status=status, reason=reason, message=message, log_end=self._spool.end)
+        self._volumes.leave()
+        held = self._volumes.release()
+        message = "; ".join(filter(None, [message, *self._volumes.troubles, *held.values()]))
+        ended = {"exit_status": status, "reason": reason, "log_end": self._spool.end, "held": list(held)}
+        self._report(FINAL, message=message, **ended)
+
+    def _release_later(self) -> None:
+        """The task has ended, but somebody keeps one of its disks: a stranger, or a session in its container."""
+        logins.end(self._folder)
+        select.select([], [], [], HELD_EVERY)
+        held = self._volumes.release(0.0)
+        if list(held) != self._state["held"]:
+            self._report(FINAL, held=list(held))
 
     def _began(self) -> Began:
         earlier = dict(self._state)
-        return Began(self._folder, self._spec, earlier, self._spool.end, self._report, self._pause, self._gpus)
+        told = (self._spool.end, self._report, self._pause, self._volumes, self._gpus)
+        return Began(self._folder, self._spec, earlier, *told)
 
     # The task runs ----------------------------------------------------------------------------------------------
 
@@ -231,6 +255,7 @@ class Supervisor:
         if state == "running":
             fields.setdefault("running_at", self._state.get("running_at") or micros())
             fields.setdefault("boot", process_tree.boot())
+            fields.setdefault("mounted", self._volumes.ids)
             self._logins.settle()  # so that whoever reads that the task runs also reads how to log in
         self._state.update(fields, state=state, at=micros())
         while not self._wrote_state():

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional, Protocol, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Protocol, Set
 
 from . import process_tree
 from .tasks import TaskFolder
+
+if TYPE_CHECKING:
+    from .volumes import Volumes
 
 Spec = Dict[str, Any]
 
@@ -41,6 +44,7 @@ class Began:
     spooled: int  # bytes of output already on disk
     report: Callable[..., None]  # report(state, **fields): writes the state and notifies the agent
     pause: Callable[[float], None]  # wait so many seconds, or raise Interrupted when the task should end
+    volumes: "Volumes"  # its disks are mounted; the runtime shows them to the task
     gpus: List[str] = field(default_factory=list)  # ids of the GPUs given to this task
 
     @property

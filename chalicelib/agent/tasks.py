@@ -129,6 +129,11 @@ class TaskFolder:
     def state(self) -> Dict[str, Any]:
         return read_json(os.path.join(self.path, "state.json")) or {}
 
+    def over(self) -> bool:
+        """Has it ended, with nothing left mounted?"""
+        state = self.state()
+        return state.get("state") == FINAL and not state.get("held")
+
     def write_state(self, state: Dict[str, Any]) -> None:
         write_slot(os.path.join(self.path, "state.json"), state)
 

@@ -19,7 +19,7 @@ from chalicelib.agent.docker import (
     working_dir,
 )
 from chalicelib.agent.docker_client import split_image
-from chalicelib.agent.task_runtime import TaskError, Usage
+from chalicelib.agent.task_runtime import Usage
 from chalicelib.agent.visibility import Cards, cards_of
 
 
@@ -133,11 +133,6 @@ def test_shared_memory_is_the_jobs_own_or_the_hosts(tmp_path: Path) -> None:
     assert (host["Runtime"], host["ShmSize"], "IpcMode" in host) == ("habana", 5, False)
     host = container_body({**spec, "privileged": True}, "/w", cards, {})["HostConfig"]
     assert (host["IpcMode"], "ShmSize" in host) == ("host", False), "not every engine takes both"
-
-
-def test_volumes_are_refused_not_ignored() -> None:
-    with pytest.raises(TaskError, match="volumes"):
-        body(volumes=[{"name": "v", "path": "/v"}])
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from chalicelib.agent.process import COLUMNS, ROWS
 from chalicelib.agent.process_tree import polite_signal
 from chalicelib.agent.task_runtime import Began, Interrupted, TaskError, Usage
 from chalicelib.agent.tasks import TaskFolder
+from chalicelib.agent.volumes import Volumes
 from tests.agent import docker_engine
 from tests.agent.docker_engine import Container, Engine
 from tests.agent.runtime_conformance import archive
@@ -58,8 +59,9 @@ class Bench:
     ) -> DockerWork:
         wanted = {"image": IMAGE, "commands": ["sh", "-c", "x"], "env": {}, **spec}
         earlier = {"state": state, "boot": boot or process_tree.boot()} if state else {}
+        volumes = Volumes(self.folder, wanted.get("volumes") or [])
         return self.runtime.begin(
-            Began(self.folder, wanted, earlier, spooled, self.report, self.pause, gpus=list(gpus))
+            Began(self.folder, wanted, earlier, spooled, self.report, self.pause, volumes, gpus=list(gpus))
         )
 
     @property

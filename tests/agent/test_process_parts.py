@@ -19,6 +19,7 @@ from chalicelib.agent.process import ProcessRuntime, task_environment
 from chalicelib.agent.task_runtime import Began, TaskError
 from chalicelib.agent.tasks import TaskFolder
 from chalicelib.agent.visibility import Cards
+from chalicelib.agent.volumes import Volumes
 
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root may run a task as somebody else")
 ME = pwd.getpwuid(os.getuid())
@@ -176,22 +177,21 @@ def test_a_folder_or_file_that_cant_be_made_is_named(tmp_path: Path) -> None:
     ("spec", "words"),
     [
         ({}, "no commands"),
-        ({"commands": ["true"], "volumes": [{}]}, "need the docker runtime"),
         ({"commands": ["true"], "shm_bytes": 1 << 50}, f"{1 << 30} MiB requested"),
     ],
 )
 def test_what_plain_processes_cant_do_is_said(tmp_path: Path, spec: dict[str, Any], words: str) -> None:
     folder = TaskFolder(str(tmp_path), "t")
-    began = Began(folder, spec, {}, 0, lambda *_, **__: None, lambda _: None)
+    began = Began(folder, spec, {}, 0, lambda *_, **__: None, lambda _: None, Volumes(folder, []))
     with pytest.raises(TaskError, match=words) as caught:
         ProcessRuntime().begin(began)
     assert caught.value.reason == "executor_error"
 
 
 def test_a_task_that_ran_before_its_supervisor_died_is_over(tmp_path: Path) -> None:
-    began = Began(
-        TaskFolder(str(tmp_path), "no such task"), {}, {"state": "running"}, 0, lambda *_, **__: None, lambda _: None
-    )
+    folder = TaskFolder(str(tmp_path), "no such task")
+    earlier = {"state": "running"}
+    began = Began(folder, {}, earlier, 0, lambda *_, **__: None, lambda _: None, Volumes(folder, []))
     began.folder.create({})
     session_command.admit(began.folder, Account(None), {}, "/")
     with pytest.raises(TaskError, match="the task ended with it"):

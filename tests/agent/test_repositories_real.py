@@ -22,6 +22,7 @@ from chalicelib.agent.accounts import Account
 from chalicelib.agent.git import SAID_MOST, kept
 from chalicelib.agent.process import ProcessRuntime
 from chalicelib.agent.task_runtime import Began, TaskError
+from chalicelib.agent.volumes import Volumes
 from tests.agent import git_hosts
 from tests.agent.git_hosts import Host, git
 from tests.agent.runtime_conformance import Workshop, archive, kill_supervisor, sleepers
@@ -429,7 +430,7 @@ def began(workshop: Workshop, wanted: dict[str, Any]) -> Began:
     def wait(seconds: float) -> None:
         threading.Event().wait(seconds)
 
-    return Began(folder, folder.launch()["spec"], {}, 0, lambda state, **fields: None, wait)
+    return Began(folder, folder.launch()["spec"], {}, 0, lambda state, **fields: None, wait, Volumes(folder, []))
 
 
 def test_a_disk_that_is_full_while_git_fetches_is_the_reason(

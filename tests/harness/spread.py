@@ -31,6 +31,9 @@ TOGETHER = {
     "tests/agent/test_docker_inside_real.py": "engine",
     "tests/agent/test_node_ssh_containers_real.py": "engine",
     "tests/agent/test_docker_full_disk_real.py": "engine",
+    "tests/agent/test_docker_volumes_real.py": "engine",
+    "tests/agent/test_volumes_real.py": "engine",
+    "tests/agent/test_volume_crashes_real.py": "engine",
     "tests/e2e/test_docker_real.py": "engine",
 }
 APART = ("tests/simulation/",)

@@ -50,7 +50,7 @@ APART = re.compile(r"_real\.py$|/test_planted\.py$")  # need something of the ma
 IMPORTS = ("agent",)  # in other packages some modules are imported by names that are put together
 ELSEWHERE = 1000  # imports away: not imported at all
 SLOWEST = 90  # seconds for one test
-APART_FROM_ALL = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+APART_FROM_ALL = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--propagation", "slave")
 FIRST = ("sh", "-c", '"$@"; exit $?', "sh")  # a namespace's first process: it reaps the others' orphans
 _FIRST = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 

@@ -58,7 +58,7 @@ print("ok")
 def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     command = 'mount -t tmpfs -o size=3m none "$1" && cd "$1" && exec "$2" -c "$3"'
     child = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", command, "sh", tmp_path, sys.executable, CHILD],
+        ["unshare", "--mount", "--propagation", "slave", "sh", "-c", command, "sh", tmp_path, sys.executable, CHILD],
         capture_output=True,
         text=True,
         check=False,

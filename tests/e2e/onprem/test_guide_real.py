@@ -26,7 +26,7 @@ def stage(folder: Path) -> Iterator[Real]:
     specs = [HostSpec("gpu1"), HostSpec("gpu2")]
     names = folder / "hosts"
     names.write_text(f"127.0.0.1 localhost\n{HEAD} login.lab.example\n")
-    named = ("unshare", "--mount", "sh", "-c", WITH_NAMES, str(names))
+    named = ("unshare", "--mount", "--propagation", "slave", "sh", "-c", WITH_NAMES, str(names))
     with lab(folder, specs, prefix=named) as one:
         known = "".join(f"{host.address} {host.name}\n" for host in one.site.workers)
         one.site.head.run("sh", "-c", "cat >> /etc/hosts", input=known)

@@ -1,0 +1,114 @@
+"""Which tasks of this machine have which disks mounted, and which mount points were made for them.
+
+A disk is mounted once and shared by the tasks that use it, also by those of several agents. Who uses it can't be
+counted in memory, because whoever counts may be killed; so each task has a file here that says what it may have
+mounted. It is written before anything is mounted, and shortened after it was unmounted. Where a machine forgets its
+mounts, in a restart, it forgets /run too.
+
+The folder is a mount that is shared with namespaces which are slaves of the machine's: what is unmounted here is
+unmounted there. Without that, a namespace that anybody made meanwhile would keep the disk.
+
+A lock for each disk lets one task at a time look at it, format, mount and unmount it. The kernel releases it with its
+last holder, and a formatting program holds it as well: what it does is over before anybody else looks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import stat
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional
+
+from . import mountinfo, namespaces
+from .signatures import Unusable
+from .tasks import read_json, take_lock, write_slot
+
+AGAIN_EVERY = 0.5  # seconds between tries for a lock: formatting a disk takes seconds
+Hold = Dict[str, Any]  # {data, volumes: {id: {device, node, formatting}}, made: [folders]}
+
+
+class Holds:
+    def __init__(self, root: str = namespaces.VOLUMES) -> None:
+        self.root = root
+        self._holds, self._locks, self._points = (os.path.join(root, name) for name in ("holds", "locks", "disks"))
+
+    def prepare(self) -> None:
+        for place in (self.root, self._holds, self._locks, self._points):
+            try:
+                os.mkdir(place, 0o700)
+            except FileExistsError:
+                found = os.lstat(place)
+                if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+                    raise Unusable("%s was made by user %d; delete it" % (place, found.st_uid)) from None
+            if place == self.root:
+                self._share()
+
+    def _share(self) -> None:
+        folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            if not mountinfo.at(self.root):
+                namespaces.mount(self.root, self.root, namespaces.MS_BIND)
+            namespaces.mount("none", self.root, namespaces.MS_SHARED)
+        finally:
+            os.close(folder)
+
+    def point(self, volume: str) -> str:
+        """Where a volume's disk is mounted."""
+        return os.path.join(self._points, checked(volume))
+
+    def of(self, task: str) -> Optional[Hold]:
+        return read_json(os.path.join(self._holds, task))
+
+    def write(self, task: str, hold: Hold) -> None:
+        write_slot(os.path.join(self._holds, task), hold)
+
+    def forget(self, task: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(self._holds, task))
+
+    def tasks(self) -> List[str]:
+        if not os.path.isdir(self._holds):
+            return []
+        return sorted(name for name in os.listdir(self._holds) if "." not in name)  # else a write that was cut off
+
+    def tidy(self) -> None:
+        """Leave nothing here if nobody has anything mounted. Only empty folders go: the others are somebody's."""
+        if self.tasks() or not os.path.isdir(self.root):
+            return
+        for name in os.listdir(self._locks) if os.path.isdir(self._locks) else ():
+            os.unlink(os.path.join(self._locks, name))
+        with contextlib.suppress(OSError):
+            for place in (self._holds, self._locks, self._points):
+                os.rmdir(place)
+            for _ in mountinfo.at(self.root):
+                namespaces.unmount(self.root)
+            os.rmdir(self.root)
+
+    def others(self, task: str) -> List[Hold]:
+        found = (self.of(name) for name in self.tasks() if name != task)
+        return [hold for hold in found if hold is not None]
+
+    def wanted_by_others(self, task: str, volume: str) -> bool:
+        return any(volume in hold["volumes"] for hold in self.others(task))
+
+    @contextlib.contextmanager
+    def locked(self, name: str, pause: Callable[[float], None] = time.sleep) -> Iterator[int]:
+        path = os.path.join(self._locks, checked(name))
+        lock = take_lock(path)
+        while lock is None:
+            pause(AGAIN_EVERY)
+            lock = take_lock(path)
+        try:
+            yield lock
+        finally:
+            os.close(lock)
+
+
+def checked(name: str) -> str:
+    if not re.match(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}$", name):
+        raise Unusable("%r is no volume's id" % name)
+    return name

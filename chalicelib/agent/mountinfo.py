@@ -1,0 +1,42 @@
+"""What is mounted, as the kernel tells it in /proc/self/mountinfo."""
+
+from __future__ import annotations
+
+import re
+from typing import List, NamedTuple
+
+
+class Mounted(NamedTuple):
+    number: str  # the device, major:minor; btrfs has numbers of its own
+    root: str  # what of the filesystem is mounted
+    place: str
+    read_only: bool
+    filesystem: str
+    source: str
+
+
+def parse(text: str) -> List[Mounted]:
+    """In the order of mounting: of several at one place, the last one is seen."""
+    found = []
+    for line in text.splitlines():
+        own, _, common = line.partition(" - ")
+        fields, more = own.split(" "), common.split(" ")
+        options = fields[5].split(",") + more[2].split(",")
+        found.append(
+            Mounted(fields[2], _plain(fields[3]), _plain(fields[4]), "ro" in options, more[0], _plain(more[1]))
+        )
+    return found
+
+
+def _plain(text: str) -> str:
+    """Blanks, tabs, line ends and backslashes are written as octal numbers."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), text)
+
+
+def mounts(pid: str = "self") -> List[Mounted]:
+    with open("/proc/%s/mountinfo" % pid, encoding="utf-8", errors="surrogateescape") as file:
+        return parse(file.read())
+
+
+def at(place: str) -> List[Mounted]:
+    return [mounted for mounted in mounts() if mounted.place == place]

@@ -1,0 +1,378 @@
+"""Plain processes with volumes: real disks, real supervisors, the machine's own mounts."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent import volumes
+from chalicelib.agent.holds import Holds
+from chalicelib.agent.process import ProcessRuntime
+from chalicelib.agent.volumes import Volumes
+from tests.agent.runtime_conformance import Workshop, kill_supervisor
+from tests.harness import loops
+from tests.harness.loops import MIB, LoopDisk, run
+
+pytestmark = loops.needed
+
+WAIT = "while [ ! -e {0}/go ]; do sleep 0.02; done"  # until the test makes this file on the volume
+
+
+@pytest.fixture
+def path() -> Iterator[str]:
+    """A mount point that the machine doesn't have."""
+    path = Path(f"/dstack-test-{uuid.uuid4().hex[:12]}/data")
+    yield str(path)
+    assert not path.parent.exists(), "the machine is as it was before"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[LoopDisk]:
+    with loops.disk(tmp_path / "disk") as disk:
+        yield disk
+
+
+@pytest.fixture
+def workshop(tmp_path: Path, path: str, disk: LoopDisk) -> Iterator[Workshop]:
+    data = tmp_path / "agent"
+    data.mkdir()
+    workshop = Workshop(data, ProcessRuntime())
+    yield workshop
+    workshop.end()
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder of the machine in which jobs may make others; not where their ends are swept."""
+    place = Path(f"/dstack-shared-{uuid.uuid4().hex[:12]}")
+    place.mkdir()
+    place.chmod(0o1777)
+    yield place
+    run("rm", "-rf", str(place))
+
+
+def wanted(disk: LoopDisk, path: str, **fields: Any) -> dict[str, Any]:
+    entry = {"kind": "disk", "volume": str(uuid.uuid4()), "name": "data", "path": path, "device": disk.identity}
+    return {**entry, "format": True, "read_only": False, **fields}
+
+
+def folder(source: Path, path: str, **fields: Any) -> dict[str, Any]:
+    return {"kind": "folder", "source": str(source), "path": path, **fields}
+
+
+def said(workshop: Workshop, task: str) -> str:
+    state = workshop.exited(task)
+    assert state["exit_status"] == 0, (state, workshop.log(task))
+    return workshop.log(task).decode().replace("\r\n", "\n")
+
+
+def refused(workshop: Workshop, *entries: dict[str, Any]) -> str:
+    state = workshop.exited(workshop.start("true", volumes=list(entries)))
+    assert state["reason"] == "volume_error", state
+    return str(state["message"])
+
+
+def ext4(disk: LoopDisk) -> None:
+    run("mkfs.ext4", "-q", disk.path)
+
+
+# Disks ----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_blank_disk_is_formatted_once_and_keeps_what_jobs_write(
+    workshop: Workshop, disk: LoopDisk, path: str
+) -> None:
+    entry = wanted(disk, path)
+    first = workshop.start(f"echo kept > {path}/file; stat -c %a {path}", volumes=[entry])
+    assert said(workshop, first) == "777\n"
+    assert disk.places() == [] and Holds().of(first) is None
+    assert said(workshop, workshop.start(f"cat {path}/file", volumes=[entry])) == "kept\n"
+    assert disk.places() == []
+
+
+def test_a_running_report_says_what_is_mounted(workshop: Workshop, disk: LoopDisk, path: str) -> None:
+    entry = wanted(disk, path)
+    task = workshop.start(f"echo up; {WAIT.format(path)}", volumes=[entry])
+    workshop.running(task)
+    assert workshop.state(task)["mounted"] == [entry["volume"]]
+    (point,) = disk.places()
+    Path(point, "go").touch()
+    ended = workshop.exited(task)
+    assert (ended["exit_status"], ended["mounted"], ended.get("held")) == (0, [entry["volume"]], None)
+
+
+def test_a_disk_is_mounted_once_for_all_jobs_that_share_it_and_unmounted_after_the_last(
+    workshop: Workshop, disk: LoopDisk, path: str
+) -> None:
+    entry = wanted(disk, path)
+    one = workshop.start(f"echo one > {path}/one; {WAIT.format(path)}", volumes=[entry])
+    workshop.running(one)
+    other = workshop.start(f"cat {path}/one; touch {path}/go; cat", volumes=[{**entry, "read_only": False}])
+    assert workshop.exited(one)["exit_status"] == 0
+    assert disk.places() == [Holds().point(entry["volume"])], "the other job still has it"
+    workshop.says(other, b"one")
+    workshop.roster.abort(other)
+    workshop.exited(other)
+    assert disk.places() == []
+
+
+def test_two_jobs_have_different_disks_at_one_path(workshop: Workshop, tmp_path: Path, path: str) -> None:
+    with loops.disk(tmp_path / "b") as other, loops.disk(tmp_path / "a") as one:
+        tasks = [
+            workshop.start(f"echo {name} > {path}/name; touch {path}/go; cat {path}/name", volumes=[wanted(disk, path)])
+            for name, disk in (("a", one), ("b", other))
+        ]
+        assert [said(workshop, task) for task in tasks] == ["a\n", "b\n"]
+
+
+def test_files_and_the_working_directory_lie_on_the_volume(workshop: Workshop, disk: LoopDisk, path: str) -> None:
+    entry = wanted(disk, path)
+    task = workshop.start("pwd; echo here > file", volumes=[entry], working_dir=f"{path}/work")
+    assert said(workshop, task) == f"{path}/work\n"
+    assert said(workshop, workshop.start(f"cat {path}/work/file", volumes=[entry])) == "here\n"
+
+
+def test_read_only(workshop: Workshop, disk: LoopDisk, path: str) -> None:
+    ext4(disk)
+    task = workshop.start(f"touch {path}/x || ls {path}", volumes=[wanted(disk, path, read_only=True)])
+    assert "lost+found" in said(workshop, task)
+
+
+def test_the_only_partition_with_a_filesystem_is_mounted(workshop: Workshop, tmp_path: Path, path: str) -> None:
+    image = tmp_path / "partitioned"
+    places = ((2048, 4096), (8192, 32768))
+    table = b"".join(struct.pack("<4xB3xII", 0x83, *place) for place in places)
+    with image.open("wb") as made:
+        made.write(bytes(446) + table + bytes(32) + b"\x55\xaa")
+        made.truncate(32 * MIB)
+    with loops.disk(image) as disk:
+        for number, (start, sectors) in enumerate(places, 1):  # not every kernel reads tables
+            run("addpart", disk.path, str(number), str(start), str(sectors))
+        run("mkfs.ext4", "-q", disk.path + "p2")
+        task = workshop.start(f"grep ' {path} ' /proc/self/mountinfo", volumes=[wanted(disk, path)])
+        assert f"{disk.path}p2" in said(workshop, task)
+        assert disk.places() == []
+
+
+def test_no_disk_with_anything_on_it_is_formatted(workshop: Workshop, disk: LoopDisk, path: str) -> None:
+    run("mkswap", disk.path)
+    before = disk.read()
+    assert "swap space" in refused(workshop, wanted(disk, path))
+    disk.write(0, b"\0" * MIB)
+    disk.write(5000, b"somebody's data")
+    unknown = disk.read()
+    message = refused(workshop, wanted(disk, path))
+    assert (disk.read() == unknown, before != unknown) == (True, True)
+    assert message.startswith("volume data: ") and "unknown data" in message
+
+
+def test_without_leave_to_format_a_blank_disk_stays_blank(workshop: Workshop, disk: LoopDisk, path: str) -> None:
+    assert "has no filesystem" in refused(workshop, wanted(disk, path, format=False))
+    assert not disk.read().strip(b"\0")
+
+
+def test_a_damaged_filesystem_is_named_with_its_remedy(workshop: Workshop, disk: LoopDisk, path: str) -> None:
+    ext4(disk)
+    disk.write(1024 + 24, b"\x40")  # blocks of a size that there isn't
+    assert "`e2fsck -f`" in refused(workshop, wanted(disk, path))
+    assert disk.places() == []
+
+
+def test_a_write_protected_disk_is_mounted_only_to_be_read(workshop: Workshop, tmp_path: Path, path: str) -> None:
+    image = tmp_path / "protected"
+    with loops.disk(image) as disk:
+        ext4(disk)
+    with loops.disk(image, 0, "-r") as disk:
+        assert "write-protected" in refused(workshop, wanted(disk, path))
+        task = workshop.start(f"ls {path}", volumes=[wanted(disk, path, read_only=True)])
+        assert "lost+found" in said(workshop, task)
+
+
+def test_a_disk_that_is_mounted_elsewhere_is_refused(
+    workshop: Workshop, disk: LoopDisk, path: str, shared: Path
+) -> None:
+    ext4(disk)
+    run("mount", disk.path, str(shared))
+    assert f"is mounted at {shared} already; unmount it there" in refused(workshop, wanted(disk, path))
+    run("umount", str(shared))
+
+
+def test_a_disk_that_a_stranger_uses_is_held_until_he_is_gone(workshop: Workshop, disk: LoopDisk, path: str) -> None:
+    entry = wanted(disk, path)
+    task = workshop.start(f"touch {path}/up; {WAIT.format(path)}", volumes=[entry])
+    workshop.running(task)
+    point = workshop.until(disk.places, task)[0]
+    workshop.until(Path(point, "up").exists, task)
+    with subprocess.Popen(["/bin/cat"], cwd=point, stdin=subprocess.PIPE) as stranger:
+        Path(point, "go").touch()
+        ended = workshop.exited(task)
+        assert ended["held"] == [entry["volume"]]
+        assert f"can't be unmounted yet: by cat (process {stranger.pid})" in ended["message"]
+        assert not workshop.roster.over(task), "the task's folder stays until then"
+    workshop.until(lambda: "held" not in workshop.state(task), task)
+    assert disk.places() == [] and workshop.roster.over(task)
+
+
+def test_a_namespace_that_somebody_made_meanwhile_doesnt_keep_a_disk(
+    workshop: Workshop, disk: LoopDisk, path: str
+) -> None:
+    task = workshop.start(f"echo up; {WAIT.format(path)}", volumes=[wanted(disk, path)])
+    workshop.says(task, b"up")
+    (point,) = disk.places()
+    stranger = ("unshare", "--mount", "--propagation", "slave", "sh", "-c", "echo in; exec cat")
+    with subprocess.Popen(stranger, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as apart:
+        assert apart.stdout is not None and apart.stdout.readline() == b"in\n"
+        Path(point, "go").touch()
+        assert "held" not in workshop.exited(task)
+
+
+def test_after_a_killed_supervisor_the_next_one_unmounts(workshop: Workshop, disk: LoopDisk, path: str) -> None:
+    task = workshop.start(f"touch {path}/up; sleep 1000", volumes=[wanted(disk, path)])
+    workshop.running(task)
+    kill_supervisor(workshop, task)
+    assert len(disk.places()) == 1
+    workshop.roster.launch(task, workshop.fetch)
+    assert workshop.exited(task)["reason"] == "executor_error"
+    assert disk.places() == []
+
+
+def test_a_supervisor_killed_while_a_disk_is_held_has_a_successor(
+    workshop: Workshop, disk: LoopDisk, path: str
+) -> None:
+    task = workshop.start(f"touch {path}/up; {WAIT.format(path)}", volumes=[wanted(disk, path)])
+    workshop.running(task)
+    point = workshop.until(disk.places, task)[0]
+    workshop.until(Path(point, "up").exists, task)
+    with subprocess.Popen(["/bin/cat"], cwd=point, stdin=subprocess.PIPE):
+        Path(point, "go").touch()
+        workshop.exited(task)
+        kill_supervisor(workshop, task)
+        assert workshop.roster.orphaned(task)
+    workshop.roster.launch(task, workshop.fetch)
+    workshop.until(lambda: workshop.roster.over(task), task)
+    assert disk.places() == []
+
+
+def test_what_a_forgotten_task_left_is_swept(workshop: Workshop, disk: LoopDisk, path: str) -> None:
+    task = workshop.start("sleep 1000", volumes=[wanted(disk, path)])
+    workshop.running(task)
+    kill_supervisor(workshop, task)
+    workshop.runtime.remove(workshop.roster.folder(task))
+    workshop.roster.folder(task).delete()
+    assert len(disk.places()) == 1
+    assert volumes.sweep(str(workshop.data) + "-another") == []
+    assert len(disk.places()) == 1, "another agent's isn't touched"
+    assert volumes.sweep(str(workshop.data)) == []
+    assert disk.places() == [] and Holds().of(task) is None
+
+
+# Folders --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_folder_is_made_by_the_jobs_user_and_open_to_the_next(
+    workshop: Workshop, shared: Path, path: str
+) -> None:
+    entry = folder(shared / "a" / "cache", path)
+    first = workshop.start(f"id -u; echo one > {path}/file", volumes=[entry])
+    uid = int(said(workshop, first))
+    made = (shared / "a" / "cache").stat()
+    assert (made.st_uid, made.st_mode & 0o777) == (uid, 0o777)
+    second = workshop.start(f"cat {path}/file; touch {path}/second", volumes=[entry])
+    assert said(workshop, second) == "one\n"
+
+
+def test_an_existing_folder_is_left_as_it_is(workshop: Workshop, shared: Path, path: str) -> None:
+    mine = shared / "mine"
+    mine.mkdir(mode=0o750)
+    mine.chmod(0o755)
+    task = workshop.start(f"touch {path}/x 2>/dev/null || stat -c '%u %a' {path}", volumes=[folder(mine, path)])
+    assert said(workshop, task) == "0 755\n"
+
+
+def test_two_jobs_have_different_folders_at_one_path(workshop: Workshop, shared: Path, path: str) -> None:
+    tasks = [
+        workshop.start(f"echo {name} > {path}/name; cat {path}/*", volumes=[folder(shared / name, path)])
+        for name in ("a", "b")
+    ]
+    assert [said(workshop, task) for task in tasks] == ["a\n", "b\n"]
+
+
+def test_nobodys_links_are_followed(workshop: Workshop, shared: Path, path: str) -> None:
+    (shared / "link").symlink_to("/etc")
+    message = refused(workshop, folder(shared / "link" / "ssl", path))
+    assert f"{shared}/link is a link to /etc" in message and "name the folder itself" in message
+    assert "is a link to" in refused(workshop, folder(shared / "fresh", str(shared / "link" / "data")))
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("/", "root of the machine"),
+        ("/proc/1", "belongs to the machine's system"),
+        ("/etc", "belongs to the machine's system"),
+        ("/run/dstack-volumes/disks", "belongs to the machine's system"),
+        ("/var/lib", "the container engine's own folder"),
+        ("/tmp/../etc", "`..` isn't followed"),
+        ("etc", "isn't an absolute path"),
+    ],
+)
+def test_the_machines_own_folders_are_no_volumes(workshop: Workshop, path: str, source: str, words: str) -> None:
+    assert words in refused(workshop, {**folder(Path("/"), path), "source": source})
+
+
+def test_the_agents_own_folder_is_no_volume(workshop: Workshop, path: str) -> None:
+    for place in (workshop.data, workshop.data / "tasks", workshop.data.parent):
+        assert "the agent's own folder" in refused(workshop, folder(place, path))
+
+
+@pytest.mark.parametrize("target", ["/", "/etc", "/usr/lib/python3", "/var/tmp", "/proc/self"])
+def test_nothing_is_mounted_over_what_the_agent_needs(workshop: Workshop, shared: Path, target: str) -> None:
+    assert refused(workshop, folder(shared, target))
+
+
+def test_a_folder_that_its_user_cant_reach_isnt_shown_to_it(workshop: Workshop, shared: Path, path: str) -> None:
+    (shared / "closed" / "open").mkdir(parents=True)
+    (shared / "closed").chmod(0o700)
+    assert "Permission denied" in refused(workshop, folder(shared / "closed" / "open", path))
+    (shared / "closed").chmod(0o755)
+    message = refused(workshop, folder(shared / "closed" / "new", path))
+    assert "may not make it" in message and "install -d" in message
+
+
+def test_read_only_folders_and_no_devices(workshop: Workshop, shared: Path, path: str) -> None:
+    (shared / "f").mkdir(mode=0o777)
+    (shared / "f").chmod(0o777)
+    os.mknod(shared / "f" / "zero", 0o20666, os.makedev(1, 5))
+    script = f"touch {path}/x && exit 1; head -c 1 {path}/zero && exit 2; exit 0"
+    task = workshop.start(script, volumes=[folder(shared / "f", path, read_only=True)])
+    assert workshop.exited(task)["exit_status"] == 0, workshop.log(task)
+
+
+# What isn't known, and who may not ----------------------------------------------------------------------------------
+
+
+def test_an_unknown_kind_is_refused(workshop: Workshop, path: str) -> None:
+    assert "no volumes of kind 'network'" in refused(workshop, {"kind": "network", "path": path, "name": "n"})
+
+
+def test_an_agent_that_isnt_root_refuses_with_the_reason(workshop: Workshop, disk: LoopDisk, path: str) -> None:
+    def found() -> int:
+        os.setuid(65534)
+        data = workshop.roster.folder("t")
+        try:
+            Volumes(data, [wanted(disk, path)]).mount(lambda _: None, lambda _: None)
+        except volumes.TaskError as problem:
+            return 0 if (problem.reason == "volume_error") and "isn't root" in problem.message else 1
+        return 2
+
+    child = os.fork()
+    if child == 0:
+        os._exit(found())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
