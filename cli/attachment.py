@@ -108,7 +108,7 @@ class Attachment:
         if self._attached is None:
             check_server(latest)
             self._identity = self._key(run)
-            self._attached = self.book.attach(alias)
+            self._attached = self.book.attach(alias, run["id"])
             wanted = forwards.overridden(forwards.of_job(job["job_spec"]), self.wishes.maps)
             self._forwards = forwards.chosen(wanted, self.wishes.address, forwards.is_free)
         if not self._ways:
@@ -175,6 +175,8 @@ class Attachment:
         """How to log in; the user's SSH configuration is made to know the run."""
         assert self._attached is not None, "it is attached"
         alias = self._ways[0].alias
+        if not self._attached.named:  # a run of that name in another project is attached
+            return f"ssh -F {self._attached.config} {alias}"
         try:
             include_in(self.terminal.home / ".ssh" / "config", self.book.folder.parent)
         except OSError as error:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import pwd
@@ -143,10 +144,11 @@ class Attached:
 
     folder: Path
     lock: IO[bytes]
+    named: bool = True  # is it the one that `ssh ALIAS` leads to, and not a namesake of it?
 
     @property
     def config(self) -> Path:
-        return self.folder / "config"
+        return self.folder / ("config" if self.named else "namesake")
 
 
 @dataclass(frozen=True)
@@ -155,19 +157,22 @@ class Book:
 
     folder: Path
 
-    def attach(self, alias: str) -> Attached:
-        """Claims the folder of a job. What killed processes have left behind is removed."""
+    def attach(self, alias: str, run_id: str = "") -> Attached:
+        """Claims the folder of a job. What killed processes have left behind is removed. A run of another project may
+        have the same name: then the second one gets a folder that the user's configuration doesn't include."""
         _checked(ALIAS, alias, "a run's name")
         runs = self.folder / "runs"
         runs.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._alone():
             for left in [one for one in runs.iterdir() if one.is_dir()]:
                 self._forget(left)
-            folder = runs / alias
+            names = itertools.chain([alias], (f"{alias}@{number}" for number in itertools.count(2)))
+            folder = next(folder for name in names if _owner(folder := runs / name) in (None, run_id))
             folder.mkdir(mode=0o700, exist_ok=True)
+            replace_file(folder / "run", run_id)
             lock = (folder / "lock").open("ab")
             fcntl.flock(lock, fcntl.LOCK_SH)
-        return Attached(folder, lock)
+        return Attached(folder, lock, folder.name == alias)
 
     def write(self, attached: Attached, layout: Layout, endpoint: dict[str, Any] | None = None) -> None:
         """The job's configuration, last, so that nobody reads it before what it refers to is there."""
@@ -201,7 +206,7 @@ class Book:
             except BlockingIOError:
                 return
             for noted in folder.glob("*.ssh"):
-                end_ssh(int(noted.read_text()), folder / "config")
+                end_ssh(int(noted.read_text()), folder)
             shutil.rmtree(folder)
 
     @contextlib.contextmanager
@@ -212,10 +217,18 @@ class Book:
             yield
 
 
-def end_ssh(pid: int, config: Path) -> None:
-    """Ends the process if it is an `ssh` that uses this configuration; another may have its number by now."""
+def _owner(folder: Path) -> str | None:
+    """The run whose folder it is; None: nobody's."""
+    try:
+        return (folder / "run").read_text()
+    except FileNotFoundError:
+        return None
+
+
+def end_ssh(pid: int, folder: Path) -> None:
+    """Ends the process if it is an `ssh` with this folder's configuration; another may have its number by now."""
     until = time.monotonic() + END_SECONDS
-    while f"ssh -F {config} " in _command(pid) and time.monotonic() < until:
+    while f"ssh -F {folder}/" in _command(pid) and time.monotonic() < until:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
         time.sleep(0.02)  # its ports are wanted again

@@ -177,7 +177,24 @@ def told(folder: TaskFolder) -> Dict[str, Any]:
 
 def server_user() -> str:
     """Whom the SSH servers of this agent's jobs let in: sessions of jobs begin as its own user."""
-    return "root" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+    return "root" if os.getuid() == 0 else listed_user(os.getuid()) or str(os.getuid())
+
+
+def listed_user(uid: int) -> str:
+    """Its name in this host's list of users; empty: it isn't there, as in many containers."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return ""
+
+
+def check_listed(uid: int) -> None:
+    """sshd lets in only users of the host's list. Raises NoServer."""
+    if not listed_user(uid):
+        raise NoServer(
+            "attaching isn't possible: the agent of this host runs as uid %d, which isn't in its list of users; add it "
+            "to /etc/passwd, or run the agent as another user" % uid
+        )
 
 
 def over(folder: TaskFolder) -> bool:
@@ -283,6 +300,8 @@ class Server:
         for number in (signal.SIGCHLD, signal.SIGTERM):
             signal.signal(number, lambda *_: None)
         user = server_user()
+        if os.getuid() != 0:
+            check_listed(os.getuid())
         os.makedirs(self._place, mode=0o700, exist_ok=True)
         key = self._host_key()
         keys = [authorized.bare(key) for key in self._spec.get("authorized_keys") or ()]

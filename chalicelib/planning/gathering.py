@@ -29,7 +29,7 @@ from chalicelib.planning.colocation import is_cluster
 from chalicelib.planning.floor import Floor
 from chalicelib.planning.gangs import Needs, complete, is_gang, no_cluster
 from chalicelib.planning.new_machine import order_for
-from chalicelib.planning.ordering import Ordered, Retreat, order, retreat, too_small
+from chalicelib.planning.ordering import Ordered, Retreat, order, retreat
 from chalicelib.planning.places import claim_of
 from chalicelib.planning.plan import Note, Step
 from chalicelib.planning.purchases import in_one_call
@@ -37,6 +37,7 @@ from chalicelib.planning.sites import busy, chosen_for
 from chalicelib.planning.snapshots import QueuedJob
 from chalicelib.planning.stock import Query
 from chalicelib.planning.together import Unplaced, nowhere
+from chalicelib.planning.too_few import too_few_hosts, too_few_machines
 from chalicelib.planning.transitions import Draft
 from chalicelib.planning.why_not import refusals
 
@@ -205,12 +206,12 @@ def seek(floor: Floor, needs: Needs, gang: Gang | None) -> Found | Waits | Hopel
         elif cluster.pool.view.spec.configuration.nodes is None and all(
             isinstance(floor.asked(wants).query(cluster.at), Query) for wants in groups
         ):
-            notes.append(_too_few(floor, cluster, len(needs.nodes), fitting))
+            notes.append(too_few_hosts(floor, cluster, needs))
     if found:
         return min(found, key=lambda each: each.price)
     if waits is not None or (gang is not None and gang.places):
         return waits or Waits("", f"for the rest of {gang.nodes if gang else 0} hosts")
-    notes += too_small(floor, needs)
+    notes += too_few_machines(floor, needs)
     if not notes and any(is_cluster(pool.view.spec) for pool in floor.pools):
         return Hopeless(refusals(floor, next(iter(groups)), _with_all_attempts(needs), together=True))
     return Hopeless(tuple(notes) or (no_cluster(floor),))
@@ -275,13 +276,6 @@ def _hosts(needs: Needs) -> str:
 def _awaited(floor: Floor, cluster: Cluster, needs: Needs, fitting: Sequence[int], free: int) -> str:
     ready = len(list(rows_of(free & _any(fitting))))
     return f"for {_hosts(needs)} in cluster `{cluster.name}` at once ({ready} free now)"
-
-
-def _too_few(floor: Floor, cluster: Cluster, wanted: int, fitting: Sequence[int]) -> Note:
-    count = len(list(rows_of(_any(fitting))))
-    hosts = "1 host fits" if count == 1 else f"{count} hosts fit"
-    hint = "add hosts to it, or lower `nodes` or `resources`"
-    return Note(f"cluster `{cluster.name}`", f"is too small for {wanted} nodes: {hosts}", hint)
 
 
 # --- the claims ------------------------------------------------------------------------------------------------------

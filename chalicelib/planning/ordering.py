@@ -24,7 +24,6 @@ from chalicelib.planning.clusters import Cluster, clusters, fitting_rows
 from chalicelib.planning.colocation import first_of, is_cluster, place_of
 from chalicelib.planning.floor import Floor
 from chalicelib.planning.gangs import Needs
-from chalicelib.planning.plan import Note
 from chalicelib.planning.pools import COMING, READY, Pool
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.stock import Query
@@ -69,34 +68,6 @@ def order(floor: Floor, needs: Needs, held: Collection[str]) -> Ordered | Retrea
             else:
                 waits = waits or answer
     return min(ordered, key=lambda each: each.price) if ordered else waits
-
-
-def too_small(floor: Floor, needs: Needs) -> Iterator[Note]:
-    """The clusters that the run may use and that may buy machines, but too few."""
-    nodes = len(needs.unit)
-    asked = [floor.asked(wants) for wants in needs.groups()]
-    for at, pool in enumerate(floor.pools):
-        may_have, subject = pool.view.spec.configuration.nodes, f"cluster `{pool.view.fleet.name}`"
-        if not is_cluster(pool.view.spec) or not all(isinstance(each.query(at), Query) for each in asked):
-            continue
-        if may_have is None or may_have.max is None:
-            continue
-        fitting, room = _fitting(floor, at, needs), floor.room(pool) or 0
-        if may_have.max < nodes:
-            text = f"may have {may_have.max} machines, and the task has {nodes} nodes"
-            yield Note(subject, text, "raise `nodes` of the fleet, or lower it in the task")
-        elif fitting + room < nodes:
-            text = f"has room for {room} more, and {fitting} of its machines fit: too few for {nodes} nodes"
-            yield Note(subject, text, "raise `nodes` of the fleet, or delete instances that nobody uses")
-
-
-def _fitting(floor: Floor, at: int, needs: Needs) -> int:
-    """How many machines of the fleet fit a node, free or not."""
-    found = 0
-    for cluster in clusters(floor):
-        for wants in needs.groups() if cluster.at == at else ():
-            found |= fitting_rows(floor, cluster, wants)
-    return found.bit_count()
 
 
 class _Order:

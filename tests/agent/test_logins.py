@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 from pathlib import Path
 
@@ -94,3 +95,12 @@ def test_a_task_without_keys_has_no_server(tmp_path: Path) -> None:
     folder.create({"spec": {"authorized_keys": []}})
     logins.begin(folder, Runtime("played")).settle()
     assert logins.over(folder) and logins.told(folder) == {}
+
+
+def test_a_user_that_the_host_does_not_list_is_told_and_is_no_traceback() -> None:
+    listed = {entry.pw_uid for entry in pwd.getpwall()}
+    unlisted = next(uid for uid in range(54_321, 60_000) if uid not in listed)
+    assert (logins.listed_user(0), logins.listed_user(unlisted)) == ("root", "")
+    logins.check_listed(0)
+    with pytest.raises(logins.NoServer, match=f"runs as uid {unlisted}, which isn't in its list of users; add it"):
+        logins.check_listed(unlisted)

@@ -114,6 +114,7 @@ def test_a_runs_files_are_private_and_gone_afterwards(tmp_path: Path) -> None:
         "config": 0o600,
         "known_hosts": 0o600,
         "endpoint.json": 0o600,
+        "run": 0o600,
     }
     assert attached.folder.stat().st_mode & 0o777 == 0o700
     assert json.loads((attached.folder / "endpoint.json").read_text()) == {"token": "secret"}
@@ -129,6 +130,24 @@ def test_the_last_one_to_detach_removes_them(tmp_path: Path) -> None:
     assert two.config.exists()
     book.detach(two)
     assert not two.folder.exists()
+
+
+def test_namesakes_of_two_projects_have_a_folder_each(tmp_path: Path) -> None:
+    book = Book(tmp_path)
+    one, two, same = book.attach("train", "run-1"), book.attach("train", "run-2"), book.attach("train", "run-1")
+    assert (one.folder, one.named) == (same.folder, True) and (two.folder.name, two.named) == ("train@2", False)
+    for attached, host in ((one, "here"), (two, "there")):
+        book.write(attached, Layout("train", Hop(host, 22, "root")))
+    assert "HostName here" in one.config.read_text() and "HostName there" in two.config.read_text()
+    assert [path.parent.name for path in tmp_path.glob("runs/*/config")] == ["train"], "what `ssh train` reads"
+    book.detach(one)
+    third = book.attach("train", "run-2")
+    assert third.folder == two.folder
+    book.detach(same)
+    assert book.attach("train", "run-3").named
+    for attached in (two, third):
+        book.detach(attached)
+    assert two.folder.exists() is False
 
 
 def test_what_a_killed_process_has_left_is_removed_by_the_next(tmp_path: Path) -> None:

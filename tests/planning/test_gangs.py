@@ -160,6 +160,43 @@ def test_a_cluster_that_is_too_small_says_how_many_fit() -> None:
     assert "is too small for 3 nodes: 2 hosts fit (add hosts to it" in messages(plan)["train"]
 
 
+def test_hosts_that_the_run_does_not_name_are_the_reason() -> None:
+    plan = decide(*nodes(count=3, instances=["cluster-0", "cluster-1"]), fleets=(cluster(*hosts(3)),))
+    told = "cluster `cluster` has 3 machines that fit, but `instances` allows 2 of them: too few for 3 nodes (name more"
+    assert told in messages(plan)["train"]
+
+
+@pytest.mark.parametrize("most", ["0..3", "0.."])
+def test_machines_that_the_run_does_not_name_are_the_reason(most: str) -> None:
+    there = [b.machine(number, CLUSTER) for number in range(3)]
+    fleet = b.view(CLUSTER, *there, placement="cluster", nodes=most)
+    plan = decide(*nodes(count=3, instances=["cluster-0"]), fleets=(fleet,))
+    told = "has 3 machines that fit, but `instances` allows 1 of them: too few for 3 nodes (name more of them, or leave"
+    assert told in messages(plan)["train"]
+    fleet = b.view(CLUSTER, *there[:2], placement="cluster", nodes=most)
+    plan = decide(*nodes(count=3, instances=["cluster-0", "cluster-1"]), fleets=(fleet,))
+    told = "gets no new machine for a run that names `instances`, and 2 of its machines fit: too few for 3 nodes (leave"
+    assert told in messages(plan)["train"]
+
+
+@pytest.mark.parametrize("most", ["0..3", "0.."])
+def test_a_run_that_wants_no_new_machine_is_told_so(most: str) -> None:
+    fleet = b.view(CLUSTER, b.machine(0, CLUSTER), placement="cluster", nodes=most)
+    plan = decide(*nodes(count=3, creation_policy="reuse"), fleets=(fleet,))
+    told = (
+        "gets no new machine for a run with `creation_policy: reuse`, and 1 of its machines fits: too few for 3 nodes"
+    )
+    assert told in messages(plan)["train"] and "(set `creation_policy: reuse-or-create`)" in messages(plan)["train"]
+
+
+def test_machines_that_cost_too_much_are_told_by_their_price() -> None:
+    there = [b.machine(number, CLUSTER, offer=b.offer(price=1.0 + number)) for number in range(3)]
+    fleet = b.view(CLUSTER, *there, placement="cluster", nodes="0..3")
+    plan = decide(*nodes(count=3, max_price=2.0), fleets=(fleet,))
+    told = "has 3 machines that fit, but `max_price` allows 2 of them: too few for 3 nodes (raise `max_price`)"
+    assert told in messages(plan)["train"]
+
+
 def test_a_node_takes_a_whole_host_though_less_would_do() -> None:
     cut = hosts(3, total_blocks=2)
     used = b.holding(cut[0], b.job(b.run("other")), 0)
