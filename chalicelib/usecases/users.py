@@ -129,9 +129,6 @@ def create_user(
     """The new user and its token, which is shown this once."""
     if not USER_NAME.fullmatch(name):
         raise Invalid([Problem("a name has 1 to 60 letters, digits, - and _", path="username")])
-    taken = AlreadyExists(f"There is a user {name!r} already.", hint="Choose another name.")
-    if nouns.find_target(plane.store, keys.user_name(name)) is not None:
-        raise taken
     token, now = plane.random_token(), plane.clock.now()
     user, changes = make_user(
         plane.seal, plane.random_id(), name, role, token=token, now=now, email=email, active=active, actor=actor
@@ -139,7 +136,7 @@ def create_user(
     try:
         plane.store.commit(changes)
     except Conflict:
-        raise taken from None
+        raise AlreadyExists(f"There is a user {name!r} already.", hint="Choose another name.") from None
     return user, token
 
 

@@ -95,6 +95,16 @@ def test_a_deactivated_user_is_out_at_once(rig: Rig) -> None:
     assert rig.call("/api/users/get_my_user", token=token).status == 403
 
 
+def test_what_an_admin_makes_of_a_user_is_said(rig: Rig) -> None:
+    made(rig, "ann")
+    for role, active in (("admin", True), ("user", False), ("user", False)):
+        rig.world.clock.pass_(1)
+        rig.ok("/api/users/update", {"username": "ann", "global_role": role, "active": active})
+    told = rig.ok("/api/events/list", {"include_target_types": ["user"], "ascending": True})
+    said = [event["message"] for event in told if event["targets"][0]["name"] == "ann"]
+    assert said[1:] == ["changed: admin, active", "changed: user, deactivated"]
+
+
 def test_an_admin_can_not_lock_itself_out(rig: Rig) -> None:
     assert "own rights" in rig.refused("/api/users/update", {"username": "admin", "global_role": "user"})
     assert "themselves" in rig.refused("/api/users/delete", {"users": ["admin"]})

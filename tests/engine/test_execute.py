@@ -28,7 +28,7 @@ from chalicelib.engine.read import Reader
 from chalicelib.errors import BackendError, Bug, InsufficientCapacity
 from chalicelib.planning.failures import MEANINGS
 from chalicelib.planning.outcomes import decide_outcome
-from chalicelib.planning.plan import Outcome, Plan
+from chalicelib.planning.plan import Effect, Outcome, Plan
 from chalicelib.planning.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen, Terminate
 from chalicelib.planning.snapshots import InstanceSnapshot
 from chalicelib.store import nouns
@@ -424,9 +424,15 @@ def test_failed_end_is_tried_again(bench: Bench, call: str, error: str) -> None:
     assert bench.instance.status is InstanceStatus.terminated
 
 
-def test_an_outcome_about_what_has_no_effects_is_a_bug(bench: Bench) -> None:
-    with pytest.raises(Bug, match="queue is a unit without effects"):
-        bench.executor.conclude(NotDone(f"queue/{bench.first.project_id}", "Transient", "no"))
+def test_an_effect_that_nobody_executes_is_a_bug(bench: Bench) -> None:
+    with pytest.raises(Bug, match="nothing executes Effect"):
+        bench.executor.execute(Effect(bench.end.unit, "aws", bench.end.act_until))
+
+
+@pytest.mark.parametrize("kind", ["queue", "run"])
+def test_an_outcome_about_what_has_no_effects_is_a_bug(bench: Bench, kind: str) -> None:
+    with pytest.raises(Bug, match=f"{kind} is a unit without effects"):
+        bench.executor.conclude(NotDone(f"{kind}/{bench.first.project_id}", "Transient", "no"))
 
 
 def test_end_is_not_begun_for_an_instance_that_is_wanted(bench: Bench) -> None:

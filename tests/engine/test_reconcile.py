@@ -17,7 +17,7 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine.kinds import KINDS, Kinds
-from chalicelib.engine.read import Reader
+from chalicelib.engine.read import YOUNG, Reader
 from chalicelib.engine.reconcile import TOGETHER
 from chalicelib.planning.closing import LOOK_CLOSING
 from chalicelib.planning.fleet import MOST_AT_ONCE
@@ -68,6 +68,21 @@ def test_hinted_job_is_placed_though_no_index_shows_it(place: Engine) -> None:
     job = place.run("one")
     place.reconciler().run([QUEUE, f"run/{job.run_id}"])
     assert place.again(job).status is JobStatus.provisioning
+
+
+def test_hinted_host_is_taken_as_it_is_now_though_the_index_shows_it_busy() -> None:
+    """It is none of its fleet's newest, which are read by key in any case."""
+    place = Engine.in_memory()
+    host, *others = place.hosts(YOUNG + 1, status=InstanceStatus.busy)
+    for each in (host, *others):
+        place.save(b.holding(place.again(each), b.job(b.run(each.name))))
+    place.at += MINUTE
+    place.store.max_lag = 3600 * SECOND
+    job = place.run("one")
+    place.save(place.again(host).with_(claims=(), status=InstanceStatus.idle, idle_since=place.at))
+    place.reconciler().run([QUEUE, f"run/{job.run_id}", f"instance/{host.id}"])
+    assert place.again(job).status is JobStatus.provisioning
+    assert [claim.job_id for claim in place.again(host).claims] == [job.id]
 
 
 def test_head_that_cannot_be_placed_does_not_block_the_rest(place: Engine) -> None:

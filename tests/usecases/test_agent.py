@@ -344,6 +344,13 @@ def test_a_task_the_host_lost_ends_its_job(cluster: Cluster) -> None:
     assert "lost" in after.message and not cluster.instance.claims
 
 
+def test_a_task_whose_job_waits_again_is_told_to_go(cluster: Cluster) -> None:
+    job = cluster.place()
+    cluster.agent.say()
+    cluster.save(cluster.job(job).with_(status=JobStatus.submitted, assignment=None))
+    assert cluster.agent.say(running(job))["tasks"] == [{"id": job.id, "want": "remove"}]
+
+
 def test_a_foreign_task_is_told_to_go_and_changes_nothing(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     stranger = derive("test", "stranger")
     metric = {"task": stranger, "at": 1}
@@ -511,21 +518,6 @@ def test_a_quiet_call_writes_nothing_until_the_promise_must_be_renewed(cluster: 
     cluster.agent.say()
     assert cluster.presence.last_seen == cluster.world.clock.at
     assert cluster.presence.seen_until >= cluster.world.clock.at + 5 * MINUTE
-
-
-def test_a_call_that_changes_something_is_remembered_as_the_last(cluster: Cluster) -> None:
-    job = cluster.place()
-    cluster.agent.say()
-    cluster.world.clock.pass_(1)
-    cluster.agent.say(running(job))
-    assert cluster.presence.last_seen == cluster.world.at
-
-
-def test_a_host_that_joins_calls_again_soon(world: World) -> None:
-    cluster = Cluster.of(world, InstanceStatus.pending)
-    assert cluster.agent.join()["next_sync_in"] == 2.0
-    cluster.save(cluster.instance.with_(status=InstanceStatus.idle))
-    assert cluster.agent.say()["next_sync_in"] == 60.0
 
 
 def test_a_host_that_is_back_is_looked_at_and_so_are_its_runs(cluster: Cluster) -> None:

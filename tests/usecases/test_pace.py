@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.usecases.agent import has_news
@@ -98,3 +99,20 @@ def test_a_stack_may_be_quicker_while_something_changes_but_not_at_peace() -> No
     assert quick.pause(changing=False, since=HOUR) == PER_CALL.pause(changing=False, since=HOUR) == 60
     assert PER_CALL.at(60).pause(changing=False, since=0) == 60  # never slower than at peace
     assert replace(quick, fast=PER_CALL.fast, log=PER_CALL.log) == PER_CALL
+
+
+def test_a_call_that_changes_something_is_remembered_as_the_last(world: World) -> None:
+    cluster = Cluster.of(world)
+    cluster.agent.join()
+    job = cluster.place()
+    cluster.agent.say()
+    cluster.world.clock.pass_(1)
+    cluster.agent.say(running(job))
+    assert cluster.presence.last_seen == cluster.world.at
+
+
+def test_a_host_that_joins_calls_again_soon(world: World) -> None:
+    cluster = Cluster.of(world, InstanceStatus.pending)
+    assert cluster.agent.join()["next_sync_in"] == 2.0
+    cluster.save(cluster.instance.with_(status=InstanceStatus.idle))
+    assert cluster.agent.say()["next_sync_in"] == 60.0
