@@ -1,0 +1,141 @@
+"""Volumes of the simulated cloud as loop devices of this computer, where its kernel has some for us."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
+from chalicelib.backends.simulated.launch import LocalLauncher
+from chalicelib.backends.simulated.loops import GIB, LoopDrives
+from chalicelib.backends.simulated.shelf import FolderShelf
+from chalicelib.errors import Unfit
+from tests.backends.conformance import request_for
+from tests.backends.volume_conformance import on, volume_request
+
+
+def ready() -> bool:
+    """Whether loop devices can be set up and mounted here."""
+    return os.geteuid() == 0 and Path("/dev/loop-control").exists() and shutil.which("mkfs.ext4") is not None
+
+
+needs_loops = pytest.mark.skipif(not ready(), reason="needs root, loop devices and mkfs.ext4")
+
+
+@pytest.fixture
+def drives(tmp_path: Path) -> Iterator[LoopDrives]:
+    found = LoopDrives(tmp_path / "images")
+    yield found
+    for image in (tmp_path / "images").glob("*.img"):
+        found.unplug(image.stem)
+
+
+def attached(image: str) -> list[str]:
+    done = subprocess.run(["losetup", "-n", "-O", "NAME", "-j", image], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_a_volume_is_a_sparse_file(drives: LoopDrives, tmp_path: Path) -> None:
+    drives.make("vol-1", 50)
+    image = tmp_path / "images" / "vol-1.img"
+    assert image.stat().st_size == 50 * GIB and image.stat().st_blocks * 512 < GIB
+    assert image.stat().st_mode & 0o077 == 0
+    image.write_bytes(b"kept")
+    drives.make("vol-1", 50)
+    assert image.read_bytes() == b"kept"
+    drives.drop("vol-1")
+    drives.drop("vol-1")
+    assert not image.exists()
+
+
+@needs_loops
+def test_it_is_a_loop_device_while_it_is_plugged_in(drives: LoopDrives) -> None:
+    drives.make("vol-1", 1)
+    device = drives.plug("vol-1")
+    [loop] = attached(device.backing_file)
+    assert Path(f"/sys/block/{Path(loop).name}/loop/backing_file").read_text().strip() == device.backing_file
+    assert drives.plug("vol-1") == device and attached(device.backing_file) == [loop]
+    assert drives.unplug("vol-1") and drives.unplug("vol-1")
+    assert attached(device.backing_file) == []
+
+
+@needs_loops
+def test_a_mounted_one_stays_until_it_isnt(drives: LoopDrives, tmp_path: Path) -> None:
+    drives.make("vol-1", 1)
+    [loop] = attached(drives.plug("vol-1").backing_file)
+    subprocess.run(["mkfs.ext4", "-q", loop], check=True)
+    place = tmp_path / "mnt"
+    place.mkdir()
+    subprocess.run(["mount", loop, place], check=True)
+    try:
+        assert not drives.unplug("vol-1")
+    finally:
+        subprocess.run(["umount", place], check=True)
+    assert drives.unplug("vol-1")
+
+
+@needs_loops
+def test_a_machine_that_ends_leaves_what_is_on_its_volumes(drives: LoopDrives, tmp_path: Path) -> None:
+    """Its folder is deleted, but not through a mount."""
+    drives.make("vol-1", 1)
+    [loop] = attached(drives.plug("vol-1").backing_file)
+    subprocess.run(["mkfs.ext4", "-q", loop], check=True)
+    place, kept = tmp_path / "machines" / "vm-1" / "with blanks", tmp_path / "kept"
+    place.mkdir(parents=True)
+    kept.mkdir()
+    subprocess.run(["mount", loop, place], check=True)
+    (place / "data.txt").write_text("precious")
+    LocalLauncher(tmp_path / "machines", "http://127.0.0.1:1", tmp_path / "agent.pyz").kill("vm-1")
+    assert not (tmp_path / "machines" / "vm-1").exists()
+    subprocess.run(["mount", loop, kept], check=True)
+    try:
+        assert (kept / "data.txt").read_text() == "precious"
+    finally:
+        subprocess.run(["umount", kept], check=True)
+
+
+@needs_loops
+def test_the_cloud_plugs_it_in_for_a_machine_and_again_after_a_restart(drives: LoopDrives, tmp_path: Path) -> None:
+    at = [1_000_000_000]
+
+    def cloud() -> FakeCloud:
+        shelves = [FolderShelf(tmp_path / name) for name in ("resources", "volumes")]
+        return FakeCloud(lambda: at[0], shelf=shelves[0], volumes=shelves[1], drives=drives, facts=FACTS)
+
+    first = cloud()
+    offer = next(offer for offer in first.offers() if offer.region == "sim-west")
+    volume = first.create_volume(volume_request("sim-west"))
+    machine = list(first.create(request_for(offer.with_(availability_zones=("sim-west-a",)))))
+    first.attach_volume(volume, machine)
+    disk = first.describe_volume(volume)
+    [(_, device)] = disk.attached_to
+    assert device is not None and len(attached(device.backing_file)) == 1
+    drives.unplug(volume.id)  # as when this computer goes down
+    again = cloud()
+    again.resume()
+    assert len(attached(device.backing_file)) == 1
+    again.detach_volume(volume, machine)
+    assert not on(again.describe_volume(volume), machine)
+    assert attached(device.backing_file) == []
+    again.delete_volume(volume)
+    at[0] += 10_000_000
+    assert again.disks.all() == [] and not list((tmp_path / "images").iterdir())
+
+
+def test_where_there_are_no_loop_devices_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drives = LoopDrives(tmp_path)
+    drives.make("vol-1", 1)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unfit, match="need loop devices, and losetup failed"):
+        drives.plug("vol-1")
+    (tmp_path / "losetup").write_text(
+        "#!/bin/sh\ncase $1 in --find) echo 'losetup: no permission' >&2; exit 1;; esac\n"
+    )
+    (tmp_path / "losetup").chmod(0o755)
+    with pytest.raises(Unfit, match=r"this computer refuses them: losetup: no permission\. Start the server as root"):
+        drives.plug("vol-1")
