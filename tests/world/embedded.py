@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from chalicelib.api import dispatch
+from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.planning.plan import Effect
@@ -42,8 +43,8 @@ class EmbeddedSite(Site):
 
     long_poll = True
 
-    def __init__(self, name: str, folder: Path) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, folder: Path, cloud: str = FACTS.name) -> None:
+        super().__init__(name, cloud)
         folder.mkdir()
         settings = ServerSettings(data_dir=folder)
         self._made = EmbeddedRoot(settings, ServerConfig(projects=()), self.url, clock=self.time)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from chalicelib.backends.accounts import Account, Accounts
-from chalicelib.backends.simulated.cloud import FakeCloud
+from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Script, read_script
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND
@@ -36,14 +36,16 @@ class Site:
     url = "http://127.0.0.1:30000"
     long_poll: bool
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, cloud: str = FACTS.name) -> None:
+        """`cloud`: what its simulated one is called."""
         self.name = name  # ids come from it: two sites with one name would confuse theirs
         self.time = Time()
         self.script = QUICK
         self._ids = 0
         self.network = Network(self.time, self._sync, long_poll=self.long_poll)
         self.hosts = Hosts(self.time, self.network, Shell())
-        self.cloud = FakeCloud(self.time.now, launcher=self.hosts, script=lambda: self.script)
+        facts = FACTS.with_(name=cloud)
+        self.cloud = FakeCloud(self.time.now, launcher=self.hosts, script=lambda: self.script, facts=facts)
 
     def behave(self, script: str) -> None:
         """How the cloud behaves from now on."""
