@@ -334,7 +334,7 @@ def since_of(text: str) -> Optional[int]:
     except ValueError:
         return None
     whole = int((at - datetime(1970, 1, 1, tzinfo=timezone.utc)).total_seconds())
-    return max(0, whole * 1000000 + int((fraction or "0").ljust(6, "0")[:6]))
+    return max(0, whole * 1000000 + int((fraction or "0")[:6].ljust(6, "0")))
 
 
 # Who is at the other end of a connection on the loopback --------------------------------------------------------------

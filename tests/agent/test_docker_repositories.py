@@ -6,15 +6,19 @@ What a real engine makes of it, with real clones, is in `test_docker_repositorie
 from __future__ import annotations
 
 import io
+import os
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 
+from chalicelib.agent.accounts import outside
 from chalicelib.agent.docker_client import DockerClient, DockerError
-from chalicelib.agent.docker_repositories import owner_of, taken
+from chalicelib.agent.docker_repositories import make_home, owner_of, remove, taken
+from chalicelib.agent.process_tree import MARK
 from chalicelib.agent.task_runtime import TaskError
 from tests.agent import docker_engine
 from tests.agent.docker_engine import Engine, Request
@@ -164,3 +168,51 @@ def test_an_engine_that_goes_away_meanwhile_gets_what_was_packed_before(tmp_path
     bench.begin(repo=code())
     assert "workflow/app/a.txt" in archives(engine)[-2]
     assert not (Path(bench.folder.path) / "repository.tar").exists()
+
+
+def test_a_list_of_users_is_read_so_far_and_no_further(engine: Engine) -> None:
+    """It is the image's, so it may be of any size."""
+    line = b"last:x:7:8::/:/bin/sh\n"
+    for before, owner in ((1 << 20) - len(line), (7, 8)), (1 << 20, None):
+        engine.container(NAME, holds={"/etc/passwd": b"#" * (before - 1) + b"\n" + line})
+        if owner is None:
+            with pytest.raises(TaskError, match="user last: the image has no such user"):
+                owner_of(DockerClient(engine.socket), NAME, "last")
+        else:
+            assert owner_of(DockerClient(engine.socket), NAME, "last") == owner
+
+
+def test_what_a_killed_clone_left_is_ended_and_deleted() -> None:
+    task = f"left-{os.getpid()}"
+    folder = Path(outside(task))
+    (folder / "clone").mkdir(parents=True)
+    with subprocess.Popen(["sleep", "1000"], env={**os.environ, MARK: task}) as left:
+        until_exec(left.pid)
+        remove(task)
+        assert left.wait(60) == -9
+    assert not folder.exists()
+    remove(task)
+
+
+def until_exec(pid: int) -> None:
+    """Between fork and exec its environment is still ours."""
+    while b"sleep" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        os.sched_yield()
+
+
+def test_a_home_that_the_image_hasnt_is_made_for_its_user(engine: Engine) -> None:
+    engine.container(NAME, holds={**LISTS, "/there/": b""})
+    docker, packed = DockerClient(engine.socket), list[tarfile.TarInfo]()
+
+    def put(source: BinaryIO) -> None:
+        source.seek(0)
+        with tarfile.open(fileobj=source) as tar:
+            packed.extend(tar)
+
+    for home in (None, "", "/there/"):
+        make_home(docker, put, NAME, home, "app")
+    assert packed == []
+    make_home(docker, put, NAME, "/new/home/", "app")
+    (home,) = packed
+    assert (home.name, home.isdir(), home.mode, home.uid, home.gid) == ("new/home", True, 0o755, 1000, 1001)
+    assert (home.uname, home.gname) == ("", "")

@@ -3,6 +3,7 @@ the test says."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import socket
@@ -285,7 +286,7 @@ def test_a_job_takes_only_so_many_places(site: Site) -> None:
     """Each costs the agent a descriptor, and callers in the job cost the machine's streams nothing."""
     Task.at(site.data).writer.append(1, b"x")
     site.logs.serve("task", None, lambda: [os.getpid()])
-    readers = [site.asked()[1] for _ in range(log_stream.READERS_MOST)]
+    readers = [site.asked()[1] for _ in range(16)]
     assert all(reader.exactly(1) == b"x" for reader in readers)
     assert " 404 " in site.asked()[0]
     assert site.stream().exactly(1) == b"x", "who comes through the server is let in"
@@ -341,6 +342,7 @@ def test_the_socket_at_the_other_end_is_found() -> None:
         ("1970-01-01T00:00:01Z", 1_000_000),
         ("1970-01-01T01:00:00.5+01:00", 500_000),
         ("1970-01-01T00:00:00.123456 00:00", 123_456),  # a plus that an address made a space
+        ("1970-01-01T00:00:00.1234567Z", 123_456),  # what is less than a microsecond is left out
         ("1970-01-01 00:00:02", 2_000_000),
         ("1969-12-31T00:00:00Z", 0),
         ("1970-13-01T00:00:00Z", None),
@@ -361,3 +363,34 @@ def test_one_thread_serves_all(site: Site) -> None:
     task.end()
     site.logs.grew("task")
     assert all(reader.rest() == b"" for reader in readers)
+
+
+def test_the_machines_own_port_is_taken_once_by_one_agent(site: Site) -> None:
+    other = LogStreams(site.loop, lambda task: TaskFolder(str(site.data), task), site.port)
+    assert site.logs.serve_here() is True and site.logs.serve_here() is True
+    assert other.serve_here() is False
+
+
+def test_so_many_may_be_silent_at_a_port(site: Site) -> None:
+    Task.at(site.data)
+    site.logs.serve_here()
+    silent = [socket.create_connection(("127.0.0.1", site.port), timeout=PATIENCE) for _ in range(65)]
+    assert silent[-1].recv(1) == b"", "the last is turned away at once"
+    assert len(site.loop.watched) == 64
+    silent[0].close()
+    until("a place to be free", lambda: len(site.loop.watched) == 63)
+    site.logs.serve("task", None, lambda: [os.getpid()])
+    assert " 101 " in site.asked()[0]
+    for each in silent:
+        each.close()
+
+
+def test_a_request_that_never_ends_is_cut(site: Site) -> None:
+    site.logs.serve_here()
+    with socket.create_connection(("127.0.0.1", site.port), timeout=PATIENCE) as call:
+        call.sendall(b"GET /logs_ws HTTP/1.1\r\nX: " + b"x" * log_stream.HEAD_BYTES)
+        with contextlib.suppress(ConnectionResetError):
+            assert call.recv(1) == b""
+    with socket.create_connection(("127.0.0.1", site.port), timeout=PATIENCE) as call:
+        call.shutdown(socket.SHUT_WR)
+        assert call.recv(1) == b"", "as is one that breaks off"

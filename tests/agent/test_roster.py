@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.task_runtime import TaskError
+from chalicelib.agent.roster import Roster
+from chalicelib.agent.spool import SpoolReader
+from chalicelib.agent.task_runtime import CONTAINER, TaskError
+from chalicelib.agent.tasks import take_lock
 from tests.agent.desk import CARDS, Desk
 
 
@@ -160,3 +163,120 @@ def test_a_tasks_processes_stand_below_its_supervisor(desk: Desk) -> None:
     assert desk.roster.roots("t") == []
     (Path(desk.roster.folder("t").path) / "pid").write_text("4321")
     assert desk.roster.roots("t") == [4321]
+
+
+def test_what_runs_a_task_is_known_while_it_runs(desk: Desk) -> None:
+    desk.create(runtime="process")
+    with pytest.raises(OSError, match="the job doesn't run"):
+        desk.roster.runtime("t")
+    desk.state(state="running")
+    runtime, folder = desk.roster.runtime("t")
+    assert runtime is desk.runtimes["process"] and folder.task == "t"
+    desk.create("u", runtime="vm")
+    desk.state("u", state="running")
+    for task in ("u", "none"):
+        with pytest.raises(OSError, match="the job doesn't run"):
+            desk.roster.runtime(task)
+
+
+def test_which_tasks_are_in_the_machines_own_network(desk: Desk) -> None:
+    desk.runtimes["docker"].isolation = CONTAINER
+    for task, spec in (
+        ("plain", {"runtime": "process"}),
+        ("contained", {"runtime": "docker"}),
+        ("node", {"runtime": "docker", "network": "host"}),
+        ("unknown", {"runtime": "vm", "network": "host"}),
+    ):
+        desk.create(task, **spec)
+    assert [desk.roster.beside(task) for task in ("plain", "contained", "node", "unknown")] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_who_may_log_in(desk: Desk) -> None:
+    desk.create("a", authorized_keys=["ssh-ed25519 AAAA"])
+    desk.create("b", authorized_keys=[])
+    assert [desk.roster.takes_logins(task) for task in ("a", "b", "none")] == [True, False, False]
+
+
+def test_what_a_tasks_processes_stand_below(desk: Desk) -> None:
+    desk.create()
+    assert desk.roster.roots("t") == []
+    folder = Path(desk.roster.folder("t").path)
+    (folder / "pid").write_text("321\n")
+    assert desk.roster.roots("t") == [321]
+    held = take_lock(str(folder / "sessions.lock"))
+    assert held is not None
+    (folder / "sessions.lock").write_text("123\n")
+    assert desk.roster.roots("t") == [123, 321]
+    os.close(held)
+    assert desk.roster.roots("t") == [321], "its SSH server has ended"
+
+
+def test_each_task_has_its_share_of_the_room_for_output(desk: Desk) -> None:
+    """A gigabyte for all of them; no task has less than 32 MiB."""
+    desk.create()
+    asked: list[int] = []
+
+    class Log(SpoolReader):
+        def keep_within(self, most: int, at: int) -> int:
+            asked.append(most)
+            return 7
+
+    log = Log(desk.roster.folder("t").log)
+    desk.roster.log = lambda task: log  # type: ignore[method-assign]
+    assert [desk.roster.cap_log("t", tasks) for tasks in (0, 1, 4, 1000)] == [7] * 4
+    assert asked == [1 << 30, 1 << 30, 1 << 28, 1 << 25]
+
+
+def test_a_supervisor_that_fails_three_times_ends_its_task(desk: Desk) -> None:
+    """Unless it got as far as a state, or another lives by now."""
+    desk.roster = Roster(str(desk.data), dict(desk.runtimes), "docker", str(desk.data / "no program"), "/d.sock")
+    for task in ("never", "began", "lives"):
+        desk.create(task)
+    desk.state("began", state="pulling")
+    held = desk.roster.folder("lives").take_lock()
+    for failures in (1, 2, 3):
+        for task in ("never", "began", "lives"):
+            desk.roster.launch(task, lambda url, place: None)
+        for _, child in desk.roster._launched:
+            child.wait()
+        desk.roster.reap()
+        assert desk.roster._launched == [] and desk.roster.ended("never") is (failures == 3)
+    report = desk.roster.report("never")
+    assert report["message"].startswith("the task's supervisor fails to start on this machine: ")
+    assert "no program" in report["message"]
+    assert [desk.roster.report(task)["state"] for task in ("began", "lives")] == ["pulling", "preparing"]
+    assert held is not None
+    os.close(held)
+
+
+def test_a_task_that_is_over_is_launched_no_more(desk: Desk) -> None:
+    desk.create()
+    desk.state(state="exited")
+    desk.roster.launch("t", lambda url, place: None)
+    assert not (Path(desk.roster.folder("t").path) / "supervisor.log").exists()
+
+
+def test_credentials_are_kept_apart_in_a_folder_that_others_may_only_pass(desk: Desk) -> None:
+    repo = {"url": "https://git/x", "oauth_token": "secret"}
+    (desk.data / "tasks" / "again").mkdir(parents=True)
+    for task in ("t", "again"):  # the server asks again for a task that wasn't written down whole
+        launch = desk.create(task, repo=repo)
+        assert "secret" not in str(launch["spec"]["repo"].values()) and desk.roster.tasks().count(task) == 1
+        kept = Path(desk.roster.folder(task).path) / "repository-credentials"
+        assert "secret" in kept.read_text() and kept.stat().st_mode & 0o777 == 0o600
+    assert Path(desk.roster.folder("t").path).stat().st_mode & 0o777 == 0o711
+
+
+def test_a_full_disk_is_told_of_tasks_that_still_have_something_to_write(desk: Desk) -> None:
+    desk.roster.disk_full = lambda: True  # type: ignore[method-assign]
+    desk.create("runs")
+    desk.create("over")
+    desk.state("runs", state="running")
+    desk.state("over", state="exited", message="m")
+    told = [desk.roster.report(task).get("message") for task in ("runs", "over")]
+    assert told == [f"the disk under {desk.data} is full; the task's output waits for room", "m"]

@@ -239,3 +239,146 @@ def test_what_isnt_sftp_ends_it(line: Any) -> None:
     ours.sendall(b"SSH-2.0-what\r\n")
     thread.join(60)
     assert isinstance(ended[0], Malformed)
+
+
+# What the draft says, in its own numbers ------------------------------------------------------------------------------
+
+
+def u32(*numbers: int) -> bytes:
+    return struct.pack(f">{len(numbers)}I", *numbers)
+
+
+def test_opening_as_a_client_writes_it(client: Client, tmp_path: Path) -> None:
+    """Reading is 1, writing 2, at the end 4, making 8, emptying 16, only if new 32."""
+    path = tmp_path / "f"
+    path.write_text("old")
+    reads, writes, both, ends, _ = (
+        text(client.ask(3, named(path), u32(flags, 0))[1].text()) for flags in (1, 2, 3, 6, 26)
+    )
+    assert path.read_text() == "", "the last one emptied it"
+    assert client.code(6, reads, u64(0), text(b"x")) == 4, "it may only read"
+    assert client.code(6, writes, u64(1), text(b"one")) == 0
+    assert client.code(6, ends, u64(0), text(b"!")) == 0
+    assert client.code(6, both, u64(0), text(b"t")) == 0
+    kind, fields = client.ask(5, both, u64(0), u32(9))
+    assert (kind, fields.text()) == (103, b"tone!")
+    assert client.code(5, writes, u64(0), u32(9)) == 4, "it may only write"
+    assert client.ask(5, reads, u64(9), u32(0))[0] == 103, "nothing was asked for, and nothing comes"
+    assert client.code(3, named(path), u32(2 | 8 | 32, 0)) == 4
+    assert client.ask(3, named(path), u32(2 | 32, 0))[0] == 102, "what isn't to be made may be there"
+    assert client.code(3, named(tmp_path / "none"), u32(1, 0)) == 2
+    opened = [int(number) for number, target in descriptors() if target == str(path)]
+    assert len(opened) == 6 and not any(os.get_inheritable(each) for each in opened)
+
+
+def test_what_is_new_has_the_usual_mode(client: Client, tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        client.handle(sftp.OPEN, named(tmp_path / "f"), u32(sftp.FXF_WRITE | sftp.FXF_CREAT), NOTHING)
+        assert client.code(sftp.MKDIR, named(tmp_path / "d"), NOTHING) == sftp.OK
+        assert client.code(sftp.MKDIR, named(tmp_path / "own"), u32(4, 0o170_1750)) == sftp.OK
+    finally:
+        os.umask(before)
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("f", "d", "own")]
+    assert modes == [0o666, 0o777, 0o1750]
+
+
+def test_attributes_as_a_client_writes_and_reads_them(client: Client, tmp_path: Path) -> None:
+    """A size is 1, an owner 2, a mode 4, times 8; what a client adds of its own is passed over."""
+    path = tmp_path / "f"
+    path.write_text("12345")
+    here = path.stat()
+    assert client.code(9, named(path), u32(1 | 2 | 4 | 8), u64(2), u32(here.st_uid, here.st_gid, 0o604, 5, 7)) == 0
+    kind, fields = client.ask(17, named(path))
+    assert (kind, fields.u32(), fields.u64()) == (105, 1 | 2 | 4 | 8, 2)
+    assert [fields.u32() for _ in range(5)] == [here.st_uid, here.st_gid, stat.S_IFREG | 0o604, 5, 7]
+    added = u32(0x80000000 | 4, 0o600, 2) + text(b"a") + text(b"b") + text(b"c") + text(b"d")
+    assert client.code(9, named(path), added) == 0 and stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert client.code(9, named(tmp_path / "none"), NOTHING) == 0, "nothing was to be changed"
+
+
+def test_what_is_open_can_be_changed_and_asked(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("12345")
+    handle = client.open(path, sftp.FXF_READ | sftp.FXF_WRITE)
+    assert client.code(10, handle, u32(1 | 4), u64(3), u32(0o600)) == 0
+    kind, fields = client.ask(8, handle)
+    found = fields.attributes()
+    assert (kind, found["size"], found["mode"]) == (105, 3, stat.S_IFREG | 0o600)
+    assert client.code(200, text(b"fsync@openssh.com"), handle) == 0
+    folder = client.handle(sftp.OPENDIR, named(tmp_path))
+    assert client.code(8, folder) == client.code(200, text(b"fsync@openssh.com"), folder) == 4, "that is no file"
+    assert client.code(12, handle) == 4, "and that is no folder"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_a_file_is_given_to_somebody(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    assert client.code(9, named(tmp_path / "f"), u32(2, 4321, 5432)) == 0
+    found = (tmp_path / "f").stat()
+    assert (found.st_uid, found.st_gid) == (4321, 5432)
+
+
+def test_a_second_name_is_that_of_the_link_itself(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("f")
+    (tmp_path / "link").symlink_to("f")
+    for name in ("f", "link"):
+        assert (
+            client.code(200, text(b"hardlink@openssh.com"), named(tmp_path / name), named(tmp_path / f"{name}2")) == 0
+        )
+        assert (tmp_path / name).lstat().st_ino == (tmp_path / f"{name}2").lstat().st_ino
+
+
+def test_refusals_in_numbers(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    assert client.code(17, named(tmp_path / "f" / "below")) == 2, "no such file"
+    said, fields = client.ask(13, named(tmp_path))
+    assert (said, fields.u32(), fields.text(), fields.text()) == (101, 4, b"Is a directory", b"en")
+    assert sftp.refusal(OSError("only words")) == sftp.status(4, "only words")
+    assert [sftp.refusal(OSError(number, "no"))[1][3] for number in (1, 13, 2, 20, 5)] == [3, 3, 2, 2, 4]
+
+
+def test_a_listing_goes_on_where_something_was_deleted(client: Client, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).touch()
+    handle = client.handle(sftp.OPENDIR, named(tmp_path))
+    (tmp_path / "a").unlink()
+    kind, fields = client.ask(sftp.READDIR, handle)
+    found = [(fields.text(), fields.text(), fields.attributes())[0] for _ in range(fields.u32())]
+    assert kind == sftp.NAME and sorted(found) == [b".", b"..", b"b"]
+
+
+def test_a_line_of_a_listing(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_text("12345")
+    path.chmod(0o640)
+    os.utime(path, (0, 40 * 365 * 86400))
+    line = sftp.long_name(b"f\xff", path.stat()).split()
+    assert (line[0], line[1], line[4], line[-1], line[-2]) == (b"-rw-r-----", b"1", b"5", b"f\xff", b"2009")
+    path.touch()
+    assert b":" in sftp.long_name(b"f", path.stat()).split()[-2], "what is new has a time, not a year"
+
+
+def test_a_read_is_of_so_much_at_most(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(bytes(200 * 1024))
+    handle = client.open(tmp_path / "f", sftp.FXF_READ)
+    assert len(client.ask(sftp.READ, handle, u64(0), u32(150 * 1024))[1].text()) == 128 * 1024
+
+
+def test_a_packet_has_a_size_from_one_to_256_kib() -> None:
+    most = 256 * 1024
+    assert sftp.taken(bytearray(u32(most) + bytes(most) + b"more")) == bytes(most)
+    assert sftp.taken(bytearray(u32(most) + bytes(most - 1))) is None
+    asked = bytearray(u32(1) + b"ab")
+    assert (sftp.taken(asked), asked) == (b"a", b"b") and sftp.taken(asked) is None
+    for size in (0, most + 1):
+        with pytest.raises(Malformed, match=f"a packet of {size} bytes"):
+            sftp.taken(bytearray(u32(size)))
+
+
+def test_a_client_that_leaves_without_a_word_ends_it(line: Any) -> None:
+    ours, ended, thread = line
+    ours.sendall(request(sftp.REALPATH, text(b"/")) * 3)
+    ours.close()
+    thread.join(60)
+    assert ended == [None]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
+import struct
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
 from chalicelib.agent import websocket
-from chalicelib.agent.stream_loop import FULL, SILENCE, STALLED, TICK, Joined, Loop
+from chalicelib.agent.stream_loop import CLOSE_SECONDS, FULL, SILENCE, STALLED, TICK, Joined, Loop, Refusal
 from chalicelib.agent.websocket import Peer
 
 FRAME = websocket.frame(websocket.BINARY, bytes(FULL), False)
@@ -122,3 +124,103 @@ def test_one_on_which_nothing_is_to_be_sent_may_be_idle(stream: Stream) -> None:
     assert stream.open
     stream.passes(2 * TICK)
     assert not stream.open, "the server has gone"
+
+
+def got(stream: Stream) -> tuple[bytes, websocket.Closed | None]:
+    """What the server got so far, and how it was closed."""
+    peer, seen = Peer(client=False), b""
+    while True:
+        try:
+            part = stream.server.recv(FULL)
+        except BlockingIOError:
+            break
+        if not part:
+            break
+        seen += b"".join(peer.receive(part)[0])
+    return seen, peer.closed
+
+
+def test_a_job_that_closes_ends_its_stream_in_good_order(stream: Stream) -> None:
+    stream.job.send(b"last words")
+    stream.job.close()
+    stream.turn()
+    assert got(stream) == (b"last words", websocket.Closed(1000))
+    assert stream.open, "the server hasn't closed yet"
+    stream.server.send(Peer(client=False).close())
+    stream.turn()
+    assert not stream.open
+
+
+def test_a_job_that_takes_no_more_ends_its_stream_in_words(stream: Stream) -> None:
+    stream.server.send(FRAME[: len(FRAME) // 2])
+    stream.turn()
+    stream.job.shutdown(socket.SHUT_RD)
+    stream.server.send(FRAME[len(FRAME) // 2 :])
+    stream.turn()
+    assert got(stream) == (b"", websocket.Closed(1001, "the job closed the connection"))
+
+
+def test_a_job_that_broke_off_ends_its_stream_in_words() -> None:
+    loop = Loop(lambda: 0.0)
+    server, near = socket.socketpair()
+    server.setblocking(False)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        far = socket.create_connection(listener.getsockname())
+        job, _ = listener.accept()
+    joined = Joined(loop, near, Peer(client=True), far)
+    joined.begin()
+    job.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    job.close()  # with a reset
+    while loop.turn(0):
+        pass
+    peer = Peer(client=False)
+    peer.receive(server.recv(FULL))
+    assert peer.closed == websocket.Closed(1001, "the job's end of the connection broke")
+    loop.close()
+    server.close()
+
+
+def test_what_came_behind_the_handshake_is_passed_on_first() -> None:
+    loop = Loop(lambda: 0.0)
+    server, near = socket.socketpair()
+    job, far = socket.socketpair()
+    job.setblocking(False)
+    joined = Joined(loop, near, Peer(client=True), far)
+    server.send(websocket.frame(websocket.BINARY, b" late", False))
+    joined.begin(websocket.frame(websocket.BINARY, b"early", False))
+    while loop.turn(0):
+        pass
+    assert job.recv(100) == b"early late"
+    loop.close()
+    assert job.recv(100) == server.recv(100) == b"", "closing the loop ends its streams"
+    for end in (server, job):
+        end.close()
+
+
+def test_a_refused_stream_says_why_and_waits_for_the_servers_close() -> None:
+    at = [0.0]
+    loop = Loop(lambda: at[0])
+    server, near = socket.socketpair()
+    refusal = Refusal(loop, near, Peer(client=True), "no such port")
+    refusal.begin()
+    peer = Peer(client=False)
+    peer.receive(server.recv(FULL))
+    assert peer.closed == websocket.Closed(1011, "no such port")
+    refusal.check(CLOSE_SECONDS - 0.1)
+    assert refusal in loop.streams
+    refusal.check(CLOSE_SECONDS)
+    assert refusal not in loop.streams and server.recv(1) == b""
+    loop.close()
+    server.close()
+
+
+def test_a_failure_of_one_action_is_printed_and_the_others_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    loop, done = Loop(), threading.Event()
+    loop.call(lambda: 1 // 0)  # type: ignore[func-returns-value]
+    loop.call(done.set)
+    assert done.wait(60)
+    loop.close()
+    assert "streams: ZeroDivisionError" in capsys.readouterr().err
+    after: list[int] = []
+    loop.call(lambda: after.append(1))
+    assert after == [], "a closed loop starts no thread"

@@ -220,3 +220,9 @@ def test_a_request_of_ours_is_one_that_we_accept() -> None:
 def test_another_request_isnt(change: dict[str, str], words: str) -> None:
     with pytest.raises(Broken, match=words):
         websocket.asked({**GOOD, **change})
+
+
+def test_a_frame_of_2_to_the_63_bytes_is_none_and_one_of_a_byte_less_may_come() -> None:
+    assert Decoder(False).feed(b"\x82\x7f\x7f" + b"\xff" * 7 + b"x") == [(BINARY, b"x")]
+    with pytest.raises(websocket.Broken, match=r"a frame claims more than 2\^63 bytes"):
+        Decoder(False).feed(b"\x82\x7f\x80" + bytes(7))
