@@ -7,6 +7,7 @@ from typing import Any
 
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
+from chalicelib.planning.failures import MEANINGS
 from chalicelib.planning.outcomes import decide_outcome
 from chalicelib.planning.plan import Outcome
 from chalicelib.planning.purchases import Bought, Left, NotBought, NotDone, Seen
@@ -130,3 +131,7 @@ situation("a look that failed as before", outcome, not_done("MissingPermission")
 situation("a request that is throttled", outcome, not_done("Throttled", retry_after=7.0), **END)
 situation("a look that failed before its time", outcome, not_done("Transient", retry_after=20.0), **MADE)
 situation("a request that failed of a terminated one", outcome, not_done("Transient"), status="terminated")
+
+for error in (*MEANINGS, "SomethingNew"):
+    situation(f"a purchase ends with {error}", outcome, not_bought(error), **FIRST)
+    situation(f"a request ends with {error}", outcome, not_done(error), **END)
