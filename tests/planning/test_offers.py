@@ -347,6 +347,9 @@ def test_who_made_it_is_known_by_its_name_unless_it_is_told(name: str, told: Any
     ]
 
 
+TPU = Resources(cpus=8, memory_mib=2**15, gpus=(Gpu(name="v5litepod-4", memory_mib=2**14, vendor="google"),) * 4)
+
+
 @pytest.mark.parametrize(
     ("blocks", "has", "total"),
     [
@@ -357,6 +360,8 @@ def test_who_made_it_is_known_by_its_name_unless_it_is_told(name: str, told: Any
         ("auto", b.resources(cpus=6), 6),
         ("auto", b.resources(cpus=8, gpus=2), 2),
         ("auto", b.resources(cpus=6, gpus=4), None),
+        ("auto", TPU, 1),
+        (4, TPU, None),
     ],
 )
 def test_a_machine_is_cut_evenly_or_not_at_all(blocks: Any, has: Resources, total: int | None) -> None:
