@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Dstack
-from tests.cli.plane import NOT_THERE, Plane, steps
+from tests.cli.plane import NOT_THERE, VOLUME_ID, Plane, steps, volume
 
 VOLUME = "type: volume\nname: data\nbackend: aws\nregion: us-east-1\nsize: 100GB\n"
 GATEWAY = "type: gateway\nname: door\nbackend: aws\nregion: us-east-1\ndomain: example.com\n"
@@ -56,6 +57,49 @@ def test_a_volume_that_is_as_described_is_left_alone_unless_forced(dstack: Dstac
     assert dstack("apply", "-y", "--force").code == 0
     assert plane.bodies("/volumes/delete") == [{"names": ["data"]}]
     assert len(plane.bodies("/volumes/create")) == 2
+
+
+def test_volumes_are_listed_shown_and_deleted(dstack: Dstack, plane: Plane) -> None:
+    plane.answers |= {
+        "/volumes/list": [volume()],
+        "/volumes/get": lambda body: volume(body["name"], external=body["name"] == "shared"),
+        "/volumes/delete": None,
+    }
+    assert "aws (us-east-1)" in dstack("volume").out
+    assert json.loads(dstack("volume", "list", "--json").out)["volumes"][0]["name"] == "data"
+    assert json.loads(dstack("volume", "get", "data", "--json").out) == volume()
+    asked = dstack("volume", "delete", "data", answers="n\n")
+    assert "Delete volume data and all its data?" in asked.out and "Nothing was deleted." in asked.out
+    assert plane.bodies("/volumes/delete") == []
+    assert dstack("volume", "delete", "data", "-y").out == "Deleting volume data and all its data.\n"
+    assert dstack("volume", "delete", "shared", "-y").out == "Deleting volume shared.\n"
+    assert plane.bodies("/volumes/delete") == [{"names": ["data"]}, {"names": ["shared"]}]
+
+
+def test_without_volumes_the_list_says_how_to_get_one(dstack: Dstack, plane: Plane) -> None:
+    plane.answers["/volumes/list"] = []
+    assert "No volumes yet." in dstack("volume").err
+
+
+@pytest.mark.parametrize("words", [("get", "nope"), ("delete", "nope", "-y")])
+def test_a_volume_that_isnt_there_is_named(dstack: Dstack, plane: Plane, words: tuple[str, ...]) -> None:
+    plane.answers["/volumes/get"] = NOT_THERE
+    ended = dstack("volume", *words)
+    assert ended.code == 1 and "There is no volume nope in project main." in ended.err
+
+
+def test_a_file_deletes_its_volume_and_waits_until_it_is_gone(dstack: Dstack, plane: Plane) -> None:
+    write(dstack, VOLUME)
+    plane.answers |= {"/volumes/get": steps(volume(), volume(), NOT_THERE), "/volumes/delete": None}
+    ended = dstack("delete", "-y")
+    assert ended.code == 0 and "Deleted the volume data." in ended.out
+    assert plane.bodies("/volumes/delete") == [{"names": ["data"]}]
+
+
+def test_its_events_are_asked_for_by_its_id(dstack: Dstack, plane: Plane) -> None:
+    plane.answers |= {"/volumes/get": volume(), "/api/events/list": []}
+    assert dstack("event", "--target-volume", "data").code == 0
+    assert plane.bodies("/api/events/list")[0]["target_volumes"] == [VOLUME_ID]
 
 
 def test_answering_no_creates_nothing(dstack: Dstack, plane: Plane) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from chalicelib.backends.simulated.cloud import FACTS
@@ -12,6 +14,8 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.volumes import Volume, VolumeReason, VolumeStatus
 from chalicelib.machines.volume import DELETE_SELDOM, TO_CREATE
 from chalicelib.planning.volumes import CreateVolume, DeleteVolume, DescribeVolume, RegisterVolume
+from chalicelib.store.sqlite import SqliteStore
+from chalicelib.usecases import volumes
 from tests.world import nouns as b
 from tests.world.volumes import REGION, Stage, attachment
 
@@ -41,6 +45,26 @@ def test_a_volume_is_created_once_and_becomes_active(stage: Stage) -> None:
         "data: submitted → provisioning: its provider is creating it",
         "data: provisioning → active",
     ]
+
+
+def volume_lives(stage: Stage) -> None:
+    """On whatever store."""
+    volume = stage.created()
+    assert volume.status is VolumeStatus.active
+    assert [each.id for each in volumes.list_all(stage.place.plane, stage.project)] == [volume.id]
+    every = volumes.Filter(limit=10, ascending=False, prev_created_at=None, prev_id=None)
+    assert len(volumes.list_rows(stage.place.plane, [stage.project], every)) == 1
+    stage.delete()
+    stage.until(lambda: stage.again(volume).deleted)
+    assert volumes.list_all(stage.place.plane, stage.project) == []
+    assert volumes.list_rows(stage.place.plane, [stage.project], every) == []
+    assert stage.create().id != volume.id
+
+
+def test_a_volume_lives_in_a_file(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "plane.db")
+    volume_lives(Stage(store=store))
+    store.close()
 
 
 def test_tags_are_the_users_and_the_owner_is_ours(stage: Stage) -> None:
