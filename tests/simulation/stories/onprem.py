@@ -12,7 +12,7 @@ from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Transient
-from chalicelib.hosts.connection import Login, Ran
+from chalicelib.hosts.connection import File, Login, Ran
 from chalicelib.hosts.look import OWNER
 from chalicelib.hosts.steps import HostSteps
 from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
@@ -188,9 +188,9 @@ class _Connection(FakeConnection):
     story: OnPrem
     metal: Metal
 
-    def put(self, path: str, data: bytes, mode: int, *, sudo: str = "", timeout: float = 0) -> None:
+    def put(self, *files: File, sudo: str = "", first: str = "", timeout: float = 0) -> None:
         self._shake()
-        super().put(path, data, mode)
+        super().put(*files, first=first)
         self.story.ran(self.metal)
         self._shake()
 
