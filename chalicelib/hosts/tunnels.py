@@ -58,10 +58,11 @@ class Tunnels:
         login_of: Callable[[Instance], Login],
         install_id: str,
         server: tuple[str, int],
+        every: float = LOOK_EVERY,
     ) -> None:
         """`server`: host and port to connect to from here."""
         self._store, self._logins, self._login_of = store, logins, login_of
-        self._install_id, self._server = install_id, server
+        self._install_id, self._server, self._every = install_id, server, every
         self._stop, self._bell = threading.Event(), threading.Event()
         self._spare = Spare.of_descriptors()
         self._open: dict[str, _Tunnel] = {}
@@ -82,13 +83,15 @@ class Tunnels:
             self._thread.join(timeout=10)
 
     def _watch(self) -> None:
-        while not self._stop.is_set():
+        while True:
             self._bell.clear()
+            if self._stop.is_set():
+                break
             try:
                 self._match(self._wanted())
             except Exception:  # the store is failing; open tunnels stay open
                 log.exception("looking for hosts that need a tunnel failed")
-            self._bell.wait(LOOK_EVERY)
+            self._bell.wait(self._every)
         self._match({})
 
     def _wanted(self) -> dict[str, tuple[Instance, Contact]]:

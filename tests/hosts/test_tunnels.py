@@ -1,4 +1,5 @@
-"""A tunnel's calls: everybody with an account on the host can make them, and each costs the server descriptors."""
+"""Tunnels and their calls, which everybody with an account on the host can make, and each of which costs the server
+descriptors."""
 
 from __future__ import annotations
 
@@ -6,11 +7,20 @@ import contextlib
 import errno
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
-from chalicelib.hosts.tunnels import LEAST_CALLS, MOST_CALLS, Carrier, Spare
+from chalicelib.domain.contacts import Contact
+from chalicelib.hosts.connection import Login, Ran
+from chalicelib.hosts.look import Report
+from chalicelib.hosts.tunnels import LEAST_CALLS, MOST_CALLS, Carrier, Spare, Tunnels
+from chalicelib.store import nouns
+from chalicelib.store.memory import MemoryStore
+from tests.harness.server import until
+from tests.world import nouns as b
 
 
 @pytest.fixture
@@ -172,3 +182,62 @@ def test_without_a_descriptor_one_call_ends_and_the_others_go_on(echo: tuple[str
         left[0] = True
         callers = [call(carrier) for _ in range(LEAST_CALLS - 1)]
         assert [answered(carrier, caller) for caller in callers] == [True] * len(callers), "their places are free again"
+
+
+@dataclass
+class Host:
+    """A connection to it, which whoever had it before may have left with a port."""
+
+    port: int = 0
+    seen: Report = field(default_factory=lambda: Report(sudo="root"))
+    said: list[str] = field(default_factory=list)
+    takes: list[Callable[[Any], object]] = field(default_factory=list)
+    active: bool = True
+
+    @property
+    def transport(self) -> Host:
+        return self
+
+    def is_active(self) -> bool:
+        return self.active
+
+    @contextlib.contextmanager
+    def connect(self, login: Login, *, again: bool = False) -> Iterator[Host]:
+        yield self
+
+    def listen(self) -> int:
+        self.port = self.port or 5000
+        return self.port
+
+    def calls_go_to(self, take: Callable[[Any], object]) -> None:
+        self.takes.append(take)
+
+    def run(self, command: str, **_: Any) -> Ran:
+        self.said.append(command)
+        return Ran(0, "", "")
+
+
+@pytest.mark.parametrize("left_with", [0, 4321])
+def test_a_tunnel_that_is_wanted_now_needs_no_next_look(left_with: int) -> None:
+    """And if the agent was told its address already, nobody tells it again."""
+    host, store = Host(left_with), MemoryStore()
+    instance = b.host(0, b.fleet("lab"))
+    looked = threading.Event()
+
+    def login(_: Any) -> Login:
+        looked.set()
+        return Login("h1", 22, "ubuntu", "a key")
+
+    tunnels = Tunnels(store, host, login, "install", ("127.0.0.1", 9), every=3600.0)
+    tunnels.start()
+    try:
+        store.commit([nouns.put(instance), nouns.put(Contact(instance_id=instance.id, shown=("k",), tunnel=True))])
+        tunnels.look()
+        assert looked.wait(30)
+        until("its calls to be taken", lambda: host.takes)
+        if not left_with:
+            until("the agent to be told", lambda: host.said)
+    finally:
+        host.active = False
+        tunnels.stop()
+    assert [("http://127.0.0.1:5000" in said) for said in host.said] == ([] if left_with else [True])

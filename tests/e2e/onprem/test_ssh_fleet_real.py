@@ -63,6 +63,8 @@ def test_a_fleet_from_its_first_host_to_its_last_leaves_no_trace(site: Lab) -> N
     for host in (w1, w2):
         for step in ("log in and look at the host", "install the agent", "start the agent"):
             assert f"{host.address}: {step}" in said
+        restarts = host.systemctl("show", "--property=NRestarts", "--value", "dstack-agent")
+        assert restarts == "0", "its agent knew the way when it started"
 
     ran = site.apply(site.task("hello", "echo hello from $(hostname)", "lab"))
     assert "hello from" in ran and "hello done" in ran
