@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 from pydantic import BaseModel
@@ -15,6 +16,7 @@ from chalicelib.planning.plan import Effect, Plan, Step
 from tests.world.nouns import PROJECT
 from tests.world.time import NOW
 
+_OF_ALL = ("unit", "backend", "act_until", "project_id")  # fields that every effect has
 LONG = 300  # a text this long is shown by its beginning
 
 
@@ -68,7 +70,9 @@ class _Teller:
         return " ".join([str(event.type), names, f"[{whose.strip()}]", *told])
 
     def _effect(self, effect: Effect) -> str:
-        return f"{type(effect).__name__} {effect.unit} at {effect.backend} until {self.value(effect.act_until)}"
+        own = [each.name for each in fields(effect) if each.name not in _OF_ALL and getattr(effect, each.name)]
+        more = "".join(f" {name}={self.value(getattr(effect, name))}" for name in own)
+        return f"{type(effect).__name__} {effect.unit} at {effect.backend} until {self.value(effect.act_until)}{more}"
 
     def value(self, value: Any) -> str:
         if isinstance(value, int) and abs(value - NOW) < 30 * DAY:
