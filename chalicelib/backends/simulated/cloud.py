@@ -402,7 +402,8 @@ class FakeCloud:
             "spot": request.offer.instance.resources.spot,
             "group": request.placement_group and request.placement_group.id,
             "user_data": request.user_data,
-            "ip": f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}",
+            # of the loopback, where local machines reach each other at any address
+            "ip": f"127.{64 + (number >> 16 & 63)}.{number >> 8 & 255}.{number & 255}",
             "made_at": now,
             "visible_at": now + script.lag,
             "running_at": now + script.boot,
