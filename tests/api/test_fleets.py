@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,10 @@ from chalicelib.domain.instances import Claim, Instance, InstanceStatus
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.store import nouns
-from tests.api.rig import OFFERS, Rig, fleet, submit, task
+from chalicelib.usecases.plans import DEFAULT_OFFERS
+from tests.api.rig import OFFERS, Rig, fleet, offer, submit, task
 from tests.hosts.bad_host import KEY
+from tests.world.ports import Books
 
 
 def create(rig: Rig, spec: dict[str, Any], **more: Any) -> Any:
@@ -313,6 +316,12 @@ def test_gpus_are_grouped_as_asked(rig: Rig) -> None:
     assert (h100["backend"], h100["region"], a100["region"]) == ("vultr", "ewr", "fra") and "backends" not in h100
     assert h100["offer_price"] == {"min": 20.0, "max": 20.0}
     assert "backend" in rig.refused("P/gpus/list", {"run_spec": task(), "group_by": ["region"]})
+
+
+def test_all_gpus_are_listed_however_many_are_on_offer(tmp_path: Path) -> None:
+    many = [offer(f"m{number}", 1.0 + number, gpus=1, gpu=f"GPU{number}") for number in range(DEFAULT_OFFERS + 10)]
+    rig = Rig.at(tmp_path, catalog=Books(many))
+    assert len(rig.ok("P/gpus/list", {"run_spec": task()})["gpus"]) == len(many)
 
 
 def a_shared_machine(rig: Rig) -> dict[str, Any]:

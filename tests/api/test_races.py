@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from threading import Barrier
 from typing import Any
 
@@ -12,10 +13,10 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.errors import Refused
+from chalicelib.errors import Conflict, Refused
 from chalicelib.store import nouns
-from chalicelib.store.port import Change, Store
-from chalicelib.usecases import projects, runs, users
+from chalicelib.store.port import Change, Delete, Store
+from chalicelib.usecases import fleets, projects, runs, users
 from tests.api.rig import Response, Rig, fleet, submit, task
 
 CALLERS = 8
@@ -151,3 +152,47 @@ class Before:
             self.armed = False
             self._happens()
         self._store.commit(changes)
+
+
+class Contended(Before):
+    """A store in which somebody else is always first."""
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        raise Conflict(str(changes[0].key))
+
+
+def contended(rig: Rig) -> Any:
+    store: Any = Contended(rig.world.plane.store, lambda: None)
+    return replace(rig.world.plane, store=store)
+
+
+def test_what_changes_without_end_is_refused(rig: Rig) -> None:
+    store, actor = rig.world.plane.store, users.named_user(rig.world.plane.store, "admin")
+    live, over = submit(rig, task("live")), submit(rig, task("over"))
+    rig.save(found_run(store, over["id"]).with_(status=RunStatus.done))
+    rig.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})
+    with pytest.raises(Refused, match="The run keeps changing"):
+        runs.stop(contended(rig), actor, rig.project, ["live"], abort=False)
+    with pytest.raises(Refused, match="The run keeps changing"):
+        runs.delete(contended(rig), actor, rig.project, ["over"])
+    with pytest.raises(Refused, match="The fleet keeps changing"):
+        fleets.delete(contended(rig), actor, rig.project, ["pool"])
+    assert found_run(store, live["id"]).status is RunStatus.submitted
+
+
+def found_run(store: Store, run_id: str) -> Run:
+    found = nouns.find(store, Run, keys.run(run_id))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("act", [runs.delete, partial(runs.stop, abort=False)])
+def test_a_run_that_is_erased_in_between_is_gone_as_asked(rig: Rig, act: Callable[..., None]) -> None:
+    store = rig.world.plane.store
+    run = found_run(store, submit(rig, task("train"))["id"])
+    if act is runs.delete:
+        rig.save(run.with_(status=RunStatus.done))
+    before = Before(store, lambda: store.commit([Delete(keys.run(run.id))]))
+    before.armed = True
+    act(replace(rig.world.plane, store=before), users.named_user(store, "admin"), rig.project, ["train"])  # type: ignore[arg-type]
+    assert store.get(keys.run(run.id)) is None

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.usecases.specs import changed_fields
+from chalicelib.domain.specs.runs import FileArchiveMapping
+from chalicelib.usecases.specs import changed_fields, needs_new_run
 from tests.world import nouns as b
 
 
@@ -43,3 +44,25 @@ def test_what_of_a_run_is_another(old: dict[str, Any], new: dict[str, Any], name
 )
 def test_what_of_a_fleet_is_another(old: dict[str, Any], new: dict[str, Any], names: list[str]) -> None:
     assert changed_fields(b.fleet_spec(**old), b.fleet_spec(**new)) == names
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "names"),
+    [
+        ({}, {"priority": 5}, []),
+        ({}, {"image": "x"}, ["configuration.image"]),
+        ({"resources": {"cpu": "x86:2"}}, {"resources": {"cpu": "2"}}, []),
+        ({"resources": {"cpu": "2"}}, {"resources": {"cpu": "x86:2"}}, ["configuration.resources"]),
+        ({"resources": {"cpu": "x86:2"}}, {"resources": {"cpu": "4"}}, ["configuration.resources"]),
+        ({"files": ["a"]}, {"files": ["./a"]}, []),
+    ],
+)
+def test_what_a_live_run_cant_take_over(old: dict[str, Any], new: dict[str, Any], names: list[str]) -> None:
+    assert needs_new_run(b.run_spec(**old), b.run_spec(**new)) == names
+
+
+def test_files_with_other_content_need_a_new_run() -> None:
+    old, new = b.run_spec(files=["a"]), b.run_spec(files=["b"])
+    sent = new.with_(file_archives=(FileArchiveMapping(id="1", path="b"),))
+    assert needs_new_run(old, new) == []
+    assert needs_new_run(old, sent) == ["configuration.files", "file_archives"]
