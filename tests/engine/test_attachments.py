@@ -209,6 +209,33 @@ def test_a_machine_that_vanishes_gives_its_disk_back(stage: Runs) -> None:
     assert stage.plugged() == []
 
 
+@pytest.mark.parametrize("some", [False, True])
+def test_a_machine_whose_creation_was_cut_off_gets_its_disk_all_the_same(stage: Runs, some: bool) -> None:
+    """It works, and nobody noted what its provider calls it."""
+    stage.lost = lambda effect: isinstance(effect, AttachVolume)
+    run = stage.start()
+    stage.reports(run)
+    machine = stage.named(stage.machine(run).id)
+    kept = tuple(handle for handle in machine.handles if handle.kind != "vm") if some else ()
+    stage.place.save(machine.with_(handles=kept))
+    stage.lost = lambda effect: False
+    stage.until(lambda: stage.states == [ATTACHED])
+    stage.ends(run)
+    stage.until(lambda: stage.states == [])
+    assert stage.plugged() == []
+
+
+def test_a_provider_that_forgets_a_disk_once_proves_nothing(stage: Runs) -> None:
+    run = stage.start()
+    stage.reports(run)
+    stage.until(lambda: stage.states == [ATTACHED])
+    stage.script.detach = b.DAY
+    stage.script.forgets = 1
+    stage.ends(run)
+    stage.after(MINUTE)
+    assert stage.states == [DETACHING] and stage.plugged()
+
+
 def test_a_purchase_that_is_refused_frees_the_volume_for_the_next_offer(stage: Runs) -> None:
     stage.script.faults.append(Fault("create", "InsufficientCapacity"))
     run = stage.start()

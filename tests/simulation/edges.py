@@ -7,12 +7,22 @@ from typing import Protocol
 
 from chalicelib.backends.simulated.cloud import FakeCloud
 from chalicelib.backends.simulated.script import Call, Fault, Script, When
-from chalicelib.backends.spi import CreateRequest, GroupRequest, Machine, Made, Owned, OwnedGroup
+from chalicelib.backends.spi import (
+    CreateRequest,
+    GroupRequest,
+    Machine,
+    Made,
+    Owned,
+    OwnedGroup,
+    OwnedVolume,
+    VolumeRequest,
+)
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.keys import Due, Key
 from chalicelib.domain.offers import Offer
+from chalicelib.domain.volumes import Disk
 from chalicelib.errors import StorageFull
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Change, Index, Page, Record
@@ -149,6 +159,7 @@ class ShakyBackend:
         self.made: Callable[[], None] = nobody
         self.ending: Callable[[Handle], None] = nobody
         self.ending_group: Callable[[Handle], None] = nobody
+        self.detaching: Callable[[Handle, Sequence[Handle]], None] = nobody
 
     def check(self) -> None:
         self._cloud.check()
@@ -207,6 +218,41 @@ class ShakyBackend:
     def list_owned_groups(self) -> Iterator[OwnedGroup]:
         found = list(self._cloud.list_owned_groups())
         self._world.moment("after list_groups")
+        return iter(found)
+
+    def create_volume(self, request: VolumeRequest) -> Handle:
+        self._world.moment("before create_volume")
+        volume = self._cloud.create_volume(request)
+        self._world.note("volume made")
+        self._world.moment("after create_volume")
+        return volume
+
+    def register_volume(self, volume_id: str, region: str, zone: str) -> Disk:
+        return self._cloud.register_volume(volume_id, region, zone)
+
+    def describe_volume(self, handle: Handle) -> Disk:
+        self._world.moment("before describe_volume")
+        return self._cloud.describe_volume(handle)
+
+    def attach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        self._world.moment("before attach_volume")
+        self._cloud.attach_volume(handle, machine)
+        self._world.moment("after attach_volume")
+
+    def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        self.detaching(handle, machine)
+        self._world.moment("before detach_volume")
+        self._cloud.detach_volume(handle, machine)
+        self._world.moment("after detach_volume")
+
+    def delete_volume(self, handle: Handle) -> None:
+        self._world.moment("before delete_volume")
+        self._cloud.delete_volume(handle)
+        self._world.moment("after delete_volume")
+
+    def list_owned_volumes(self, volume_id: str | None = None) -> Iterator[OwnedVolume]:
+        found = list(self._cloud.list_owned_volumes(volume_id))
+        self._world.moment("after list_volumes")
         return iter(found)
 
     def close(self) -> None:

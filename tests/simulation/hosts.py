@@ -33,6 +33,8 @@ class Task:
     log: bytes = b""
     asked: str = ""
     lost: bool = False  # with its host's disk
+    disks: tuple[str, ...] = ()  # volumes that are mounted for it
+    held: bool = False  # exited, and they can't be unmounted yet
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Hosts:
         self.hosts: dict[str, Host] = {}  # by machine, or by instance without one
         self._killed: set[str] = set()
         self._failed: dict[tuple[str, str], int] = {}
+        self.mounting: Callable[[Task, dict[str, Any]], None] = lambda task, disk: None  # may object
 
     def fails(self, run: tuple[str, str], work: Work) -> bool:
         self._failed[run] = self._failed.get(run, 0) + 1
@@ -244,6 +247,10 @@ class Host:
         run = command.spec["project"], command.spec["run_name"]
         work = self.hosts.work.get(run, Work())
         task = self.tasks[command.task] = self.hosts.begin(command.task, self.name)
+        disks = [each for each in command.spec["volumes"] if each["kind"] == "disk"]
+        for disk in disks:
+            self.hosts.mounting(task, disk)
+        task.disks = tuple(disk["volume"] for disk in disks)
         status = int(self.hosts.fails(run, work))
         delay = self.world.some(0.1, 2.0)
         if work.pulls:
@@ -276,13 +283,25 @@ class Host:
             return
         task.exit_status = status if task.state == "running" else None
         task.state, task.asked = "exited", reason
+        if task.disks and self.world.chance(0.3):
+            task.held = True
+            self._later(self.world.some(1, 60), lambda: self._unmounted(task))
         self._tell(task)
         self.pump()
+
+    def _unmounted(self, task: Task) -> None:
+        task.held = False
+        if self.tasks.get(task.id) is task:
+            self._tell(task)
+            self.pump()
 
     def _tell(self, task: Task) -> None:
         report: dict[str, Any] = {"id": task.id, "state": task.state, "at": self.world.now()}
         if task.state == "exited":
             report.update(exit_status=task.exit_status, reason=task.asked, log_end=len(task.log))
+            report.update(held=list(task.disks) if task.held else [])
+        elif task.state == "running":
+            report.update(mounted=list(task.disks))
         self.session.task_changed(report)
 
     def _read_log(self, task_id: str, offset: int, limit: int) -> tuple[int, list[tuple[int, bytes]]]:

@@ -20,23 +20,32 @@ from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.volumes import AttachmentState
 from chalicelib.domain.workflows import WorkflowStatus
-from chalicelib.engine.effects.placement_groups import Groups
 from chalicelib.engine.effects.purchases import Purchases
-from chalicelib.engine.effects.workflows import Steps
+from chalicelib.engine.effects.table import FAMILIES, Family
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.read import Reader
 from chalicelib.engine.sweep import Sweeper
+from chalicelib.planning.attachments import DiskAt
 from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.lint import Rules
 from chalicelib.planning.orphans import Look
 from chalicelib.planning.placement_groups import take_leave
-from chalicelib.planning.plan import Outcome, Plan
+from chalicelib.planning.plan import Outcome, Plan, Step
 from chalicelib.planning.purchases import Create
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
-from chalicelib.planning.snapshots import FleetSnapshot, FleetView, InstanceSnapshot, QueueSnapshot, RunSnapshot
+from chalicelib.planning.snapshots import (
+    FleetSnapshot,
+    FleetView,
+    InstanceSnapshot,
+    QueueSnapshot,
+    RunSnapshot,
+    VolumeSnapshot,
+)
+from chalicelib.planning.volumes import decide_disk, decide_volume
 from chalicelib.planning.workflows import StepDone, WorkflowSnapshot, decide_step
 from chalicelib.store import nouns
 from chalicelib.usecases import agent
@@ -54,6 +63,7 @@ from tests.simulation.stories import (
     placement_groups,
     placing,
     tasks,
+    volumes,
 )
 from tests.simulation.world import Invariant, Violation
 
@@ -281,6 +291,37 @@ def _tidy(snapshot: FleetSnapshot) -> Plan:
     return replace(plan, steps=(*plan.steps, *leave))
 
 
+# --- volumes ---------------------------------------------------------------------------------------------------------
+
+
+def _let_loose(snapshot: VolumeSnapshot) -> Plan:
+    """Takes a disk for detached because it has asked for that."""
+    freed = [each for each in snapshot.volume.attachments if each.state is not AttachmentState.detaching]
+    volume = snapshot.volume.with_(attachments=tuple(freed), due_at=snapshot.now)
+    plan = decide_volume(replace(snapshot, volume=volume))
+    return plan if volume.attachments == snapshot.volume.attachments else Plan((*plan.steps, Step((volume,))))
+
+
+def _early(snapshot: VolumeSnapshot) -> Plan:
+    """Takes a job that is ending for one that has ended."""
+    over = {
+        id: job.with_(status=JobStatus.done) if job.status is JobStatus.terminating else job
+        for id, job in snapshot.jobs.items()
+    }
+    return decide_volume(replace(snapshot, jobs=over))
+
+
+def _trustful(snapshot: VolumeSnapshot, outcome: Outcome) -> Plan:
+    """Takes a disk for attached because that was asked for."""
+    return decide_disk(
+        snapshot, replace(outcome, there=True) if isinstance(outcome, DiskAt) and outcome.attaching else outcome
+    )
+
+
+def _buying_with(purchases: type[Family]) -> tuple[type[Family], ...]:
+    return (purchases, *(family for family in FAMILIES if family is not Purchases))
+
+
 @dataclass(frozen=True)
 class Planted:
     parts: Parts
@@ -290,10 +331,10 @@ class Planted:
 
 PLANTED: dict[str, Planted] = {
     "forgets act_until": Planted(
-        Parts(kinds=_deciding("instance", _impatient), families=(_Impatient, Groups, Steps)), machines.BOUGHT_ONCE
+        Parts(kinds=_deciding("instance", _impatient), families=_buying_with(_Impatient)), machines.BOUGHT_ONCE
     ),
     "releases a claim early": Planted(Parts(kinds=_deciding("run", _hasty)), placing.CLAIMS_AGREE),
-    "drops handles": Planted(Parts(families=(_Forgetful, Groups, Steps)), machines.HANDLES_KEPT),
+    "drops handles": Planted(Parts(families=_buying_with(_Forgetful)), machines.HANDLES_KEPT),
     "trusts the index": Planted(Parts(reader=_Trusting), fleets.FLEET_LIMIT, seeds=120),
     "applies replayed messages": Planted(Parts(sync=_credulous), tasks.TRUE_ENDS),
     "takes a log for whole": Planted(Parts(sync=_hopeful), tasks.LOGS_WHOLE),
@@ -310,6 +351,11 @@ PLANTED: dict[str, Planted] = {
     "scatters a cluster": Planted(Parts(kinds=_deciding("fleet", _scattered)), clusters.TOGETHER),
     "deletes a group too early": Planted(Parts(kinds=_deciding("fleet", _tidy)), placement_groups.USED_GROUPS_STAY),
     "keeps what was reserved": Planted(Parts(kinds=_deciding("run", _keeping)), gangs.GIVEN_BACK),
+    "frees a disk that it asked to detach": Planted(
+        Parts(kinds=_deciding("volume", _let_loose)), volumes.FREED_WITH_PROOF
+    ),
+    "detaches before a job has ended": Planted(Parts(kinds=_deciding("volume", _early)), volumes.USED_DISKS_STAY),
+    "takes a disk for attached": Planted(Parts(kinds=_concluding("volume", _trustful)), volumes.DISKS_FIRST),
     "sweeps what it doesn't know": Planted(Parts(sweeper=_Blind), machines.WANTED_STAYS),
 }
 

@@ -6,17 +6,35 @@ import logging
 from collections.abc import Mapping
 from typing import ClassVar
 
-from chalicelib.backends.spi import Volumes
+from chalicelib.backends.spi import Backend, Volumes
 from chalicelib.domain import keys
-from chalicelib.domain.instances import Handle, Instance
-from chalicelib.domain.volumes import Volume
+from chalicelib.domain.instances import Handle, Instance, InstanceStatus
+from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.engine.effects.acting import Acting, said, translated
-from chalicelib.errors import BackendError, Gone
+from chalicelib.errors import BackendError, Gone, Transient
 from chalicelib.planning.attachments import AttachVolume, DetachVolume, DiskAt, DiskNotMoved, may_move
 from chalicelib.planning.plan import Effect, Outcome
 from chalicelib.store import nouns
 
 log = logging.getLogger(__name__)
+
+
+def _machine(backend: Backend, instance: Instance | None) -> tuple[Handle, ...]:
+    """What its provider calls the machine. One whose creation was cut off may work, and not all its handles were
+    noted, so what is listed counts too."""
+    if instance is None or instance.status is InstanceStatus.terminated:
+        return () if instance is None else instance.handles
+    known = {handle.id: handle for handle in instance.handles}
+    known |= {each.handle.id: each.handle for each in backend.list_owned(instance.id) if each.epoch == instance.epoch}
+    if not known:
+        raise Transient(f"The provider doesn't list {instance.name} yet.")
+    return tuple(known.values())
+
+
+def _over(volume: Volume, instance: Instance | None) -> bool:
+    """Is a disk that its provider doesn't know proof enough? An answer may be wrong once, and a disk that is attached
+    would stay so. If it is gone indeed, its record says so soon, or the machine ends."""
+    return volume.status is VolumeStatus.failed or instance is None or instance.status is InstanceStatus.terminated
 
 
 class Attachments:
@@ -34,12 +52,13 @@ class Attachments:
         if not may_move(volume, effect, backend.facts, self.here.clock.now()):
             log.info("%s is too late: the next pass repeats what is still wanted", effect)
             return None
-        attaching, machine = isinstance(effect, AttachVolume), () if instance is None else instance.handles
+        attaching = isinstance(effect, AttachVolume)
         try:
             with translated(volume.name):
+                machine = _machine(backend, instance)
                 return self._moved(backend, volume.handle, machine, effect, attaching=attaching)
         except BackendError as error:
-            if isinstance(error, Gone) and not attaching:
+            if isinstance(error, Gone) and not attaching and _over(volume, instance):
                 return DiskAt(effect.unit, effect.instance_id, effect.act_until, attaching, there=False)
             return DiskNotMoved(effect.unit, *said(error), effect.instance_id, effect.act_until)
 
