@@ -214,7 +214,7 @@ class DockerClient:
             return None
         response.read()
         said = response.headers.get("X-Docker-Container-Path-Stat") or ""
-        return int(json.loads(base64.b64decode(said))["mode"])
+        return int(json.loads(base64.b64decode(said))["mode"]) if said else None
 
     def image(self, name: str) -> Optional[Dict[str, Any]]:
         return self._found("/images/%s/json" % quote(name, safe="/:@"))

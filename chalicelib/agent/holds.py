@@ -35,26 +35,35 @@ class Holds:
         self.root = root
         self._holds, self._locks, self._points = (os.path.join(root, name) for name in ("holds", "locks", "disks"))
 
-    def prepare(self) -> None:
-        for place in (self.root, self._holds, self._locks, self._points):
-            try:
-                os.mkdir(place, 0o700)
-            except FileExistsError:
-                found = os.lstat(place)
-                if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-                    raise Unusable("%s was made by user %d; delete it" % (place, found.st_uid)) from None
-            if place == self.root:
-                self._share()
+    def begin(self, task: str, data: str) -> None:
+        """From here on the task has a file, and what it may mount goes into it. Raises Unusable."""
+        with self._alone():
+            for place in (self.root, self._holds, self._locks, self._points):
+                try:
+                    os.mkdir(place, 0o700)
+                except FileExistsError:
+                    found = os.lstat(place)
+                    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+                        raise Unusable("%s was made by user %d; delete it" % (place, found.st_uid)) from None
+                if place == self.root:
+                    self._share()
+            if self.of(task) is None:
+                self.write(task, {"data": data, "volumes": {}, "made": []})
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else makes or deletes these folders. They can't hold the lock themselves, as they may go."""
+        above = os.open(os.path.dirname(self.root), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(above, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(above)
 
     def _share(self) -> None:
-        folder = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX)
-            if not mountinfo.at(self.root):
-                namespaces.mount(self.root, self.root, namespaces.MS_BIND)
-            namespaces.mount("none", self.root, namespaces.MS_SHARED)
-        finally:
-            os.close(folder)
+        if not mountinfo.at(self.root):
+            namespaces.mount(self.root, self.root, namespaces.MS_BIND)
+        namespaces.mount("none", self.root, namespaces.MS_SHARED)
 
     def point(self, volume: str) -> str:
         """Where a volume's disk is mounted."""
@@ -76,12 +85,14 @@ class Holds:
         return sorted(name for name in os.listdir(self._holds) if "." not in name)  # else a write that was cut off
 
     def tidy(self) -> None:
-        """Leave nothing here if nobody has anything mounted. Only empty folders go: the others are somebody's."""
-        if self.tasks() or not os.path.isdir(self.root):
+        """Leave nothing here if no task has anything mounted. Only empty folders go: others are somebody's."""
+        if not os.path.isdir(self.root):
             return
-        for name in os.listdir(self._locks) if os.path.isdir(self._locks) else ():
-            os.unlink(os.path.join(self._locks, name))
-        with contextlib.suppress(OSError):
+        with self._alone(), contextlib.suppress(OSError):
+            if self.tasks():
+                return
+            for name in os.listdir(self._locks):
+                os.unlink(os.path.join(self._locks, name))
             for place in (self._holds, self._locks, self._points):
                 os.rmdir(place)
             for _ in mountinfo.at(self.root):

@@ -58,7 +58,7 @@ class Volumes:
             with _named(entry):
                 if os.geteuid() != 0:
                     raise Unusable("only root can mount disks, and the agent here isn't root; run it as root")
-                self._holds.prepare()
+                self._holds.begin(self._folder.task, self._folder.data)
                 self._hold(entry["volume"], device=entry.get("device") or {}, name=name_of(entry))
         for entry in wanted:
             with _named(entry):
@@ -77,7 +77,7 @@ class Volumes:
         for entry in self.entries:
             with _named(entry):
                 folders.refuse(entry["path"], self._never_covered())
-                self._holds.prepare()
+                self._holds.begin(self._folder.task, self._folder.data)
         self._outside = os.open("/proc/self/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         with _named(self.entries[0]):
             namespaces.mount_apart()
@@ -212,7 +212,8 @@ class Volumes:
     # Notes ------------------------------------------------------------------------------------------------------------
 
     def _hold(self, volume: Optional[str], made: Sequence[str] = (), **news: Any) -> None:
-        hold = self._holds.of(self._folder.task) or {"data": self._folder.data, "volumes": {}, "made": []}
+        hold = self._holds.of(self._folder.task)
+        assert hold is not None  # begun before anything is mounted
         hold["made"] += [place for place in made if place not in hold["made"]]
         if volume is not None:
             hold["volumes"].setdefault(volume, {}).update(news)
@@ -232,7 +233,7 @@ def sweep(data: str, holds: Optional[Holds] = None) -> List[str]:
         hold = found.of(task)
         folder = TaskFolder(data, task)
         if hold is not None and hold["data"] == data and not os.path.exists(folder.path):
-            kept += Volumes(folder, [], found).release(0.0).values()
+            kept += Volumes(folder, [], found).release().values()
     return kept
 
 

@@ -6,6 +6,7 @@ one that is shipped. Whether a real engine agrees is for `test_docker_real`.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import io
 import json
@@ -81,6 +82,7 @@ class Engine:
     requests: list[Request] = field(default_factory=list)
     usage: dict[str, Any] = field(default_factory=dict)
     holds: dict[str, bytes] = field(default_factory=dict)  # what the images of new containers hold
+    modes: dict[str, int] = field(default_factory=dict)  # of files that it has
     live_restore: bool = False
     root: str = "/var/lib/docker"
     began: str = "2026-11-22T10:00:00.123456789+02:00"  # 8:00
@@ -161,7 +163,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._json(container.inspection())
             case ["HEAD", "archive"]:
                 there = request.query["path"] in container.holds or request.query["path"] in engine.everywhere
-                self._say(200 if there else 404)
+                stat = base64.b64encode(json.dumps({"mode": engine.modes.get(request.query["path"], 0)}).encode())
+                self._say(200 if there else 404, stat=stat.decode())
             case ["GET", "archive"]:
                 packed = _packed(container.holds, request.query["path"])
                 self._found(None, "Could not find the file") if packed is None else self._say(200, packed)
@@ -208,9 +211,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _json(self, value: Any, status: int = 200) -> None:
         self._say(status, json.dumps(value).encode())
 
-    def _say(self, status: int, body: bytes = b"", kind: str = "application/json") -> None:
+    def _say(self, status: int, body: bytes = b"", kind: str = "application/json", stat: str = "") -> None:
         self.send_response(status)
         self.send_header("Content-Type", kind)
+        if stat:
+            self.send_header("X-Docker-Container-Path-Stat", stat)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

@@ -431,3 +431,23 @@ def test_what_is_left_of_output_that_was_dropped_is_sent(seen: int) -> None:
     agent.log_shrank("t", 4, 11)
     agent.answered(sent, {**QUIET, "logs": [{"task": "t", "offset": 4}]}, 11)
     assert agent.next(11) == 1011, "nothing is left to send"
+
+
+def test_a_task_whose_disk_is_held_is_told_after_its_removal_too() -> None:
+    agent = greeted(session(), **QUIET)
+    agent.task_changed(report(state="exited", held=["v"]))
+    agent.answered(message(agent, 0), {"tasks": [{"id": "t", "want": "remove"}], **QUIET}, 0)
+    agent.facts_changed({"cpus": 1})
+    said = message(agent, 1)
+    assert [task["held"] for task in said.body["tasks"]] == [["v"]]
+    agent.answered(said, QUIET, 1)
+    agent.task_changed(report(state="exited"))
+    assert message(agent, 2).body["tasks"] == [], "unmounted: nothing of it is to be told"
+
+
+def test_a_refused_report_still_says_what_is_mounted() -> None:
+    agent = greeted(session(), **QUIET)
+    agent.task_changed(report(state="exited", held=["v"], mounted=["v"], message="long"))
+    agent.failed(message(agent, 0), "unacceptable", 0)
+    again = message(agent, 1000)
+    assert again.body["tasks"] == [{"id": "t", "state": "exited", "log_end": 0, "mounted": ["v"], "held": ["v"]}]

@@ -157,7 +157,7 @@ def test_killed_while_it_formats(way: Way, millis: int) -> None:
 
 def test_a_half_made_filesystem_of_ours_is_made_again(way: Way) -> None:
     """mkfs was killed, too: what it left has no name, but it lies on a disk that was blank when we began."""
-    way.holds.prepare()
+    way.holds.begin(way.folder.task, way.folder.data)
     noted = {"device": way.disk.identity, "name": "data", "node": way.disk.path, "formatting": True}
     way.disk.write(8192, b"half an inode table")
     way.holds.write(way.folder.task, {"data": way.folder.data, "volumes": {way.entry["volume"]: noted}, "made": []})
@@ -166,7 +166,7 @@ def test_a_half_made_filesystem_of_ours_is_made_again(way: Way) -> None:
 
 
 def test_what_somebody_else_made_meanwhile_isnt(way: Way) -> None:
-    way.holds.prepare()
+    way.holds.begin(way.folder.task, way.folder.data)
     noted = {"device": way.disk.identity, "name": "data", "node": way.disk.path, "formatting": True}
     way.holds.write(way.folder.task, {"data": way.folder.data, "volumes": {way.entry["volume"]: noted}, "made": []})
     run("mkswap", way.disk.path)

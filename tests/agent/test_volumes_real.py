@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent import volumes
+from chalicelib.agent import clearing, mountinfo, volumes
+from chalicelib.agent.accounts import Account
 from chalicelib.agent.holds import Holds
 from chalicelib.agent.process import ProcessRuntime
+from chalicelib.agent.task_runtime import TaskError
+from chalicelib.agent.tasks import TaskFolder
 from chalicelib.agent.volumes import Volumes
 from tests.agent.runtime_conformance import Workshop, kill_supervisor
+from tests.agent.ssh_client import Ssh, key_pair
 from tests.harness import loops
 from tests.harness.loops import MIB, LoopDisk, run
 
@@ -273,6 +277,79 @@ def test_what_a_forgotten_task_left_is_swept(workshop: Workshop, disk: LoopDisk,
     assert disk.places() == [] and Holds().of(task) is None
 
 
+def test_sessions_find_the_volumes_and_dont_keep_them(
+    workshop: Workshop, disk: LoopDisk, path: str, tmp_path: Path
+) -> None:
+    key, public = key_pair(tmp_path / "keys", "user")
+    script = f"echo kept > {path}/file; {WAIT.format(path)}"
+    task = workshop.start(script, volumes=[wanted(disk, path)], authorized_keys=[public])
+    workshop.running(task)
+    ssh = Ssh(workshop, task, key)
+    assert ssh.output(f"cat {path}/file; echo more > {path}/session") == "kept\n"
+    terminal = ssh.terminal(f"cd {path}; echo on''ce; cat")
+    terminal.sees(b"once")
+    (point,) = disk.places()
+    assert Path(point, "session").read_text() == "more\n"
+    Path(point, "go").touch()
+    assert "held" not in workshop.exited(task)
+    assert disk.places() == [] and terminal.status() != 0
+
+
+def test_last_writes_that_fail_are_told(workshop: Workshop, path: str, tmp_path: Path) -> None:
+    """A disk that has less room than it says: the kernel notices when it writes what the job thought was written."""
+    small = tmp_path / "small"
+    small.mkdir()
+    run("mount", "-t", "tmpfs", "-o", "size=6m", "none", str(small))
+    try:
+        with loops.disk(small / "disk", 64 * MIB) as disk:
+            task = workshop.start(f"head -c 20000000 /dev/urandom > {path}/x", volumes=[wanted(disk, path)])
+            ended = workshop.exited(task)
+            assert "volume data: its last writes failed (Input/output error)" in ended["message"]
+            assert disk.places() == []
+    finally:
+        run("umount", str(small))
+
+
+@pytest.mark.parametrize("protected", [False, True])
+def test_the_journal_of_a_disk_that_was_torn_away_is_replayed_if_it_can_be(
+    workshop: Workshop, path: str, tmp_path: Path, shared: Path, protected: bool
+) -> None:
+    torn = tmp_path / "torn"
+    with loops.disk(tmp_path / "whole", 32 * MIB) as disk:
+        ext4(disk)
+        run("mount", disk.path, str(shared))
+        (shared / "file").write_text("kept")
+        run("sync", "-f", str(shared))
+        torn.write_bytes(disk.file.read_bytes())
+        run("umount", str(shared))
+    assert "needs_recovery" in run("dumpe2fs", "-h", str(torn))
+    with loops.disk(torn, 0, *(["-r"] if protected else [])) as disk:
+        entry = wanted(disk, path, read_only=protected)
+        assert workshop.exited(workshop.start(f"ls {path}", volumes=[entry]))["exit_status"] == 0
+
+
+def test_nothing_stays_on_the_machine_when_the_last_agent_leaves_it(tmp_path: Path) -> None:
+    holds = Holds(str(tmp_path / "volumes"))
+    holds.tidy()
+    holds.begin("t", "/data")
+    holds.begin("t", "/data")
+    with holds.locked("v"):
+        pass
+    assert len(mountinfo.at(holds.root)) == 1
+    holds.tidy()
+    assert holds.of("t") == {"data": "/data", "volumes": {}, "made": []}, "a task may still mount something"
+    holds.forget("t")
+    holds.tidy()
+    assert list(tmp_path.iterdir()) == [] and mountinfo.at(holds.root) == []
+
+
+def test_clearing_a_machine_unmounts_its_disks(workshop: Workshop, disk: LoopDisk, path: str) -> None:
+    task = workshop.start("sleep 1000", volumes=[wanted(disk, path)])
+    workshop.running(task)
+    assert clearing.clear(str(workshop.data), {"process": workshop.runtime}, workshop.roster) == ""
+    assert disk.places() == [] and Holds().of(task) is None and list(workshop.data.iterdir()) == []
+
+
 # Folders --------------------------------------------------------------------------------------------------------------
 
 
@@ -311,30 +388,16 @@ def test_nobodys_links_are_followed(workshop: Workshop, shared: Path, path: str)
     assert "is a link to" in refused(workshop, folder(shared / "fresh", str(shared / "link" / "data")))
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
-        ("/", "root of the machine"),
-        ("/proc/1", "belongs to the machine's system"),
-        ("/etc", "belongs to the machine's system"),
-        ("/run/dstack-volumes/disks", "belongs to the machine's system"),
-        ("/var/lib", "the container engine's own folder"),
-        ("/tmp/../etc", "`..` isn't followed"),
-        ("etc", "isn't an absolute path"),
-    ],
-)
-def test_the_machines_own_folders_are_no_volumes(workshop: Workshop, path: str, source: str, words: str) -> None:
-    assert words in refused(workshop, {**folder(Path("/"), path), "source": source})
-
-
-def test_the_agents_own_folder_is_no_volume(workshop: Workshop, path: str) -> None:
-    for place in (workshop.data, workshop.data / "tasks", workshop.data.parent):
-        assert "the agent's own folder" in refused(workshop, folder(place, path))
-
-
 @pytest.mark.parametrize("target", ["/", "/etc", "/usr/lib/python3", "/var/tmp", "/proc/self"])
-def test_nothing_is_mounted_over_what_the_agent_needs(workshop: Workshop, shared: Path, target: str) -> None:
-    assert refused(workshop, folder(shared, target))
+def test_nothing_is_mounted_over_what_the_agent_needs(tmp_path: Path, shared: Path, target: str) -> None:
+    found = Volumes(TaskFolder(str(tmp_path), "t"), [folder(shared, target)])
+    with pytest.raises(TaskError, match=f"^volume {shared}: ") as caught:
+        found.enter(Account(None))
+    assert caught.value.reason == "volume_error"
+
+
+def test_a_refused_folder_ends_the_job(workshop: Workshop, path: str) -> None:
+    assert "belongs to the machine's system" in refused(workshop, folder(Path("/etc"), path))
 
 
 def test_a_folder_that_its_user_cant_reach_isnt_shown_to_it(workshop: Workshop, shared: Path, path: str) -> None:
@@ -368,7 +431,7 @@ def test_an_agent_that_isnt_root_refuses_with_the_reason(workshop: Workshop, dis
         data = workshop.roster.folder("t")
         try:
             Volumes(data, [wanted(disk, path)]).mount(lambda _: None, lambda _: None)
-        except volumes.TaskError as problem:
+        except TaskError as problem:
             return 0 if (problem.reason == "volume_error") and "isn't root" in problem.message else 1
         return 2
 

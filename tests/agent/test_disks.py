@@ -1,0 +1,160 @@
+"""What a disk's way to its job looks like without a disk: waiting, asking other programs, words."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent import clearing, disks, folders
+from chalicelib.agent.disks import LOOK_EVERY, WAIT_SECONDS, Disk, probed
+from chalicelib.agent.holds import Holds
+from chalicelib.agent.signatures import Unusable
+from chalicelib.agent.task_runtime import TaskError
+from chalicelib.agent.tasks import TaskFolder
+from chalicelib.agent.volumes import Volumes
+from tests.agent.desk import Desk
+from tests.agent.test_clearing import Obeyed
+from tests.agent.test_devices import Machine
+
+blkid = pytest.mark.skipif(not Path("/usr/sbin/blkid").exists(), reason="this machine has no blkid")
+
+
+def test_a_disk_that_doesnt_come_is_waited_for_and_named(tmp_path: Path) -> None:
+    Machine(tmp_path)
+    holds, pauses, told = Holds(str(tmp_path / "holds")), [], []  # type: Holds, list[float], list[str]
+    wanted = {"volume": "v", "name": "data", "device": {"serial": "vol1", "by_id": ""}}
+    with pytest.raises(Unusable, match=r"doesn't show its disk \(serial vol1\) after 60 seconds"):
+        Disk(wanted, holds, "t", str(tmp_path)).mount(pauses.append, told.append)
+    assert sum(pauses) == pytest.approx(WAIT_SECONDS, abs=LOOK_EVERY) and set(pauses) == {LOOK_EVERY}
+    assert len(told) == 1 and told[0].startswith("waiting for the disk of volume data, until ")
+
+
+@blkid
+@pytest.mark.parametrize(
+    ("status", "said", "found"),
+    [
+        (2, b"", ""),
+        (0, b"ext4\nfilesystem\n", "ext4 filesystem"),
+        (8, b"", "nothing certain (status 8)"),
+        (1, b"", "nothing certain (status 1)"),
+    ],
+)
+def test_only_a_clear_no_of_blkid_counts(status: int, said: bytes, found: str) -> None:
+    def run(argv: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        assert argv[1] == "-p" and argv[-1] == "/dev/a"
+        return subprocess.CompletedProcess(argv, status, said)
+
+    assert probed("/dev/a", run) == found
+
+
+@blkid
+def test_a_disk_on_which_blkid_hangs_isnt_blank() -> None:
+    def run(argv: list[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        raise subprocess.TimeoutExpired(argv, 60)
+
+    assert "doesn't respond" in probed("/dev/a", run)
+
+
+@pytest.mark.parametrize("volume", ["", "..", "a/b", ".x", "x" * 101])
+def test_a_volumes_id_is_a_plain_name(tmp_path: Path, volume: str) -> None:
+    with pytest.raises(Unusable, match="is no volume's id"):
+        Holds(str(tmp_path)).point(volume)
+
+
+def test_disks_are_counted_by_the_tasks_that_want_them(tmp_path: Path) -> None:
+    holds = Holds(str(tmp_path))
+    (tmp_path / "holds").mkdir()
+    for task in ("one", "two"):
+        holds.write(task, {"data": "/d", "volumes": {"v": {}}, "made": []})
+    (tmp_path / "holds" / "three.17").write_text("a write that was cut off")
+    assert holds.tasks() == ["one", "two"] and holds.wanted_by_others("one", "v")
+    holds.forget("two")
+    holds.forget("two")
+    assert not holds.wanted_by_others("one", "v")
+
+
+def test_a_device_that_is_gone_isnt_busy(tmp_path: Path) -> None:
+    assert not disks.busy(str(tmp_path / "gone"))
+
+
+def test_a_task_that_keeps_a_disk_keeps_the_machine_from_being_cleared(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "data")
+    desk.create("t")
+    message = "volume data can't be unmounted yet: by cat (process 7)"
+    desk.state("t", state="exited", held=["v"], message=message)
+    roster = Obeyed(desk)
+    roster.hangs = ("t",)
+    said = clearing.clear(str(desk.data), dict(desk.runtimes), roster, 0.0)
+    assert said == f"these tasks don't end: t ({message})"
+
+
+# Folders --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_is_made_step_by_step(tmp_path: Path) -> None:
+    opened = folders.opened(f"{tmp_path}/a/./b//c", folders.maker(0o700))
+    assert os.path.samestat(os.fstat(opened), (tmp_path / "a/b/c").stat())
+    os.close(opened)
+    assert ((tmp_path / "a/b").stat().st_mode & 0o777, (tmp_path / "a/b/c").stat().st_mode & 0o777) == (0o755, 0o700)
+    folders.remove([f"{tmp_path}/a/b/c", f"{tmp_path}/a/b", f"{tmp_path}/a/b"])
+    assert list(tmp_path.rglob("*")) == [tmp_path / "a"]
+
+
+def test_what_isnt_a_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "link").symlink_to("file")
+    for path, words in (("file/x", "file isn't a folder"), ("link", "is a link to file"), ("no", "there is no folder")):
+        with pytest.raises(Unusable, match=words):
+            folders.opened(f"{tmp_path}/{path}")
+
+
+def test_missing_folders_from_above(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    assert folders.missing(f"{tmp_path}/a/b/c") == [f"{tmp_path}/a/b", f"{tmp_path}/a/b/c"]
+
+
+def test_a_fresh_folder_is_nobodys_until_it_is_given(tmp_path: Path) -> None:
+    opened = folders.opened(f"{tmp_path}/a", folders.maker(folders.UNFINISHED))
+    assert folders.unfinished(opened)
+    folders.give(opened, os.getuid(), os.getgid())
+    assert not folders.unfinished(opened) and (tmp_path / "a").stat().st_mode & 0o777 == 0o755
+    os.close(opened)
+
+
+def test_private_folders_are_refused_from_above_and_below() -> None:
+    for path in ("/data/agent", "/data/agent/tasks", "/data"):
+        with pytest.raises(Unusable, match="/data/agent is the agent's"):
+            folders.refuse(path, {"/data/agent": "the agent's"})
+    folders.refuse("/data/agents", {"/data/agent": "the agent's"})
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("/", "root of the machine"),
+        ("/proc/1", "belongs to the machine's system"),
+        ("/etc/", "belongs to the machine's system"),
+        ("//run/dstack-volumes/disks", "belongs to the machine's system"),
+        ("/var/lib", "the container engine's own folder"),
+        ("/tmp/../etc", "`..` isn't followed"),
+        ("etc", "isn't an absolute path"),
+        ("{data}", "the agent's own folder"),
+        ("{data}/tasks", "the agent's own folder"),
+        ("{data}/..", "`..` isn't followed"),
+        ("{above}", "the agent's own folder"),
+        ("{above}/engine", "the container engine's socket"),
+    ],
+)
+def test_the_machines_own_folders_are_no_volumes(tmp_path: Path, source: str, words: str) -> None:
+    data = tmp_path / "data"
+    task = TaskFolder(str(data), "t")
+    task.create({"socket": str(tmp_path / "engine" / "docker.sock")})
+    entry = {"kind": "folder", "source": source.format(data=data, above=tmp_path), "path": "/data"}
+    with pytest.raises(TaskError, match=re.escape(words)) as caught:
+        Volumes(task, [entry]).for_container()
+    assert caught.value.reason == "volume_error" and caught.value.message.startswith("volume ")
