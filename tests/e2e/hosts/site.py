@@ -40,6 +40,8 @@ NEEDED = {
     "faketime": "faketime",
 }
 ALSO = ("systemd-sysv", "libpam-systemd", "python3", "tini")  # brought with them, where nothing is there yet
+INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
+INOTIFY_EACH = 12  # that a host takes while somebody is logged in to it: without them, its systemd doesn't start
 PLAIN_HEAD = HostSpec("head", docker=False)
 
 
@@ -50,6 +52,14 @@ def check() -> None:
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
     if not all(shutil.which(program, path=path) for program in NEEDED) or not Path("/usr/bin/python3").exists():
         install(*NEEDED.values(), *ALSO)
+
+
+def room_for(hosts: int) -> None:
+    """NotHere, where this machine's kernel has too little for so many."""
+    needed, most = hosts * INOTIFY_EACH, int(INOTIFY.read_text())
+    if needed > most:
+        mend = f"sysctl fs.inotify.max_user_instances={needed}"
+        raise NotHere(f"{hosts} hosts need {needed} inotify instances, and a user may have {most} (to fix it: {mend})")
 
 
 class Site:
@@ -65,6 +75,7 @@ class Site:
 
     def __enter__(self) -> Site:
         check()
+        room_for(len(self.specs))
         with contextlib.ExitStack() as stack:
             self.folder = stack.enter_context(claim.claimed())
             self._build()
