@@ -296,6 +296,9 @@ def test_instances_are_listed_filtered_paged_and_got(rig: Rig) -> None:
     assert (
         len(rig.ok("/api/instances/list", {})) == 6 and rig.ok("/api/instances/list", {"project_names": ["nope"]}) == []
     )
+    both = rig.ok("/api/instances/list", {"ascending": True})
+    assert [row["created"] for row in both] == sorted(row["created"] for row in both)
+    assert rig.ok("/api/instances/list", {}) == both[::-1]
     got = rig.ok("P/instances/get", {"id": ids[0]})
     assert (got["name"], got["backend"], got["price"], got["fleet_name"]) == ("pool-0", "vultr", 1.5, "pool")
     assert "no instance" in rig.refused("P/instances/get", {"id": rig.project.id})

@@ -11,6 +11,8 @@ from chalicelib.api.routes import ROUTES
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import ProjectRole
+from chalicelib.usecases.projects import visible
+from chalicelib.usecases.users import named_user
 from tests.api.rig import Rig, fleet, submit, task
 
 KEYS = {"project_id", "project_name", "owner", "created_at", "backends", "members", "is_public", "templates_repo"}
@@ -113,6 +115,8 @@ def test_the_newest_project_is_listed_first(rig: Rig) -> None:
         rig.world.clock.at += SECOND
         rig.ok("/api/projects/create", {"project_name": name})
     assert [project["project_name"] for project in rig.ok("/api/projects/list")] == ["two", "one", "main"]
+    admin = named_user(rig.world.store, "admin")
+    assert [each.name for each in visible(rig.world.store, admin, not_joined=True)] == ["two", "one", "main"]
 
 
 @pytest.mark.parametrize("name", ["", "with space", "x" * 51, "ü"])

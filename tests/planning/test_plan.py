@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instants import HOUR
 from chalicelib.planning.plan import Plan, Step
-from chalicelib.planning.purchases import Describe
+from chalicelib.planning.purchases import Create, Describe, in_one_call
+from chalicelib.planning.reports import over_quota
 from tests.world import nouns as b
 
 
@@ -20,3 +23,27 @@ from tests.world import nouns as b
 )
 def test_what_an_empty_plan_is(steps: tuple[Step, ...], empty: bool) -> None:
     assert Plan(steps).empty is empty
+
+
+@pytest.mark.parametrize(("batch", "calls"), [(None, 5), (1, 5), (2, 3), (8, 1)])
+def test_purchases_are_made_in_as_few_calls_as_their_backend_can(batch: int | None, calls: int) -> None:
+    """One that nobody knows any more creates one at a time."""
+    facts = {} if batch is None else {"aws": BackendFacts(name="aws", batch=batch)}
+    step = Step(effects=tuple(Create(f"instance/{number}", "aws", 0) for number in range(5)))
+    assert len(in_one_call(step, facts).effects) == calls
+
+
+@pytest.mark.parametrize(
+    ("ran", "stored", "over"),
+    [
+        (None, 100, False),
+        (None, 101, True),
+        (HOUR - 1, 100, False),
+        (HOUR - 1, 101, True),
+        (HOUR, 200, False),
+        (HOUR, 201, True),
+    ],
+)
+def test_a_job_may_log_so_much_for_each_hour_that_it_began(ran: int | None, stored: int, over: bool) -> None:
+    job = b.job(b.run()).with_(running_at=None if ran is None else b.NOW - ran)
+    assert over_quota(job, stored, 100, b.NOW) is over
