@@ -11,6 +11,9 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Instance, InstanceStatus
+from chalicelib.domain.instants import iso
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.runs import RunBody
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.store import nouns
@@ -191,3 +194,25 @@ def test_a_backend_whose_machines_dont_reach_each_other_offers_none_for_a_cluste
         assert not any(job["offers"] for job in found["job_plans"])
         (note,) = found["notes"]
         assert "machines that don't reach each other" in note["text"] and "placement: any" in note["hint"]
+
+
+def test_a_node_whose_host_is_silent_says_so_while_it_counts_as_running(rig: Rig) -> None:
+    cluster(rig, 3)
+    run = submit(rig, several(nodes=2))
+    records = [rig.record(keys.job(run["id"], 0, number, 0)) for number in range(2)]
+    silent, other = (nouns.read(Job, record) for record in records)
+    since = rig.world.plane.clock.now()
+    rig.save(silent.with_(status=JobStatus.running, disconnected_at=since), other.with_(status=JobStatus.running))
+
+    def told() -> list[tuple[str, str | None]]:
+        listed = [job["job_submissions"][-1] for job in rig.ok("P/runs/get", {"run_name": "mn"})["jobs"]]
+        return [(each["status"], each["termination_reason_message"]) for each in listed]
+
+    told_so = f"its host hasn't reported since {iso(since)}"
+    assert told() == [("running", told_so), ("running", None)]
+    kept = nouns.read(Job, rig.record(keys.job(run["id"], 0, 0, 0)))
+    rig.save(kept.with_(message="other nodes can't reach it"))
+    assert told()[0] == ("running", f"{told_so}; other nodes can't reach it")
+    kept = nouns.read(Job, rig.record(keys.job(run["id"], 0, 0, 0)))
+    rig.save(kept.with_(status=JobStatus.failed, reason=JobReason.instance_unreachable, message="it was lost"))
+    assert told()[0] == ("failed", "it was lost")

@@ -129,7 +129,7 @@ def submission_json(job: Job) -> dict[str, Any]:
         "status": job.status,
         "status_message": _job_status_message(job),
         "termination_reason": job.reason,
-        "termination_reason_message": job.message or None,
+        "termination_reason_message": _job_message(job),
         "exit_status": job.exit_status,
         "job_provisioning_data": None if where is None else _provisioning(job, where),
         "job_runtime_data": None if where is None else _runtime(job, where),
@@ -143,6 +143,13 @@ def submission_json(job: Job) -> dict[str, Any]:
 def _job_status_message(job: Job) -> str:
     short = short_text(job.reason, job.exit_status) if job.finished and job.reason is not None else ""
     return short or job.status.value
+
+
+def _job_message(job: Job) -> str | None:
+    """What there is to say about it, while it runs too: what a silent host runs is only what it ran last."""
+    if job.disconnected_at is None or job.finished or job.reason is not None:
+        return job.message or None
+    return "; ".join(filter(None, (f"its host hasn't reported since {iso(job.disconnected_at)}", job.message)))
 
 
 def _job_error(job: Job) -> str | None:
