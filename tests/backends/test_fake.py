@@ -19,6 +19,7 @@ from chalicelib.errors import (
     DstackError,
     Gone,
     InsufficientCapacity,
+    InUse,
     Invalid,
     InvalidCredentials,
     QuotaExceeded,
@@ -26,6 +27,7 @@ from chalicelib.errors import (
     Transient,
 )
 from tests.backends.conformance import BackendConformance, group_request_for, inside, request_for
+from tests.backends.volume_conformance import volume_request
 
 EVERY_CALL = get_args(Call)
 
@@ -255,6 +257,83 @@ def test_state_outlives_the_cloud(clock: Clock, wanted: CreateRequest, tmp_path:
     again = FakeCloud(clock.now, shelf=FolderShelf(tmp_path))
     assert [each.handle for each in again.list_owned()] == handles
     assert list(again.create(wanted)) == handles
+
+
+def test_new_volumes_stay_hidden_for_the_lag(cloud: FakeCloud, clock: Clock) -> None:
+    volume = cloud.create_volume(volume_request("sim-east"))
+    assert list(cloud.list_owned_volumes()) == []
+    with pytest.raises(Gone):
+        cloud.describe_volume(volume)
+    clock.at += 2 * SECOND
+    assert len(list(cloud.list_owned_volumes())) == 1 and cloud.describe_volume(volume).state == "available"
+
+
+def test_slow_disks_take_the_time_they_are_told_to(clock: Clock) -> None:
+    cloud = FakeCloud(clock.now, script=Script(ready=7 * SECOND, attach=3 * SECOND, detach=4 * SECOND))
+    offer = next(offer for offer in cloud.offers() if offer.region == "sim-east")
+    machine = list(cloud.create(request_for(offer.with_(availability_zones=("sim-east-a",)))))
+    volume = cloud.create_volume(volume_request("sim-east"))
+    assert cloud.describe_volume(volume).state == "creating"
+    with pytest.raises(InUse):
+        cloud.attach_volume(volume, machine)
+    clock.at += 7 * SECOND
+    cloud.attach_volume(volume, machine)
+    assert cloud.describe_volume(volume).attached_to == ()
+    clock.at += 3 * SECOND
+    assert len(cloud.describe_volume(volume).attached_to) == 1
+    cloud.detach_volume(volume, machine)
+    assert cloud.describe_volume(volume).state == "in_use"
+    clock.at += 4 * SECOND
+    assert cloud.describe_volume(volume).state == "available"
+
+
+def test_requests_about_volumes_that_lie(clock: Clock, script: Script, cloud: FakeCloud) -> None:
+    offer = next(offer for offer in cloud.offers() if offer.region == "sim-east")
+    machine = list(cloud.create(request_for(offer.with_(availability_zones=("sim-east-a",)))))
+    volume = cloud.create_volume(volume_request("sim-east"))
+    clock.at += 10 * SECOND
+
+    def state() -> str:
+        return cloud.describe_volume(volume).state
+
+    for request, after in (
+        (lambda: cloud.attach_volume(volume, machine), "in_use"),
+        (lambda: cloud.detach_volume(volume, machine), "available"),
+        (lambda: cloud.delete_volume(volume), "deleting"),
+    ):
+        before, script.lies = state(), 1
+        request()
+        assert state() == before
+        request()
+        assert state() == after
+
+
+def test_a_description_that_forgets_its_volume(cloud: FakeCloud, clock: Clock, script: Script) -> None:
+    volume = cloud.create_volume(volume_request("sim-east"))
+    clock.at += 10 * SECOND
+    script.forgets = 1
+    with pytest.raises(Gone):
+        cloud.describe_volume(volume)
+    assert cloud.describe_volume(volume).state == "available"
+
+
+def test_volumes_are_sold_in_the_clouds_zones_and_within_its_quota(cloud: FakeCloud, script: Script) -> None:
+    for where in ({"region": "nowhere"}, {"zone": "sim-west-a"}):
+        with pytest.raises(InsufficientCapacity, match="no volumes in"):
+            cloud.create_volume(replace(volume_request("sim-east"), **where))
+    script.quota["volume"] = 1
+    cloud.create_volume(volume_request("sim-east"))
+    with pytest.raises(QuotaExceeded):
+        cloud.create_volume(volume_request("sim-east", "two"))
+
+
+def test_a_reply_about_a_volume_is_lost_after_the_effect(cloud: FakeCloud, clock: Clock, script: Script) -> None:
+    script.faults.append(Fault("create_volume", "Transient", when="after"))
+    with pytest.raises(Transient):
+        cloud.create_volume(volume_request("sim-east"))
+    assert len(cloud.disks.all()) == 1
+    cloud.create_volume(volume_request("sim-east"))
+    assert len(cloud.disks.all()) == 1
 
 
 def test_unknown_offer_is_refused(cloud: FakeCloud, wanted: CreateRequest) -> None:

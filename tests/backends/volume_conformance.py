@@ -61,9 +61,14 @@ class Site:
     def pass_lag(self) -> None:
         self.let_time_pass(self.backend.facts.visibility_lag / 1_000_000)
 
-    def machine(self, name: str = "one") -> list[Handle]:
-        """A machine where the volume is."""
-        zones = (self.disk.zone,) if self.disk.zone else None
+    @property
+    def zones(self) -> tuple[str, ...]:
+        return self._request.zones or ()
+
+    def machine(self, name: str = "one", zone: str = "") -> list[Handle]:
+        """A machine where the volume is, or in that zone."""
+        zone = zone or self.disk.zone
+        zones = (zone,) if zone else None
         asked = replace(self._request, token=derive(self._request.token, name), name=f"dstack-{name}", zones=zones)
         made = list(self.backend.create(asked))
         self.pass_lag()
@@ -131,6 +136,11 @@ class VolumeConformance(Conformance):
         site.pass_lag()
         assert [each.handle for each in site.backend.list_owned_volumes()] == [site.handle]
 
+    @needs("volumes", "idempotent_create")
+    def test_the_token_finds_at_once_what_the_first_call_made(self, site: Site) -> None:
+        asked = volume_request(site.asked.region, "fresh")
+        assert site.backend.create_volume(asked) == site.backend.create_volume(asked)
+
     @needs("volumes")
     def test_another_epoch_is_another_volume(self, site: Site) -> None:
         assert site.backend.create_volume(volume_request(site.asked.region, epoch=1)) != site.handle
@@ -185,7 +195,8 @@ class VolumeConformance(Conformance):
     def test_it_may_be_attached_twice_to_one_machine(self, site: Site) -> None:
         machine = site.machine()
         first = site.attached(machine)
-        assert site.attached(machine) == first
+        site.backend.attach_volume(site.handle, machine)
+        assert site.backend.describe_volume(site.handle) == first
 
     @needs("volumes")
     def test_one_that_is_attached_elsewhere_is_in_use(self, site: Site) -> None:
@@ -198,6 +209,15 @@ class VolumeConformance(Conformance):
         with pytest.raises(InUse):
             site.backend.attach_volume(site.handle, second)
         assert on(site.backend.describe_volume(site.handle), first)
+
+    @needs("volumes", "volume_zones")
+    def test_a_machine_in_another_zone_gets_none(self, site: Site) -> None:
+        zones = [zone for zone in site.zones if zone != site.disk.zone]
+        if zones:
+            machine = site.machine("two", zones[0])
+            with pytest.raises(BackendError) as refused:
+                site.backend.attach_volume(site.handle, machine)
+            assert not isinstance(refused.value, Gone)
 
     @needs("volumes")
     def test_it_may_be_detached_twice(self, site: Site) -> None:
