@@ -32,7 +32,7 @@ def drives(tmp_path: Path) -> Iterator[LoopDrives]:
     found = LoopDrives(tmp_path / "images")
     yield found
     for image in (tmp_path / "images").glob("*.img"):
-        found.unplug(image.stem)
+        found.unplug(image.stem, pulled=True)
 
 
 def attached(image: str) -> list[str]:
@@ -60,7 +60,7 @@ def test_it_is_a_loop_device_while_it_is_plugged_in(drives: LoopDrives) -> None:
     [loop] = attached(device.backing_file)
     assert Path(f"/sys/block/{Path(loop).name}/loop/backing_file").read_text().strip() == device.backing_file
     assert drives.plug("vol-1") == device and attached(device.backing_file) == [loop]
-    assert drives.unplug("vol-1") and drives.unplug("vol-1")
+    assert drives.unplug("vol-1", pulled=False) and drives.unplug("vol-1", pulled=False)
     assert attached(device.backing_file) == []
 
 
@@ -73,10 +73,10 @@ def test_a_mounted_one_stays_until_it_isnt(drives: LoopDrives, tmp_path: Path) -
     place.mkdir()
     subprocess.run(["mount", loop, place], check=True)
     try:
-        assert not drives.unplug("vol-1")
+        assert not drives.unplug("vol-1", pulled=False)
     finally:
         subprocess.run(["umount", place], check=True)
-    assert drives.unplug("vol-1")
+    assert drives.unplug("vol-1", pulled=False)
 
 
 @needs_loops
@@ -100,6 +100,31 @@ def test_a_machine_that_ends_leaves_what_is_on_its_volumes(drives: LoopDrives, t
 
 
 @needs_loops
+def test_what_a_killed_machine_had_mounted_is_unmounted_and_free_for_the_next(
+    drives: LoopDrives, tmp_path: Path
+) -> None:
+    cloud = FakeCloud(lambda: 10_000_000_000, drives=drives)
+    offer = next(offer for offer in cloud.offers() if offer.region == "sim-west")
+    volume = cloud.create_volume(volume_request("sim-west"))
+    wanted = offer.with_(availability_zones=("sim-west-a",))
+    first, second = (list(cloud.create(request_for(wanted, name))) for name in ("one", "two"))
+    cloud.attach_volume(volume, first)
+    [(machine_id, device)] = cloud.describe_volume(volume).attached_to
+    assert device is not None
+    [loop] = attached(device.backing_file)
+    subprocess.run(["mkfs.ext4", "-q", loop], check=True)
+    (tmp_path / "mnt").mkdir()
+    subprocess.run(["mount", loop, tmp_path / "mnt"], check=True)
+    cloud.detach_volume(volume, first)
+    assert on(cloud.describe_volume(volume), first)  # it lives, and uses it
+    cloud.lose(machine_id)
+    assert cloud.describe_volume(volume).attached_to == ()
+    assert not (tmp_path / "mnt").is_mount() and attached(device.backing_file) == []
+    cloud.attach_volume(volume, second)
+    assert on(cloud.describe_volume(volume), second)
+
+
+@needs_loops
 def test_the_cloud_plugs_it_in_for_a_machine_and_again_after_a_restart(drives: LoopDrives, tmp_path: Path) -> None:
     at = [1_000_000_000]
 
@@ -115,7 +140,7 @@ def test_the_cloud_plugs_it_in_for_a_machine_and_again_after_a_restart(drives: L
     disk = first.describe_volume(volume)
     [(_, device)] = disk.attached_to
     assert device is not None and len(attached(device.backing_file)) == 1
-    drives.unplug(volume.id)  # as when this computer goes down
+    drives.unplug(volume.id, pulled=False)  # as when this computer goes down
     again = cloud()
     again.resume()
     assert len(attached(device.backing_file)) == 1

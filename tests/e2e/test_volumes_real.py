@@ -37,7 +37,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     finally:
         one.close()
         for image in home.rglob("*.img"):  # of a test that failed
-            LoopDrives(image.parent).unplug(image.stem)
+            LoopDrives(image.parent).unplug(image.stem, pulled=True)
 
 
 def volume(server: Server) -> Any:

@@ -31,8 +31,8 @@ class Drives(Protocol):
     def plug(self, volume_id: str) -> Device:
         """Show the volume to this computer's machines. Harmless if it is plugged in. Raises Unfit if that can't be."""
 
-    def unplug(self, volume_id: str) -> bool:
-        """False: something still uses it; ask again."""
+    def unplug(self, volume_id: str, *, pulled: bool) -> bool:
+        """False: something still uses it; ask again. `pulled`: its machines have ended, so nothing of theirs does."""
 
     def drop(self, volume_id: str) -> None:
         """Harmless if there is nothing."""
@@ -47,7 +47,7 @@ class NoDrives:
     def plug(self, volume_id: str) -> Device:
         return Device(serial=volume_id)
 
-    def unplug(self, volume_id: str) -> bool:
+    def unplug(self, volume_id: str, *, pulled: bool) -> bool:
         return True
 
     def drop(self, volume_id: str) -> None:
@@ -209,7 +209,8 @@ class Disks:
             self._shelf.drop(body["id"])
             return None
         stays = {machine: each for machine, each in body["attached"].items() if not self._left(machine, each)}
-        if stays != body["attached"] and (stays or self._drives.unplug(body["id"])):
+        pulled = all(self._zone_of(machine) is None for machine in body["attached"])
+        if stays != body["attached"] and (stays or self._drives.unplug(body["id"], pulled=pulled)):
             body = {**body, "attached": stays}
             self._shelf.put(body["id"], body)
         return body

@@ -8,9 +8,7 @@ that was only a trial), it ends everything by itself.
 
 from __future__ import annotations
 
-import logging
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -22,10 +20,9 @@ from typing import Any
 import orjson
 
 from chalicelib.backends.simulated.cloud import Boot
+from chalicelib.backends.simulated.mounts import mounts, unmount
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import SECOND
-
-log = logging.getLogger(__name__)
 
 KILLING = 5.0  # seconds that a killed process can take to leave the process table
 
@@ -159,26 +156,8 @@ def _below(root: int) -> list[int]:
 
 def _unmounted(home: Path) -> bool:
     """Unmount what is mounted below `home`, the innermost first. False if something stays."""
-    for place in sorted(_mounts(home), key=len, reverse=True):
-        done = subprocess.run(["umount", place], capture_output=True, text=True, timeout=KILLING, check=False)
-        if done.returncode:
-            log.error("%s can't be unmounted, so it stays: %s", place, done.stderr.strip())
-    return not _mounts(home)
-
-
-def _mounts(home: Path) -> list[str]:
-    """Where something is mounted below it."""
-    try:
-        lines = Path("/proc/self/mountinfo").read_text().splitlines()
-    except FileNotFoundError:  # not Linux: nothing of ours mounts anything there
-        return []
-    places = [_unescaped(line.split()[4]) for line in lines]
-    return [place for place in places if Path(place).is_relative_to(home.resolve())]
-
-
-def _unescaped(place: str) -> str:
-    """The kernel writes blanks and the like as three octal digits."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), place)
+    below = [place for place in mounts() if Path(place.path).is_relative_to(home.resolve())]
+    return all([unmount(place) for place in sorted(below, key=lambda place: len(place.path), reverse=True)])
 
 
 def _send(pid: int, number: int) -> None:

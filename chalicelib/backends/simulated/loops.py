@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from chalicelib.backends.simulated.mounts import mounts, unmount
 from chalicelib.domain.volumes import Device
 from chalicelib.errors import Unfit
 from chalicelib.printable import printable
@@ -33,11 +34,20 @@ class LoopDrives:
             _losetup("--find", str(image))
         return Device(backing_file=str(image))
 
-    def unplug(self, volume_id: str) -> bool:
-        """A device that is still mounted somewhere stays until it isn't."""
+    def unplug(self, volume_id: str, *, pulled: bool) -> bool:
+        """A device that is still mounted somewhere goes as soon as it isn't. What a machine had mounted when it was
+        killed is unmounted for it."""
         image = self._image(volume_id)
+        loops = self._loops(image)
+        for place in mounts() if pulled else ():
+            if place.source in loops:
+                unmount(place)
         for loop in self._loops(image):
-            _losetup("--detach", loop)
+            try:
+                _losetup("--detach", loop)
+            except Unfit:
+                if loop in self._loops(image):  # else it went by itself meanwhile
+                    raise
         return not self._loops(image)
 
     def drop(self, volume_id: str) -> None:
