@@ -181,7 +181,9 @@ class Volumes(Story):
             dead = host is None or host.dead or task.lost
             used = volume is not None and volume.id in task.disks and task.host in ids
             job: Job | None = self.watch.jobs.get(task.id)
-            if used and not dead and (task.state != "exited" or task.held) and job is not None and not job.finished:
+            if not used or dead or job is None or (task.state == "exited" and not task.held):
+                continue
+            if not job.finished or (task.held and job.disconnected_at is None):  # that of a silent host may have ended
                 raise USED_DISKS_STAY.broken(f"{volume.name if volume else ''} is detached while {job.name} uses it")
 
     def unfinished(self) -> Iterator[Violation]:
