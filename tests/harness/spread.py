@@ -34,6 +34,7 @@ TOGETHER = {
     "tests/agent/test_docker_volumes_real.py": "engine",
     "tests/agent/test_volumes_real.py": "engine",
     "tests/agent/test_volume_crashes_real.py": "engine",
+    "tests/e2e/test_volume_runs_real.py": "engine",
     "tests/e2e/test_docker_real.py": "engine",
 }
 APART = ("tests/simulation/",)
