@@ -145,7 +145,7 @@ def test_an_image_that_is_never_there_ends_its_job() -> None:
     plane.until(plane.is_("idle"), 60)
     plane.task(Work(pulls=True, starts=1e6))
     plane.until(plane.placed("pulling"), 60)
-    took = plane.until(plane.placed("terminating"), 1201)
+    took = plane.until(plane.placed("terminating"), 1202)
     assert took > 1190
     assert plane.job.reason is JobReason.waiting_runner_limit_exceeded
 
