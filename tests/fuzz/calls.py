@@ -200,6 +200,7 @@ COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
     "/api/users/update": user,
     "repos/list": named_page,
     "secrets/list": named_page,
+    "volumes/list": named_page,
     "runs/get_plan": lambda shapes, rng: {"run_spec": run_spec(shapes, rng), "max_offers": rng.choice((None, 1, 3))},
     "runs/apply": lambda shapes, rng: {
         "plan": {"run_spec": run_spec(shapes, rng), "current_resource": None},
