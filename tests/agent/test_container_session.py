@@ -88,11 +88,12 @@ def test_output_and_errors_are_told_apart(lines: list[Line]) -> None:
 
 def test_a_terminal_has_no_marks(lines: list[Line]) -> None:
     line = begun(lines, raw=True, first=b"$ ")
+    assert line.client.recv(10) == b"$ ", "what came with the answer isn't kept until more comes"
     line.client.sendall(b"ls\n")
     assert line.engine.recv(10) == b"ls\n"
     line.engine.sendall(framed(1, b"x"))
     line.engine.close()
-    assert line.ended() and read_all(line.client) == b"$ " + framed(1, b"x")
+    assert line.ended() and read_all(line.client) == framed(1, b"x")
 
 
 def test_the_end_of_input_is_passed_on_and_output_goes_on(lines: list[Line]) -> None:
@@ -130,6 +131,7 @@ def test_a_client_that_goes_ends_it(lines: list[Line], raw: bool, first: bytes) 
     line = begun(lines, raw=raw, first=first)
     line.client.close()
     assert not line.ended()
+    assert line.engine.recv(1) == b"", "the engine hears of it, too"
 
 
 def test_a_command_that_reads_no_more_may_still_speak(lines: list[Line]) -> None:
@@ -139,3 +141,16 @@ def test_a_command_that_reads_no_more_may_still_speak(lines: list[Line]) -> None
     line.engine.sendall(framed(1, b"done"))
     line.engine.close()
     assert line.ended() and read_all(line.client) == b"done"
+
+
+def test_a_part_may_be_of_any_size(lines: list[Line]) -> None:
+    line, much = begun(lines), bytes(1 << 24)
+    out = threading.Thread(target=lambda: line.engine.sendall(framed(1, much + b"end") + framed(2, b"wrong")))
+    out.start()
+    left = len(much) + 3
+    while left:
+        part = line.client.recv(min(left, 1 << 20))
+        assert part, "it ended too early"
+        left -= len(part)
+    assert part.endswith(b"end") and line.errors.recv(10) == b"wrong"
+    out.join(PATIENCE)

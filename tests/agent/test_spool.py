@@ -435,3 +435,13 @@ def test_a_disk_without_room_leaves_the_spool_as_it_was(tmp_path: Path) -> None:
     writer.append(3, b"more")
     assert SpoolReader(str(tmp_path)).read(0, 100) == (0, [(1, b"kept"), (3, b"more")])
     assert writer.end == 8
+
+
+def test_segments_of_a_byte_are_read_through(tmp_path: Path) -> None:
+    folder = str(tmp_path / "log")
+    writer = SpoolWriter(folder, segment_bytes=1)
+    for number, letter in enumerate(b"abc"):
+        writer.append(number, bytes([letter]))
+    writer.close()
+    assert SpoolReader(folder).read(0, 100) == (0, [(0, b"a"), (1, b"b"), (2, b"c")])
+    assert SpoolReader(folder).read(1, 1) == (1, [(1, b"b")])
