@@ -24,7 +24,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from . import mountinfo, namespaces
 from .signatures import Unusable
-from .tasks import read_json, take_lock, write_slot
+from .tasks import TaskFolder, read_json, take_lock, write_slot
 
 AGAIN_EVERY = 0.5  # seconds between tries for a lock: formatting a disk takes seconds
 Hold = Dict[str, Any]  # {data, volumes: {id: {device, node, formatting}}, made: [folders]}
@@ -76,23 +76,29 @@ class Holds:
         write_slot(os.path.join(self._holds, task), hold)
 
     def forget(self, task: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(self._holds, task))
+        for name in self._files():
+            if name.partition(".")[0] == task:  # writes that were cut off, too
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(os.path.join(self._holds, name))
 
     def tasks(self) -> List[str]:
-        if not os.path.isdir(self._holds):
-            return []
-        return sorted(name for name in os.listdir(self._holds) if "." not in name)  # else a write that was cut off
+        return [name for name in self._files() if "." not in name]  # else a write that was cut off
+
+    def _files(self) -> List[str]:
+        return sorted(os.listdir(self._holds)) if os.path.isdir(self._holds) else []
 
     def tidy(self) -> None:
         """Leave nothing here if no task has anything mounted. Only empty folders go: others are somebody's."""
         if not os.path.isdir(self.root):
             return
         with self._alone(), contextlib.suppress(OSError):
-            if self.tasks():
+            if self.others(""):
                 return
-            for name in os.listdir(self._locks):
-                os.unlink(os.path.join(self._locks, name))
+            for point in os.listdir(self._points):
+                os.rmdir(os.path.join(self._points, point))
+            for folder in (self._holds, self._locks):
+                for name in os.listdir(folder):
+                    os.unlink(os.path.join(folder, name))
             for place in (self._holds, self._locks, self._points):
                 os.rmdir(place)
             for _ in mountinfo.at(self.root):
@@ -100,8 +106,9 @@ class Holds:
             os.rmdir(self.root)
 
     def others(self, task: str) -> List[Hold]:
-        found = (self.of(name) for name in self.tasks() if name != task)
-        return [hold for hold in found if hold is not None]
+        """Of tasks that there are: one whose folder is gone, with its agent, will never let go of anything."""
+        found = ((name, self.of(name)) for name in self.tasks() if name != task)
+        return [hold for name, hold in found if hold and os.path.exists(TaskFolder(hold["data"], name).path)]
 
     def wanted_by_others(self, task: str, volume: str) -> bool:
         return any(volume in hold["volumes"] for hold in self.others(task))

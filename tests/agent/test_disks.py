@@ -69,13 +69,17 @@ def test_a_volumes_id_is_a_plain_name(tmp_path: Path, volume: str) -> None:
 def test_disks_are_counted_by_the_tasks_that_want_them(tmp_path: Path) -> None:
     holds = Holds(str(tmp_path))
     (tmp_path / "holds").mkdir()
-    for task in ("one", "two"):
-        holds.write(task, {"data": "/d", "volumes": {"v": {}}, "made": []})
+    for task in ("one", "two", "gone"):
+        holds.write(task, {"data": str(tmp_path), "volumes": {"v": {}}, "made": []})
+        if task != "gone":
+            TaskFolder(str(tmp_path), task).create({})
     (tmp_path / "holds" / "three.17").write_text("a write that was cut off")
-    assert holds.tasks() == ["one", "two"] and holds.wanted_by_others("one", "v")
+    assert holds.tasks() == ["gone", "one", "two"] and holds.wanted_by_others("one", "v")
+    (tmp_path / "holds" / "two.17").write_text("another")
     holds.forget("two")
     holds.forget("two")
-    assert not holds.wanted_by_others("one", "v")
+    assert not holds.wanted_by_others("one", "v"), "one whose folder is gone will never let go of it"
+    assert not (tmp_path / "holds" / "two.17").exists()
 
 
 def test_a_device_that_is_gone_isnt_busy(tmp_path: Path) -> None:

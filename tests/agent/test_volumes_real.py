@@ -331,16 +331,18 @@ def test_the_journal_of_a_disk_that_was_torn_away_is_replayed_if_it_can_be(
 def test_nothing_stays_on_the_machine_when_the_last_agent_leaves_it(tmp_path: Path) -> None:
     holds = Holds(str(tmp_path / "volumes"))
     holds.tidy()
-    holds.begin("t", "/data")
-    holds.begin("t", "/data")
+    task = TaskFolder(str(tmp_path / "agent"), "t")
+    task.create({})
+    holds.begin("t", task.data)
+    holds.begin("t", task.data)
     with holds.locked("v"):
         pass
     assert len(mountinfo.at(holds.root)) == 1
     holds.tidy()
-    assert holds.of("t") == {"data": "/data", "volumes": {}, "made": []}, "a task may still mount something"
-    holds.forget("t")
+    assert holds.of("t") == {"data": task.data, "volumes": {}, "made": []}, "a task may still mount something"
+    task.delete()
     holds.tidy()
-    assert list(tmp_path.iterdir()) == [] and mountinfo.at(holds.root) == []
+    assert not Path(holds.root).exists() and mountinfo.at(holds.root) == []
 
 
 def test_clearing_a_machine_unmounts_its_disks(workshop: Workshop, disk: LoopDisk, path: str) -> None:
