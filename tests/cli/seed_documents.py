@@ -108,8 +108,7 @@ backend: aws
 region: us-east-1
 resources:
   disk: 500GB
-""",
-        "volume",
+"""
     ),
     "task with a network volume": Shown(
         """
@@ -321,7 +320,7 @@ COMMANDS = {
     "dstack offer --backend aws": "",
     "dstack offer --gpu A100": "",
     "dstack offer --backend aws --gpu A100": "",
-    "dstack volume": "volumes",
+    "dstack volume": "",
     "dstack gateway": "Gateways",
     # pools
     "dstack run .": "",
