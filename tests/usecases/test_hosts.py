@@ -56,6 +56,12 @@ def test_the_way_to_a_host_needs_a_key_that_opens() -> None:
     assert said.startswith("configuration.ssh_config.proxy_jump.identity_file: ")
 
 
+def test_so_does_every_host_of_its_own() -> None:
+    host = {"hostname": "h1", "ssh_key": {"public": "", "private": "nonsense"}}
+    (said,) = refused(hosts=["h0", host])
+    assert said.startswith("configuration.ssh_config.hosts.1.")
+
+
 def test_where_no_hosts_can_be_logged_in_to_it_is_said_how_they_come() -> None:
     (said,) = problems(b.fleet_spec(ssh_config=SSH), reachable=False)
     assert "can't log in to hosts" in said.message and "join-command" in (said.hint or "")
