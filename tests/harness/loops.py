@@ -83,6 +83,22 @@ def detach(found: LoopDisk) -> None:
         time.sleep(0.01)
 
 
+def of(folder: Path) -> list[LoopDisk]:
+    """Those of files in this folder, whoever set them up."""
+    lines = run("losetup", "-n", "-l", "-O", "NAME,BACK-FILE").splitlines()
+    named = (line.split(None, 1) for line in lines)
+    found = [LoopDisk(words[0], Path(words[1].removesuffix(" (deleted)"))) for words in named if len(words) == 2]
+    return [disk for disk in found if disk.file.is_relative_to(folder.resolve())]
+
+
+def give_back(folder: Path) -> None:
+    """What is left of these after their users were killed."""
+    for found in of(folder):
+        for place in reversed(found.places()):
+            run("umount", place)
+        detach(found)
+
+
 def run(*argv: str) -> str:
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{argv}: {done.stderr}"

@@ -36,6 +36,7 @@ TOGETHER = {
     "tests/agent/test_volume_crashes_real.py": "engine",
     "tests/e2e/test_volume_runs_real.py": "engine",
     "tests/e2e/test_docker_real.py": "engine",
+    "tests/e2e/test_genuine_volume_runs_real.py": "engine",
 }
 APART = ("tests/simulation/",)
 LONGEST = (

@@ -1,0 +1,96 @@
+"""The genuine client's runs with volumes: real disks, which the machines of the simulated cloud mount."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.peer import Peer
+from tests.harness import loops
+from tests.harness.server import Server, until
+
+pytestmark = loops.needed
+
+VOLUME = "type: volume\nname: data\nbackend: aws\nregion: sim-east\nsize: 1GB\n"
+FLEET = "type: fleet\nname: cloud\nnodes: 0..2\nresources: {cpu: 2.., memory: 1GB.., disk: 1GB..}\nidle_duration: 5m\n"
+RUN = """type: task
+name: %s
+commands: ["%s"]
+volumes: ["%s"]
+resources: {cpu: 2.., memory: 1GB.., disk: 1GB..}
+"""
+PLACE = "data:/volkit-genuine"  # on this computer, whose files plain processes see
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    flags = ("--fake-cloud", "--fake-cloud-name", "aws", "--no-local-fleet")
+    one = Server(tmp_path_factory.mktemp("server") / "home", flags=flags)
+    one.home.mkdir()
+    try:
+        one.start()
+        yield one
+    finally:
+        one.close()
+        loops.give_back(one.home)
+
+
+def write(peer: Peer, text: str) -> str:
+    (peer.home / "some.dstack.yml").write_text(text)
+    return "some.dstack.yml"
+
+
+def run(name: str, command: str) -> str:
+    return RUN % (name, command, PLACE)
+
+
+def volumes(server: Server) -> dict[str, Any]:
+    return {each["name"]: each for each in server.call("/api/project/main/volumes/list", {})}
+
+
+def ran(peer: Peer, server: Server, name: str, command: str) -> str:
+    """What it printed, once it has ended well."""
+    peer.run("apply", "-y", "-d", "-f", write(peer, run(name, command)))
+    until(f"{name} to end", lambda: status(server, name) in ("done", "failed", "terminated"))
+    assert status(server, name) == "done", server.cli("ps", "-a", "-v", check=False)
+    return peer.run("logs", name).text
+
+
+def status(server: Server, name: str) -> str:
+    return str(server.call("/api/project/main/runs/get", {"run_name": name})["status"])
+
+
+def images(server: Server) -> set[str]:
+    """The disks of this server that are attached anywhere."""
+    return {disk.file.name for disk in loops.of(server.home)}
+
+
+def test_what_a_run_writes_the_next_one_reads(peer: Peer, server: Server) -> None:
+    peer.run("apply", "-y", "-f", write(peer, VOLUME))
+    peer.run("apply", "-y", "-f", write(peer, FLEET))
+    ran(peer, server, "writes", "echo precious > /volkit-genuine/file")
+    assert ran(peer, server, "reads", "cat /volkit-genuine/file").strip() == "precious"
+    until("it to be given back", lambda: not volumes(server)["data"]["attachments"])
+    assert images(server) == set()
+
+
+def test_the_list_shows_where_it_is_and_it_cant_be_deleted_there(peer: Peer, server: Server) -> None:
+    peer.run("apply", "-y", "-d", "-f", write(peer, run("holds", "echo up; sleep 600")))
+    until("it to run", lambda: "up" in peer.run("logs", "holds").text)
+    header, row = [row for row in peer.run("volume", "list", "-v").rows() if row][:2]
+    assert dict(zip(header, row, strict=False))["ATTACHED"] == "cloud", "the fleet that has it"
+    assert len(images(server)) == 1
+    said = peer.run("volume", "delete", "-y", "data", expect=1).text
+    assert "holds" in said, said
+    assert volumes(server)["data"]["status"] == "active"
+
+
+def test_it_can_be_deleted_after_its_run(peer: Peer, server: Server) -> None:
+    peer.run("stop", "-y", "holds")
+    until("it to be given back", lambda: not volumes(server)["data"]["attachments"])
+    peer.run("volume", "delete", "-y", "data")
+    until("it to go", lambda: "data" not in volumes(server))
+    assert images(server) == set()
+    until("its image to go", lambda: not list(server.data.glob("**/*.img")))
