@@ -63,6 +63,9 @@ class Holds:
     def _share(self) -> None:
         if not mountinfo.at(self.root):
             namespaces.mount(self.root, self.root, namespaces.MS_BIND)
+        if not os.path.isdir(self._points):  # the last to be made: until then, nobody has anything mounted here
+            # Where /run is shared, this clone of it is its peer: each disk would be mounted below, on /run, as well.
+            namespaces.mount("none", self.root, namespaces.MS_PRIVATE)
         namespaces.mount("none", self.root, namespaces.MS_SHARED)
 
     def point(self, volume: str) -> str:

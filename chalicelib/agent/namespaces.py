@@ -11,7 +11,7 @@ from . import mountinfo
 
 CLONE_NEWNS = 0x00020000
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT = 0x1, 0x2, 0x4, 0x20
-MS_BIND, MS_REC, MS_SLAVE, MS_SHARED = 0x1000, 0x4000, 0x80000, 0x100000
+MS_BIND, MS_REC, MS_PRIVATE, MS_SLAVE, MS_SHARED = 0x1000, 0x4000, 0x40000, 0x80000, 0x100000
 KEPT = MS_RDONLY | MS_NOSUID | MS_NODEV | 0xC08  # what statvfs tells of a mount: these, noexec, noatime, nodiratime
 MNT_DETACH, UMOUNT_NOFOLLOW = 0x2, 0x8
 VOLUMES = "/run/dstack-volumes"  # where the disks of jobs are mounted, for root only

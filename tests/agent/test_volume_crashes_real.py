@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.agent import namespaces
 from chalicelib.agent.accounts import Account
 from chalicelib.agent.holds import Holds
 from chalicelib.agent.tasks import TaskFolder
@@ -174,3 +175,23 @@ def test_what_somebody_else_made_meanwhile_isnt(way: Way) -> None:
     assert in_child(lambda _: way.go_again(False), lambda: None)[0] == 1
     assert way.disk.read() == before
     assert way.volumes().release() == {}
+
+
+def test_where_run_is_shared_a_disk_is_mounted_once(way: Way, tmp_path: Path) -> None:
+    """As systemd has it. A second mount below, which no path leads to, can't be unmounted by a namespace."""
+    run_folder = tmp_path / "run"
+    run_folder.mkdir()
+
+    def as_on_most_machines() -> None:
+        namespaces.mount_apart()
+        namespaces.mount("run", str(run_folder), 0, "tmpfs")
+        namespaces.mount("none", str(run_folder), namespaces.MS_SHARED)
+
+    def go(tell: Callable[[bytes], object]) -> None:
+        way.holds = Holds(str(run_folder / "volumes"))
+        volumes = way.volumes()
+        volumes.mount(ready, lambda _: None)
+        assert way.disk.places() == [way.holds.point(way.entry["volume"])]
+        assert volumes.release() == {}
+
+    assert in_child(go, as_on_most_machines)[0] == 0
