@@ -27,6 +27,7 @@ from chalicelib.runtime.streams import MOST, Streams
 from chalicelib.usecases.pace import EMBEDDED
 
 if TYPE_CHECKING:
+    from chalicelib.backends.simulated.cloud import FakeCloud
     from chalicelib.engine.erasing import Erased
     from chalicelib.hosts.tunnels import Tunnels
 
@@ -47,7 +48,6 @@ class EmbeddedRoot(Root):
         self, settings: ServerSettings, config: ServerConfig, server_url: str, *, clock: Clock | None = None
     ) -> None:
         from chalicelib.backends.accounts import Account, Accounts
-        from chalicelib.backends.simulated.local import local_cloud
         from chalicelib.hosts.connection import Ssh
         from chalicelib.store.blobs import FileBlobs
         from chalicelib.store.disk import used
@@ -64,9 +64,7 @@ class EmbeddedRoot(Root):
         blobs = FileBlobs(folder / "blobs")
         program = agent_program(folder)
         publish(blobs, program.read_bytes())
-        fake = folder / "fake-cloud"
-        users, name = settings.agent_users, settings.fake_cloud_name
-        clouds = [local_cloud(fake, server_url, program, users, name)] if settings.fake_cloud else []
+        clouds = [self.simulated(settings, server_url, program)] if settings.fake_cloud else []
         self.polls, self.effects = Polls(), EffectPool()
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.streams = Streams(random_id, random_token, min(MOST, max(1, seats // 3)))  # two connections each
@@ -101,6 +99,14 @@ class EmbeddedRoot(Root):
         self.sweeps = Ticker(SWEEP_EVERY, self.sweeper.run)
         self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
         self.refreshes = Ticker(REFRESH_EVERY, self.refresh_catalog, at_once=True)
+
+    @staticmethod
+    def simulated(settings: ServerSettings, server_url: str, program: Path) -> FakeCloud:
+        """The simulated cloud. Its machines are processes of this computer; a test may give it others."""
+        from chalicelib.backends.simulated.local import local_cloud
+
+        folder = settings.data_dir / "fake-cloud"
+        return local_cloud(folder, server_url, program, settings.agent_users, settings.fake_cloud_name)
 
     def start(self) -> None:
         self.refreshes.start()

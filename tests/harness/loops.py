@@ -18,6 +18,7 @@ import pytest
 from chalicelib.agent import mountinfo
 
 MIB = 1 << 20
+MAJOR = 7  # the kernel's number of loop devices
 PATIENCE = 60.0
 
 

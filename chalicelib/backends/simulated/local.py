@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from chalicelib.backends.simulated import catalogue
-from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
+from chalicelib.backends.simulated.cloud import FACTS, FakeCloud, Launcher
 from chalicelib.backends.simulated.launch import LocalLauncher
 from chalicelib.backends.simulated.loops import LoopDrives
 from chalicelib.backends.simulated.script import Script, ScriptFile
@@ -17,13 +17,17 @@ from chalicelib.domain.instants import SECOND, Micros
 def local_cloud(
     folder: Path, server_url: str, program: Path, users: str = "", name: str = catalogue.WIRE_NAME
 ) -> FakeCloud:
-    """Restarts the machines that were running when this computer went down.
+    """Its machines are processes. `users`: who jobs run as, in the words of the agent's command line. `name`: the type
+    that it stands in for."""
+    launcher = LocalLauncher(folder / "machines", server_url, program, users)
+    launcher.moved()
+    return simulated_cloud(folder, launcher, name)
 
-    `users`: who jobs run as, in the words of the agent's command line. `name`: the type that it stands in for.
-    """
+
+def simulated_cloud(folder: Path, launcher: Launcher, name: str) -> FakeCloud:
+    """Restarts the machines that were running when this computer went down."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     script = ScriptFile(folder / "script.json", Script(boot=SECOND // 2, end=SECOND // 2))
-    launcher = LocalLauncher(folder / "machines", server_url, program, users)
     cloud = FakeCloud(
         _now,
         shelf=FolderShelf(folder / "resources"),
@@ -33,7 +37,6 @@ def local_cloud(
         script=script.current,
         facts=FACTS.with_(name=name),
     )
-    launcher.moved()
     cloud.resume()
     return cloud
 

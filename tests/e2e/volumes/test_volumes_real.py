@@ -1,0 +1,33 @@
+"""What a run writes to a volume, the next run reads on another machine: whatever is killed meanwhile, and whenever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.hosts.host import Host
+from tests.e2e.hosts.spec import workers
+from tests.e2e.volumes.kills import STEPS, Case
+from tests.e2e.volumes.lab import Clouds, clouds
+from tests.harness import loops
+
+pytestmark = loops.needed
+
+Lab = tuple[Clouds, tuple[Host, Host], bool]
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["containers", "processes"])
+def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with clouds(tmp_path_factory.mktemp("lab"), workers(2, docker=request.param)) as one:
+        yield one, (one.machine("one"), one.machine("two")), request.param
+
+
+@pytest.mark.parametrize("victim", ["server", "agent", "supervisor"])
+def test_one_is_killed_while_the_disk_is_mounted(lab: Lab, victim: str) -> None:
+    Case(*lab, victim, "written").play()
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_all_are_killed(lab: Lab, step: str) -> None:
+    Case(*lab, "all", step).play()
