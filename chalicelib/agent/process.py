@@ -272,14 +272,21 @@ class ProcessWork:
         return self._master
 
     def read(self) -> bytes:
-        try:
-            return os.read(self._master, READ_BYTES)
-        except BlockingIOError:
-            return b""
-        except OSError as problem:
-            if problem.errno == errno.EIO:
-                return b""  # the other end is closed everywhere
-            raise
+        """A terminal passes on 4 KB at a time, however much waits: reads on, or each would become a record."""
+        parts: List[bytes] = []
+        room = READ_BYTES
+        while room > 0:
+            try:
+                part = os.read(self._master, room)
+            except BlockingIOError:
+                break
+            except OSError as problem:
+                if problem.errno == errno.EIO:
+                    break  # the other end is closed everywhere
+                raise
+            parts.append(part)
+            room -= len(part)
+        return b"".join(parts)
 
     def ended(self) -> Optional[int]:
         while self._status is None:

@@ -165,12 +165,13 @@ class SpoolReader:
                 data = segment.read(length)
                 if len(data) < length:
                     break
-                wanted = data[max(0, offset - self._offset) :][:room]
+                skipped = max(0, offset - self._offset)
+                wanted = data[skipped:][:room]
                 if wanted:
                     records.append((at, wanted))
                     room -= len(wanted)
-                if room <= 0:
-                    break  # perhaps cut inside this frame: the next read begins with it again
+                if skipped + len(wanted) < length:
+                    break  # cut inside this frame: the next read begins with it again
                 self._position += FRAME.size + length
                 self._offset += length
         return room
