@@ -17,17 +17,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from chalicelib.backends.simulated.cloud import FACTS
 from tests.agent import git_hosts
 from tests.harness.server import ROOT, Server
 from tests.scenarios.script import Stage, Step, normalise, run_step
 from tests.scenarios.stages import Real, Virtual
+from tests.scenarios.texts import cloud_of
 from tests.world.embedded import EmbeddedSite
 
 HOSTS = ROOT / "docs" / "guides" / "on-prem.md"  # takes real hosts: `tests/e2e/onprem` plays it
 PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS})
 REAL = ("attach", "dev-environments", "repositories", "tasks")  # what jobs do there takes a real shell
-CLOUDS = {"volumes": "aws"}  # the type that the simulated cloud stands in for there
 FLAGS = ("--fake-cloud", "--no-local-fleet")
 
 _PART = re.compile(r"```(?P<language>\w+)(?: (?P<name>\S+))?\n(?P<body>.*?)```|<!-- (?P<wait>wait .*?) -->", re.DOTALL)
@@ -49,7 +48,7 @@ def stage_for(path: Path, folder: Path) -> Iterator[Stage]:
     home, project = folder / "home", f"guide-{path.stem}"
     home.mkdir()
     if path.stem not in REAL:
-        site = EmbeddedSite(project, folder / "server", CLOUDS.get(path.stem, FACTS.name))
+        site = EmbeddedSite(project, folder / "server", cloud_of(path.stem))
         with contextlib.closing(site):
             yield Virtual(site, home, project)
         return

@@ -12,13 +12,14 @@ import pytest
 
 from tests.scenarios.script import parse, render
 from tests.scenarios.stages import Virtual
-from tests.scenarios.texts import SCRIPTS, TEXTS, check
+from tests.scenarios.texts import SCRIPTS, TEXTS, check, cloud_of
 from tests.world.embedded import EmbeddedSite
 
 
 @pytest.fixture
 def site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[EmbeddedSite]:
-    found = EmbeddedSite(request.node.callspec.id, tmp_path / "server")
+    path = request.node.callspec.params["path"]
+    found = EmbeddedSite(request.node.callspec.id, tmp_path / "server", cloud_of(path.stem))
     yield found
     found.close()
 

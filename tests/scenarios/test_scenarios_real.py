@@ -15,7 +15,7 @@ from tests.emulators.ministack import Emulator
 from tests.harness.roots import LambdaServer
 from tests.harness.server import Server
 from tests.scenarios.stages import Real, Virtual
-from tests.scenarios.texts import FOLDER, REAL, SCRIPTS, check
+from tests.scenarios.texts import FOLDER, REAL, SCRIPTS, check, cloud_of
 from tests.world.aws import AwsSite
 
 
@@ -24,7 +24,8 @@ def aws(emulator: Emulator, request: pytest.FixtureRequest) -> Iterator[AwsSite]
     with pytest.MonkeyPatch.context() as patch:
         for name, value in emulator.environment.items():
             patch.setenv(name, value)
-        site = AwsSite(request.node.callspec.id, emulator)
+        name = request.node.callspec.params["path"].stem
+        site = AwsSite(request.node.callspec.id, emulator, cloud_of(name))
         yield site
         site.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
+from chalicelib.backends.simulated.cloud import FACTS
 from tests.scenarios.script import Stage, parse, play, render
 
 FOLDER = Path(__file__).parent / "scripts"
@@ -12,6 +13,11 @@ TEXTS = sorted(FOLDER.glob("*.txt"))
 SHELL = ("env", "files", "max-duration", "repos", "stop")  # what they show is done by real processes only
 REAL = ("hello", *SHELL)
 SCRIPTS = [path for path in TEXTS if path.stem not in SHELL]
+CLOUDS = {"volumes": "aws"}  # the type that the simulated cloud stands in for there
+
+
+def cloud_of(name: str) -> str:
+    return CLOUDS.get(name, FACTS.name)
 
 
 def check(path: Path, stage: Stage, *, renew: bool = False) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.runtime.lambda_ import LambdaRoot
 from chalicelib.runtime.root import Root
@@ -47,8 +48,8 @@ class AwsSite(Site):
 
     long_poll = False
 
-    def __init__(self, name: str, emulator: Emulator) -> None:
-        super().__init__(name)
+    def __init__(self, name: str, emulator: Emulator, cloud: str = FACTS.name) -> None:
+        super().__init__(name, cloud)
         self._emulated = {service: emulator.client(service) for service in ("s3", "ssm", "dynamodb")}
         self._emulated["s3"].create_bucket(Bucket=name)
         for key in ("install-key", "master-key"):
