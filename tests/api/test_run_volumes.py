@@ -11,6 +11,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.planning.places import assignment_to
+from chalicelib.planning.sites import held_by
 from chalicelib.store import nouns
 from tests.api.rig import Rig, fleet, submit, task
 from tests.world import nouns as b
@@ -114,6 +115,18 @@ def test_a_plan_says_for_whom_it_would_wait(rig: Rig) -> None:
     add(rig, "data", attachments=(attachment(holder, machine),))
     notes = {note["subject"]: note["text"] for note in plan(rig, mounting("data"))["notes"]}
     assert notes["volume `data`"] == "isn't free, which run `other` uses; the run would wait for it"
+
+
+def test_a_waiting_job_says_for_whom_wherever_clients_look(rig: Rig) -> None:
+    disk = add(rig, "data", attachments=(attachment(b.job(b.run("other")), b.machine()),))
+    run_id = submit(rig, mounting("data"))["id"]
+    job = next(noun for noun in rig.world.plane.read.run_and_jobs(run_id)[1] if isinstance(noun, Job))
+    rig.save(job.with_(message=f"waiting for volume `data`, {held_by(disk)}"))
+    shown = rig.ok("P/runs/get", {"run_name": "train"})
+    (mine,) = shown["jobs"][0]["job_submissions"]
+    assert shown["latest_job_submission"] == mine and mine["status"] == "submitted"
+    assert mine["error"] == mine["termination_reason_message"]
+    assert mine["error"] == "waiting for volume `data`, which run `other` uses"
 
 
 def test_a_job_shows_its_volumes(rig: Rig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -85,6 +86,17 @@ def test_the_list_shows_where_it_is_and_it_cant_be_deleted_there(peer: Peer, ser
     said = peer.run("volume", "delete", "-y", "data", expect=1).text
     assert "holds" in said, said
     assert volumes(server)["data"]["status"] == "active"
+
+
+def test_its_list_of_runs_shows_for_whom_the_next_run_waits(peer: Peer, server: Server) -> None:
+    peer.run("apply", "-y", "-d", "-f", write(peer, run("waits", "echo mine")))
+    until("it to wait", lambda: "waiting" in server.cli("ps", "-v", "--json"))
+    (shown,) = [row for row in peer.run("ps", "-v").rows() if row[0] == "waits"]
+    assert shown[-1] == "waiting for volume `data`, which run `holds` uses"
+    document = json.loads(server.cli("ps", "-v", "--json"))
+    (mine,) = [one for one in document["runs"] if one["run_spec"]["run_name"] == "waits"]
+    assert mine["latest_job_submission"]["termination_reason_message"] == shown[-1]
+    peer.run("stop", "-y", "-x", "waits")
 
 
 def test_it_can_be_deleted_after_its_run(peer: Peer, server: Server) -> None:

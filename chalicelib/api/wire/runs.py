@@ -153,6 +153,9 @@ def _job_message(job: Job) -> str | None:
 
 
 def _job_error(job: Job) -> str | None:
+    """What clients list beside it: why it failed or, as they have no other column for that, what it waits for."""
+    if job.status is JobStatus.submitted:
+        return job.message or None
     plain = (None, JobReason.container_exited_with_error)
     return _words(job.reason) if job.status is JobStatus.failed and job.reason not in plain else None
 
