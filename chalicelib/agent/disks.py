@@ -301,24 +301,32 @@ def flushed(point: str) -> str:
 
 
 def users_told(number: str) -> str:
-    """The processes that use a disk, as the end of a sentence; empty if none is found."""
+    """The processes that use a disk, as the end of a sentence; empty if none is found. Who only sees it mounted is
+    told if nobody uses it: most such namespaces lose it with the machine's own."""
     if not number:
         return ""
     device = os.makedev(*map(int, number.split(":")))
-    found = [pid for pid in process_tree.living() if pid != os.getpid() and _uses(pid, device, number)]
+    others = [pid for pid in process_tree.living() if pid != os.getpid()]
+    found = [pid for pid in others if _uses(pid, device)] or [pid for pid in others if _sees(pid, number)]
     told = ["%s (process %d)" % (_command(pid), pid) for pid in found[:BUSY_TOLD]]
     more = ["%d more" % (len(found) - BUSY_TOLD)] if len(found) > BUSY_TOLD else []
     return " by " + ", ".join(told + more) if found else ""
 
 
-def _uses(pid: int, device: int, number: str) -> bool:
-    """By an open file or its working directory, or because its namespace has the disk mounted."""
+def _uses(pid: int, device: int) -> bool:
+    """By an open file or its working directory."""
     base = "/proc/%d" % pid
     try:
         files = ["%s/fd/%s" % (base, name) for name in os.listdir(base + "/fd")]
-        if any(_device(path) == device for path in [base + "/cwd", base + "/root", *files]):
-            return True
-        if os.path.samestat(os.stat(base + "/ns/mnt"), os.stat("/proc/self/ns/mnt")):
+    except OSError:
+        return False  # gone
+    return any(_device(path) == device for path in [base + "/cwd", base + "/root", *files])
+
+
+def _sees(pid: int, number: str) -> bool:
+    """It has a mount namespace of its own, in which the disk is mounted."""
+    try:
+        if os.path.samestat(os.stat("/proc/%d/ns/mnt" % pid), os.stat("/proc/self/ns/mnt")):
             return False
         return any(mounted.number == number for mounted in mountinfo.mounts(str(pid)))
     except OSError:

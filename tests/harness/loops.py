@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -32,8 +33,9 @@ class LoopDisk:
         return {"backing_file": str(self.file)}
 
     def places(self) -> list[str]:
-        """Where it is mounted, as this process sees it."""
-        return [mounted.place for mounted in mountinfo.mounts() if mounted.source.startswith(self.path)]
+        """Where it is mounted, as this process sees it, or a partition of it."""
+        own = re.compile(rf"{self.path}(p\d+)?")
+        return [mounted.place for mounted in mountinfo.mounts() if own.fullmatch(mounted.source)]
 
     def write(self, at: int, data: bytes) -> None:
         with Path(self.path).open("r+b") as disk:
@@ -79,7 +81,7 @@ def detach(found: LoopDisk) -> None:
     """The kernel detaches it with its last user, which may take a moment to be gone."""
     until = time.monotonic() + PATIENCE
     run("losetup", "-d", found.path)
-    while str(found.file) in run("losetup", "-n", "-O", "BACK-FILE", "-l"):
+    while run("losetup", "-j", str(found.file)):
         assert time.monotonic() < until, f"{found.path} is still in use"
         time.sleep(0.01)
 
