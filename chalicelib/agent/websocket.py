@@ -7,6 +7,7 @@ on as it arrives, and a frame is never held whole, however long it claims to be.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import os
 import struct
@@ -92,23 +93,15 @@ def xor(data: bytes, key: bytes, offset: int = 0) -> bytes:
     if not size or key == b"\0\0\0\0":
         return data
     shift = offset % 4
-    word = int.from_bytes(key[shift:] + key[:shift], "little")
-    count = (size + 3) // 4
-    mask = (word * _ones(count)) & ((1 << 8 * size) - 1) if size % 4 else word * _ones(count)
-    return (int.from_bytes(data, "little") ^ mask).to_bytes(size, "little")
+    word, count = int.from_bytes(key[shift:] + key[:shift], "little"), (size + 3) // 4
+    plain = (int.from_bytes(data, "little") ^ word * _ones(count)).to_bytes(4 * count, "little")
+    return plain[:size]
 
 
-_known_ones: Dict[int, int] = {}
-
-
+@functools.lru_cache(maxsize=4)  # a flood has one size, and each number is as large as its frame
 def _ones(count: int) -> int:
     """A number whose 32-bit words are all 1, so that its product with a word repeats that."""
-    found = _known_ones.get(count)
-    if found is None:
-        found = int.from_bytes(b"\1\0\0\0" * count, "little")
-        if len(_known_ones) < 16:
-            _known_ones[count] = found
-    return found
+    return int.from_bytes(b"\1\0\0\0" * count, "little")
 
 
 def frame(opcode: int, payload: bytes, masked: bool) -> bytes:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent.process import ProcessRuntime
+from chalicelib.agent.process import READ_BYTES, ProcessRuntime
 from chalicelib.agent.process_tree import marked
 from chalicelib.agent.roster import Roster
 from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor, sleepers
@@ -56,6 +56,13 @@ class TestProcessRuntime(RuntimeConformance):
         workshop.roster.stop(task, NEVER)
         assert workshop.exited(task)["reason"] == "terminated_by_user"
         assert b"never" not in workshop.log(task)
+
+    def test_a_lot_of_output_is_whole_and_no_record_of_it_large(self, workshop: Workshop) -> None:
+        task = workshop.start("head -c 1000000 /dev/zero | tr '\\0' x; echo done; sleep 6544")
+        workshop.says(task, b"done")
+        _, records = workshop.roster.read_log(task, 0, 1 << 21)
+        assert max(len(data) for _, data in records) <= READ_BYTES
+        assert b"".join(data for _, data in records) == b"x" * 1_000_000 + b"done\r\n"
 
     @root_only
     def test_user(self, workshop: Workshop) -> None:
