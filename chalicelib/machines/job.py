@@ -37,6 +37,6 @@ JOB = StateMachine(
         "running": f"`max_duration` plus {spoken(OVERTIME)}; or its host misses two reports in a row, the second after "
         f"at least {spoken(SHORTEST_PROMISE)}",
         "terminating": f"`stop_duration` ({spoken(GRACE)} unless set), then abort; at the latest when the instance is "
-        "gone or lost",
+        "gone or, unless the job has volumes, lost",
     },
 )

@@ -47,11 +47,12 @@ def end_jobs(look: Look) -> None:
 
 
 def bury(look: Look, job: Job) -> None:
-    """Make a terminating job final if no agent is left to report that its task is gone."""
+    """Make a terminating job final if no agent is left to report that its task is gone. That a host is silent isn't
+    enough if the job has volumes: its task may go on writing to a disk that would be detached."""
     if job.status != JobStatus.terminating:
         return
     instance, presence = look.where(job)
-    lost = lost_at(look, job)
+    lost = None if job.assignment is not None and job.assignment.volumes else lost_at(look, job)
     silent = lost is not None and look.now >= lost
     gone = instance is None or instance.status == InstanceStatus.terminated
     unborn = instance is not None and instance.started_at is None and (presence is None or not presence.last_seen)

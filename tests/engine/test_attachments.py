@@ -209,6 +209,23 @@ def test_a_machine_that_vanishes_gives_its_disk_back(stage: Runs) -> None:
     assert stage.plugged() == []
 
 
+def test_a_silent_host_keeps_its_disk_until_its_machine_is_gone(stage: Runs) -> None:
+    """Its task may go on writing to it."""
+    run = stage.start()
+    stage.reports(run)
+    stage.until(lambda: stage.states == [ATTACHED])
+    machine = stage.machine(run)
+    stage.place.save(stage.place.again(b.heard(machine)).with_(seen_until=stage.place.at))
+    stage.place.woken.append(f"instance/{machine.id}")
+    stage.until(lambda: stage.job(run).reason is JobReason.instance_unreachable, step=MINUTE)
+    stage.after(5 * MINUTE)
+    assert stage.job(run).status is JobStatus.terminating
+    assert stage.states == [ATTACHED] and stage.plugged()
+    stage.until(lambda: stage.states == [], step=MINUTE)
+    assert stage.place.again(machine).status is InstanceStatus.terminated, "the end of the machine is the proof"
+    assert stage.job(run).finished and stage.plugged() == []
+
+
 @pytest.mark.parametrize("some", [False, True])
 def test_a_machine_whose_creation_was_cut_off_gets_its_disk_all_the_same(stage: Runs, some: bool) -> None:
     """It works, and nobody noted what its provider calls it."""

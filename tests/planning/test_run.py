@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.instances import InstanceStatus
-from chalicelib.domain.jobs import Assignment, Job, JobStatus
+from chalicelib.domain.jobs import Assignment, Job, JobStatus, Mounted
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
 from chalicelib.domain.runs import Retry, Run, RunStatus
 from chalicelib.machines.job import PULL_TIMEOUT
@@ -231,6 +231,18 @@ def test_a_silent_host_is_first_noted_then_lost() -> None:
     assert (world.job.reason, world.job.status) == (JobReason.instance_unreachable, JobStatus.failed)
     assert world.instance.claims == ()
     assert world.run.status == RunStatus.failed
+
+
+def test_a_silent_host_may_still_write_to_the_volumes_of_its_job() -> None:
+    world = World("terminating", disconnected_at=b.NOW - b.DAY, reason=JobReason.instance_unreachable)
+    disks = (Mounted(id="disk", name="data", path="/data"),)
+    world.job = world.job.with_(assignment=world.job.assignment.with_(volumes=disks))
+    world.now = b.NOW + b.DAY
+    world.decide()
+    assert world.job.status == JobStatus.terminating and world.instance.claims
+    world.instance = world.instance.with_(status=InstanceStatus.terminated)
+    world.decide()
+    assert world.job.status == JobStatus.failed
 
 
 def test_a_plane_that_was_away_itself_gives_hosts_time_to_report() -> None:

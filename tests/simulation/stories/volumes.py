@@ -30,7 +30,7 @@ from tests.world import nouns as b
 ONE_PLACE = Invariant("one place", "a volume is attached to one machine at a time, unless it may be at several")
 FREED_WITH_PROOF = Invariant("freed with proof", "what is free in the records is attached to nothing at the cloud")
 DISKS_FIRST = Invariant("disks first", "a task starts only where its volumes are attached")
-USED_DISKS_STAY = Invariant("used disks stay", "no disk is detached while a task of a live job uses it")
+USED_DISKS_STAY = Invariant("used disks stay", "no disk is detached while a task of a living machine uses it")
 FORMATTED_ONCE = Invariant("formatted once", "a volume that was mounted once may never be formatted again")
 DISKS_COME_BACK = Invariant("disks come back", "no volume is held for a job that has ended")
 VOLUMES_END = Invariant("volumes end", "a deleted volume is gone, in the records and at the cloud")
@@ -183,8 +183,7 @@ class Volumes(Story):
             job: Job | None = self.watch.jobs.get(task.id)
             if not used or dead or job is None or (task.state == "exited" and not task.held):
                 continue
-            if not job.finished or (task.held and job.disconnected_at is None):  # that of a silent host may have ended
-                raise USED_DISKS_STAY.broken(f"{volume.name if volume else ''} is detached while {job.name} uses it")
+            raise USED_DISKS_STAY.broken(f"{volume.name if volume else ''} is detached while {job.name} uses it")
 
     def unfinished(self) -> Iterator[Violation]:
         for volume in self._volumes():
