@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import secrets
 import signal
 import tarfile
 import time
@@ -189,23 +190,25 @@ class RuntimeConformance(Conformance):
         assert b"asked" in workshop.log(task)
 
     def test_abort_kills_at_once_and_everybody(self, workshop: Workshop) -> None:
+        long = seconds()
         task = workshop.start(
-            "trap '' TERM INT; (trap '' TERM INT HUP; sleep 3210) & (sleep 3210 &) ; echo ready; sleep 3210"
+            f"trap '' TERM INT; (trap '' TERM INT HUP; sleep {long}) & (sleep {long} &) ; echo ready; sleep {long}"
         )
         workshop.says(task, b"ready")
         workshop.roster.abort(task)
         assert workshop.exited(task)["reason"] == "aborted_by_user"
-        assert not sleepers("3210")
+        assert not sleepers(long)
 
     def test_nobody_outlives_the_first_process(self, workshop: Workshop) -> None:
-        task = workshop.start("(trap '' HUP; sleep 4321 </dev/null >/dev/null 2>&1 &) ; sleep 4321 & exit 5")
+        long = seconds()
+        task = workshop.start(f"(trap '' HUP; sleep {long} </dev/null >/dev/null 2>&1 &) ; sleep {long} & exit 5")
         assert workshop.exited(task)["exit_status"] == 5
-        assert not sleepers("4321")
+        assert not sleepers(long)
 
     @pytest.mark.parametrize("end", ["stop", "abort", "exit"])
     def test_a_daemon_of_its_own_session_and_without_our_mark_doesnt_escape(self, workshop: Workshop, end: str) -> None:
-        seconds = {"stop": "5431", "abort": "5432", "exit": "5433"}[end]
-        daemon = f"(setsid env -i PATH=$PATH sh -c '>up; exec sleep {seconds}' </dev/null >/dev/null 2>&1 &)"
+        long = seconds()
+        daemon = f"(setsid env -i PATH=$PATH sh -c '>up; exec sleep {long}' </dev/null >/dev/null 2>&1 &)"
         left = "true" if end == "exit" else "sleep 600"
         task = workshop.start(f"{daemon}; until [ -e up ]; do sleep 0.05; done; echo on; {left}")
         workshop.says(task, b"on")
@@ -214,7 +217,7 @@ class RuntimeConformance(Conformance):
         elif end == "abort":
             workshop.roster.abort(task)
         workshop.exited(task)
-        assert not sleepers(seconds)
+        assert not sleepers(long)
 
     def test_max_duration_ends_a_task(self, workshop: Workshop) -> None:
         state = workshop.exited(workshop.start("while :; do sleep 0.05; done", max_duration=1, stop_duration=1))
@@ -273,6 +276,11 @@ class RuntimeConformance(Conformance):
         workshop.roster.launch(task, workshop.fetch)
         assert workshop.exited(task)["reason"] == "terminated_by_user"
         assert workshop.log(task) == b""
+
+
+def seconds() -> str:
+    """A very long time, and no other test's: the same one may run beside this, in another runtime."""
+    return str(1_000_000 + secrets.randbelow(1_000_000_000))
 
 
 def sleepers(seconds: str) -> list[int]:

@@ -12,7 +12,7 @@ import pytest
 
 from chalicelib.agent import logins
 from chalicelib.agent.process_tree import descendants, living, read_stat
-from tests.agent.runtime_conformance import PATIENCE, Workshop
+from tests.agent.runtime_conformance import PATIENCE, Workshop, seconds
 from tests.agent.ssh_client import Ssh, key_pair
 from tests.harness.conformance import Conformance
 
@@ -67,8 +67,9 @@ class SessionConformance(Conformance):
         terminal.resize(20, 90)
         terminal.type("while [ \"$(stty size)\" != '20 90' ]; do sleep 0.1; done; echo resi''zed\n")
         terminal.sees(b"resized")
-        terminal.type("sleep 4321\n")
-        workshop.until(lambda: sleeping("4321"), ssh.task)
+        long = seconds()
+        terminal.type(f"sleep {long}\n")
+        workshop.until(lambda: sleeping(long), ssh.task)
         terminal.type("\x03echo interrup''ted\n")
         terminal.sees(b"interrupted")
         terminal.type("exit 5\n")
@@ -76,11 +77,12 @@ class SessionConformance(Conformance):
 
     def test_a_client_that_goes_takes_its_command_along(self, workshop: Workshop, tmp_path: Path) -> None:
         ssh = self.login(workshop, tmp_path)
-        terminal = ssh.terminal("sleep 5432")
-        workshop.until(lambda: sleeping("5432"), ssh.task)
+        long = seconds()
+        terminal = ssh.terminal(f"sleep {long}")
+        workshop.until(lambda: sleeping(long), ssh.task)
         os.kill(terminal.pid, 9)
         terminal.status()
-        workshop.until(lambda: not sleeping("5432"), ssh.task)
+        workshop.until(lambda: not sleeping(long), ssh.task)
 
     def test_neither_way_waits_for_the_other(self, workshop: Workshop, tmp_path: Path) -> None:
         """More than any buffer holds goes in before anything is read."""
@@ -174,7 +176,8 @@ class SessionConformance(Conformance):
 
     def test_the_end_of_the_job_is_the_end_of_its_sessions(self, workshop: Workshop, tmp_path: Path) -> None:
         ssh = self.login(workshop, tmp_path)
-        terminal = ssh.terminal("echo on''ce; sleep 6432")
+        long = seconds()
+        terminal = ssh.terminal(f"echo on''ce; sleep {long}")
         terminal.sees(b"once")
         server = server_of(workshop, ssh.task)
         workshop.roster.stop(ssh.task, 1)
@@ -184,7 +187,7 @@ class SessionConformance(Conformance):
         assert late.returncode == 255, "no session begins any more"
         workshop.roster.end_logins([ssh.task])
         workshop.until(lambda: logins.over(workshop.roster.folder(ssh.task)), ssh.task)
-        assert not sleeping("6432")
+        assert not sleeping(long)
         workshop.until(lambda: (read_stat(server) or "Z")[0] in "ZX", ssh.task)
         assert not workshop.state(ssh.task).get("connections")
 

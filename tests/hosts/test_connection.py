@@ -46,6 +46,7 @@ def test_steps_that_follow_each_other_use_one_connection() -> None:
         for again in (True, False):
             with ssh.connect(pinned, again=again) as connection:
                 connection.run("true")
+        until("the host's end", lambda: made)
         assert len(made) == 1 and not connection.transport.is_active(), "the last step closes it"
         with ssh.connect(login, again=True):
             until("a second login", lambda: len(made) == 2)

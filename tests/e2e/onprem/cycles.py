@@ -54,7 +54,7 @@ def measured(folder: Path, cycles: int) -> dict[str, object]:
         for _ in range(cycles):
             cycle(one)
         seconds = (time.monotonic() - began) / cycles
-        until("the last login to end", lambda: not before.changes(snapshot.take(host)), seconds=15.0, every=1.0)
+        until("the last login to end", lambda: not before.changes(snapshot.take(host)), every=1.0)
         grew = {name: count - known[name] for name, count in records(one).items() if count > known[name]}
         now = held(one)
         more = {name: now[name] - count for name, count in at_first.items() if now[name] > count}

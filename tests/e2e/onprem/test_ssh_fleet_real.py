@@ -32,7 +32,7 @@ def as_it_was(host: Host, before: snapshot.Snapshot) -> None:
         return not found[-1]
 
     with contextlib.suppress(AssertionError):
-        until("the last login to end", same, seconds=15.0, every=0.5)
+        until("the last login to end", same, every=0.5)
     assert found[-1] == []
 
 
