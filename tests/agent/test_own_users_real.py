@@ -152,7 +152,7 @@ def test_a_killed_supervisors_successor_ends_what_threw_away_its_mark(workshop: 
 
 
 def test_an_id_that_is_given_again_has_no_past(tmp_path: Path) -> None:
-    users = Users("61990-61990", str(tmp_path / "locks"))
+    users = Users("62990-62990", str(tmp_path / "locks"))
     home = tmp_path / "home"
     home.mkdir(mode=0o700)
     first = users.take("one")
@@ -183,11 +183,11 @@ def test_a_machine_that_restarted_has_no_locks_to_find(tmp_path: Path) -> None:
 
 
 def test_an_id_belongs_to_one_task_at_a_time(tmp_path: Path) -> None:
-    users = Users("61991-61992", str(tmp_path / "locks"))
+    users = Users("62991-62992", str(tmp_path / "locks"))
     held = [users.take("a"), users.take("a")]
-    assert {one.uid for one in held} == {61991, 61992}
-    with pytest.raises(TaskError, match=r"61991-61992.*all in use"):
-        Users("61991-61992", str(tmp_path / "locks")).take("b")
+    assert {one.uid for one in held} == {62991, 62992}
+    with pytest.raises(TaskError, match=r"62991-62992.*all in use"):
+        Users("62991-62992", str(tmp_path / "locks")).take("b")
     held.pop().release()
     users.take("c").release()
     held.pop().release()
@@ -197,15 +197,15 @@ def test_a_folder_of_locks_that_somebody_else_made_isnt_trusted(tmp_path: Path) 
     (tmp_path / "locks").mkdir()
     os.chown(tmp_path / "locks", 1234, 1234)
     with pytest.raises(TaskError, match="locks: it belongs to user 1234"):
-        Users("61993-61993", str(tmp_path / "locks")).take("a")
+        Users("62993-62993", str(tmp_path / "locks")).take("a")
 
 
 def test_killing_a_user_from_inside_reaches_nobody_else() -> None:
-    mine, other = as_user(61994, "sleep", "7657"), as_user(61995, "sleep", "7657")
-    kill_all(61994)
+    mine, other = as_user(62994, "sleep", "7657"), as_user(62995, "sleep", "7657")
+    kill_all(62994)
     assert os.WTERMSIG(os.waitpid(mine, 0)[1]) == signal.SIGKILL
     assert os.waitpid(other, os.WNOHANG) == (0, 0)
-    kill_all(61995)
+    kill_all(62995)
     os.waitpid(other, 0)
 
 
@@ -220,7 +220,7 @@ def test_whoever_isnt_root_gives_no_isolation_and_says_so() -> None:
     assert Users("agent").isolation == "none"
     child = os.fork()
     if child == 0:
-        os.setresuid(61996, 61996, 61996)
+        os.setresuid(62996, 62996, 62996)
         status = 1
         try:
             found()
