@@ -26,6 +26,7 @@ TOGETHER = {
     "tests/e2e/onprem/test_survival_real.py": "hosts",
     "tests/e2e/onprem/test_join_real.py": "hosts",
     "tests/e2e/volumes/test_volumes_real.py": "hosts",
+    "tests/e2e/volumes/test_cycles_real.py": "hosts",
     "tests/agent/test_docker_real.py": "engine",
     "tests/agent/test_docker_repositories_real.py": "engine",
     "tests/agent/test_container_sessions_real.py": "engine",

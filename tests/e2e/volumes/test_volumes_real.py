@@ -1,4 +1,7 @@
-"""What a run writes to a volume, the next run reads on another machine: whatever is killed meanwhile, and whenever."""
+"""What a run writes to a volume, the next run reads on another machine: whatever is killed meanwhile, and whenever.
+
+`python -m tests.e2e.volumes --kills` plays every case; here are those that differ most.
+"""
 
 from __future__ import annotations
 
