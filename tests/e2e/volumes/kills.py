@@ -16,7 +16,7 @@ from tests.harness.server import until
 VICTIMS = ("server", "agent", "supervisor", "all")
 STEPS = ("asked to attach", "mounted", "written", "unmounted", "asked to detach")
 SLOW = 1.0  # seconds that the cloud takes for a step that is the case: long enough to be killed in
-WRITES = "[ -e /volume/file ] || echo precious > /volume/file; sleep 1"
+WRITES = "[ -e /volume/file ] || echo precious > /volume/file; sleep %d"
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Case:
         lab, volume = self.lab, self.volume
         lab.behave(**{step: SLOW for step in ("attach", "detach") if self.step == f"asked to {step}"})
         image = lab.volume(volume)
-        lab.submit(f"w-{volume}", WRITES, "one", volume, image=self.image)
+        lab.submit(f"w-{volume}", WRITES % self._stays(), "one", volume, image=self.image)
         self._await()
         self._kill()
         ended = lab.end_of(f"w-{volume}")
@@ -45,13 +45,17 @@ class Case:
         made = identity(image)
         lab.behave()
         if ended != "done" and self.step == "mounted":
-            lab.ran(f"again-{volume}", WRITES, "one", volume, image=self.image)
+            lab.ran(f"again-{volume}", WRITES % 0, "one", volume, image=self.image)
         said = lab.ran(f"r-{volume}", "cat /volume/file", "two", volume, image=self.image)
         assert said.split()[-1] == "precious", said
         lab.given_back(volume)
         assert identity(image) == made != b"", "formatted twice"
         lab.drop(volume)
         assert lab.left() == [] and not image.exists()
+
+    def _stays(self) -> int:
+        """Seconds: it must be there to be killed, or to be seen at all."""
+        return 4 if self.step in ("mounted", "written") else 1
 
     def _may_fail(self) -> bool:
         """A plain process ends with its terminal, which its supervisor has; and only that one knows how it ended, until
