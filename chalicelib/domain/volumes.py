@@ -133,6 +133,12 @@ class Volume(Noun):
         return bool(self.external_id)
 
     @property
+    def shareable(self) -> bool:
+        """May several machines have it at once? Its file system is one that only a single machine may write, whatever
+        the provider allows; two that write lose it."""
+        return self.multi_attach and self.read_only and not self.blank
+
+    @property
     def deleted(self) -> bool:
         return self.status is VolumeStatus.deleted
 

@@ -31,7 +31,7 @@ def attachments(step: Step, known: Known) -> Iterator[str]:
 def _places(volume: Volume, before: tuple[Attachment, ...]) -> Iterator[str]:
     """Where it is, and where it was."""
     here = {each.instance_id for each in volume.attachments}
-    if len(here) > 1 and (volume.blank or not volume.multi_attach):
+    if len(here) > 1 and not volume.shareable:
         yield f"volume {volume.name} is attached to two machines"
     was = {each.instance_id: each for each in before}
     for instance_id, one in was.items():

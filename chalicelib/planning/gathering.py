@@ -118,7 +118,7 @@ class Gathering:
             if chosen is None:
                 return Waits("", busy(item.volumes, self.floor.volumes))
             for volume in chosen:
-                if not volume.multi_attach or volume.blank:
+                if not volume.shareable:
                     del left[volume.name]
         return None
 

@@ -182,7 +182,7 @@ def _volumes(look: Look, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[Volu
             kept = free_there
         found[job.id] = kept
         for volume in kept:
-            if not volume.multi_attach or volume.blank:
+            if not volume.shareable:
                 del left[volume.name]
     return found
 

@@ -59,11 +59,10 @@ def active(volume: Volume) -> bool:
 
 
 def free(volume: Volume) -> bool:
-    """May another job have it now? Before a disk is formatted, only one machine has it; and what is being detached is
-    nobody's."""
+    """May another job have it now? What is being detached is nobody's."""
     if not active(volume) or any(each.state is AttachmentState.detaching for each in volume.attachments):
         return False
-    return not volume.attachments or (volume.multi_attach and not volume.blank)
+    return not volume.attachments or volume.shareable
 
 
 def sites(names: Names, volumes: Volumes, allowed: Callable[[Volume], bool] = active) -> tuple[Site, ...]:

@@ -39,9 +39,9 @@ def refuse(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
             if len(each) == 1:
                 nodes[each[0]] = nodes.get(each[0], 0) + 1
     for name, count in nodes.items():
-        if count > 1 and not volumes[name].multi_attach:
+        if count > 1 and not (volumes[name].multi_attach and volumes[name].read_only):
             raise Refused(
-                f"The volume {name} can be attached to one machine at a time, and {count} nodes name it.",
+                f"The volume {name} can be used by one machine at a time, and {count} nodes name it.",
                 hint=f"Give each node its own: `{name}-${{{{ dstack.node_rank }}}}`.",
             )
 

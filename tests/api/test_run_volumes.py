@@ -84,6 +84,7 @@ def test_the_volume_of_a_later_node_is_missed_when_it_is_applied(rig: Rig) -> No
         (("data", "far"), {}, "no machine can have them all: data in vultr in fra, far in vultr in ewr"),
         (("data", "data"), {}, "The volume data is mounted twice. Mount it once, and link to its folders."),
         (("data",), {"nodes": 2}, "one machine at a time, and 2 nodes name it. Give each node its own: `data-${{"),
+        (("wide",), {"nodes": 2}, "The volume wide can be used by one machine at a time, and 2 nodes name it."),
         (("broken",), {}, "The volume broken is failed: no quota. Runs need it to be active."),
     ],
 )
@@ -92,6 +93,7 @@ def test_what_can_never_start_is_planned_without_offers_and_not_applied(
 ) -> None:
     add(rig, "data")
     add(rig, "far", region="ewr")
+    add(rig, "wide", multi_attach=True)
     add(rig, "broken", status=VolumeStatus.failed, message="no quota")
     spec = mounting(*names, **fields)
     found = plan(rig, spec)

@@ -220,7 +220,7 @@ def test_each_machine_is_attended_to_by_itself() -> None:
     other = b.machine(1, b.fleet("cloud"), handles=(Handle(kind="vm", id="i-2"),), disks=(DISK.id,))
     first, second = job("one"), job("two", at=other)
     attachments = attachment(first, MACHINE), attachment(second, other, ATTACHING, deadline=None)
-    both = DISK.with_(multi_attach=True, attachments=attachments, due_at=b.NOW)
+    both = DISK.with_(multi_attach=True, read_only=True, attachments=attachments, due_at=b.NOW)
     plan = decided(look(both, first.with_(status=JobStatus.done), second, MACHINE, other))
     assert [one.state for one in at(plan)] == [DETACHING, ATTACHING]
     assert [(type(e), e.instance_id) for e in effects(plan)] == [
@@ -287,8 +287,13 @@ TWO = (attachment(TRAIN, MACHINE), attachment(SECOND_JOB, OTHER, ATTACHING, dead
     [
         (disk(ATTACHED), DISK.with_(attachments=TWO), "is attached to two machines"),
         (
-            disk(ATTACHED).with_(multi_attach=True, blank=True),
-            DISK.with_(attachments=TWO, multi_attach=True, blank=True),
+            disk(ATTACHED).with_(multi_attach=True, read_only=True, blank=True),
+            DISK.with_(attachments=TWO, multi_attach=True, read_only=True, blank=True),
+            "is attached to two machines",
+        ),
+        (
+            disk(ATTACHED).with_(multi_attach=True),
+            DISK.with_(attachments=TWO, multi_attach=True),
             "is attached to two machines",
         ),
         (disk(ATTACHED), DISK, "leaves cloud-0, but nothing shows it detached"),

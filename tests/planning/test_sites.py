@@ -119,13 +119,15 @@ def test_a_job_waits_for_a_volume_that_another_has(held: bool) -> None:
     assert saved(plan, Volume) == []
 
 
-def test_one_that_may_be_at_several_machines_is_shared_once_it_is_formatted() -> None:
+def test_one_that_may_be_at_several_machines_is_shared_if_nobody_writes_it() -> None:
+    """Two machines that write one ext4 destroy it, whatever their cloud allows."""
     other, machine = b.job(b.run("other")), b.machine(7, b.fleet("cloud"))
-    shared = volume(multi_attach=True, attachments=(attachment(other, machine),))
+    shared = volume(multi_attach=True, read_only=True, attachments=(attachment(other, machine),))
     (taken,) = saved(waiting("data", volumes=known(shared)), Volume)
     assert len(taken.attachments) == 2
-    (job,) = saved(waiting("data", volumes=known(shared.with_(blank=True))), Job)
-    assert "which run `other` uses" in job.message
+    for alone in ({"blank": True}, {"read_only": False}, {"multi_attach": False}):
+        (job,) = saved(waiting("data", volumes=known(shared.with_(**alone))), Job)
+        assert "which run `other` uses" in job.message
 
 
 def test_of_two_jobs_in_one_look_the_first_gets_the_volume() -> None:

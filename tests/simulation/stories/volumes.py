@@ -36,7 +36,7 @@ DISKS_COME_BACK = Invariant("disks come back", "no volume is held for a job that
 VOLUMES_END = Invariant("volumes end", "a deleted volume is gone, in the records and at the cloud")
 
 FLEET = "disks"
-REGIONS = ("sim-east", "sim-north")  # in the second, several machines may have one volume
+REGIONS = ("sim-east", "sim-north")  # in the second, several machines may read one volume
 
 
 class Volumes(Story):
@@ -63,7 +63,7 @@ class Volumes(Story):
         self.scene.hosts.mounting = self._mounting
 
     def _volume(self, name: str) -> Volume:
-        at, project = self.world.now(), self.scene.projects[0]
+        at, project, region = self.world.now(), self.scene.projects[0], self.rng.choice(REGIONS)
         return Volume(
             id=self.site.plane.random_id(),
             project_id=project.id,
@@ -71,9 +71,10 @@ class Volumes(Story):
             user_id=self.scene.user.id,
             configuration="{}",
             backend=self.site.backend.facts.name,
-            region=self.rng.choice(REGIONS),
+            region=region,
             size_gib=10,
             blank=True,
+            read_only=region != REGIONS[0],
             created_at=at,
             last_processed_at=at,
             deadline=at + TO_CREATE,
@@ -143,7 +144,7 @@ class Volumes(Story):
     def committed(self, commit: Commit) -> None:
         for old, volume in commit.of(Volume):
             here = {each.instance_id for each in volume.attachments}
-            if len(here) > 1 and not volume.multi_attach:
+            if len(here) > 1 and not (volume.multi_attach and volume.read_only):
                 raise ONE_PLACE.broken(f"{volume.name} is attached to {len(here)} machines")
             if old is not None and volume.blank and not old.blank:
                 raise FORMATTED_ONCE.broken(f"{volume.name} counts as blank again")
