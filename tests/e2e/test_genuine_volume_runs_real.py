@@ -22,7 +22,7 @@ commands: ["%s"]
 volumes: ["%s"]
 resources: {cpu: 2.., memory: 1GB.., disk: 1GB..}
 """
-PLACE = "data:/volkit-genuine"  # on this computer, whose files plain processes see
+PLACE = "data:/dstack-test-genuine"  # on this computer, whose files plain processes see
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,8 @@ def images(server: Server) -> set[str]:
 def test_what_a_run_writes_the_next_one_reads(peer: Peer, server: Server) -> None:
     peer.run("apply", "-y", "-f", write(peer, VOLUME))
     peer.run("apply", "-y", "-f", write(peer, FLEET))
-    ran(peer, server, "writes", "echo precious > /volkit-genuine/file")
-    assert ran(peer, server, "reads", "cat /volkit-genuine/file").strip() == "precious"
+    ran(peer, server, "writes", "echo precious > /dstack-test-genuine/file")
+    assert ran(peer, server, "reads", "cat /dstack-test-genuine/file").strip() == "precious"
     until("it to be given back", lambda: not volumes(server)["data"]["attachments"])
     assert images(server) == set()
 
