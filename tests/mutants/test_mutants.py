@@ -16,6 +16,7 @@ from tests.mutants.touching import statement
 from tests.mutants.trial import Copy, about, alone, rounds
 
 TABLE = "chalicelib/machines/table.py"
+PATIENCE = 600.0  # seconds, for what ends by itself
 
 
 def becomes(folder: Path, text: str) -> set[str]:
@@ -172,10 +173,10 @@ def test_a_trial_says_who_noticed_and_leaves_no_trace(copy: Copy) -> None:
     before = subprocess.check_output(["git", "status", "--short"], cwd=ROOT)
     source = (copy.root / TABLE).read_bytes()
     change = next(change for change in changes(ROOT, TABLE) if "event not in" in change.becomes)
-    touching = copy.watched(["tests/machines/test_tables.py", "tests/planning/test_ports.py"], {"machines"}, 120)
+    touching = copy.watched(["tests/machines/test_tables.py", "tests/planning/test_ports.py"], {"machines"}, PATIENCE)
     ((first, *others),) = rounds(copy.root, change, touching)
     assert {name.partition("::")[0] for name in (first, *others)} == {"tests/machines/test_tables.py"}
-    verdict = copy.trial(change, touching, 120)
+    verdict = copy.trial(change, touching, PATIENCE)
     assert verdict.noticed and verdict.by.startswith("tests/machines/test_tables.py::")
     assert (copy.root / TABLE).read_bytes() == source
     assert subprocess.check_output(["git", "status", "--short"], cwd=ROOT) == before
@@ -191,10 +192,10 @@ def test_a_trial_signals_nobody_else(copy: Copy) -> None:
     with subprocess.Popen(["sleep", "600"]) as other:
         text = f"import os\n\ndef test_kill():\n    os.kill({other.pid}, 9)\n"
         (copy.root / "tests" / "test_kill.py").write_text(text)
-        assert copy.passes(["tests/test_kill.py"], 60) == (False, "tests/test_kill.py::test_kill")
+        assert copy.passes(["tests/test_kill.py"], PATIENCE) == (False, "tests/test_kill.py::test_kill")
         assert other.poll() is None
         other.kill()
 
 
 def test_what_no_test_notices_survives(copy: Copy) -> None:
-    assert copy.passes(["tests/domain/test_names.py"], 60) == (True, "")
+    assert copy.passes(["tests/domain/test_names.py"], PATIENCE) == (True, "")
