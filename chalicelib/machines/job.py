@@ -15,6 +15,7 @@ TO_START: Micros = 10 * MINUTE  # from a place on a running machine to the task'
 PULL_TIMEOUT: Micros = 20 * MINUTE
 OVERTIME: Micros = MINUTE  # the agent ends a job at max_duration; this much later the control plane does
 SHORTEST_PROMISE: Micros = 60 * SECOND  # a host counts as lost no sooner than this after its missed report
+TO_UNMOUNT: Micros = 15 * MINUTE  # from a job's last second until a machine of ours ends with a volume that is in use
 GRACE: Micros = 10 * SECOND  # between the polite signal and the kill, if the user sets no `stop_duration`
 
 JOB = StateMachine(
@@ -37,6 +38,7 @@ JOB = StateMachine(
         "running": f"`max_duration` plus {spoken(OVERTIME)}; or its host misses two reports in a row, the second after "
         f"at least {spoken(SHORTEST_PROMISE)}",
         "terminating": f"`stop_duration` ({spoken(GRACE)} unless set), then abort; at the latest when the instance is "
-        "gone or, unless the job has volumes, lost",
+        "gone or, unless the job has volumes, lost. A bought machine that has nothing else to do, and can't unmount a "
+        f"volume of it within {spoken(TO_UNMOUNT)}, is ended",
     },
 )

@@ -6,11 +6,12 @@ States only move forward, so a late or repeated report is harmless: the table of
 from __future__ import annotations
 
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.instants import HOUR, SECOND, Micros
+from chalicelib.domain.instants import HOUR, SECOND, Micros, spoken
 from chalicelib.domain.jobs import Job, JobStatus
-from chalicelib.domain.reasons import JobReason
+from chalicelib.domain.reasons import InstanceReason, JobReason
 from chalicelib.domain.reports import TaskReport
-from chalicelib.machines.job import JOB
+from chalicelib.machines.instance import INSTANCE
+from chalicelib.machines.job import JOB, TO_UNMOUNT
 from chalicelib.machines.table import allows
 from chalicelib.planning.transitions import Draft
 
@@ -107,7 +108,19 @@ class Fold:
             job = job.with_(exit_status=report.exit_status)
             self.draft.save(job)
         whole = stored >= report.log_end or job.reason is JobReason.log_quota_exceeded
+        if report.held:
+            self._give_up(job)
         return self._finish(job, stored) if whole and not report.held else job
+
+    def _give_up(self, job: Job) -> None:
+        """A disk that something on the machine never lets go of would keep the job from ending, and cost a machine, for
+        ever. The end of the machine lets go of it, too."""
+        last = job.kill_at or job.stop_sent_at
+        late = last is not None and self.draft.now >= last + TO_UNMOUNT
+        alone = all(claim.job_id == job.id for claim in self.instance.claims)
+        if late and alone and self.instance.bought and allows(INSTANCE, self.instance.status, "end"):
+            why = f"it couldn't unmount the volumes of {job.name} within {spoken(TO_UNMOUNT)}"
+            self.instance = self.draft.end_instance(self.instance, InstanceReason.error, why)
 
     def _finish(self, job: Job, stored: int) -> Job:
         done, freed = self.draft.finish_job(job.with_(log_end=stored), self.instance)

@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.volumes import AttachmentState, Device, Volume
 from chalicelib.engine.kinds import KINDS
+from chalicelib.machines.job import TO_UNMOUNT
 from tests.usecases.cluster import Cluster, exited, running, wants
 from tests.world import nouns as b
 from tests.world.disks import ATTACHED, ATTACHING, attachment, volume
@@ -89,6 +91,23 @@ def test_a_job_whose_disk_is_still_mounted_hasnt_ended(cluster: Cluster) -> None
     cluster.agent.say(exited(job, 0))
     assert (cluster.job(job).status, cluster.job(job).reason) == (JobStatus.done, JobReason.done_by_runner)
     assert f"volume/{disk.id}" in cluster.world.take_woken(), "now it can be detached"
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("wait", [TO_UNMOUNT - b.MINUTE, TO_UNMOUNT + b.MINUTE])
+def test_a_machine_that_never_lets_go_of_a_disk_is_ended_for_it(cluster: Cluster, wait: int, alone: bool) -> None:
+    job, disk = placed(cluster, ATTACHED)
+    if not alone:
+        cluster.place("other")
+    machine = cluster.instance
+    cluster.save(machine.with_(offer=machine.offer.with_(backend="aws")))
+    cluster.agent.say(running(job, mounted=[disk.id]))
+    cluster.agent.say(exited(job, 0, held=[disk.id]))
+    cluster.world.at += wait
+    cluster.agent.say(exited(job, 0, held=[disk.id]))
+    ended = wait > TO_UNMOUNT and alone
+    assert (cluster.instance.status is InstanceStatus.terminating) is ended
+    assert cluster.job(job).status is JobStatus.terminating, "it isn't proven yet"
 
 
 def test_a_volume_that_couldnt_be_mounted_ends_the_job_with_the_reason(cluster: Cluster) -> None:
