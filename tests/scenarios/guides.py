@@ -109,7 +109,7 @@ def _filtered(lines: list[str], filter_: str) -> list[str]:
     return lines
 
 
-_STAGE = re.compile(r"(?m)^(submitted|(submitted|provisioning|pulling|running) on .*)\n")
+_STAGE = re.compile(r"(?m)^(submitted|(submitted|provisioning|pulling.*|running|terminating)( on |: ).*)\n")
 
 
 def same(one: Shown, home: Path) -> bool:

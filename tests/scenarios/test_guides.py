@@ -20,5 +20,7 @@ def test_only_a_stage_that_went_by_unseen_is_no_difference(tmp_path: Path) -> No
         Shown("apply", written, f"Run hello is submitted.\nsubmitted\n{written.split(chr(10), 1)[1]}"), tmp_path
     )
     assert same(Shown("apply", written, "Run hello is submitted.\nHello\n"), tmp_path)
+    late = "terminating on dstack (sim-north): it has ended"
+    assert same(Shown("apply", written, f"Run hello is submitted.\n{late}\nHello\n"), tmp_path)
     assert not same(Shown("apply", written, "provisioning on dstack (sim-north)\nHello\n"), tmp_path)
     assert not same(Shown("apply", written, written.replace("Hello", "Bye")), tmp_path)
