@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
-from chalicelib.domain.gangs import Gang, GangStatus, gang_lead
+from chalicelib.domain.gangs import Gang, gang_lead
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import SECOND, Micros, sortable
 from chalicelib.domain.job_specs import JobSpec
@@ -75,7 +75,7 @@ class Loader:
         found = self.read.find_many(Instance, [keys.instance(i) for i in where])
         heard = self.read.find_many(Presence, [keys.presence(i) for i in where])
         had = {each.id for job in jobs if job.assignment and not job.finished for each in job.assignment.volumes}
-        waits = any(gang.status in (GangStatus.sealed, GangStatus.starting) for gang in gangs)
+        waits = any(gang.holds for gang in gangs)
         names = {name for spec in specs for each in named_volumes(spec.volumes) for name in each} if waits else set()
         return RunSnapshot(
             now=now,

@@ -9,7 +9,7 @@ has shown it detached from everywhere else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,16 +116,33 @@ def _shared(one: Attachment) -> dict[str, Any]:
     return {name: getattr(one, name) for name in names}
 
 
-def attached_for(volume: Volume, job_id: str) -> Attachment | None:
-    return next((each for each in volume.attachments if each.job_id == job_id), None)
+def attached_for(volume: Volume, job_id: str, instance_id: str) -> Attachment | None:
+    """For a job at a machine: where it had its place before, the volume may not have left yet."""
+    here = (each for each in volume.attachments if each.instance_id == instance_id)
+    return next((each for each in here if each.job_id == job_id), None)
+
+
+def give_up_early(draft: Draft, volume: Volume, jobs: Collection[str], instance_id: str) -> Volume:
+    """These jobs won't get their place at this machine: nothing keeps the volume there for them any more."""
+    after = tuple(
+        each.with_(early=False) if each.instance_id == instance_id and each.job_id in jobs else each
+        for each in volume.attachments
+    )
+    if after != volume.attachments:
+        volume = volume.with_(attachments=after, last_processed_at=draft.now, due_at=draft.now)
+        draft.save(volume)
+        draft.wake(volume.unit)
+    return volume
 
 
 def disks_of(job: Job, volumes: Mapping[str, Volume]) -> list[dict[str, Any]] | None:
     """The job's volumes as its agent gets them; None: they aren't all attached yet."""
-    found = []
-    for each in job.assignment.volumes if job.assignment is not None else ():
+    found: list[dict[str, Any]] = []
+    if job.assignment is None:
+        return found
+    for each in job.assignment.volumes:
         volume = volumes.get(each.id)
-        attachment = None if volume is None else attached_for(volume, job.id)
+        attachment = None if volume is None else attached_for(volume, job.id, job.assignment.instance_id)
         if volume is None or attachment is None or attachment.state is not AttachmentState.attached:
             return None
         found.append(

@@ -1,7 +1,8 @@
 """How a task on several nodes gets its places: all in one look, claimed in chunks, sealed by the last.
 
 A chunk is what one commit takes. Until the seal no place counts: another look goes on from where this one got, or the
-run's own pass undoes it when its time is up, so a process that dies in between costs half a minute and no place. A run
+run's own pass undoes it when its time is up, so a process that dies in between costs half a minute and no place. A
+node's volumes are claimed with its place, so who comes later waits for them in the queue, as for any. A run
 that comes first in the queue takes the places of one behind it that isn't sealed.
 
 A gang that has waited long enough has the machines that are free for it held back from the jobs behind it, or small
@@ -10,7 +11,7 @@ jobs could keep it waiting for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +21,10 @@ from chalicelib.domain.gangs import Gang, GangStatus, gang_id
 from chalicelib.domain.instances import Claim, Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.jobs import Job
+from chalicelib.domain.volumes import Volume
 from chalicelib.machines.gang import TO_MEET, TO_SEAL
 from chalicelib.planning.asking import Hopeless, Waits
+from chalicelib.planning.attachments import take
 from chalicelib.planning.bitmaps import rows_of
 from chalicelib.planning.buying import Buy
 from chalicelib.planning.clusters import Cluster, clusters, fitting_rows, share_out
@@ -33,7 +36,7 @@ from chalicelib.planning.ordering import Ordered, Retreat, order, retreat
 from chalicelib.planning.places import claim_of
 from chalicelib.planning.plan import Note, Step
 from chalicelib.planning.purchases import in_one_call
-from chalicelib.planning.sites import busy, chosen_for
+from chalicelib.planning.sites import Site, busy, chosen_for
 from chalicelib.planning.snapshots import QueuedJob
 from chalicelib.planning.stock import Query
 from chalicelib.planning.together import Unplaced, nowhere
@@ -42,6 +45,7 @@ from chalicelib.planning.transitions import Draft
 from chalicelib.planning.why_not import refusals
 
 CHUNK = 30  # nodes whose places one commit takes: each writes its machine and an event
+CHUNK_WITH_DISKS = 15  # so too where each has volumes
 HELD_AFTER: Micros = 5 * MINUTE  # of waiting; from then on, free machines are held back for a gang
 
 
@@ -89,16 +93,15 @@ class Gathering:
         return self._reserved(needs, gang)
 
     def _reserved(self, needs: Needs, gang: Gang | None) -> tuple[Step, ...] | Unplaced:
-        lead, unit = needs.unit[0], needs.unit
-        if without := self._without_volumes(unit):
+        lead = needs.unit[0]
+        if without := self._without_volumes(needs.nodes):
             return Unplaced(lead, without)
         found, gave_way = self._seek(needs, gang)
         if isinstance(found, Found):
-            self._gave_way.update(rival.id for rival in gave_way)
-            return tuple(self._claims(needs, found.machines, gang, gave_way))
+            return self._all_claims(needs, found.machines, gang, gave_way)
         more = order(self.floor, needs, gang.places if gang is not None else ())
         if isinstance(more, Ordered):
-            return tuple(self._claims(needs, more.places, gang, ()))
+            return self._all_claims(needs, more.places, gang, ())
         if isinstance(more, Retreat):
             return self._retreat(needs, more, gang)
         found = more or found
@@ -106,21 +109,28 @@ class Gathering:
             return Unplaced(lead, Waits(held, f"{found.text}, held back for it"))
         return Unplaced(lead, found)
 
-    def _without_volumes(self, unit: Sequence[QueuedJob]) -> Waits | Hopeless | None:
-        """Why its nodes can't have their volumes now. They get them when they are released, all at once."""
-        left = dict(self.floor.volumes)
-        for item in unit:
-            if item.sites is None:
-                continue
-            if not item.sites:
+    def _without_volumes(self, nodes: Sequence[QueuedJob]) -> Waits | Hopeless | None:
+        """Why these nodes can't have their volumes now, wherever their places are."""
+        for item in nodes:
+            if item.sites == ():
                 return nowhere(item, self.floor.volumes)
-            chosen = chosen_for(item.volumes, left, item.sites.__contains__)
+        shares = self._shares(nodes, [(item.sites or ()).__contains__ for item in nodes])
+        return shares if isinstance(shares, Waits) else None
+
+    def _shares(
+        self, nodes: Sequence[QueuedJob], where: Sequence[Callable[[Site], bool]]
+    ) -> list[list[Volume]] | Waits:
+        """The volumes of each node: free ones, where its place is."""
+        left, found = dict(self.floor.volumes), list[list[Volume]]()
+        for item, takes in zip(nodes, where, strict=True):
+            chosen = chosen_for(item.volumes, left, takes) if item.volumes else []
             if chosen is None:
                 return Waits("", busy(item.volumes, self.floor.volumes))
+            found.append(chosen)
             for volume in chosen:
                 if not volume.shareable:
                     del left[volume.name]
-        return None
+        return found
 
     def _retreat(self, needs: Needs, back: Retreat, gang: Gang | None) -> tuple[Step, ...]:
         """First the gang gives back what it holds there, then the machines go."""
@@ -148,29 +158,53 @@ class Gathering:
         self.floor.back(mark)
         return found, gave_way
 
-    def _claims(
+    def _all_claims(
         self, needs: Needs, found: Sequence[Instance | Buy], gang: Gang | None, gave_way: Sequence[Gang]
+    ) -> tuple[Step, ...] | Unplaced:
+        """Each node gets its place and its volumes, or none gets any."""
+        shares = self._shares(needs.nodes[: len(found)], [_at(place) for place in found])
+        if isinstance(shares, Waits):
+            return Unplaced(needs.unit[0], shares)
+        self._gave_way.update(rival.id for rival in gave_way)
+        return tuple(self._claims(needs, found, shares, gang, gave_way))
+
+    def _claims(
+        self,
+        needs: Needs,
+        found: Sequence[Instance | Buy],
+        shares: Sequence[Sequence[Volume]],
+        gang: Gang | None,
+        gave_way: Sequence[Gang],
     ) -> Iterator[Step]:
         first, lead, nodes = needs.first, needs.lead, len(needs.unit)
-        for start in range(0, max(1, len(found)), CHUNK):
-            chunk, draft = found[start : start + CHUNK], Draft(self.now)
+        size = CHUNK_WITH_DISKS if any(shares) else CHUNK
+        for start in range(0, max(1, len(found)), size):
+            chunk, draft = found[start : start + size], Draft(self.now)
             for rival in gave_way if start == 0 else ():
                 draft.move_gang(rival, "undo", message=f"gave way to {lead.run_name}", until=None, due_at=self.now)
                 draft.wake(rival.unit)
             held = [
-                self._claimed(draft, needs.unit[number], place, gave_way)
-                for number, place in enumerate(chunk, first + start)
+                self._claimed(draft, needs.unit[first + number], place, shares[number], gave_way)
+                for number, place in enumerate(chunk, start)
             ]
             comes_by = max((each.deadline or 0 for each in held), default=0)
             places = (*(gang.places if gang else ()), *(each.id for each in held))
             gang = _reserved(draft, gang, lead, nodes, places, comes_by)
             yield in_one_call(draft.step(), self.facts)
 
-    def _claimed(self, draft: Draft, item: QueuedJob, place: Instance | Buy, gave_way: Sequence[Gang]) -> Instance:
+    def _claimed(
+        self, draft: Draft, item: QueuedJob, place: Instance | Buy, share: Sequence[Volume], gave_way: Sequence[Gang]
+    ) -> Instance:
         if isinstance(place, Instance):
-            return _claim(draft, self.floor, item, without(place, *gave_way))
-        facts = self.facts.get(place.offer.backend) or BackendFacts(name=place.offer.backend)
-        return order_for(draft, self.floor, facts, item, place)
+            instance = _claim(draft, self.floor, item, without(place, *gave_way))
+        else:
+            facts = self.facts.get(place.offer.backend) or BackendFacts(name=place.offer.backend)
+            instance = order_for(draft, self.floor, facts, item, place)
+        if share:
+            latest = [self.floor.volumes[volume.name] for volume in share]
+            taken, instance = take(draft, latest, item.job, instance, early=True)
+            self.floor.mounted(taken, instance)
+        return instance
 
     def _rivals(self, lead: Job) -> list[Gang]:
         """Gangs that aren't sealed and come later in the queue, the last first."""
@@ -183,6 +217,12 @@ class Gathering:
             and self._order.get(job_id, own) > own
         ]
         return [gang for _, gang in sorted(later, key=lambda each: -each[0])]
+
+
+def _at(place: Instance | Buy) -> Callable[[Site], bool]:
+    if isinstance(place, Instance):
+        return lambda site: site.has(place)
+    return lambda site: site.surely(place.offer)
 
 
 def seek(floor: Floor, needs: Needs, gang: Gang | None) -> Found | Waits | Hopeless:

@@ -68,9 +68,11 @@ def _machine_gone(look: Look, job: Job) -> Verdict | None:
 
 def _volume_lost(look: Look, job: Job) -> Verdict | None:
     """A volume that couldn't be attached."""
-    for each in job.assignment.volumes if job.assignment is not None else ():
+    if job.assignment is None:
+        return None
+    for each in job.assignment.volumes:
         volume = look.snapshot.volumes.get(each.id)
-        attachment = None if volume is None else attached_for(volume, job.id)
+        attachment = None if volume is None else attached_for(volume, job.id, job.assignment.instance_id)
         if attachment is not None and attachment.error:
             return JobReason.volume_error, attachment.error
     return None

@@ -1,7 +1,8 @@
 """How the nodes of a task start together: the run's part, once every place is reserved.
 
 A gang that is sealed waits until every node has an address (the barrier). Then the addresses are published, and the
-jobs are released in `startup_order`: a job gets its place, and its agent its task, only then. All of it goes on from
+jobs are released in `startup_order`: a job gets its place, and its agent its task, only then. The volumes are attached
+from the seal on; if one is lost before the barrier, the attempt begins again. All of it goes on from
 what is stored, so a process that dies in between is followed by another. Whatever ends the attempt first undoes the
 gang, which gives back the places of jobs that weren't released; the others give theirs back when they end.
 """
@@ -12,26 +13,22 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from chalicelib.domain.gangs import Gang, GangStatus
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.reasons import JobReason, job_outcome
 from chalicelib.domain.runs import RunStatus
 from chalicelib.domain.volumes import Volume
 from chalicelib.machines.job import TO_START
-from chalicelib.planning.attachments import attached_for, mounted, take
+from chalicelib.planning.attachments import attached_for, give_up_early, mounted, take
 from chalicelib.planning.ends import bury, end
-from chalicelib.planning.gathering import CHUNK, of_gang
+from chalicelib.planning.gathering import CHUNK, CHUNK_WITH_DISKS, of_gang
 from chalicelib.planning.look import Look
 from chalicelib.planning.mounts import named_volumes
 from chalicelib.planning.nodes import address_of
 from chalicelib.planning.places import assignment_to
 from chalicelib.planning.plan import Step
 from chalicelib.planning.pools import READY
-from chalicelib.planning.sites import busy, chosen_for
+from chalicelib.planning.sites import choose, site_of
 from chalicelib.planning.transitions import Draft
-
-VOLUMES_EVERY: Micros = 15 * SECOND  # a look at volumes that somebody else has
-CHUNK_WITH_DISKS = 15  # nodes of one commit, each with its machine and its volumes
 
 _ENDING = (InstanceStatus.terminating, InstanceStatus.terminated)
 _STARTED = (JobStatus.running, JobStatus.terminating)
@@ -60,31 +57,20 @@ def _settled(look: Look, gang: Gang) -> Iterator[Step]:
         volumes = _volumes(look, gang, jobs)
         if volumes is not None:
             yield from _release(look, gang, jobs, volumes)
+        elif gang.status is GangStatus.sealed:
+            yield from _give_back(look, gang, jobs, again=True)
 
 
 def await_nodes(look: Look) -> None:
     """End the attempt if a node can't come any more, or hasn't in time."""
     for gang in look.snapshot.gangs:
-        if gang.status is GangStatus.sealed and all_met(look, gang):
-            _await_volumes(look, gang)
-        elif gang.status is GangStatus.sealed:
+        if gang.status is GangStatus.sealed:
             for job, place in zip(members(look, gang), gang.places, strict=True):
                 if why := _never_comes(look, gang, place):
                     end(look, job, JobReason.waiting_instance_limit_exceeded, why)
                     bury(look, look.jobs[job.id])
         if gang.status in (GangStatus.gathering, GangStatus.sealed) and gang.until is not None:
             look.deadlines.append(gang.until)
-
-
-def _await_volumes(look: Look, gang: Gang) -> None:
-    """Every node is there, and a volume isn't free. Whoever has it ends, or this attempt does when its time is up."""
-    look.deadlines.append(look.now + VOLUMES_EVERY)
-    if gang.until is None or look.now < gang.until:
-        return
-    for job in members(look, gang):
-        if names := named_volumes(look.specs[job.slot].volumes):
-            end(look, job, JobReason.volume_error, f"waited too long {busy(names, look.snapshot.named)}")
-            bury(look, look.jobs[job.id])
 
 
 def holds(look: Look) -> bool:
@@ -165,49 +151,39 @@ def _rest(look: Look, jobs: Sequence[Job]) -> list[Job]:
 
 
 def _volumes(look: Look, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[Volume]] | None:
-    """The volumes of each node, where its machine is; None: somebody else has one of them."""
-    left, found = dict(look.snapshot.named), dict[str, list[Volume]]()
+    """The volumes that each node was given with its place; None: one of them is gone."""
+    found: dict[str, list[Volume]] = {}
     for job, place in zip(jobs, gang.places, strict=True):
         names = named_volumes(look.specs[job.slot].volumes)
         if not names:
             continue
-        instance = look.instances[place]
-        own = [volume for volume in left.values() if attached_for(volume, job.id)]
-        chosen = [next((volume for volume in own if volume.name in each), None) for each in names]
-        kept = [volume for volume in chosen if volume is not None]
-        if len(kept) < len(names):
-            free_there = chosen_for(names, left, lambda site, at=instance: site.has(at))  # type: ignore[misc]
-            if free_there is None:
-                return None
-            kept = free_there
-        found[job.id] = kept
-        for volume in kept:
-            if not volume.shareable:
-                del left[volume.name]
+        own = [volume for volume in look.snapshot.named.values() if attached_for(volume, job.id, place)]
+        by_mount = [[volume for volume in own if volume.name in each] for each in names]
+        chosen = choose(by_mount, site_of(own[0])) if own else None
+        if chosen is None:
+            return None
+        found[job.id] = chosen
     return found
 
 
 def _release(look: Look, gang: Gang, jobs: Sequence[Job], volumes: Mapping[str, list[Volume]]) -> Iterator[Step]:
-    """Publish the addresses and let the next jobs go, some at a time; the gang moves on with the last of them. All
-    nodes get their volumes before the first of them starts: none must wait for one that somebody took meanwhile."""
+    """Publish the addresses and let the next jobs go, some at a time; the gang moves on with the last of them."""
     where = [look.instances[place] for place in gang.places]
     if gang.status is GangStatus.sealed:
         gang = gang.with_(addresses=tuple(map(address_of, where)), gpus=tuple(map(gpus_of, where)))
     wave = _first(look, jobs) if gang.status is GangStatus.sealed else _rest(look, jobs)
     going = [job for job in wave if job.status is JobStatus.submitted and job.assignment is None]
     last = len(wave) == len(jobs) or gang.status is GangStatus.starting
-    todo = [job for job in jobs if job in going or (job.id in volumes and gang.status is GangStatus.sealed)]
     chunk = CHUNK_WITH_DISKS if volumes else CHUNK
     taken: dict[str, Volume] = {}
-    for start in range(0, max(1, len(todo)), chunk):
+    for start in range(0, max(1, len(going)), chunk):
         draft = Draft(look.now)
-        for job in todo[start : start + chunk]:
+        for job in going[start : start + chunk]:
             instance, chosen = where[job.job_num], [taken.get(each.id, each) for each in volumes.get(job.id, ())]
-            saved, instance = take(draft, chosen, job, instance, early=job not in going)
+            saved, instance = take(draft, chosen, job, instance)
             taken.update((each.id, each) for each in saved)
-            if job in going:
-                _let_go(draft, job, instance, mounted(look.specs[job.slot].volumes, saved))
-        if start + chunk >= len(todo):
+            _let_go(draft, job, instance, mounted(look.specs[job.slot].volumes, saved))
+        if start + chunk >= len(going):
             draft.move_gang(gang, "release" if last else "start", until=None, due_at=None)
         else:
             draft.save(gang)
@@ -231,15 +207,19 @@ def _let_go(draft: Draft, job: Job, instance: Instance, volumes: tuple[Mounted, 
 
 
 def _give_back(look: Look, gang: Gang, jobs: Sequence[Job], *, again: bool = False) -> Iterator[Step]:
-    """Undo the gang, so that nobody can seal it, and take its claims off the machines, some at a time. `again`: its
-    first node's job goes back to the queue."""
+    """Undo the gang, so that nobody can seal it, and take its claims off the machines and volumes, some at a time.
+    `again`: its first node's job goes back to the queue."""
     placed = {job.id for job in jobs if job.assignment is not None}
-    places = gang.places
-    for start in range(0, max(1, len(places)), CHUNK):
-        draft, left = Draft(look.now), places[start + CHUNK :]
+    waiting = {job.id for job in jobs if job.id not in placed}
+    places, volumes = gang.places, dict(look.snapshot.named)
+    size = CHUNK_WITH_DISKS if volumes else CHUNK
+    for start in range(0, max(1, len(places)), size):
+        draft, left = Draft(look.now), places[start + size :]
         if again and start == 0 and jobs[0].reserved:
             draft.save(jobs[0].with_(reserved=False, due_at=look.now, last_processed_at=look.now))
-        for place in places[start : start + CHUNK]:
+        for place in places[start : start + size]:
+            for name, volume in volumes.items():
+                volumes[name] = give_up_early(draft, volume, waiting, place)
             if (instance := look.instances.get(place)) is not None:
                 for claim in instance.claims:
                     if of_gang(claim, gang) and claim.job_id not in placed:

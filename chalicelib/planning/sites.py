@@ -35,8 +35,12 @@ class Site(NamedTuple):
 
     def has(self, instance: Instance) -> bool:
         """Is this machine here? One on its way may be, only if it can't be anywhere else."""
-        zones = (instance.zone,) if instance.zone else instance.offer.availability_zones
-        return self._near(instance.offer) and (not self.zone or zones is None or _lower(zones) == {self.zone})
+        return self.surely(instance.offer, instance.zone)
+
+    def surely(self, offer: Offer, zone: str = "") -> bool:
+        """Can a machine of this offer, in this zone if it is known, be nowhere but here?"""
+        zones = (zone,) if zone else offer.availability_zones
+        return self._near(offer) and (not self.zone or zones is None or _lower(zones) == {self.zone})
 
     def meets(self, other: Site) -> bool:
         """Could one machine be at both?"""

@@ -9,16 +9,17 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.gangs import GangStatus
 from chalicelib.domain.instances import Handle, Instance
+from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.jobs import JobStatus
-from chalicelib.domain.reasons import JobReason
-from chalicelib.domain.runs import Run
+from chalicelib.domain.reasons import JobReason, RunReason
+from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.volumes import AttachmentState, Volume
 from chalicelib.machines.gang import TO_MEET
 from chalicelib.store import nouns
 from tests.world import nouns as b
 from tests.world.disks import attachment, volume
 from tests.world.engine import Engine
-from tests.world.gangs import gang_of, jobs_of, task
+from tests.world.gangs import gang_of, holders, jobs_of, task
 
 QUEUE = f"queue/{b.PROJECT}"
 BY_RANK = {"name": "data-${{ dstack.node_rank }}", "path": "/data"}
@@ -103,25 +104,93 @@ def test_while_one_of_their_volumes_is_taken_no_node_takes_a_place(place: Engine
     assert {job.status for job in jobs_of(place, run)} == {JobStatus.provisioning}
 
 
-def test_a_volume_that_is_taken_between_the_places_and_the_release_ends_the_attempt_in_time(place: Engine) -> None:
-    where = machines(place, 2)
+def without_addresses(place: Engine, where: list[Instance]) -> None:
+    """A gang on these machines is sealed, and waits for their addresses."""
     for machine in where:
-        place.save(machine.with_(internal_ip=""))
-    _, second = add(place, 2)
+        place.save(place.again(machine).with_(internal_ip=""))
+
+
+@pytest.mark.parametrize("nodes", [2, 40])
+def test_of_two_that_want_the_same_volumes_the_later_waits_in_the_queue_and_then_starts(
+    place: Engine, nodes: int
+) -> None:
+    where, disks = machines(place, 2 * nodes), add(place, nodes)
+    without_addresses(place, where)
+    first = task(place, "first", nodes, volumes=[BY_RANK])
+    look(place, first)
+    place.at += MINUTE
+    second = task(place, "second", nodes, volumes=[BY_RANK])
+    for _ in range(2):
+        look(place, first, second)
+    assert gang_of(place, first).status is GangStatus.sealed  # type: ignore[union-attr]
+    for rank, disk in enumerate(disks):
+        (one,) = place.again(disk).attachments
+        assert (one.run_id, one.job_num, one.early) == (first.id, rank, True)
+    assert gang_of(place, second) is None and len(holders(place, where)) == 1
+    place.at += 2 * TO_MEET
+    look(place, second)
+    assert jobs_of(place, second)[0].message == "waiting for volume `data-0`, which run `first` uses"
+    assert {job.status for job in jobs_of(place, second)} == {JobStatus.submitted}
+    for disk in disks:
+        place.save(place.again(disk).with_(attachments=()))
+    place.save(*(place.again(machine).with_(internal_ip="10.0.0.1") for machine in where))
+    for _ in range(3):
+        look(place, second)
+    assert {job.status for job in jobs_of(place, second)} == {JobStatus.provisioning}
+
+
+def test_a_single_job_waits_for_the_volume_of_a_sealed_gang(place: Engine) -> None:
+    where = machines(place, 3)
+    add(place, 2)
+    without_addresses(place, where)
     run = task(place, "train", 2, volumes=[BY_RANK])
     look(place, run)
-    gang = gang_of(place, run)
-    assert gang is not None and gang.status is GangStatus.sealed
-    place.save(place.again(second).with_(attachments=(attachment(b.job(b.run("other")), b.machine(9)),)))
-    for machine in where:
-        place.save(place.again(machine).with_(internal_ip="10.0.0.1"))
+    single = task(place, "single", volumes=["data-1:/data"])
+    look(place, single)
+    (job,) = jobs_of(place, single)
+    assert (job.status, job.message) == (JobStatus.submitted, "waiting for volume `data-1`, which run `train` uses")
+
+
+def test_a_gang_that_is_undone_gives_its_volumes_back(place: Engine) -> None:
+    where, disks = machines(place, 2), add(place, 2)
+    without_addresses(place, where)
+    run = task(place, "train", 2, volumes=[BY_RANK])
     look(place, run)
-    assert gang_of(place, run).status is GangStatus.sealed  # type: ignore[union-attr]
-    place.at += TO_MEET
+    place.save(place.again(run).with_(status=RunStatus.terminating, reason=RunReason.stopped_by_user))
+    for _ in range(3):
+        look(place, run)
+        assert not place.reconciler().run([disk.unit for disk in disks]).failed
+    leaving = [one for disk in disks for one in place.again(disk).attachments]
+    assert [(one.early, one.state) for one in leaving] == [(False, AttachmentState.detaching)] * 2
+    assert not any(place.again(machine).claims for machine in where)
+
+
+def test_a_sealed_gang_that_lost_a_volume_begins_again_and_waits_for_it(place: Engine) -> None:
+    where, (first, second) = machines(place, 2), add(place, 2)
+    without_addresses(place, where)
+    run = task(place, "train", 2, volumes=[BY_RANK])
     look(place, run)
-    ended = {job.job_num: job for job in jobs_of(place, run)}
-    assert ended[1].reason is JobReason.volume_error
-    assert "waited too long for volume `data-1`, which run `other` uses" in ended[1].message
+    other = attachment(b.job(b.run("other")), b.machine(9))
+    place.save(place.again(second).with_(attachments=(other,)))
+    place.save(*(place.again(machine).with_(internal_ip="10.0.0.1") for machine in where))
+    look(place, run)
+    assert gang_of(place, run).status is GangStatus.undone  # type: ignore[union-attr]
+    assert not place.reconciler().run([first.unit]).failed
+    assert [one.state for one in place.again(first).attachments] == [AttachmentState.detaching]
+    place.save(place.again(first).with_(attachments=()))
+    look(place, run)
+    assert jobs_of(place, run)[0].message == "waiting for volume `data-1`, which run `other` uses"
+    assert not any(place.again(machine).claims for machine in where)
+
+
+def test_nodes_whose_places_have_no_free_volume_claim_nothing(place: Engine) -> None:
+    """Each of two nodes may have either volume, but only one of these is where the machines are."""
+    where, (first, second) = machines(place, 2, zone="eu-a"), add(place, 2)
+    place.save(first.with_(zone="eu-a"), second.with_(zone="eu-c"))
+    run = task(place, "train", 2, volumes=[{"name": ["data-0", "data-1"], "path": "/data"}])
+    look(place, run)
+    assert {job.status for job in jobs_of(place, run)} == {JobStatus.submitted}
+    assert gang_of(place, run) is None and not any(place.again(machine).claims for machine in where)
 
 
 def test_nodes_in_two_zones_can_never_start(place: Engine) -> None:
