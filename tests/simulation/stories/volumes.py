@@ -5,7 +5,7 @@ vanish, beside hosts that can't unmount at once, with a cloud that lies about at
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
@@ -41,6 +41,9 @@ REGIONS = ("sim-east", "sim-north")  # in the second, several machines may read 
 
 class Volumes(Story):
     likely = 0.25
+    fleet: ClassVar[dict[str, Any]] = {"name": FLEET, "nodes": "0..3"}
+    counts = (1, 2)  # of volumes
+    regions = REGIONS
 
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene)
@@ -49,11 +52,11 @@ class Volumes(Story):
     def prepare(self) -> None:
         plane, at, project = self.site.plane, self.world.now(), self.scene.projects[0]
         fleet = b.fleet(FLEET, created_at=at, last_processed_at=at).with_(project_id=project.id)
-        spec = b.fleet_spec(name=FLEET, nodes="0..3", idle_duration=self.rng.choice((0, 60)))
+        spec = b.fleet_spec(**self.fleet, idle_duration=self.rng.choice((0, 60)))
         pointer = nouns.pointer(keys.fleet_name(project.id, FLEET), fleet.id)
         body = FleetBody(fleet_id=fleet.id, spec=spec.model_dump_json())
         self.site.store.commit([nouns.put(fleet), nouns.put(body), pointer])
-        for number in range(self.rng.choice((1, 2))):
+        for number in range(self.rng.choice(self.counts)):
             volume = self._volume(f"disk-{number}")
             draft = Draft(at)
             draft.save(volume)
@@ -63,7 +66,7 @@ class Volumes(Story):
         self.scene.hosts.mounting = self._mounting
 
     def _volume(self, name: str) -> Volume:
-        at, project, region = self.world.now(), self.scene.projects[0], self.rng.choice(REGIONS)
+        at, project, region = self.world.now(), self.scene.projects[0], self.rng.choice(self.regions)
         return Volume(
             id=self.site.plane.random_id(),
             project_id=project.id,
@@ -91,21 +94,26 @@ class Volumes(Story):
 
     def _submit(self, name: str) -> None:
         rng, project, at = self.rng, self.scene.projects[0], self.world.now()
-        names = rng.sample(self._names, rng.choice((1, len(self._names))))
-        mounts = [{"name": each, "path": f"/{each}"} for each in names]
-        if len(names) > 1 and rng.random() < 0.5:
-            mounts = [{"name": names, "path": "/any"}]
+        mounted = self._mounted()
         fields: dict[str, Any] = {"retry": True} if rng.random() < 0.5 else {}
-        spec = b.run_spec(run_name=name, volumes=mounts, fleets=[FLEET], **fields)
-        texts = tuple(each.model_dump_json() for each in job_specs(spec, images=b.Images()))
+        spec = b.run_spec(run_name=name, fleets=[FLEET], **mounted, **fields)
+        specs = job_specs(spec, images=b.Images())
+        texts = tuple(each.model_dump_json() for each in specs)
         self.scene.hosts.work[project.name, name] = Work(rng.uniform(0.5, 60), rng.choice((0, 0, 0, 1)), 60, False)
         run = b.run(name, project_id=project.id, submitted_at=at, last_processed_at=at, due_at=at)
         run = run.with_(user_id=self.scene.user.id)
         body = RunBody(run_id=run.id, run_spec=spec.model_dump_json(), job_specs=texts)
         pointer = nouns.pointer(keys.run_name(project.id, name), run.id)
-        self.site.store.commit([nouns.put(run), nouns.put(body), pointer, nouns.put(b.job(run, due_at=at))])
+        jobs = [b.job(run, node=each.job_num, due_at=None if each.job_num else at) for each in specs]
+        self.site.store.commit([nouns.put(run), nouns.put(body), pointer, *map(nouns.put, jobs)])
         if rng.random() < 0.3:
             self.sometime(lambda: self._stop(name), 0, 60)
+
+    def _mounted(self) -> dict[str, Any]:
+        names = self.rng.sample(self._names, self.rng.choice((1, len(self._names))))
+        if len(names) > 1 and self.rng.random() < 0.5:
+            return {"volumes": [{"name": names, "path": "/any"}]}
+        return {"volumes": [{"name": each, "path": f"/{each}"} for each in names]}
 
     def _stop(self, name: str) -> None:
         plane, abort = self.site.plane, self.rng.random() < 0.5
