@@ -378,7 +378,7 @@ class Look:
 
     def _waits_for_disks(self) -> bool:
         """Its volumes are detached first, once no job uses them. They outlive it anyway: it doesn't wait for long."""
-        if not self.instance.disks or not self.instance.handles:
+        if not self.instance.disks or not (self.instance.handles or self.instance.started_at):
             return False
         if self.instance.detach_by is None:
             self._keep(detach_by=self.now + TO_DETACH)

@@ -37,6 +37,13 @@ class Query(NamedTuple):
     host: bool = False  # whether it must have folders of its own
     sites: tuple[Site, ...] | None = None  # of its volumes
 
+    @property
+    def places(self) -> tuple[Site, ...] | None:
+        """Those of the sites that are in its zones."""
+        if self.sites is None or self.zones is None:
+            return self.sites
+        return tuple(site for site in self.sites if not site.zone or site.zone in self.zones)
+
     def takes_place(self, backend: str, region: str, zones: tuple[str, ...] | None) -> bool:
         if self.backends is not None and backend.lower() not in self.backends:
             return False
@@ -99,8 +106,8 @@ class Stock:
             found &= self.type.any_of(query.instance_types)
         if query.host:
             found &= self.host.equal(True)
-        if query.sites is not None:
-            found &= self._sold_at(query.sites)
+        if query.places is not None:
+            found &= self._sold_at(query.places)
         return found if query.spot is None else found & self.spot.equal(query.spot)
 
     def _sold_at(self, sites: Sequence[Site]) -> int:

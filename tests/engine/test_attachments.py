@@ -169,12 +169,16 @@ def test_an_attempt_that_nobody_made_is_repeated(stage: Runs) -> None:
     stage.until(lambda: stage.states == [])
 
 
-def test_a_machine_that_ends_waits_for_its_disk(stage: Runs) -> None:
+@pytest.mark.parametrize("noted", [True, False])
+def test_a_machine_that_ends_waits_for_its_disk(stage: Runs, noted: bool) -> None:
+    """Whether or not anybody noted what its provider calls it."""
     run = stage.start()
     stage.reports(run)
     stage.until(lambda: stage.states == [ATTACHED])
     stage.script.detach = MINUTE
     machine = stage.machine(run)
+    if not noted:
+        stage.place.save(stage.named(machine.id).with_(handles=()))
     end(stage, machine)
     stage.ends(run)
     assert stage.states == [DETACHING] and stage.named(machine.id).status is InstanceStatus.terminating

@@ -101,6 +101,13 @@ def test_a_machine_is_bought_in_the_zone_of_the_volume() -> None:
     assert f"volume/{taken.id}" in plan.steps[0].wake and taken.due_at == b.NOW
 
 
+@pytest.mark.parametrize("zones", [["eu-a"], ["eu-a", "eu-b"]])
+def test_a_run_goes_to_no_zone_that_it_didnt_ask_for_not_even_for_its_volume(zones: list[str]) -> None:
+    plan = waiting("data", volumes=known(volume(zone="eu-b")), availability_zones=zones)
+    bought = [machine.offer.availability_zones for machine in saved(plan, Instance)]
+    assert bought == ([("eu-b",)] if "eu-b" in zones else [])
+
+
 def test_the_cheapest_place_decides_which_of_several_volumes_is_mounted() -> None:
     found = known(volume("near"), volume("far", region="us"))
     offers = (b.offer("dear", 2.0), b.offer("cheap", 1.0, region="us"))
