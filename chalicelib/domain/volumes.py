@@ -149,7 +149,7 @@ class Volume(Noun):
         return found
 
     def place(self) -> keys.Place:
-        listed = None if self.deleted else keys.by_time(keys.volumes_of(self.project_id), self.created_at, self.id)
+        listed = keys.by_time(keys.volumes_of(self.project_id), self.created_at, self.id)  # until it is erased
         over = keys.by_time(keys.ENDED_VOLUMES, self.deleted_at or self.last_processed_at, self.id)
         due = keys.due(self.unit, self.due_at)
         return keys.Place(keys.volume(self.id), listed, over if self.deleted else None, due)

@@ -122,7 +122,7 @@ class Sweeper:
         for project_id in self._projects(account) if account.facts.volumes else ():
             for record in all_of(self._store, "gsi1", keys.volumes_of(project_id)):
                 volume = nouns.read(Volume, record)
-                if volume.backend == account.facts.name:
+                if volume.backend == account.facts.name and not volume.deleted:
                     yield volume
 
     def _instances(self, account: Account) -> Iterator[Instance]:

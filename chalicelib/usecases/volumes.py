@@ -34,9 +34,11 @@ TRIES = 5  # commits under contention before the caller gets an error
 
 @dataclass(frozen=True)
 class Filter:
-    """Which volumes to list. `prev_*` is the last row of the previous page."""
+    """Which volumes to list. `prev_*` is the last row of the previous page. Deleted ones are listed until their records
+    are erased, unless `only_active`."""
 
     limit: int
+    only_active: bool
     ascending: bool
     prev_created_at: Micros | None
     prev_id: str | None
@@ -59,20 +61,31 @@ def list_all(plane: Plane, project: Project) -> list[Volume]:
 
 def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list[tuple[Project, Volume]]:
     """A page of volumes of all `projects` together, newest first unless `ascending`."""
+    found = [(project, volume) for project in projects for volume in _list_project(plane, project, wanted)]
+    found.sort(key=lambda row: (row[1].created_at, row[1].id), reverse=not wanted.ascending)
+    return found[: wanted.limit]
+
+
+def _list_project(plane: Plane, project: Project, wanted: Filter) -> list[Volume]:
     low, high = plans.bounds(wanted.prev_created_at, wanted.prev_id, ascending=wanted.ascending)
-    found: list[tuple[Project, Volume]] = []
-    for project in projects:
+    found: list[Volume] = []
+    cursor: str | None = None
+    while len(found) < wanted.limit:
         page = plane.store.query(
             "gsi1",
             keys.volumes_of(project.id),
             low=low,
             high=high,
-            limit=max(1, wanted.limit),
+            limit=wanted.limit - len(found),
+            cursor=cursor,
             reverse=not wanted.ascending,
         )
-        found += [(project, nouns.read(Volume, record)) for record in page.records]
-    found.sort(key=lambda row: (row[1].created_at, row[1].id), reverse=not wanted.ascending)
-    return found[: wanted.limit]
+        read = (nouns.read(Volume, record) for record in page.records)
+        found += [volume for volume in read if not (wanted.only_active and volume.deleted)]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    return found
 
 
 def holder(plane: Plane, project: Project, name: str) -> tuple[Volume | None, int]:

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import DAY, HOUR
+from chalicelib.domain.instants import DAY, HOUR, iso
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.store import nouns
@@ -210,14 +210,30 @@ def test_lists_are_paged_and_of_the_callers_projects_only(rig: Rig) -> None:
     assert len(rig.ok("/api/volumes/list")) == 4
 
 
-def test_a_deleted_volume_leaves_the_lists(rig: Rig) -> None:
+def test_a_deleted_volume_leaves_its_projects_list_and_that_of_active_ones(rig: Rig) -> None:
     made = create(rig)
     rig.save(stored(rig, made).with_(status=VolumeStatus.deleted, deleted_at=rig.world.now(), due_at=None))
-    assert rig.ok("P/volumes/list") == [] and rig.ok("/api/volumes/list") == []
+    assert rig.ok("P/volumes/list") == [] and rig.ok("/api/volumes/list", {"only_active": True}) == []
+    (shown,) = rig.ok("/api/volumes/list")
+    assert (shown["id"], shown["deleted"], shown["deleted_at"]) == (made["id"], True, iso(rig.world.now()))
     assert "There is no volume data" in rig.refused("P/volumes/get", {"name": "data"})
 
 
 # --- deleted ----------------------------------------------------------------------------------------------------------
+
+
+def test_deleted_volumes_take_no_place_on_a_page_of_active_ones(rig: Rig) -> None:
+    for name in ("old", "gone", "new"):
+        made = create(rig, name)
+        rig.world.at += HOUR
+        if name == "gone":
+            rig.save(stored(rig, made).with_(status=VolumeStatus.deleted, deleted_at=rig.world.now(), due_at=None))
+    assert names(rig.ok("/api/volumes/list", {"limit": 2, "only_active": True})) == ["new", "old"]
+    assert names(rig.ok("/api/volumes/list", {"limit": 2})) == ["new", "gone"]
+
+
+def names(listed: list[dict[str, Any]]) -> list[str]:
+    return [each["name"] for each in listed]
 
 
 def test_a_volume_that_is_being_deleted_shows_as_what_it_was(rig: Rig) -> None:

@@ -107,6 +107,15 @@ def test_a_disk_in_use_is_asked_for_again_until_it_goes(stage: Stage) -> None:
 # --- volumes without a disk -------------------------------------------------------------------------------------------
 
 
+def test_a_deleted_volume_misses_no_disk(stage: Stage) -> None:
+    volume = stage.created()
+    stage.delete()
+    stage.until(lambda: stage.again(volume).deleted)
+    for _ in range(3):
+        assert stage.sweep(after=HOUR).lost == []
+    assert there(stage) == []
+
+
 def test_a_volume_whose_disk_is_gone_has_failed(stage: Stage) -> None:
     volume = stage.created()
     assert volume.handle is not None

@@ -24,7 +24,7 @@ class GetBody(RequestBody):
 
 class ListBody(RequestBody):
     project_name: Name | None = None
-    only_active: bool = False  # those that are deleted aren't listed anyway
+    only_active: bool = False
     prev_created_at: At | None = None
     prev_id: Id | None = None
     limit: Annotated[int, Field(ge=0, le=100)] = 100
@@ -56,7 +56,11 @@ def list_volumes(call: Call) -> Any:
     names = None if asked.project_name is None else (asked.project_name,)
     seen = projects_seen(call.plane.store, call.actor, names)
     wanted = volumes.Filter(
-        limit=asked.limit, ascending=asked.ascending, prev_created_at=asked.prev_created_at, prev_id=asked.prev_id
+        limit=asked.limit,
+        only_active=asked.only_active,
+        ascending=asked.ascending,
+        prev_created_at=asked.prev_created_at,
+        prev_id=asked.prev_id,
     )
     now = call.plane.clock.now()
     return [volume_json(volume, project.name, now) for project, volume in volumes.list_rows(call.plane, seen, wanted)]
