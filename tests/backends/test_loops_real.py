@@ -120,7 +120,7 @@ def test_what_a_killed_machine_had_mounted_is_unmounted_and_free_for_the_next(
     cloud.detach_volume(volume, first)
     assert on(cloud.describe_volume(volume), first)  # it lives, and uses it
     cloud.lose(machine_id)
-    assert cloud.describe_volume(volume).attached_to == ()
+    until("it to be free", lambda: cloud.describe_volume(volume).attached_to == ())
     assert not (tmp_path / "mnt").is_mount() and attached(device.backing_file) == []
     cloud.attach_volume(volume, second)
     assert on(cloud.describe_volume(volume), second)

@@ -20,7 +20,7 @@ from chalicelib.agent import mountinfo
 
 MIB = 1 << 20
 MAJOR = 7  # the kernel's number of loop devices
-PATIENCE = 60.0
+PATIENCE = 120.0  # seconds: a mount namespace that a job got meanwhile may have its mounts, too
 
 
 @dataclass(frozen=True)
