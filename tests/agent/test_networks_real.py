@@ -122,7 +122,7 @@ def test_a_process_that_is_gone_is_an_error() -> None:
         raise AssertionError("there is no such network")
 
 
-@pytest.mark.parametrize("now", [None, os.getppid()])
+@pytest.mark.parametrize("now", [None, os.getppid()], ids=["nobody", "another"])
 def test_a_job_that_ends_meanwhile_leaves_its_number_to_nobody(now: int | None) -> None:
     """What was opened by then might be the network of the machine."""
     before, answers = descriptors(), iter([os.getpid(), now])

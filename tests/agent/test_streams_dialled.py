@@ -135,7 +135,7 @@ class Here(Runtime):
         return self.pid
 
 
-@pytest.mark.parametrize("pid", [None, os.getpid()])
+@pytest.mark.parametrize("pid", [None, os.getpid()], ids=["the machine's", "ours"])  # the same in every process
 def test_a_port_of_a_job(folder: TaskFolder, pid: int | None) -> None:
     runtime: TaskRuntime = Here(pid)
     opened = port_opener(lambda task: (runtime, folder))

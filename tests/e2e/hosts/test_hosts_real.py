@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.agent.runtime_conformance import seconds
 from tests.e2e.hosts import claim, snapshot
 from tests.e2e.hosts.network import CONTROL, HEAD
 from tests.e2e.hosts.site import Site, or_skipped
@@ -57,7 +57,9 @@ def test_nothing_of_this_machine_but_its_programs_is_there(site: Site) -> None:
     assert host.run("ls", "/home").stdout == "ubuntu\n"
     assert not (host.root / str(ROOT)[1:]).exists()
     assert "PYTEST_CURRENT_TEST" not in host.run("cat", "/proc/1/environ").stdout
-    assert str(os.getpid()) not in host.run("ps", "-eo", "pid", "--no-headers").stdout.split()
+    with subprocess.Popen(["sleep", ours := seconds()]) as process:
+        assert ours not in host.run("ps", "-eo", "args", "--no-headers").stdout
+        process.kill()
 
 
 def test_the_agents_python_is_there(site: Site) -> None:

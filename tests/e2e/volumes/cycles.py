@@ -18,7 +18,7 @@ from tests.harness.server import until
 # What happened stays for a time: `docs/reference/retention.md` says how long.
 KEPT = ("run/", "job/", "jobs/", "log/", "volume/* status", "project/* volume-name/", "project/* run-name/")
 LOCK = "/run/dstack-volumes/locks/"  # empty files, which stay until the machine restarts or the agent leaves
-SETTLING = 20.0
+SETTLING = 120.0  # seconds at most
 
 
 def cycle(lab: Clouds, number: int, *, image: bool) -> float:

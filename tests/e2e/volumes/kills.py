@@ -15,7 +15,7 @@ from tests.harness.server import until
 
 VICTIMS = ("server", "agent", "supervisor", "all")
 STEPS = ("asked to attach", "mounted", "written", "unmounted", "asked to detach")
-SLOW = 1.0  # seconds that the cloud takes for a step that is the case: long enough to be killed in
+SLOW = 3.0  # seconds that the cloud takes for a step that is the case: long enough to be killed in
 WRITES = "[ -e /volume/file ] || echo precious > /volume/file; sleep %d"
 
 
@@ -55,7 +55,7 @@ class Case:
 
     def _stays(self) -> int:
         """Seconds: it must be there to be killed, or to be seen at all."""
-        return 4 if self.step in ("mounted", "written") else 1
+        return 4 if self.step in ("mounted", "written") else 2
 
     def _may_fail(self) -> bool:
         """A plain process ends with its terminal, which its supervisor has; and only that one knows how it ended, until
