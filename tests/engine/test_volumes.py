@@ -220,12 +220,23 @@ def test_an_external_volume_is_forgotten_and_never_touched(stage: Stage) -> None
     assert stage.cloud.disks.all()[0]["ends_at"] is None
 
 
-def test_one_that_another_installation_created_may_be_registered(stage: Stage) -> None:
-    other = stage.created("theirs")
-    assert other.handle is not None
-    volume = stage.create("ours", volume_id=other.handle.id, size=None)
+@pytest.mark.parametrize(
+    ("install", "project", "may"), [("another", "p", True), ("install", b.PROJECT, True), ("install", "p", False)]
+)
+def test_a_disk_of_another_project_isnt_registered(stage: Stage, install: str, project: str, may: bool) -> None:
+    tags = {"dstack-install": install, "dstack-project": project, "dstack-volume": "v", "dstack-epoch": "0"}
+    asked = VolumeRequest("token", "theirs", tuple(tags.items()), REGION, "", 1)
+    handle = stage.cloud.create_volume(asked)
+    stage.place.at += 5 * SECOND
+    volume = stage.create("ours", volume_id=handle.id, size=None)
     stage.settle()
-    assert stage.again(volume).status is VolumeStatus.active
+    found = stage.again(volume)
+    assert found.status is (VolumeStatus.active if may else VolumeStatus.failed)
+    assert not may or not found.message
+    assert may or found.message == f"Volume {handle.id} belongs to another project of this server."
+    stage.delete("ours")
+    stage.settle()
+    assert [disk["ends_at"] for disk in stage.cloud.disks.all()] == [None]
 
 
 # --- deleted ----------------------------------------------------------------------------------------------------------

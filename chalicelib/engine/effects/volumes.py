@@ -64,11 +64,20 @@ class VolumeEffects:
         if volume is None:
             return None
         try:
+            provider = self.volumes_of(volume)
             with translated(volume.name):
-                disk = self.volumes_of(volume).register_volume(volume.external_id, volume.region, volume.zone)
+                disk = provider.register_volume(volume.external_id, volume.region, volume.zone)
+                self._refuse_others(volume, disk.handle, provider)
         except BackendError as error:
             return VolumeNotMade(effect.unit, *said(error), volume.epoch, effect.act_until)
         return DiskSeen(effect.unit, volume.epoch, disk)
+
+    def _refuse_others(self, volume: Volume, handle: Handle, provider: Volumes) -> None:
+        """Projects share accounts: who knows the id of another's disk doesn't get it by registering it."""
+        for one in provider.list_owned_volumes():
+            ours = (one.install, one.handle.id) == (self.here.install_id, handle.id)
+            if ours and one.project_id != volume.project_id:
+                raise Unfit(f"Volume {volume.external_id} belongs to another project of this server.")
 
     def describe(self, effect: DescribeVolume) -> Outcome | None:
         volume = self._find(effect)
