@@ -151,16 +151,20 @@ def _refuse_unavailable(plane: Plane, project: Project, configuration: AnyVolume
     if backend not in able:
         raise NotSupported(f"Volumes of the backend {backend} aren't supported yet.", hint=hint)
     if isinstance(configuration, KubernetesVolumeConfiguration):
-        _refuse_classes(configuration)
+        _refuse_fields(configuration)
 
 
-def _refuse_classes(configuration: KubernetesVolumeConfiguration) -> None:
-    """Fields that no backend of ours acts on yet."""
+def _refuse_fields(configuration: KubernetesVolumeConfiguration) -> None:
+    """Fields that no backend of ours acts on yet, and one that would make the volume useless."""
     unset = KubernetesVolumeConfiguration.model_fields
     for field in ("storage_class_name", "access_modes"):
         if getattr(configuration, field) != unset[field].default:
             problem = Problem(f"`{field}` isn't supported yet", path=field, hint="leave it out", code="not-built")
             raise Invalid([problem])
+    if configuration.read_only and configuration.external_id is None:
+        text = "a new volume is empty, and nothing could ever be written to one that is read-only"
+        hint = "leave it out, or name an existing claim with `claim_name`"
+        raise Invalid([Problem(text, path="read_only", hint=hint, code="exclusive")])
 
 
 def _create(plane: Plane, user: User, project: Project, configuration: AnyVolumeConfiguration, version: int) -> Volume:

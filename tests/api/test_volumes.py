@@ -157,6 +157,7 @@ def test_one_without_a_name_gets_one(rig: Rig) -> None:
         ({"volume_id": "v", "size": "", "auto_cleanup_duration": "1h"}, "an existing volume isn't deleted for you"),
         ({"backend": "kubernetes", "storage_class_name": "fast"}, "storage_class_name"),
         ({"backend": "kubernetes", "access_modes": ["ReadWriteMany"]}, "access_modes"),
+        ({"backend": "kubernetes", "read_only": True}, "read_only: a new volume is empty"),
     ],
 )
 def test_what_is_wrong_is_named(rig: Rig, fields: dict[str, Any], said: str) -> None:
