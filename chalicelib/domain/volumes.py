@@ -116,7 +116,7 @@ class Volume(Noun):
     created_at: Micros
     last_processed_at: Micros
     active_at: Micros | None = None
-    used_at: Micros | None = None  # its last attachment's end; None: never used
+    used_at: Micros | None = None  # its last attachment's end, or when a run was last seen waiting; None: never
     deleted_at: Micros | None = None
     remains: bool = False  # it failed while it was being created: what there may be of it is being removed
     asked: int = 0  # how often the provider was asked to delete it

@@ -30,7 +30,7 @@ from chalicelib.planning.closing import ClosingSnapshot
 from chalicelib.planning.fleet import ends_instances, keeps_a_minimum
 from chalicelib.planning.hosts import workflow_ids
 from chalicelib.planning.instance import needs_others
-from chalicelib.planning.mounts import named_volumes
+from chalicelib.planning.mounts import may_mount, named_volumes
 from chalicelib.planning.snapshots import (
     FleetSnapshot,
     FleetView,
@@ -41,6 +41,7 @@ from chalicelib.planning.snapshots import (
     VolumeSnapshot,
 )
 from chalicelib.planning.unused import STALE, Sample
+from chalicelib.planning.volumes import unused_until
 from chalicelib.planning.workflows import Definition, WorkflowSnapshot
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
@@ -177,7 +178,16 @@ class Loader:
             self.backends.facts(volume.project_id).get(volume.backend),
             jobs={job.id: job for job in jobs if job},
             instances={instance.id: instance for instance in instances if instance},
+            wanted=self._wanted(volume, now),
         )
+
+    def _wanted(self, volume: Volume, now: Micros) -> bool:
+        """Does a live run name a volume that would be deleted as unused? Nobody reads the runs before that."""
+        until = unused_until(volume)
+        if until is None or until > now:
+            return False
+        specs = (self.read.run_spec(run.id, run.deployment_num) for run in self.read.live_runs(volume.project_id))
+        return any(may_mount(spec.configuration.volumes, volume.name) for spec in specs)
 
     # --- the queue ---------------------------------------------------------------------------------------------------
 

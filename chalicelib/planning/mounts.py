@@ -35,6 +35,12 @@ def named_volumes(mounts: Sequence[MountPoint]) -> tuple[tuple[str, ...], ...]:
     return tuple([names_of(mount) for mount in mounts if isinstance(mount, VolumeMountPoint)])
 
 
+def may_mount(written: Sequence[MountPoint], name: str) -> bool:
+    """Does a run, with any of its nodes, name this volume?"""
+    named = (each for names in named_volumes(written) for each in names)
+    return any(re.fullmatch(r"\d+".join(map(re.escape, _RANK.split(each))), name) for each in named)
+
+
 def needs_host(mounts: Sequence[MountPoint]) -> bool:
     """Must its machine be a host, with folders of its own?"""
     return any(isinstance(mount, InstanceMountPoint) and not mount.optional for mount in mounts)

@@ -206,6 +206,7 @@ class VolumeSnapshot:
     facts: BackendFacts | None = None
     jobs: Mapping[str, Job] = field(default_factory=dict)  # that it is attached for
     instances: Mapping[str, Instance] = field(default_factory=dict)  # that it is attached to
+    wanted: bool = False  # a live run names it; looked up once it has been unused for long enough
 
     @property
     def unit(self) -> str:

@@ -24,6 +24,7 @@ from chalicelib.planning.plan import Effect, Failed, Outcome, Plan
 from chalicelib.planning.snapshots import VolumeSnapshot
 from chalicelib.planning.transitions import Draft
 
+WAIT_UNUSED: Micros = MINUTE  # at least, while a run that hasn't got it names it
 WAIT_DETACHED: Micros = MINUTE  # its attachments' ends wake a volume that is to be deleted; look again all the same
 
 
@@ -94,6 +95,13 @@ def may_begin(volume: Volume, effect: Effect, facts: BackendFacts, now: Micros) 
     if volume.status is not VolumeStatus.submitted or volume.act_until != effect.act_until:
         return False
     return now <= effect.act_until - facts.visibility_lag - facts.create_timeout // 2
+
+
+def unused_until(volume: Volume) -> Micros | None:
+    """When it will have been unused long enough, unless somebody uses it before."""
+    if volume.status is not VolumeStatus.active or volume.auto_cleanup_seconds is None or volume.attachments:
+        return None
+    return max(volume.active_at or 0, volume.used_at or 0) + volume.auto_cleanup_seconds * SECOND
 
 
 def decide_volume(snapshot: VolumeSnapshot) -> Plan:
@@ -204,8 +212,11 @@ class Look:
     # --- in use, or not ----------------------------------------------------------------------------------------------
 
     def active(self) -> None:
-        unused = self._unused_until()
-        if unused is not None and unused <= self.now:
+        unused = unused_until(self.volume)
+        if unused is not None and unused <= self.now and self.snapshot.wanted:
+            again = max(WAIT_UNUSED, min(self.volume.auto_cleanup_seconds or 0, LOOK_ACTIVE // SECOND) * SECOND)
+            self._keep(used_at=self.now, due_at=self.now + again)  # who waits for it finds it with its data
+        elif unused is not None and unused <= self.now:
             kept = spoken((self.volume.auto_cleanup_seconds or 0) * SECOND)
             self._move("delete", note=f"unused for {kept}", due_at=self.now)
         elif self.volume.external and self._due():  # no listing of ours shows it
@@ -213,13 +224,6 @@ class Look:
             self._act(DescribeVolume, self.now + LOOK_ACTIVE)
         else:
             self._look_again(self.now + LOOK_ACTIVE if unused is None else min(unused, self.now + LOOK_ACTIVE))
-
-    def _unused_until(self) -> Micros | None:
-        """When it will have been unused long enough, unless somebody uses it before."""
-        volume = self.volume
-        if volume.auto_cleanup_seconds is None or volume.attachments or volume.active_at is None:
-            return None
-        return max(volume.active_at, volume.used_at or 0) + volume.auto_cleanup_seconds * SECOND
 
     # --- until nothing is left ---------------------------------------------------------------------------------------
 

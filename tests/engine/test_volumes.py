@@ -9,11 +9,14 @@ import pytest
 from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.backends.simulated.script import Fault
 from chalicelib.backends.spi import VolumeRequest
+from chalicelib.domain import keys
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
+from chalicelib.domain.runs import Run, RunBody, RunStatus
 from chalicelib.domain.volumes import Volume, VolumeReason, VolumeStatus
 from chalicelib.machines.volume import DELETE_SELDOM, TO_CREATE
 from chalicelib.planning.volumes import CreateVolume, DeleteVolume, DescribeVolume, RegisterVolume
+from chalicelib.store import nouns
 from chalicelib.store.sqlite import SqliteStore
 from chalicelib.usecases import volumes
 from tests.world import nouns as b
@@ -30,6 +33,14 @@ def held(stage: Stage, volume: Volume) -> None:
     job = b.job(b.run("train"), due_at=None)
     one = attachment(job_id=job.id, run_id=job.run_id, early=True)
     stage.place.save(job, volume.with_(attachments=(one,), due_at=stage.place.at))
+
+
+def waiting(stage: Stage, *mounts: str) -> Run:
+    """A run that has been submitted, and hasn't got anything yet."""
+    run, spec = b.run("train"), b.run_spec(run_name="train", volumes=list(mounts))
+    stage.place.save(run, RunBody(run_id=run.id, run_spec=spec.model_dump_json(), job_specs=()))
+    stage.place.store.commit([nouns.pointer(keys.run_name(b.PROJECT, run.name), run.id)])
+    return run
 
 
 def test_a_volume_is_created_once_and_becomes_active(stage: Stage) -> None:
@@ -365,6 +376,26 @@ def test_one_in_use_is_kept(stage: Stage) -> None:
     held(stage, volume)
     stage.after(3 * HOUR)
     assert stage.again(volume).status is VolumeStatus.active
+
+
+@pytest.mark.parametrize("mount", ["data-0:/data", "data-${{ dstack.node_rank }}:/data"])
+def test_one_that_a_live_run_names_is_kept(stage: Stage, mount: str) -> None:
+    """The run waits, for a machine or for the other volume, so the volume isn't attached."""
+    volume = stage.created("data-0", auto_cleanup_duration="1h")
+    run = waiting(stage, mount)
+    stage.after(HOUR)
+    stage.after(HOUR)
+    assert stage.again(volume).status is VolumeStatus.active
+    stage.place.save(stage.place.again(run).with_(status=RunStatus.done, finished_at=stage.place.at))
+    stage.after(HOUR)
+    assert stage.again(volume).status is VolumeStatus.deleting
+
+
+def test_what_runs_name_otherwise_doesnt_count(stage: Stage) -> None:
+    volume = stage.created("data-0", auto_cleanup_duration="1h")
+    waiting(stage, "data-01:/data", "data-${{ dstack.node_rank }}x:/more")
+    stage.after(HOUR)
+    assert stage.again(volume).status is VolumeStatus.deleting
 
 
 @pytest.mark.parametrize("never", ["off", -1, None])
