@@ -118,6 +118,7 @@ class Volume(Noun):
     active_at: Micros | None = None
     used_at: Micros | None = None  # its last attachment's end, or when a run was last seen waiting; None: never
     deleted_at: Micros | None = None
+    missing_since: Micros | None = None  # external: when its provider was first found not to know it
     remains: bool = False  # it failed while it was being created: what there may be of it is being removed
     asked: int = 0  # how often the provider was asked to delete it
     act_until: Micros | None = None  # until then a committed effect may be in flight, and only its committer acts

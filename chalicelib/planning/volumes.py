@@ -20,6 +20,7 @@ from chalicelib.machines.volume import ASK_EVERY, DELETE_EVERY, DELETE_SELDOM, L
 from chalicelib.planning import purchases
 from chalicelib.planning.attachments import DiskAt, DiskNotMoved, moved, tend
 from chalicelib.planning.failures import meaning
+from chalicelib.planning.orphans import apart
 from chalicelib.planning.plan import Effect, Failed, Outcome, Plan
 from chalicelib.planning.snapshots import VolumeSnapshot
 from chalicelib.planning.transitions import Draft
@@ -284,11 +285,7 @@ class _Outcome(Look):
 
     def seen(self, disk: Disk | None) -> None:
         if self.volume.status is VolumeStatus.active:
-            if disk is None:
-                due_at = self.now if self.volume.attachments else None
-                self._move(
-                    "lost", reason=VolumeReason.lost, message="its provider doesn't know it any more", due_at=due_at
-                )
+            self._still_there(disk)
             return
         if self.volume.status not in (VolumeStatus.submitted, VolumeStatus.provisioning) or disk is None:
             return
@@ -298,6 +295,18 @@ class _Outcome(Look):
             self._creating(disk)
         else:
             self._ready(disk)
+
+    def _still_there(self, disk: Disk | None) -> None:
+        """Only the sweep asks for one of ours, after two listings without it. An external one is asked for twice."""
+        since = self.volume.missing_since
+        if disk is not None:
+            if since is not None:
+                self._keep(missing_since=None)
+        elif self.volume.external and since is None:
+            self._keep(missing_since=self.now, due_at=self.now + apart(self.facts))
+        elif not self.volume.external or self.now >= (since or 0) + apart(self.facts):
+            due_at = self.now if self.volume.attachments else None
+            self._move("lost", reason=VolumeReason.lost, message="its provider doesn't know it any more", due_at=due_at)
 
     def _creating(self, disk: Disk) -> None:
         if self.volume.status is VolumeStatus.submitted:

@@ -183,7 +183,27 @@ def test_an_external_volume_is_asked_for_once_a_day(stage: Stage) -> None:
     for _ in range(3):
         assert stage.sweep(after=HOUR).lost == []
     stage.after(DAY)
+    assert stage.again(volume).status is VolumeStatus.active
+    stage.after(APART - SECOND)
+    assert stage.again(volume).status is VolumeStatus.active
+    stage.after(SECOND)
     assert stage.again(volume).reason is VolumeReason.lost
+
+
+def test_an_external_volume_may_be_overlooked_now_and_then(stage: Stage) -> None:
+    """Days apart, so none confirms another."""
+    stage.cloud.disks.add("vol-shared", REGION)
+    stage.place.at += 2 * SECOND
+    volume = stage.create(volume_id="vol-shared", size=None)
+    stage.settle()
+    for _ in range(3):
+        stage.cloud.disks.lose("vol-shared")
+        stage.after(DAY + SECOND)
+        assert stage.again(volume).missing_since
+        stage.cloud.disks.add("vol-shared", REGION)
+        stage.after(APART)
+        found = stage.again(volume)
+        assert (found.status, found.missing_since) == (VolumeStatus.active, None)
 
 
 class Forgetful:
