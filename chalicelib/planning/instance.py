@@ -14,6 +14,7 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import HostFacts, Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.jobs import Job
 from chalicelib.domain.offers import Disk, Gpu, Resources
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.specs.fleets import FleetSpec
@@ -40,7 +41,7 @@ from chalicelib.planning.workflows import Definition, begin, cancel
 
 DESCRIBE_EVERY: Micros = 15 * SECOND  # while a new machine's agent hasn't reported
 CHECK_EVERY: Micros = MINUTE  # while a machine that has reported is silent
-TO_DETACH: Micros = 5 * MINUTE  # what a machine that ends waits for its disks
+TO_DETACH: Micros = 5 * MINUTE  # what a machine that ends waits for its disks, from its last job's end
 LOOK_AT_DISKS: Micros = 30 * SECOND  # meanwhile; the last one's end wakes it
 AT_MINIMUM: Micros = 10 * MINUTE  # for instances with nothing to expect, such as idle ones that the fleet keeps
 
@@ -377,12 +378,24 @@ class Look:
             self.draft.act(purchases.terminate(self.instance, self.now + pause))
 
     def _waits_for_disks(self) -> bool:
-        """Its volumes are detached first, once no job uses them. They outlive it anyway: it doesn't wait for long."""
+        """Its volumes are detached first, once no job uses them. They outlive it anyway: from its last job's end on, it
+        doesn't wait for long."""
         if not self.instance.disks or not (self.instance.handles or self.instance.started_at):
             return False
+        if users := self._disk_users():
+            if self.instance.detach_by is not None:
+                self._keep(detach_by=None)
+            return any(job.kill_at is None or self.now < job.kill_at + TO_DETACH for job in users)
         if self.instance.detach_by is None:
             self._keep(detach_by=self.now + TO_DETACH)
         return self.instance.detach_by is None or self.now < self.instance.detach_by
+
+    def _disk_users(self) -> list[Job]:
+        """Jobs that may still be using its disks until they are killed. A silent machine stops none."""
+        if self.presence is None or self.presence.seen_until < self.now:
+            return []
+        here = ((job, job.assignment) for job in self.snapshot.jobs if not job.finished)
+        return [job for job, at in here if at is not None and at.instance_id == self.instance.id and at.volumes]
 
     def _let_go(self) -> None:
         """A host that we didn't buy leaves with its last job, once it is cleared."""

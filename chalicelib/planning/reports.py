@@ -109,18 +109,22 @@ class Fold:
             self.draft.save(job)
         whole = stored >= report.log_end or job.reason is JobReason.log_quota_exceeded
         if report.held:
-            self._give_up(job)
+            job = self._give_up(job)
         return self._finish(job, stored) if whole and not report.held else job
 
-    def _give_up(self, job: Job) -> None:
+    def _give_up(self, job: Job) -> Job:
         """A disk that something on the machine never lets go of would keep the job from ending, and cost a machine, for
         ever. The end of the machine lets go of it, too."""
         last = job.kill_at or job.stop_sent_at
         late = last is not None and self.draft.now >= last + TO_UNMOUNT
+        if late and job.kill_at is None:  # nobody waits for it any more, not even a machine that ends already
+            job = job.with_(kill_at=self.draft.now)
+            self.draft.save(job)
         alone = all(claim.job_id == job.id for claim in self.instance.claims)
         if late and alone and self.instance.bought and allows(INSTANCE, self.instance.status, "end"):
             why = f"it couldn't unmount the volumes of {job.name} within {spoken(TO_UNMOUNT)}"
             self.instance = self.draft.end_instance(self.instance, InstanceReason.error, why)
+        return job
 
     def _finish(self, job: Job, stored: int) -> Job:
         done, freed = self.draft.finish_job(job.with_(log_end=stored), self.instance)

@@ -10,10 +10,10 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.instances import GpuSeen, Handle, HostFacts, Instance, InstanceStatus
 from chalicelib.domain.instants import HOUR, Micros
-from chalicelib.domain.jobs import Assignment, Job, JobStatus
+from chalicelib.domain.jobs import Assignment, Job, JobStatus, Mounted
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason, JobReason
-from chalicelib.planning.instance import decide_instance, needs_others
+from chalicelib.planning.instance import TO_DETACH, decide_instance, needs_others
 from chalicelib.planning.outcomes import decide_outcome
 from chalicelib.planning.plan import Effect, Outcome, Plan
 from chalicelib.planning.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen, Terminate
@@ -399,6 +399,46 @@ def test_termination_is_asked_for_again_and_again() -> None:
         world.not_done("Transient", "reset")
         world.now = world.instance.due_at or 0
     assert pauses == [5, 10, 20, 40, 80, 160, 300, 300]
+
+
+def ending(kill_at: Micros | None) -> World:
+    """A machine with a disk, whose job has until then to stop."""
+    world = World("terminating", due_at=b.NOW, disks=("disk",)).with_job("terminating")
+    (job,) = world.jobs
+    assert job.assignment is not None
+    mounts = (Mounted(id="disk", name="data", path="/data"),)
+    world.jobs = (job.with_(assignment=job.assignment.with_(volumes=mounts), kill_at=kill_at),)
+    return world
+
+
+def test_a_machine_waits_for_its_disks_from_its_last_jobs_end() -> None:
+    world = ending(b.NOW + HOUR)
+    for world.now in (b.NOW + b.SECOND, b.NOW + 6 * b.MINUTE, b.NOW + HOUR, b.NOW + HOUR + TO_DETACH - 1):
+        assert effects(world.heard().decide()) == []
+    world.jobs, world.instance = (), world.instance.with_(claims=())
+    world.now += b.SECOND
+    assert effects(world.heard().decide()) == []
+    world.now += TO_DETACH - 1
+    assert effects(world.heard().decide()) == []
+    world.now += 1
+    assert effects(world.heard().decide()) == [Terminate]
+
+
+def test_a_job_that_was_killed_and_stays_isnt_waited_for() -> None:
+    world = ending(b.NOW + HOUR)
+    world.now = b.NOW + HOUR + TO_DETACH
+    assert effects(world.heard().decide()) == [Terminate]
+
+
+def test_a_job_that_may_stop_as_long_as_it_likes_is_waited_for_while_the_machine_is_heard_of() -> None:
+    world = ending(None)
+    world.now = b.NOW + b.DAY
+    assert effects(world.heard().decide()) == []
+    assert world.presence is not None
+    world.now = world.presence.seen_until + 1
+    assert effects(world.decide()) == [] and world.instance.detach_by == world.now + TO_DETACH
+    world.now += TO_DETACH
+    assert effects(world.decide()) == [Terminate]
 
 
 def test_only_the_cloud_says_that_it_is_over() -> None:

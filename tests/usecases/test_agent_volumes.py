@@ -110,6 +110,19 @@ def test_a_machine_that_never_lets_go_of_a_disk_is_ended_for_it(cluster: Cluster
     assert cluster.job(job).status is JobStatus.terminating, "it isn't proven yet"
 
 
+@pytest.mark.parametrize("wait", [TO_UNMOUNT - b.MINUTE, TO_UNMOUNT + b.MINUTE])
+def test_a_disk_is_waited_for_no_longer_though_the_job_had_no_limit(cluster: Cluster, wait: int) -> None:
+    """A machine that ends already waits for a job without a `kill_at`."""
+    job, disk = placed(cluster, ATTACHED)
+    cluster.agent.say(running(job, mounted=[disk.id]))
+    asked = {"stop_sent_at": cluster.world.at, "kill_at": None}
+    cluster.save(cluster.job(job).with_(status=JobStatus.terminating, reason=JobReason.terminated_by_user, **asked))
+    cluster.save(cluster.instance.with_(status=InstanceStatus.terminating, disks=(disk.id,)))
+    cluster.world.at += wait
+    cluster.agent.say(exited(job, 0, held=[disk.id]))
+    assert (cluster.job(job).kill_at is not None) is (wait > TO_UNMOUNT)
+
+
 def test_a_volume_that_couldnt_be_mounted_ends_the_job_with_the_reason(cluster: Cluster) -> None:
     job, _ = placed(cluster, ATTACHED)
     cluster.agent.say(exited(job, None, reason="volume_error", message="volume data holds an LVM signature"))
