@@ -58,12 +58,12 @@ def test_a_changed_file_replaces_it(peer: Peer, server: Server) -> None:
     assert (after["status"], after["provisioning_data"]["availability_zone"]) == ("active", "sim-east-b")
 
 
-def test_an_existing_volume_is_registered(peer: Peer, server: Server) -> None:
+def test_a_disk_that_is_a_volume_isnt_registered_again(peer: Peer, server: Server) -> None:
     provider_id = volumes(server)["data"]["volume_id"]
     text = f"type: volume\nname: again\nbackend: aws\nregion: sim-east\nvolume_id: {provider_id}\n"
-    assert "external" in peer.run("apply", "-y", "-f", write(peer, text)).text
-    found = volumes(server)["again"]
-    assert (found["external"], found["volume_id"], found["status"]) == (True, provider_id, "active")
+    said = peer.run("apply", "-y", "-f", write(peer, text), expect=1).text
+    assert f"Volume {provider_id} is the volume data already" in " ".join(said.split())
+    assert volumes(server)["again"]["external"]
     peer.run("volume", "delete", "-y", "again")
     until("it to be forgotten", lambda: "again" not in volumes(server))
     assert volumes(server)["data"]["volume_id"] == provider_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.runs import Run, RunBody, RunStatus
+from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume, VolumeReason, VolumeStatus
 from chalicelib.machines.volume import DELETE_SELDOM, TO_CREATE
 from chalicelib.planning.volumes import CreateVolume, DeleteVolume, DescribeVolume, RegisterVolume
@@ -232,9 +234,14 @@ def test_an_external_volume_is_forgotten_and_never_touched(stage: Stage) -> None
 
 
 @pytest.mark.parametrize(
-    ("install", "project", "may"), [("another", "p", True), ("install", b.PROJECT, True), ("install", "p", False)]
+    ("install", "project", "why"),
+    [
+        ("another", "p", ""),
+        ("install", b.PROJECT, "was created by this server for a volume that is gone."),
+        ("install", "p", "belongs to another project of this server."),
+    ],
 )
-def test_a_disk_of_another_project_isnt_registered(stage: Stage, install: str, project: str, may: bool) -> None:
+def test_a_disk_of_this_server_isnt_registered(stage: Stage, install: str, project: str, why: str) -> None:
     tags = {"dstack-install": install, "dstack-project": project, "dstack-volume": "v", "dstack-epoch": "0"}
     asked = VolumeRequest("token", "theirs", tuple(tags.items()), REGION, "", 1)
     handle = stage.cloud.create_volume(asked)
@@ -242,12 +249,44 @@ def test_a_disk_of_another_project_isnt_registered(stage: Stage, install: str, p
     volume = stage.create("ours", volume_id=handle.id, size=None)
     stage.settle()
     found = stage.again(volume)
-    assert found.status is (VolumeStatus.active if may else VolumeStatus.failed)
-    assert not may or not found.message
-    assert may or found.message == f"Volume {handle.id} belongs to another project of this server."
+    assert found.status is (VolumeStatus.failed if why else VolumeStatus.active)
+    assert found.message == (f"Volume {handle.id} {why}" if why else "")
     stage.delete("ours")
     stage.settle()
     assert [disk["ends_at"] for disk in stage.cloud.disks.all()] == [None]
+
+
+def registered(stage: Stage, name: str, **fields: Any) -> Volume:
+    volume = stage.create(name, **{"volume_id": "vol-shared", "size": None, **fields})
+    stage.settle()
+    return stage.again(volume)
+
+
+def test_a_disk_is_registered_once(stage: Stage) -> None:
+    stage.cloud.disks.add("vol-shared", REGION)
+    stage.place.at += 2 * SECOND
+    stage.script.faults.append(Fault("register_volume", "Transient"))
+    first = registered(stage, "first")
+    second = registered(stage, "second")
+    assert first.status is VolumeStatus.submitted, "nothing is known of its disk yet, but it was first"
+    assert (second.status, second.message) == (VolumeStatus.failed, "Volume vol-shared is the volume first already.")
+    stage.after(MINUTE)
+    assert stage.again(first).status is VolumeStatus.active
+    elsewhere = Project(id="p2", name="other", owner_id="user", created_at=stage.place.at)
+    stage.place.store.commit([nouns.put(elsewhere), nouns.pointer(keys.project_name("other"), "p2")])
+    stage.project, home = elsewhere, stage.project
+    assert registered(stage, "third").message == "Volume vol-shared belongs to another project of this server."
+    stage.project = home
+    stage.delete("first", "second")
+    stage.settle()
+    assert registered(stage, "fourth").status is VolumeStatus.active
+
+
+def test_a_projects_own_disk_isnt_registered_again(stage: Stage) -> None:
+    data = stage.created()
+    assert data.handle is not None
+    again = registered(stage, "again", volume_id=data.handle.id)
+    assert again.message == f"Volume {data.handle.id} is the volume data already."
 
 
 # --- deleted ----------------------------------------------------------------------------------------------------------

@@ -8,15 +8,17 @@ resource, so its handle is recorded with the outcome: whoever repeats a creation
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from chalicelib.backends.spi import VolumeRequest, Volumes
 from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.engine.effects.acting import Acting, said, translated
+from chalicelib.engine.read import Reader
 from chalicelib.errors import BackendError, Gone, Unfit
 from chalicelib.planning.plan import Effect, Outcome
 from chalicelib.planning.volumes import (
@@ -32,6 +34,7 @@ from chalicelib.planning.volumes import (
     may_begin,
 )
 from chalicelib.store import nouns
+from chalicelib.store.listing import every
 
 log = logging.getLogger(__name__)
 
@@ -67,17 +70,30 @@ class VolumeEffects:
             provider = self.volumes_of(volume)
             with translated(volume.name):
                 disk = provider.register_volume(volume.external_id, volume.region, volume.zone)
-                self._refuse_others(volume, disk.handle, provider)
+                self._refuse_taken(volume, disk.handle, provider)
         except BackendError as error:
             return VolumeNotMade(effect.unit, *said(error), volume.epoch, effect.act_until)
         return DiskSeen(effect.unit, volume.epoch, disk)
 
-    def _refuse_others(self, volume: Volume, handle: Handle, provider: Volumes) -> None:
-        """Projects share accounts: who knows the id of another's disk doesn't get it by registering it."""
+    def _refuse_taken(self, volume: Volume, handle: Handle, provider: Volumes) -> None:
+        """A disk is one volume: two would be attached, and deleted, without regard to each other. Projects share
+        accounts, and nobody gets another's disk by knowing its id."""
+        for other in self._volumes_at(provider):
+            known = other.handle.id if other.handle else other.external_id
+            first = other.status is not VolumeStatus.submitted or _age(other) < _age(volume)
+            if known == handle.id and other.region == volume.region and _has_disk(other) and first:
+                raise _taken(volume, other.project_id, f"is the volume {other.name} already")
         for one in provider.list_owned_volumes():
-            ours = (one.install, one.handle.id) == (self.here.install_id, handle.id)
-            if ours and one.project_id != volume.project_id:
-                raise Unfit(f"Volume {volume.external_id} belongs to another project of this server.")
+            if (one.install, one.handle.id) == (self.here.install_id, handle.id):
+                raise _taken(volume, one.project_id, "was created by this server for a volume that is gone")
+
+    def _volumes_at(self, provider: Volumes) -> Iterator[Volume]:
+        """Those of every project that this account serves."""
+        reader = Reader(self.here.store)
+        for record in every(self.here.store, "projects", "name/"):
+            for volume in reader.volumes(nouns.pointed(record)):
+                if self.here.backends.of(volume.project_id, volume.backend) is provider:
+                    yield volume
 
     def describe(self, effect: DescribeVolume) -> Outcome | None:
         volume = self._find(effect)
@@ -161,3 +177,18 @@ class VolumeEffects:
             log.info("%s is too late: its volume is deleted", effect)
             return None
         return volume
+
+
+def _has_disk(volume: Volume) -> bool:
+    """One that failed has none, unless what it left is still being removed."""
+    return volume.status is not VolumeStatus.failed or volume.remains or bool(volume.attachments)
+
+
+def _age(volume: Volume) -> tuple[Micros, str]:
+    return volume.created_at, volume.id
+
+
+def _taken(volume: Volume, project_id: str, how: str) -> Unfit:
+    if project_id != volume.project_id:
+        how = "belongs to another project of this server"
+    return Unfit(f"Volume {volume.external_id} {how}.")
