@@ -87,7 +87,7 @@ class VolumeEffects:
             if (one.install, one.handle.id) == (self.here.install_id, handle.id):
                 raise _taken(volume, one.project_id, "was created by this server for a volume that is gone")
 
-    def _volumes_at(self, provider: Volumes) -> Iterator[Volume]:
+    def _volumes_at(self, provider: object) -> Iterator[Volume]:
         """Those of every project that this account serves."""
         reader = Reader(self.here.store)
         for record in every(self.here.store, "projects", "name/"):
