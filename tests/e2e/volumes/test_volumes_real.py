@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.hosts.host import Host
 from tests.e2e.hosts.spec import workers
-from tests.e2e.volumes.kills import STEPS, Case
+from tests.e2e.volumes.kills import Case
 from tests.e2e.volumes.lab import Clouds, clouds
 from tests.harness import loops
 
@@ -26,11 +26,9 @@ def lab(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
         yield one, (one.machine("one"), one.machine("two")), request.param
 
 
-@pytest.mark.parametrize("victim", ["server", "agent", "supervisor"])
-def test_one_is_killed_while_the_disk_is_mounted(lab: Lab, victim: str) -> None:
-    Case(*lab, victim, "written").play()
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_all_are_killed(lab: Lab, step: str) -> None:
-    Case(*lab, "all", step).play()
+@pytest.mark.parametrize(
+    ("victim", "step"),
+    [("server", "unmounted"), ("agent", "mounted"), ("supervisor", "written"), ("all", "asked to detach")],
+)
+def test_what_was_written_is_there_whoever_is_killed(lab: Lab, victim: str, step: str) -> None:
+    Case(*lab, victim, step).play()
