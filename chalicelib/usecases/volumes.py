@@ -159,7 +159,7 @@ def _refuse_fields(configuration: KubernetesVolumeConfiguration) -> None:
     unset = KubernetesVolumeConfiguration.model_fields
     for field in ("storage_class_name", "access_modes"):
         if getattr(configuration, field) != unset[field].default:
-            problem = Problem(f"`{field}` isn't supported yet", path=field, hint="leave it out", code="not-built")
+            problem = Problem(f"`{field}` isn't supported yet", path=field, hint="leave it out", code="unsupported")
             raise Invalid([problem])
     if configuration.read_only and configuration.external_id is None:
         text = "a new volume is empty, and nothing could ever be written to one that is read-only"
