@@ -9,9 +9,12 @@ SEED ?= 1
 CALLS ?= 200000
 # Some environments forbid Python to keep what it compiled; the second run of a suite lives on it.
 export PYTHONDONTWRITEBYTECODE :=
+# What `make deploy` and `make destroy` are told, and further options in ARGS.
+STAGED = $(or $(STAGE),$(error Which stage? Say for instance `make $@ STAGE=dev`))
+IN_AWS = $(STAGED) $(if $(REGION),--region $(REGION)) $(if $(YES),--yes) $(ARGS)
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast check e2e-onprem e2e-multinode bench sim fuzz mutants docs lock clean
+.PHONY: help install demo test test-fast check e2e-onprem e2e-multinode e2e-aws deploy destroy bench cost sim fuzz mutants docs lock clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -66,8 +69,20 @@ e2e-onprem: $(VENV)/.dev ## an SSH fleet on real hosts from end to end; its last
 e2e-multinode: $(VENV)/.dev .venvs/gloo/.installed ## a task on several local nodes sums vectors with gloo; its last line is JSON; NODES=8
 	@$(BIN)/python -m tests.e2e.multinode $(NODES)
 
+e2e-aws: $(VENV)/.dev .venvs/ministack/.installed ## deploy to an emulator of AWS, run tasks there, upgrade, destroy; its last line is JSON
+	@$(BIN)/python -m tests.e2e.aws
+
+deploy: $(VENV)/.dev ## the control plane in your AWS account, made or brought up to date; STAGE=dev REGION=… YES=1
+	@$(BIN)/python -m infra.deploy $(IN_AWS)
+
+destroy: $(VENV)/.dev ## its opposite; data and keys are kept; STAGE=dev REGION=… YES=1
+	@$(BIN)/python -m infra.destroy $(IN_AWS)
+
 bench: $(VENV)/.dev ## the figures, beside the budgets and docs/bench.json; RECORD=1 writes that anew
 	@$(BIN)/python -m tests.bench $(if $(RECORD),--record)
+
+cost: $(VENV)/.dev ## what the control plane costs in AWS, from a metered month; RECORD=1 keeps what each thing uses
+	@$(BIN)/python -m tests.bench.cost $(if $(RECORD),--record)
 
 sim: $(VENV)/.dev ## whole histories with crashes and lying clouds; SEEDS=200, or SECONDS=60 at most
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(if $(SECONDS),--seconds $(SECONDS)) --coverage --planted

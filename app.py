@@ -29,7 +29,7 @@ def reconcile(event: Any) -> Any:
     return function.handler(event.to_dict(), event.context)
 
 
-@app.schedule("rate(1 minute)")  # type: ignore[untyped-decorator]
+@app.schedule("rate(2 minutes)")  # type: ignore[untyped-decorator]
 def reap_idle(event: Any) -> Any:
     from functions import reap_idle as function
 

@@ -104,6 +104,12 @@ class DataTooNew(DstackError):
     """The data was written by a newer version of the program."""
 
 
+class NotDeployed(DstackError):
+    """This control plane in AWS lacks parts that its deployment makes."""
+
+    status = 503
+
+
 # --- the store -------------------------------------------------------------------------------------------------------
 
 

@@ -190,6 +190,12 @@ class Submission:
         if self.options.as_json:
             self.session.terminal.say(as_json(run))
             return 0
+        if at := run.get("next_triggered_at"):
+            self.session.terminal.say(
+                f"Run {name} is {done}: it starts by its schedule, next at {str(at)[:16].replace('T', ' ')} UTC. "
+                f"`dstack stop {name}` ends that."
+            )
+            return 0
         if self.options.detach:
             self.session.terminal.say(f"Run {name} is {done}. Follow it with `dstack logs {name} --follow`.")
             return 0

@@ -24,6 +24,7 @@ class Shape(NamedTuple):
 
 COMMANDS = {
     "apply": Shape(1, "What was submitted: the run, the fleet or the volume.", {"": "Run | Fleet"}),
+    "backend list": Shape(1, "Backends of the project, without credentials, and the age of their offers.", ours=True),
     "event list": Shape(1, "Events, oldest first; `dstack event` prints the same.", {"events[]": "Event"}, ours=True),
     "fleet get": Shape(1, "One fleet.", {"": "Fleet"}),
     "fleet list": Shape(1, "Fleets, newest first.", {"fleets[]": "Fleet"}, ours=True),
@@ -41,6 +42,7 @@ COMMANDS = {
     "ps": Shape(1, "Runs, newest first, each job with its latest submission only.", {"runs[]": "Run"}),
     "run get": Shape(1, "One run, with every submission of its jobs.", {"": "Run"}),
     "secret get": Shape(1, "One secret with its value.", ours=True),
+    "server info --cost": Shape(1, "What a server in AWS costs a month: its `lines` by what drives them.", ours=True),
     "server info": Shape(1, "What a server's data takes, in bytes, and how many days it keeps things.", ours=True),
     "secret list": Shape(1, "Secrets, without `value`.", ours=True),
     "volume get": Shape(1, "One volume.", {"": "Volume"}),

@@ -73,6 +73,14 @@ class Terminal:
             raise Refused(f"{flag} -: there is nothing on standard input.", hint="Give it as the first line.")
         return line
 
+    def hidden(self, question: str) -> str:
+        """A secret that is typed without being shown; where nobody types, the first line of standard input."""
+        if sys.stdin.isatty():
+            import getpass
+
+            return getpass.getpass(question)
+        return self.secret(STANDARD_INPUT, "The secret")
+
     def confirm(self, question: str, *, unattended: str = "Add -y to skip questions.") -> bool:
         """Asks until the answer is y or n."""
         while True:

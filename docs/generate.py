@@ -6,7 +6,7 @@ from pathlib import Path
 
 from chalicelib.configuration import reference
 from cli.reference import reference as commands
-from docs import draw_states, json_shapes
+from docs import cost_page, draw_states, json_shapes
 from tests.wire import differences
 
 FOLDER = Path(__file__).parent
@@ -17,6 +17,7 @@ def main() -> None:
     (FOLDER / "reference" / "cli.md").write_text(commands(), encoding="utf-8")
     json_shapes.PAGE.write_text(json_shapes.page(), encoding="utf-8")
     differences.PAGE.write_text(differences.page(), encoding="utf-8")
+    cost_page.write()
     (FOLDER / "states.md").write_text(draw_states.page(), encoding="utf-8")
 
 

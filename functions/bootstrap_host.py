@@ -9,5 +9,10 @@ from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    """Each message is one attempt at a step, of a few minutes at most."""
-    return lambda_.execute(root or lambda_.root(), event)
+    """A state of a state machine asks for an attempt at a step; so does an effect, where the engine's looks drive the
+    workflow. An attempt takes a few minutes at most."""
+    here = root or lambda_.root()
+    if "effect" in event:
+        lambda_.execute(here, event)
+        return {}
+    return lambda_.drive(here.driving, event)

@@ -9,5 +9,6 @@ from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    """Each message is one effect."""
-    return lambda_.execute(root or lambda_.root(), event)
+    """The event is one effect."""
+    lambda_.execute(root or lambda_.root(), event)
+    return {}

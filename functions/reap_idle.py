@@ -1,14 +1,16 @@
-"""Passes over the due instances: reaps idle ones, judges silent ones, repeats terminations. On a separate schedule, so
+"""Passes over the due instances and the silent ones: reaps, judges, repeats terminations. On a separate schedule, so
 that machines are released even while hints for everything else pile up."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from chalicelib.runtime import lambda_
+from chalicelib.runtime import lambda_, observing
 from chalicelib.runtime.root import Root
 
 
 def handler(event: dict[str, Any], context: Any, root: Root | None = None) -> dict[str, Any]:
-    done = (root or lambda_.root()).reconciler.run(kinds=("instance",))
+    here = root or lambda_.root()
+    done = here.reconciler.run(here.silent(), kinds=("instance",))
+    here.ports.count(observing.UNITS_FAILED, len(done.failed))
     return {"units": done.units, "steps": done.steps, "failed": done.failed}

@@ -13,7 +13,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
-NEEDED = ("boto3", "cryptography", "orjson", "pydantic", "pynamodb", "pyyaml")
+NEEDED = ("aws-lambda-powertools", "boto3", "cryptography", "orjson", "pydantic", "pynamodb", "pyyaml", "tzdata")
 HEAD = "# Written by `python -m infra.requirements` from requirements-dev.lock.\n"
 
 
@@ -21,6 +21,13 @@ def text(lock: str) -> str:
     versions = dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", lock, re.MULTILINE))
     wanted = sorted(_with_needs(NEEDED))
     return HEAD + "".join(f"{name}=={versions[name]}\n" for name in wanted)
+
+
+def pinned(lock: str, roots: tuple[str, ...]) -> str:
+    """The part of a lock that these packages need, with its hashes."""
+    wanted = _with_needs(roots)
+    lines = re.findall(r"^([a-z0-9._-]+==(?:.*\n)(?:[ ]+--hash.*\n)+)", lock, re.MULTILINE)
+    return "".join(line for line in lines if line.split("==")[0] in wanted)
 
 
 def _with_needs(roots: tuple[str, ...]) -> set[str]:

@@ -1,4 +1,4 @@
-"""`python -m infra.stateful`: the CloudFormation template of what must outlive every deployment: table, bucket, queues.
+"""`python -m infra.stateful`: the CloudFormation template of what must outlive every deployment: table, bucket, queue.
 
 The table uses the store's own schema. Resources with state are retained when the stack is deleted.
 """
@@ -8,30 +8,28 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from chalicelib.domain.instants import SECOND
-from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.store.dynamo import TTL, table_schema
+from infra.functions import named
 
 KEPT = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
-VISIBILITY = 180  # seconds: six times the longest pass, as AWS recommends for SQS event sources
-TRIES = 5  # before a message is set aside
+LONGEST = 1_209_600  # seconds: 14 days, the most that SQS keeps a message
 
 
 def template() -> dict[str, Any]:
     return {
         "AWSTemplateFormatVersion": "2010-09-09",
-        "Description": "dstack: the table, the bucket and the queues of one control plane",
+        "Description": "dstack: the table, the bucket and the queue of one control plane",
         "Parameters": {"Stage": {"Type": "String", "Default": "prod", "AllowedPattern": "[a-z][a-z0-9-]{0,20}"}},
-        "Resources": {"Table": _table(), "Bucket": _bucket(), **_queue("Wake"), **_queue("Effects"), **_hosts()},
-        "Outputs": {
-            "DSTACKTABLE": _output("DSTACK_TABLE", {"Ref": "Table"}),
-            "DSTACKBUCKET": _output("DSTACK_BUCKET", {"Ref": "Bucket"}),
-            "DSTACKWAKEQUEUE": _output("DSTACK_WAKE_QUEUE", {"Ref": "WakeQueue"}),
-            "DSTACKEFFECTQUEUE": _output("DSTACK_EFFECT_QUEUE", {"Ref": "EffectsQueue"}),
-            "DSTACKHOSTQUEUE": _output("DSTACK_HOST_QUEUE", {"Ref": "HostsQueue"}),
-            "DSTACKKEYS": _output("DSTACK_KEYS", {"Fn::Sub": "/dstack-${Stage}"}),
-        },
+        "Resources": _resources(),
+        "Outputs": {"Table": {"Value": {"Ref": "Table"}}, "Bucket": {"Value": {"Ref": "Bucket"}}},
     }
+
+
+def _resources() -> dict[str, Any]:
+    """The table is created last. If the first deployment fails, for instance because the bucket's name is taken,
+    CloudFormation deletes the others; a table would be kept, and its name would block every later attempt."""
+    others = {"Bucket": _bucket(), "Aside": _aside()}
+    return {**others, "Table": {**_table(), "DependsOn": sorted(others)}}
 
 
 def _table() -> dict[str, Any]:
@@ -54,7 +52,7 @@ def _bucket() -> dict[str, Any]:
         "BucketEncryption": {"ServerSideEncryptionConfiguration": [encryption]},
         "LifecycleConfiguration": {"Rules": [_leftovers()]},
     }
-    return {"Type": "AWS::S3::Bucket", **KEPT, "Properties": properties}
+    return {"Type": "AWS::S3::Bucket", **KEPT, "DeletionPolicy": "RetainExceptOnCreate", "Properties": properties}
 
 
 def _leftovers() -> dict[str, Any]:
@@ -71,27 +69,16 @@ def _leftovers() -> dict[str, Any]:
     }
 
 
-def _hosts() -> dict[str, Any]:
-    """The queue of `functions.bootstrap_host`."""
-    return _queue("Hosts", 6 * round(max(step.timeout for step in ADD_HOST.steps + REMOVE_HOST.steps) / SECOND))
-
-
-def _queue(name: str, visibility: int = VISIBILITY) -> dict[str, Any]:
-    """A queue, and the dead-letter queue for messages that failed too often."""
-    aside = f"{name}Aside"
-    redrive = {"deadLetterTargetArn": {"Fn::GetAtt": [aside, "Arn"]}, "maxReceiveCount": TRIES}
-    stem = f"dstack-${{Stage}}-{name.lower()}"
-    main = {"QueueName": {"Fn::Sub": stem}, "VisibilityTimeout": visibility, "RedrivePolicy": redrive}
-    kept = {"QueueName": {"Fn::Sub": f"{stem}-aside"}, "MessageRetentionPeriod": 1_209_600}
-    return {
-        f"{name}Queue": {"Type": "AWS::SQS::Queue", "Properties": main},
-        aside: {"Type": "AWS::SQS::Queue", "Properties": kept},
+def _aside() -> dict[str, Any]:
+    """Where Lambda puts the events that it gives up. Nothing waits at it: `functions.dead_letters` looks now and then,
+    and what it has taken is out of sight for as long as a turn of it may last."""
+    properties = {
+        "QueueName": {"Fn::Sub": "dstack-${Stage}-aside"},
+        "MessageRetentionPeriod": LONGEST,
+        "VisibilityTimeout": named("dead_letters").timeout,
     }
-
-
-def _output(setting: str, value: Any) -> dict[str, Any]:
-    return {"Description": setting, "Value": value}
+    return {"Type": "AWS::SQS::Queue", "Properties": properties}
 
 
 if __name__ == "__main__":
-    print(json.dumps(template(), indent=2))  # noqa: T201
+    print(json.dumps(template(), indent=2))

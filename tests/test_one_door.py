@@ -85,15 +85,20 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/engine/commit.py",
         "chalicelib/engine/effects/placement_groups.py",  # their handles, before a machine joins one
         "chalicelib/engine/effects/purchases.py",  # handles, between two calls
+        "chalicelib/engine/effects/volumes.py",  # which volume has a disk
         "chalicelib/engine/erasing.py",  # what is deleted or has ended, and goes
         "chalicelib/engine/leftovers.py",  # which blobs are erased, and how far the round has come
         "chalicelib/engine/renewing.py",  # what older versions stored otherwise
         "chalicelib/engine/sweep.py",  # what it saw first
+        "chalicelib/engine/watching.py",  # that nobody expects reports of an ended machine
         "chalicelib/engine/postpone.py",  # when to look again, of what can't even be read
         "chalicelib/hosts/steps.py",  # what first contact with a host showed
         "chalicelib/runtime/local_fleet.py",  # makes this machine's fleet and host, and cuts it
         "chalicelib/usecases/agent.py",  # metrics that one commit didn't take
         "chalicelib/usecases/agent_credentials.py",  # presence
+        "chalicelib/usecases/backends.py",  # the settings of backends
+        "chalicelib/store/log_blobs.py",  # where the parts of a log are
+        "chalicelib/usecases/logs.py",  # presence: that somebody reads
         "chalicelib/usecases/joins.py",  # commands with which machines join
     }
     assert direct <= tenants | beside, direct - tenants - beside

@@ -41,7 +41,7 @@ def end_tasks(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patie
 def _with_reason(roster: Roster, task: str) -> str:
     """A disk that somebody uses keeps its task."""
     said = roster.report(task)
-    return "%s (%s)" % (task, said.get("message")) if said.get("held") else task
+    return "%s (%s)" % (task, said.get("held_by")) if said.get("held") else task
 
 
 def wipe(data: str) -> None:

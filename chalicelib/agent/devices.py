@@ -14,6 +14,7 @@ from .signatures import Unusable
 
 SECTOR = 512  # what the kernel counts in, whatever the disk has
 SERIALS = ("serial", "device/serial", "device/vpd_pg80")  # virtio; NVMe and others; SCSI
+IDENTITIES = ("serial", "by_id", "backing_file")
 VPD_HEAD = 4  # bytes before the serial in that page
 
 
@@ -31,7 +32,7 @@ class BlockDevice:
 
 def find(identity: Dict[str, str], root: str = "/") -> Optional[BlockDevice]:
     """The disk with this identity, once the kernel has it: `serial`, `by_id` or `backing_file`. Raises Unusable."""
-    wanted = {name: identity[name] for name in ("serial", "by_id", "backing_file") if identity.get(name)}
+    wanted = {name: identity[name] for name in IDENTITIES if identity.get(name)}
     if not wanted:
         raise Unusable("the server didn't say how to recognise its disk")
     folder = os.path.join(root, "sys/block")

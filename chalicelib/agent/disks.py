@@ -2,7 +2,8 @@
 
 What users fear is a lost disk. So the disk is found by its identity (`devices`). It is formatted only if the server
 says that it made it and nobody has mounted it yet, nothing is on it (`signatures`, and `blkid` if the machine has
-that), and the formatting program doesn't object either. And it counts as unmounted only when the kernel has no user of
+that) but what a formatting of ours left that was cut off (`marks`), and the formatting program doesn't object either.
+And it counts as unmounted only when the kernel has no user of
 it left, in any namespace. Every step may be the last one before a crash: what is mounted is asked from the kernel, what
 may be ours is in `holds`.
 """
@@ -12,11 +13,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import subprocess
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import devices, mountinfo, namespaces, process_tree, signatures
+from . import devices, marks, mountinfo, namespaces, process_tree, signatures
 from .devices import BlockDevice
 from .holds import Holds
 from .signatures import Contents, Unusable
@@ -52,6 +54,7 @@ class Disk:
         self.name: str = wanted.get("name") or self.volume
         self.read_only = bool(wanted.get("read_only"))
         self._may_format = bool(wanted.get("format")) and not self.read_only
+        self._mark = marks.Mark(str(wanted.get("install") or ""), self.volume)
         self._identity: Dict[str, str] = wanted.get("device") or {}
         self._holds, self._task, self._root = holds, task, root
         self.point = holds.point(self.volume)
@@ -69,7 +72,8 @@ class Disk:
             else:
                 self._clear_point(mounted)
                 self._mount_fresh(device, lock)
-            self._finish_format()
+            if self._may_format:
+                open_to_all(self.point)
         return self.point
 
     def _await(self, pause: Pause, tell: Callable[[str], None]) -> BlockDevice:
@@ -81,7 +85,8 @@ class Disk:
                 last = time.strftime("%H:%M:%S", time.gmtime(time.time() + WAIT_SECONDS))
                 tell("waiting for the disk of volume %s, until %s UTC at the latest" % (self.name, last))
             pause(LOOK_EVERY)
-        identity = ", ".join("%s %s" % item for item in sorted(self._identity.items()) if item[1])
+        known = [item for item in sorted(self._identity.items()) if item[0] in devices.IDENTITIES and item[1]]
+        identity = ", ".join("%s %s" % item for item in known)
         raise Unusable(
             "the machine doesn't show its disk (%s) after %d seconds; see whether it is attached to this machine"
             % (identity, WAIT_SECONDS)
@@ -116,14 +121,11 @@ class Disk:
         if device.read_only and not self.read_only:
             raise Unusable("%s is write-protected; set `read_only`, or attach it for writing" % device.path)
         part, filesystem = self._choose(device)
-        if not filesystem:
-            self._note(node=part.path, formatting=True)
-            try:
-                formatted(part.path, lock)
-            except Unusable:
-                self._note(formatting=False)
-                raise
         self._note(node=part.path)
+        if not filesystem:
+            formatted(part, self._mark, lock)
+        if self._may_format and not part.read_only and self._marked(device):
+            marks.remove(device.path, device.size)
         os.makedirs(self.point, mode=CLOSED, exist_ok=True)
         self._mount_part(part, filesystem or "ext4")
 
@@ -139,13 +141,16 @@ class Disk:
         """The part to mount and its filesystem; none if the disk is blank, ours and to be formatted."""
         whole = read(device)
         parts = {part.path: read(part) for part in device.partitions}
-        if self._may_format and signatures.formattable(whole, parts, bool(self._noted().get("formatting"))):
+        if self._may_format and signatures.formattable(whole, parts, self._marked(device)):
             said = probed(device.path)
             if said:
                 raise Unusable("%s isn't blank, so it isn't formatted: blkid finds %s" % (device.path, said))
             return device, ""
         choice = signatures.choose(device.path, whole, parts)
         return device.part(choice.part), choice.filesystem
+
+    def _marked(self, device: BlockDevice) -> bool:
+        return device.size > marks.TAIL and marks.is_on(device.path, device.size, self._mark)
 
     def _mount_part(self, part: BlockDevice, filesystem: str) -> None:
         flags = namespaces.MS_NOSUID | namespaces.MS_NODEV | (namespaces.MS_RDONLY if self.read_only else 0)
@@ -166,12 +171,6 @@ class Disk:
         except OSError as problem:
             return problem
         return None
-
-    def _finish_format(self) -> None:
-        """A filesystem that we made is for the job's user, whoever that is."""
-        if self._noted().get("formatting"):
-            os.chmod(self.point, 0o777)
-            self._note(formatting=False)
 
     # Unmounting ---------------------------------------------------------------------------------------------------
 
@@ -234,14 +233,16 @@ def read(device: BlockDevice) -> Contents:
         raise Unusable("%s can't be read: %s" % (device.path, words)) from None
 
 
-def formatted(device: str, lock: int) -> None:
+def formatted(device: BlockDevice, mark: marks.Mark, lock: int) -> None:
     """Without `-F`: mkfs looks for itself, and with nobody to ask it gives up if it finds something. It holds the lock
-    as well, so that it is never overtaken by whoever comes after a killed supervisor."""
+    as well, so that it is never overtaken by whoever comes after a killed supervisor. It writes what makes the rest a
+    filesystem last, once the disk has the rest."""
     program = shutil.which("mkfs.ext4", path=PATH)
     if program is None:
         raise Unusable("this machine has no mkfs.ext4 to make its filesystem with; install e2fsprogs")
+    marks.put(device.path, device.size, mark)
     made = subprocess.run(
-        [program, "-q", "-m", "0", device],
+        [program, "-q", "-m", "0", device.path, "%dk" % ((device.size - marks.TAIL) // 4096 * 4)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -250,7 +251,14 @@ def formatted(device: str, lock: int) -> None:
     )
     if made.returncode:
         said = " / ".join(made.stdout.decode("utf-8", "replace").split("\n")).strip(" /")
-        raise Unusable("mkfs.ext4 failed on %s: %s" % (device, said[-300:] or "status %d" % made.returncode))
+        raise Unusable("mkfs.ext4 failed on %s: %s" % (device.path, said[-300:] or "status %d" % made.returncode))
+
+
+def open_to_all(point: str) -> None:
+    """A filesystem that we made is for the job's user, whoever that is. Only one as `mkfs` left it: nobody had it."""
+    found = os.stat(point)
+    if (stat.S_IMODE(found.st_mode), found.st_uid) == (0o755, 0) and os.listdir(point) == ["lost+found"]:
+        os.chmod(point, 0o777)
 
 
 def probed(path: str, run: Run = subprocess.run) -> str:
@@ -308,7 +316,7 @@ def users_told(number: str) -> str:
     device = os.makedev(*map(int, number.split(":")))
     others = [pid for pid in process_tree.living() if pid != os.getpid()]
     found = [pid for pid in others if _uses(pid, device)] or [pid for pid in others if _sees(pid, number)]
-    told = ["%s (process %d)" % (_command(pid), pid) for pid in found[:BUSY_TOLD]]
+    told = ["%s (process %d)" % (command_of(pid), pid) for pid in found[:BUSY_TOLD]]
     more = ["%d more" % (len(found) - BUSY_TOLD)] if len(found) > BUSY_TOLD else []
     return " by " + ", ".join(told + more) if found else ""
 
@@ -340,7 +348,7 @@ def _device(path: str) -> int:
         return -1
 
 
-def _command(pid: int) -> str:
+def command_of(pid: int) -> str:
     try:
         with open("/proc/%d/comm" % pid, encoding="utf-8", errors="replace") as file:
             return file.read().strip()

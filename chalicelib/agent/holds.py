@@ -27,7 +27,7 @@ from .signatures import Unusable
 from .tasks import TaskFolder, read_json, take_lock, write_slot
 
 AGAIN_EVERY = 0.5  # seconds between tries for a lock: formatting a disk takes seconds
-Hold = Dict[str, Any]  # {data, volumes: {id: {device, node, formatting}}, made: [folders]}
+Hold = Dict[str, Any]  # {data, volumes: {id: {device, name, node}}, made: [folders], pinned: [points]}
 
 
 class Holds:
@@ -118,15 +118,28 @@ class Holds:
 
     @contextlib.contextmanager
     def locked(self, name: str, pause: Callable[[float], None] = time.sleep) -> Iterator[int]:
+        """Its file is there only meanwhile: who has it deletes it, and who comes to a deleted one takes the next."""
         path = os.path.join(self._locks, checked(name))
         lock = take_lock(path)
-        while lock is None:
-            pause(AGAIN_EVERY)
+        while lock is None or not _is_at(lock, path):
+            if lock is not None:
+                os.close(lock)
+            else:
+                pause(AGAIN_EVERY)
             lock = take_lock(path)
         try:
             yield lock
         finally:
+            if _is_at(lock, path):
+                os.unlink(path)
             os.close(lock)
+
+
+def _is_at(lock: int, path: str) -> bool:
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def checked(name: str) -> str:

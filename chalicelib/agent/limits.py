@@ -19,8 +19,9 @@ RECORDS_A_READ = 5000  # a message gets this many, plus whatever the last read a
 METRICS_MOST = 300
 METRICS_BYTES = 256 * 1024
 GPUS_MOST = 64  # in one metric
+TAKEN_BACK_MOST = 3600.0  # seconds until the machine's cloud takes it back
 TROUBLES_MOST, TROUBLE_TEXT = 16, 200  # what is wrong with a machine, and the characters of each
-TEXT_MOST = {"message": 1000, "reason": 300, "username": 300, "working_dir": 4096}
+TEXT_MOST = {"message": 1000, "held_by": 1000, "reason": 300, "username": 300, "working_dir": 4096}
 WIDEST = 12  # bytes of JSON that one character may take
 
 
@@ -55,7 +56,7 @@ def fitted(report: Dict[str, Any], room: int) -> Dict[str, Any]:
     over = size_of(made) - room
     if over > 0 and made.get("message"):
         made["message"] = cut(made["message"], max(0, size_of(made["message"]) - over))
-    for name in ("working_dir", "username"):
+    for name in ("working_dir", "username", "held_by"):
         if size_of(made) > room:
             made.pop(name, None)
     return made

@@ -12,6 +12,7 @@ import sys
 from typing import Dict, List
 
 from . import VERSION
+from .notices import SOURCES
 from .task_runtime import TaskRuntime, isolation
 from .tasks import TaskFolder, read_text, take_lock, tidy, write_atomic
 from .users import DEFAULT, TRUSTING, id_range
@@ -65,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--unit", help="the systemd unit that runs this agent; it leaves the machine once it isn't wanted"
     )
+    found.add_argument("--notices", choices=sorted(SOURCES), help="whom to ask whether this machine is taken back")
     found.add_argument("--force", action="store_true", help="leave: also end tasks, and without the server's answer")
     found.add_argument("--wait", type=float, default=25.0, help="how long a poll may wait, in seconds")
     found.add_argument("--version", action="version", version=VERSION)
@@ -174,7 +176,8 @@ def run(options: argparse.Namespace) -> int:
     roster = Roster(data, usable, sorted(usable)[0], folder, options.docker_socket, options.users)
     session = program.new_session(data, options.instance, roster, VERSION, options.wait)
     inventory = Inventory(data, told=os.environ.get("DSTACK_AGENT_FACTS"))
-    agent = program.Program(data, options.instance, session, roster, usable, inventory)
+    notices = SOURCES[options.notices]() if options.notices else None
+    agent = program.Program(data, options.instance, session, roster, usable, inventory, notices=notices)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())
     said = ", ".join("%s (isolation: %s)" % item for item in sorted(isolation(usable).items()))

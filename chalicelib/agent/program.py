@@ -15,15 +15,16 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Deque, Dict, List, NamedTuple, Set, Tuple
+from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
-from . import metrics, networks, volumes
+from . import chunks, metrics, networks, volumes
 from .health import Health
 from .inventory import Inventory
 from .link import Link, LinkError
 from .log_stream import LogStreams
+from .notices import Notice
 from .roster import Roster, archives_of
-from .session import Abort, Command, Dial, End, Keep, Message, Remove, Session, Skip, Start, Stop, Trim
+from .session import Abort, Command, Dial, End, Keep, Message, Put, Remove, Session, Skip, Start, Stop, Trim
 from .streams import Streams, port_opener, ssh_opener
 from .task_runtime import CONTAINER, TaskError, TaskRuntime, isolation, micros
 from .tasks import make_pipe, read_text, write_atomic
@@ -119,6 +120,7 @@ class Program:
         runtimes: Dict[str, TaskRuntime],
         inventory: Inventory,
         every: Every = EVERY,
+        notices: Optional[Callable[[], Notice]] = None,
     ) -> None:
         self._data, self._session, self._roster = data, session, roster
         self._runtimes, self._inventory = runtimes, inventory
@@ -139,6 +141,7 @@ class Program:
         self._removing: Set[str] = set()
         self._deleting: Set[str] = set()
         self._gpus: List[Dict[str, Any]] = []
+        self._notices, self._asking = notices, False
         self._measuring = self._examining = False
         self._health = Health(
             self._storages, [runtime.problem for runtime in runtimes.values()], inventory.run, inventory.root
@@ -259,6 +262,9 @@ class Program:
             if self._log_served.get(task) is False:
                 self._serve_log(task)
             self._refresh(task)
+        if self._notices is not None and not self._asking:
+            self._asking = True
+            self._slow.submit(self._logged, self._ask_for_notice, self._notices)
         if not self._measuring and self._measures.due(now):
             self._measuring = True
             self._slow.submit(self._logged, self._measure)
@@ -313,12 +319,27 @@ class Program:
         spool.skip(command.offset, command.end, micros())
         self._session.log_shrank(command.task, spool.end(), time.monotonic())
 
+    def _put(self, command: Put) -> None:
+        away = "its calls go through a head node, which leads to the server alone" if self._address.via() else ""
+        problem = away or chunks.put(command.url, command.headers, command.chunk.payload)
+        if problem:
+            log("output of %s couldn't be stored: %s" % (command.chunk.task, problem))
+        self._hand_over(lambda: self._session.put_done(command.chunk, problem, time.monotonic()))
+
     def _measure(self) -> None:
         try:
             samples = metrics.sample(self._roster.running(), self._runtimes, self._inventory.gpu_use)
             self._hand_over(lambda: self._session.measured(samples))
         finally:
             self._measuring = False
+
+    def _ask_for_notice(self, ask: Callable[[], Notice]) -> None:
+        try:
+            notice = ask()
+            if notice is not None:
+                self._hand_over(lambda: self._session.taken_back(notice))
+        finally:
+            self._asking = False
 
     def _storages(self) -> Dict[str, str]:
         found = {name: runtime.storage() for name, runtime in self._runtimes.items()}
@@ -396,10 +417,8 @@ class Program:
                 self._roster.abort(command.task)
             elif isinstance(command, Remove):
                 self._remove(command.task)
-            elif isinstance(command, Trim):
-                self._roster.log(command.task).trim(command.offset)
-            elif isinstance(command, Skip):
-                self._skip(command)
+            elif isinstance(command, (Trim, Skip, Put)):
+                self._obey_about_output(command)
             elif isinstance(command, Dial):
                 self.streams.dial(command.order)
             elif isinstance(command, Keep):
@@ -409,6 +428,14 @@ class Program:
                     self._remove(task)
         except OSError as problem:
             log("%s %s: %s" % (type(command).__name__.lower(), getattr(command, "task", ""), problem))
+
+    def _obey_about_output(self, command: Union[Trim, Skip, Put]) -> None:
+        if isinstance(command, Trim):
+            self._roster.log(command.task).trim(command.offset)
+        elif isinstance(command, Skip):
+            self._skip(command)
+        else:
+            self._slow.submit(self._logged, self._put, command)
 
     def _start(self, command: Start) -> None:
         try:
@@ -497,7 +524,7 @@ def _tell(command: Command) -> None:
     subject = getattr(command, "task", "")
     if isinstance(command, Dial):
         subject = "%s to %s of %s" % tuple(command.order.get(name) for name in ("id", "target", "task"))
-    if not isinstance(command, Trim):
+    if not isinstance(command, (Trim, Put)):
         log("%s %s" % (type(command).__name__.lower(), subject))
 
 

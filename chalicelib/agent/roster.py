@@ -18,7 +18,7 @@ from .visibility import buses_of
 from .volumes import Volumes
 
 REPORTED = ("state", "at", "exit_status", "reason", "message", "pull", "username", "working_dir")
-VOLUMES_TOLD = ("mounted", "held")  # ids; left out where there are none
+VOLUMES_TOLD = ("mounted", "held", "held_by")  # left out where there are none
 LAUNCHES = 3  # failures after which we conclude that a task's supervisor can't start here
 ROOM = 1 << 20  # with less than this free, the disk counts as full
 SPOOL_BYTES = 1 << 30  # of output waiting for the server, all tasks together

@@ -21,11 +21,13 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
+from .chunks import CHUNK_BYTES, Chunk
 from .limits import (
     GPUS_MOST,
     LOG_BYTES,
     METRICS_MOST,
     RECORDS_A_READ,
+    TAKEN_BACK_MOST,
     TASKS_BYTES,
     TASKS_MOST,
     TROUBLE_TEXT,
@@ -89,6 +91,15 @@ class Skip:
 
 
 @dataclass(frozen=True)
+class Put:
+    """Put this part of a log there, and say how that went (`put_done`)."""
+
+    chunk: Chunk
+    url: str
+    headers: Dict[str, str]
+
+
+@dataclass(frozen=True)
 class Keep:
     """Save this credential; every later message uses it."""
 
@@ -107,7 +118,8 @@ class End:
     """The instance is no longer wanted: end every task, leave nothing, stop."""
 
 
-Command = Union[Start, Stop, Abort, Remove, Trim, Skip, Keep, Dial, End]
+Command = Union[Start, Stop, Abort, Remove, Trim, Skip, Put, Keep, Dial, End]
+PUT_TRIES = 3  # in a row, before output goes into messages for good: the store may be out of this machine's reach
 BOOTS_MOST = 3  # ids of one process: two that run for one machine must not displace each other for ever
 STRENGTH = {"": 0, "stop": 1, "abort": 2, "remove": 3}
 
@@ -122,7 +134,8 @@ class Message:
     sent_at: float
     facts: bool = False
     troubles: Optional[Dict[Tuple[str, str], float]] = None
-    logs: Dict[str, int] = field(default_factory=dict)  # task -> the end of what this message carries
+    logs: Dict[str, int] = field(default_factory=dict)  # task -> the end of what this message carries or announces
+    chunk: Optional[Chunk] = None
 
 
 @dataclass
@@ -174,6 +187,7 @@ class Session:
         self._facts_known = False
         self._troubles: Optional[Dict[Tuple[str, str], float]] = None  # (status, message) → since when
         self._troubles_known = False
+        self._taken_back: Optional[int] = None
         self._metrics: List[Body] = []
         self._push: Optional[Message] = None
         self._poll: Optional[Message] = None
@@ -187,6 +201,9 @@ class Session:
         self._unacceptable = 0  # consecutive messages that the server would never accept
         self._idle_polls = 0
         self._coalesce = COALESCE
+        self._put_over: Optional[int] = None  # bytes of waiting output from which it is put into the server's store
+        self._put_failures = 0
+        self._chunk: Optional[Chunk] = None  # what is on its way there
 
     # What happened here -----------------------------------------------------------------------------------------
 
@@ -206,6 +223,12 @@ class Session:
             if before is not None or after:  # that all is well can wait for the next message
                 self._revision += 1
 
+    def taken_back(self, at: int) -> None:
+        """The cloud takes this machine back at that time, by the machine's clock."""
+        if at != self._taken_back:
+            self._taken_back = at
+            self._revision += 1
+
     def task_changed(self, report: Body) -> None:
         """A task's newest report. One with an earlier state is dropped: states never go back."""
         report = cleaned(report)
@@ -220,6 +243,8 @@ class Session:
 
     def task_removed(self, task: str) -> None:
         self._tasks.pop(task, None)
+        if self._chunk is not None and self._chunk.task == task:
+            self._chunk = None
         self._removed[task] = None
         while len(self._removed) > TOMBSTONES:
             self._removed.popitem(last=False)
@@ -241,6 +266,20 @@ class Session:
                 known.waiting_since = None
             elif known.waiting_since is None:
                 known.waiting_since = now
+
+    def put_done(self, chunk: Chunk, problem: str, now: float) -> None:
+        """A part of a log is stored, which the server hears at once; or it isn't, and is announced again later."""
+        if chunk is not self._chunk:
+            return
+        if not problem:
+            chunk.stored, self._put_failures = True, 0
+            self._revision += 1
+            return
+        self._put_failures += 1
+        self._chunk = None
+        task = self._tasks[chunk.task]
+        self._rewind(task, task.held, now)
+        task.stuck_until = now + min(BACKOFF_MOST, 2.0**self._put_failures)
 
     def measured(self, samples: List[Body]) -> None:
         """Metrics ride along with the next message; they never cause one."""
@@ -282,16 +321,26 @@ class Session:
 
     def _log_at(self, task: _Task) -> float:
         """When to send this task's waiting output: at once if the task is over or there is a lot of it."""
-        if task.waiting_since is None:
+        if task.waiting_since is None or self._behind_chunk(task):
             return NEVER
-        hurry = task.report["state"] == "exited" or task.log_end - task.sent >= LOG_BYTES
+        many = LOG_BYTES if self._put_over is None else CHUNK_BYTES
+        hurry = task.report["state"] == "exited" or task.log_end - task.sent >= many
         return max(task.waiting_since + (0.0 if hurry else self._coalesce), task.stuck_until)
+
+    def _large(self, task: _Task) -> bool:
+        return self._put_over is not None and task.log_end - task.sent > self._put_over
+
+    def _behind_chunk(self, task: _Task) -> bool:
+        """Must its output wait for what is on its way to the store? It may follow that, and one goes at a time."""
+        return self._chunk is not None and (task.report["id"] == self._chunk.task or self._large(task))
 
     def _build(self, now: float, wait: float) -> Message:
         self._seq += 1
         body: Body = {"v": PROTOCOL, "instance": self.instance, "boot": self.boot, "seq": self._seq}
         message = Message(self._seq, body, wait, self.credential, self._revision, now)
         body["agent"], body["at"] = self.agent, self._wall()
+        if self._taken_back is not None:
+            body["taken_back_in"] = min(TAKEN_BACK_MOST, max(0.0, (self._taken_back - body["at"]) / 1e6))
         if self._facts is not None and not self._facts_known:
             body["facts"], message.facts = self._facts, True
         if self._troubles is not None and not self._troubles_known:
@@ -306,6 +355,9 @@ class Session:
         # Polls carry no logs: the response that moves the cursor would wait for the next news. The first message of
         # a boot carries none either: where the server stands isn't known yet.
         body["logs"] = self._pick_logs(now, message) if wait == 0 and self._greeted else []
+        if wait == 0 and self._chunk is not None and (self._chunk.stored or message.chunk is self._chunk):
+            message.chunk, message.logs[self._chunk.task] = self._chunk, self._chunk.end
+            body["chunks"] = [self._chunk.told()]
         count = first_of(self._metrics)
         body["metrics"], self._metrics = self._metrics[:count], self._metrics[count:]
         body["wait"] = wait
@@ -317,7 +369,10 @@ class Session:
         waiting = [(self._log_at(task), name) for name, task in self._tasks.items() if task.waiting_since is not None]
         for at, name in sorted(waiting):
             task = self._tasks[name]
-            if budget <= 0 or records_left <= 0 or (at > now and task.stuck_until > now):
+            if budget <= 0 or records_left <= 0 or (at > now and task.stuck_until > now) or self._behind_chunk(task):
+                continue
+            if self._large(task):
+                self._announce(name, task, message, now)
                 continue
             offset, records = self._read_log(name, task.sent, budget)
             size = sum(len(data) for _, data in records)
@@ -328,6 +383,15 @@ class Session:
                 encoded = [[at, base64.b64encode(data).decode("ascii")] for at, data in records]
                 picked.append({"task": name, "offset": offset, "records": encoded})
         return picked
+
+    def _announce(self, name: str, task: _Task, message: Message, now: float) -> None:
+        offset, records = self._read_log(name, task.sent, CHUNK_BYTES)
+        if not records:
+            task.waiting_since = None
+            return
+        self._chunk = message.chunk = Chunk(name, offset, records)
+        task.sent = self._chunk.end
+        task.waiting_since = now if task.sent < task.log_end else None
 
     # The server's responses -------------------------------------------------------------------------------------
 
@@ -347,13 +411,33 @@ class Session:
             return [*commands, End()]
         for cursor in answer.get("logs") or ():
             commands += self._log_held(message, cursor["task"], int(cursor["offset"]), now)
+        commands += self._chunk_answered(message, answer, now)
         for wanted in answer.get("tasks") or ():
             commands += self._wanted(wanted)
         for order in answer.get("streams") or ():
             commands += self._wanted_stream(order)
         self._coalesce = max(COALESCE, float(answer.get("log_every") or 0.0))
+        over = answer.get("log_put")
+        self._put_over = None if over is None or self._put_failures >= PUT_TRIES else int(over)
         self._plan_poll(message, float(answer.get("next_sync_in") or 0.0), bool(commands), now)
         return commands
+
+    def _chunk_answered(self, message: Message, answer: Body, now: float) -> List[Command]:
+        """Where to put what the message announced; or it needn't be, because the server has it, or the log goes on
+        elsewhere: its cursor says so."""
+        chunk = message.chunk
+        if chunk is None or chunk is not self._chunk:
+            return []
+        if not chunk.stored:
+            for order in answer.get("uploads") or ():
+                if order["task"] == chunk.task:
+                    return [Put(chunk, str(order["url"]), dict(order["headers"]))]
+        self._chunk = None
+        if all(cursor["task"] != chunk.task for cursor in answer.get("logs") or ()):
+            task = self._tasks[chunk.task]
+            self._rewind(task, task.held, now)
+            task.stuck_until = now + BACKOFF_MOST  # no task of this server's, as far as it knows
+        return []
 
     def _begin_anew(self) -> None:
         """The server heard an earlier process of this agent last, and so takes us for one that has gone."""
@@ -366,6 +450,8 @@ class Session:
         """`problem` is `refused` (401, 403: slower, and with the token if there is another), `unacceptable` (the same
         would never be taken: what can be spared of it is dropped) or anything else."""
         self._release(message)
+        if message.chunk is not None and message.chunk is self._chunk:
+            self._chunk = None  # announced again: if the server has it, it says so
         commands = self._spare(message) if problem == "unacceptable" else []
         for name in message.logs:
             if name in self._tasks:

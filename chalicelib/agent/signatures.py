@@ -180,12 +180,12 @@ class Choice(NamedTuple):
     filesystem: str
 
 
-def formattable(whole: Contents, parts: Dict[str, Contents], begun: bool) -> bool:
-    """Is there nothing that could be lost? `begun`: a disk that was blank when we began to format it may have what a
-    killed mkfs leaves, which has no name yet, or copies of a superblock that it didn't come to write."""
+def formattable(whole: Contents, parts: Dict[str, Contents], marked: bool) -> bool:
+    """Is there nothing that could be lost? `marked`: a disk that was blank when we began to format it may have what a
+    cut-off mkfs leaves, which has no name yet, or copies of a superblock that it didn't come to write."""
     if parts or whole.filesystems or whole.table:
         return False
-    return whole.blank or (begun and set(whole.others) <= {EXT_COPIES[0].name})
+    return whole.blank or (marked and set(whole.others) <= {EXT_COPIES[0].name})
 
 
 def choose(disk: str, whole: Contents, parts: Dict[str, Contents]) -> Choice:

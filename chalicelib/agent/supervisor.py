@@ -109,17 +109,17 @@ class Supervisor:
         reason = self._cause or reason or ("done_by_runner" if status == 0 else "container_exited_with_error")
         self._volumes.leave()
         held = self._volumes.release()
-        message = "; ".join(filter(None, [message, *self._volumes.troubles, *held.values()]))
-        ended = {"exit_status": status, "reason": reason, "log_end": self._spool.end, "held": list(held)}
-        self._report(FINAL, message=message, **ended)
+        message = "; ".join(filter(None, [message, *self._volumes.troubles]))
+        ended = {"exit_status": status, "reason": reason, "log_end": self._spool.end}
+        self._report(FINAL, message=message, **ended, **_told(held))
 
     def _release_later(self) -> None:
         """The task has ended, but somebody keeps one of its disks: a stranger, or a session in its container."""
         logins.end(self._folder)
         select.select([], [], [], HELD_EVERY)
-        held = self._volumes.release(0.0)
-        if list(held) != self._state["held"]:
-            self._report(FINAL, held=list(held))
+        told = _told(self._volumes.release(0.0))
+        if any(self._state.get(name) != value for name, value in told.items()):
+            self._report(FINAL, **told)
 
     def _began(self) -> Began:
         earlier = dict(self._state)
@@ -270,6 +270,11 @@ class Supervisor:
                 raise
             return False
         return True
+
+
+def _told(held: Dict[str, str]) -> Dict[str, Any]:
+    """What can't be unmounted yet, and why, as it is reported."""
+    return {"held": list(held), "held_by": "; ".join(held.values())}
 
 
 def drain(fd: int) -> None:

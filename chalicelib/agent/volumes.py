@@ -15,9 +15,10 @@ import sys
 import time
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
-from . import folders, namespaces
+from . import folders, mountinfo, namespaces
 from .accounts import Account, outside
-from .disks import Disk
+from .bound_folders import BoundFolder
+from .disks import CLOSED, Disk
 from .holds import Holds, checked
 from .signatures import Unusable
 from .task_runtime import TaskError
@@ -89,20 +90,46 @@ class Volumes:
 
     def for_container(self) -> List[Dict[str, Any]]:
         """For the engine's create call. Missing folders are made, and given to the job's user by `hand_over`."""
-        return [self._for_container(entry) for entry in self.entries]
+        return [self._for_container(entry, number) for number, entry in enumerate(self.entries)]
 
-    def _for_container(self, entry: Entry) -> Dict[str, Any]:
-        source = self._holds.point(entry["volume"]) if entry["kind"] == DISK else entry["source"]
-        if entry["kind"] == FOLDER:
+    def _for_container(self, entry: Entry, number: int) -> Dict[str, Any]:
+        if entry["kind"] == DISK:
+            source = self._holds.point(entry["volume"])
+        else:
             with _named(entry):
-                folders.refuse(source, self._private())
-                opened = folders.opened(source, folders.maker(folders.UNFINISHED))
+                folders.refuse(entry["source"], self._private())
+                opened = folders.opened(entry["source"], folders.maker(folders.UNFINISHED))
+                try:
+                    source = self._pinned(opened, number)
+                except PermissionError:  # who may not mount leaves it to the engine, which goes by the path
+                    source = entry["source"]
                 if folders.unfinished(opened):
                     self._fresh.append(opened)
                 else:
                     os.close(opened)
         mount = {"Type": "bind", "Source": source, "Target": entry["path"], "ReadOnly": bool(entry.get("read_only"))}
         return dict(mount, BindOptions={"Propagation": "rprivate"})
+
+    def _pinned(self, opened: int, number: int) -> str:
+        """Where the engine finds the folder that was opened: whoever may write above it could exchange it meanwhile,
+        but only root gets to this place. The container's own mount of it outlives ours."""
+        name = "%s-%d" % (self._folder.task, number)
+        self._holds.begin(self._folder.task, self._folder.data)
+        self._hold(None, pinned=[name])
+        self._unpin(name)  # of a supervisor that was killed
+        point = self._holds.point(name)
+        os.mkdir(point, CLOSED)
+        namespaces.mount(_fd(opened), point, namespaces.MS_BIND | namespaces.MS_REC)
+        return point
+
+    def _unpin(self, name: str) -> None:
+        point = self._holds.point(name)
+        if mountinfo.at(point):
+            # What is mounted below is shared with the folder itself, which would lose it, too.
+            namespaces.mount("none", point, namespaces.MS_REC | namespaces.MS_PRIVATE)
+            namespaces.unmount(point, namespaces.MNT_DETACH)
+        if os.path.isdir(point):
+            os.rmdir(point)
 
     def hand_over(self, owner: Callable[[], Tuple[int, int]]) -> None:
         for opened in self._fresh:
@@ -113,8 +140,10 @@ class Volumes:
     def unseen(self, mode: Callable[[str], Optional[int]]) -> None:
         """Refuses a container whose engine doesn't see the disks: it would write beside them. `mode` tells that of a
         path in the container."""
+        hold = self._holds.of(self._folder.task) or {}
         for entry in self.entries:
-            if entry["kind"] == DISK and not (mode(entry["path"]) or 0) & 0o777:
+            ours = entry["kind"] == DISK or bool(hold.get("pinned"))
+            if ours and not (mode(entry["path"]) or 0) & 0o777:
                 raise TaskError(
                     "volume_error",
                     "volume %s: the container engine of this machine doesn't see what is mounted here; run it in the "
@@ -201,6 +230,8 @@ class Volumes:
                 held[volume] = "volume %s can't be unmounted yet: %s" % (disk.name, kept.strip())
             elif disk.trouble:
                 self.troubles.append("volume %s: %s" % (disk.name, disk.trouble))
+        for name in hold.get("pinned", ()):
+            self._unpin(name)
         with self._holds.locked("mount-points"):
             folders.remove(sorted(set(hold["made"]) - self._made_by_others(), reverse=True))
             if held:
@@ -211,10 +242,11 @@ class Volumes:
 
     # Notes ------------------------------------------------------------------------------------------------------------
 
-    def _hold(self, volume: Optional[str], made: Sequence[str] = (), **news: Any) -> None:
+    def _hold(self, volume: Optional[str], made: Sequence[str] = (), pinned: Sequence[str] = (), **news: Any) -> None:
         hold = self._holds.of(self._folder.task)
         assert hold is not None  # begun before anything is mounted
-        hold["made"] += [place for place in made if place not in hold["made"]]
+        for kind, told in (("made", made), ("pinned", pinned)):
+            hold[kind] = list(dict.fromkeys([*hold.get(kind, ()), *told]))
         if volume is not None:
             hold["volumes"].setdefault(volume, {}).update(news)
         self._holds.write(self._folder.task, hold)
@@ -223,7 +255,8 @@ class Volumes:
         return {place for hold in self._holds.others(self._folder.task) for place in hold["made"]}
 
     def _disk(self, entry: Entry) -> Disk:
-        return Disk(entry, self._holds, self._folder.task)
+        kind = BoundFolder if (entry.get("device") or {}).get("folder") else Disk
+        return kind(entry, self._holds, self._folder.task)
 
 
 def sweep(data: str, holds: Optional[Holds] = None) -> List[str]:

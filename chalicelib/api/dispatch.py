@@ -101,7 +101,8 @@ def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Reques
         call = Call(
             plane, params, request.query, request.headers, request.body, caller.user, caller.project, caller.role
         )
-        value = _handle(route, call)
+        with plane.backends.held():
+            value = _handle(route, call)
         if isinstance(value, Answer):
             return Reply(value.status, {"Content-Type": value.content_type, **value.headers}, value.body)
         return Reply(200, _JSON, encode(value, plane.limits.answer))

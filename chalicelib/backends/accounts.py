@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 from chalicelib.backends.spi import Backend, CreateRequest, GroupRequest, Machine, Owned, OwnedGroup
 from chalicelib.domain.facts import BackendFacts
@@ -27,8 +28,15 @@ class Account:
     each call raises the reason, and the next one tries again.
     """
 
-    def __init__(self, facts: BackendFacts, make: Callable[[], Backend], project_id: str | None = None) -> None:
+    def __init__(
+        self,
+        facts: BackendFacts,
+        make: Callable[[], Backend],
+        project_id: str | None = None,
+        regions: Sequence[str] = (),
+    ) -> None:
         self.facts, self.project_id = facts, project_id  # None: serves every project
+        self.regions = tuple(regions)  # that its settings name; none: all
         self.key = f"{facts.name}-{project_id or 'all'}"  # stable, and fit for a blob's name
         self._make, self._lock = make, threading.Lock()
         self._made: Backend | None = None
@@ -81,6 +89,13 @@ class Accounts:
     def accounts(self, project_id: str | None = None) -> Sequence[Account]:
         """All of them, or those that serve one project."""
         return self._all if project_id is None else self._of.get(project_id, self._shared)
+
+    def held(self) -> AbstractContextManager[object]:
+        """These never change."""
+        return nullcontext()
+
+    def look_again(self) -> None:
+        """There is nothing newer."""
 
     def close(self) -> None:
         for account in self._all:

@@ -35,7 +35,12 @@ _KEY = Row(f"{_HERE}.configs:KeyBackendConfig")
 # Alphabetical. The simulated cloud isn't here: it has no configuration, and `dstack` is the hosted marketplace.
 BACKENDS: Mapping[str, Row] = {
     "amddevcloud": Row(f"{_HERE}.digitalocean.config:DigitalOceanBackendConfig"),
-    "aws": Row(f"{_HERE}.aws.config:AWSBackendConfig"),
+    "aws": Row(
+        f"{_HERE}.aws.config:AWSBackendConfig",
+        facts=f"{_HERE}.aws.facts:FACTS",
+        backend=f"{_HERE}.aws.backend:AwsBackend",
+        extra="aws",
+    ),
     "azure": Row(f"{_HERE}.azure.config:AzureBackendConfig"),
     "cloudrift": _KEY,
     "crusoe": Row(f"{_HERE}.crusoe.config:CrusoeBackendConfig"),

@@ -178,8 +178,9 @@ class Volumes(Protocol):
 
     Each call requests and returns; `describe_volume` shows what has come of it, and alone is proof. All may be
     repeated: a volume that exists under the token is adopted, one that is attached there already stays attached, and
-    one that isn't attached counts as detached. A call about a volume that doesn't exist raises Gone, and one that
-    another machine is in the way of, InUse. What is listed is complete, as with machines.
+    one that isn't attached counts as detached. What is described shows an attachment from when it is requested
+    (`attaching_to`) until the volume has left the machine. A call about a volume that doesn't exist raises Gone, and
+    one that another machine is in the way of, InUse. What is listed is complete, as with machines.
     """
 
     def create_volume(self, request: VolumeRequest) -> Handle: ...
@@ -189,7 +190,9 @@ class Volumes(Protocol):
 
     def describe_volume(self, handle: Handle) -> Disk: ...
 
-    def attach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None: ...
+    def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:
+        """`read_only`: nothing on the machine can write it, where `facts.read_only_attach` is set. Elsewhere its agent
+        alone sees to that."""
 
     def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None: ...
 

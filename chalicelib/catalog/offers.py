@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Protocol
 
@@ -53,6 +53,7 @@ class Head:
     blob: str = ""  # where its offers are; empty if it has never answered
     taken_at: Micros | None = None
     error: str = ""  # why that refresh brought nothing newer
+    prices: str = ""  # where they are from, if not from the provider
 
 
 @dataclass
@@ -103,13 +104,14 @@ class StoredCatalog:
             offers = list(account.backend.offers())
         except BackendError as error:
             log.warning("keeping the previous offers of %s: %s", account.key, error)
-            return Head(before.blob, before.taken_at, str(error))
+            return replace(before, error=str(error))
         except Exception as error:  # a bug in its backend; the other accounts are still refreshed
             log.exception("the offers of %s stay as they are", account.key)
-            return Head(before.blob, before.taken_at, f"the backend failed unexpectedly ({type(error).__name__})")
+            return replace(before, error=f"the backend failed unexpectedly ({type(error).__name__})")
         blob = f"{FOLDER}/{account.key}/{now}.json"
         self._blobs.put(blob, _adapter().dump_json(offers, exclude_defaults=True))
-        return Head(blob, now)
+        elsewhere = {str(offer.backend_data["prices"]) for offer in offers if "prices" in offer.backend_data}
+        return Head(blob, now, prices=", ".join(sorted(elsewhere)))
 
     # --- read --------------------------------------------------------------------------------------------------------
 
@@ -123,7 +125,7 @@ class StoredCatalog:
         """How old the offers of each of the project's backends are, by type."""
         with self._lock:
             heads = {a.facts.name: self._look(a.key).head for a in self._backends.accounts(project_id)}
-        return {name: Age(head.taken_at, head.error) for name, head in heads.items()}
+        return {name: Age(head.taken_at, head.error, head.prices) for name, head in heads.items()}
 
     def unanswered(self) -> list[Account]:
         """The accounts whose offers have never been fetched."""

@@ -60,7 +60,8 @@ ENTRIES: dict[str, ErrorEntry] = {
         _task("resources:\n  cpu: 4.."),
     ),
     "invalid-cron": ErrorEntry(
-        "A schedule that isn't five fields, or has a value out of range. Days of the week count from Monday, 0 to 6.",
+        "A schedule that isn't five fields, has a value out of range, or means no day at all. Days of the week count "
+        "from Monday, 0 to 6.",
         _task('schedule:\n  cron: "0 9 * * 7"'),
         _task('schedule:\n  cron: "0 9 * * sun"'),
     ),
@@ -124,6 +125,11 @@ ENTRIES: dict[str, ErrorEntry] = {
         "A tag with characters that clouds don't allow.",
         _task("tags: {cost center: research}"),
         _task("tags: {cost-center: research}"),
+    ),
+    "invalid-timezone": ErrorEntry(
+        "A time zone that doesn't exist. Zones have the names of the IANA database.",
+        _task('schedule:\n  cron: "0 9 * * *"\n  timezone: CET/Berlin'),
+        _task('schedule:\n  cron: "0 9 * * *"\n  timezone: Europe/Berlin'),
     ),
     "invalid-value": ErrorEntry(
         "A value that its type allows, but that isn't allowed here.",

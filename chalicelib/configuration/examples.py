@@ -90,6 +90,7 @@ EXAMPLES: dict[str, Any] = {
     "InstanceNameSelector.name": "my-fleet-0",
     "OpenAIChatModel.name": "meta-llama/Llama-3.1-8B-Instruct",
     "ProbeConfig.url": "/health",
+    "Schedule.timezone": "Europe/Berlin",
     "TGIChatModel.name": "meta-llama/Llama-3.1-8B-Instruct",
 }
 

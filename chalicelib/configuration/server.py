@@ -7,11 +7,15 @@ secret or might be: a key pasted where a mapping belongs, or one that YAML takes
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from chalicelib.configuration.parse import decode, parse_placed
+from chalicelib.configuration.parse import decode, parse_as, parse_placed, type_and_name
 from chalicelib.configuration.problems import ELSEWHERE, Marks, Path
-from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.configuration.reading import read
+from chalicelib.configuration.server_spec import AnyBackend, ServerConfig, config_model
+from chalicelib.domain.specs.reading import Spec
 from chalicelib.errors import Invalid, Problem
 
 _SECRET = {"creds", "kubeconfig", "private_key", "keys"}  # values in or below these are never repeated
@@ -53,6 +57,36 @@ def parse_server(text: str, *, filename: str = "") -> ServerFile:
     else:
         return ServerFile(config, filename, marks)
     raise Invalid(told)  # outside the handler, so that the original error with its quotes isn't attached
+
+
+def parse_backend(text: str, *, filename: str = "") -> Spec:
+    """One backend by itself, as YAML. Raises Invalid with every problem."""
+    model = config_model(type_and_name(text.encode())[0])
+    if model is not None:
+        return _retelling(lambda: parse_as(model, text, filename=filename))
+    return _retelling(lambda: parse_as(AnyBackend, text, filename=filename).root)
+
+
+def read_backend(raw: Mapping[str, Any]) -> Spec:
+    """The same from plain data, in which null means unset."""
+    model, given = config_model(str(raw.get("type"))), _without_nulls(raw)
+    if model is not None:
+        return _retelling(lambda: read(model, given))
+    return _retelling(lambda: read(AnyBackend, given).root)
+
+
+def _retelling(reading: Callable[[], Spec]) -> Spec:
+    try:
+        return reading()
+    except Invalid as error:
+        told = [_retold(problem) for problem in error.problems]
+    raise Invalid(told)  # outside the handler, so that the original error with its quotes isn't attached
+
+
+def _without_nulls(raw: Any) -> Any:
+    if isinstance(raw, Mapping):
+        return {name: _without_nulls(value) for name, value in raw.items() if value is not None}
+    return raw
 
 
 def parse_server_bytes(raw: bytes, *, filename: str = "") -> ServerFile:

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import base64
 import binascii
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal, Union
 
-from pydantic import AfterValidator, Field, Tag, model_validator
+from pydantic import AfterValidator, Field, RootModel, Tag, model_validator
 
 from chalicelib.backends.registry import config_models
 from chalicelib.domain import names
-from chalicelib.domain.specs.credentials import Confidential, Secret, Word, by_type
+from chalicelib.domain.specs.credentials import Confidential, Secret, Word, by_type, types_of
 from chalicelib.domain.specs.reading import TAG, Spec, fault, faults
 from chalicelib.domain.tenants import Permissions
 
 KEY_BYTES = 32
 
 BACKEND_CONFIGS = config_models()
+
+
+@cache
+def config_model(type: str) -> type[Spec] | None:
+    """The model of one type's configuration; None for an unknown type."""
+    return next((model for model in BACKEND_CONFIGS if type in types_of(model)), None)
+
 
 if TYPE_CHECKING:
 
@@ -34,6 +42,10 @@ def _project_name(name: str) -> str:
     if wrong := names.problem(name, "project"):
         raise fault("invalid-name", *wrong)
     return name
+
+
+class AnyBackend(RootModel[AnyBackendConfig]):
+    """One backend by itself."""
 
 
 class ProjectConfig(Spec):

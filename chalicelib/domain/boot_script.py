@@ -13,9 +13,11 @@ import shlex
 _FIELD = re.compile(r"^DSTACK_(SERVER|INSTANCE|TOKEN)=(.*)$", re.MULTILINE)
 
 
-def user_data(server_url: str, instance_id: str, token: str, program: str) -> str:
+def user_data(server_url: str, instance_id: str, token: str, program: str, notices: str = "") -> str:
     """The same machine gets the same text, byte for byte. The token goes to a file that only root can read.
-    `program` is the agent's SHA-256, in hexadecimal digits."""
+    `program` is the agent's SHA-256, in hexadecimal digits; `notices`: whom it asks whether the machine is taken
+    back."""
+    asks = f" --notices {shlex.quote(notices)}" if notices else ""
     return (
         "#!/bin/sh\n"
         f"DSTACK_SERVER={shlex.quote(server_url)}\n"
@@ -32,7 +34,7 @@ def user_data(server_url: str, instance_id: str, token: str, program: str) -> st
         '  || wget -q -t 10 -O agent.pyz "$url"\n'
         'echo "$DSTACK_AGENT_SHA256  agent.pyz" | sha256sum -c -\n'
         'exec python3 agent.pyz --server "$DSTACK_SERVER" --data /var/lib/dstack --instance "$DSTACK_INSTANCE" \\\n'
-        "  --token-file /var/lib/dstack/token\n"
+        f"  --token-file /var/lib/dstack/token{asks}\n"
     )
 
 

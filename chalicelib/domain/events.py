@@ -47,7 +47,7 @@ class EventType(StrEnum):
 
 
 class Target(Value):
-    type: str  # project, user, fleet, instance, run, job, workflow, gang, volume, gateway, secret
+    type: str  # project, user, fleet, instance, run, job, workflow, gang, volume, gateway, secret, backend
     id: str
     name: str
 
@@ -130,10 +130,21 @@ def _created(event: Event) -> str:
         "run": "submitted",
         "job": "created; waiting for capacity",
         "secret": "set",
+        "backend": "backend configured",
         "workflow": "workflow started",
         "gang": "claims its places",
     }
     return _joined(words.get(event.targets[0].type, "created"), event.detail)
+
+
+def _changed(event: Event) -> str:
+    """Of a backend, what its project's own events don't say."""
+    said = "backend changed" if _backend(event) else "changed"
+    return _joined(said, _spaced(", ".join(event.fields)), event.detail)
+
+
+def _backend(event: Event) -> bool:
+    return event.targets[0].type == "backend"
 
 
 def _ordered(event: Event) -> str:
@@ -159,8 +170,8 @@ def _spaced(name: str | None) -> str:
 _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.status: _status,
     EventType.created: _created,
-    EventType.changed: lambda event: _joined("changed", _spaced(", ".join(event.fields)), event.detail),
-    EventType.deleted: lambda event: "deleted",
+    EventType.changed: _changed,
+    EventType.deleted: lambda event: _joined("backend deleted" if _backend(event) else "deleted", event.detail),
     EventType.ordered: _ordered,
     EventType.resubmitted: lambda event: f"resubmitted, attempt {event.number}",
     EventType.repeated: lambda event: f"the purchase failed and will be retried: {event.detail}",

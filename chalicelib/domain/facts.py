@@ -18,7 +18,10 @@ class BackendFacts(Value):
     batch: int = 0  # machines that one call creates, if it creates several (`spi.CreatesSeveral`)
     placement_groups: bool = False  # keeps a cluster's machines close together (`spi.PlacementGroups`)
     reservations: bool = False
+    notices: str = ""  # whom a spot machine asks whether it is taken back, as its agent's command line has it
     volumes: bool = False  # has disks that outlive machines (`spi.Volumes`)
+    unique_volumes: bool = False  # no two disks have one id, whatever accounts they are in
     multi_attach: bool = False  # some of them can be attached to several machines at once
+    read_only_attach: bool = False  # they can be attached so that nothing on the machine can write them
     volume_zones: bool = False  # a volume can only be attached to machines in its zone
     simulated: bool = False  # nothing is bought; offers say so

@@ -41,6 +41,9 @@ class Gang(Noun):
     gpus: tuple[int, ...] = ()  # so too
     began_at: Micros
     last_processed_at: Micros
+    attempt: int = 0  # at having all its places: how often it was undone and began again
+    token: str = ""  # with which an execution waits,
+    awaits: str = ""  # for this stage of the start to be over
     until: Micros | None = None  # gathering, sealed: when it is undone
     due_at: Micros | None = None
 

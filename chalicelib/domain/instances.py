@@ -14,7 +14,7 @@ from pydantic import AfterValidator
 from chalicelib.domain import keys
 from chalicelib.domain.bounds import Cores, Mebibytes
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import HOUR, Micros
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import InstanceReason
@@ -110,6 +110,7 @@ class Instance(Noun):
     placement_group: str = ""  # id of the fleet's group that it is created in
     host: OnPrem | None = None  # of an SSH fleet: set up when it is added, and cleared when it is removed
     disks: tuple[str, ...] = ()  # ids of volumes that are, or may be, attached
+    taken_back_at: Micros | None = None  # terminating: when its cloud takes it back; its jobs may stop until then
     detach_by: Micros | None = None  # terminating: until then it waits for its disks to be detached
     left: bool = False  # a host that joined by itself says that it is cleared
     forgotten: bool = False  # a user chose not to wait until it is cleared
@@ -166,6 +167,7 @@ class Instance(Noun):
         return keys.Place(keys.instance(self.id), listed, free, keys.due(f"instance/{self.id}", self.due_at))
 
 
+UNWATCHED: Micros = 6 * HOUR
 MOST_TOLD = 3  # troubles in one line
 Words = Annotated[str, AfterValidator(printable)]  # of agents, shown to people
 
@@ -246,10 +248,20 @@ class Presence(Noun):
     previous_until: Micros = 0
     last_seen: Micros = 0
     seen_until: Micros = 0  # the agent promised to report before this
+    followed_until: Micros = 0  # somebody reads a log of a job there
+    watched: bool = False  # somebody lists those that broke their promise (`engine/watching.py`)
+    over: bool = False  # its instance has ended, so nobody expects a report any more
     clock_off: Micros = 0  # what its machine's clock is behind ours; negative if it is ahead
     facts: HostFacts | None = None
     health: Health | None = None  # None: its agent is too old to tell
     agent_version: str = ""
 
+    @property
+    def look_at(self) -> Micros:
+        """When a pass has to see whether the promise was kept. A look that finds that it was costs two writes, so where
+        writes are billed and somebody watches, it comes only in case they don't."""
+        return self.seen_until + (UNWATCHED if self.watched else 1)
+
     def place(self) -> keys.Place:
-        return keys.Place(keys.presence(self.instance_id))
+        listed = (keys.PRESENCES, self.instance_id) if self.watched and not self.over else None
+        return keys.Place(keys.presence(self.instance_id), listed)

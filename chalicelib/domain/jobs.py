@@ -112,6 +112,7 @@ class Job(Noun):
     attempts: tuple[Attempt, ...] = ()
     reserved: bool = False  # submitted: its gang has all its places, and the job waits for the other nodes
     stop_sent_at: Micros | None = None  # terminating: when `stop` was first sent to the agent
+    held: str = ""  # terminating: why its volumes can't be unmounted yet
     kill_at: Micros | None = None  # terminating: from then on `abort` is sent instead
     pull: PullProgress | None = None
     username: str | None = None  # as the runtime found them
@@ -127,6 +128,11 @@ class Job(Noun):
     @property
     def finished(self) -> bool:
         return self.status in (JobStatus.terminated, JobStatus.aborted, JobStatus.failed, JobStatus.done)
+
+    @property
+    def settled(self) -> bool:
+        """It has ended, or runs on a host that reports."""
+        return self.finished or (self.status is JobStatus.running and self.disconnected_at is None)
 
     @property
     def queued(self) -> bool:

@@ -9,7 +9,7 @@
 | Fleet     | fleet/<id>       | status                  | fleets/<project>, created#id       | ended-fleets (*****)   |
 | FleetBody | fleet/<id>       | body/<num>              |                                    |                        |
 | Instance  | instance/<id>    | status                  | instances/<fleet>, num#epoch       | free/<project> (**)    |
-| Presence  | instance/<id>    | presence                |                                    |                        |
+| Presence  | instance/<id>    | presence                | presences, instance (******)       |                        |
 | Workflow  | workflow/<id>    | status                  |                                    |                        |
 | Contact   | instance/<id>    | contact                 | tunnels, instance                  |                        |
 | Join      | join/<id>        | status                  | joins/<fleet>, created#id          |                        |
@@ -20,18 +20,22 @@
 | Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
 | Member    | project/<id>     | member/<user>           | member-of/<user>, project          |                        |
 | Secret    | project/<id>     | secret/<name>           |                                    |                        |
+| Configured | project/<id>    | backend/<type>          |                                    |                        |
+| Roster    | backends         | roster                  |                                    |                        |
 | Repo      | project/<id>     | repo/<repo_id>          |                                    |                        |
 | Archive   | archive/<id>     | status                  | archives, used#id                  |                        |
 | Sighting  | sightings/<acct> | hash of its subject     |                                    |                        |
 | Renewal   | renewal          | form                    |                                    |                        |
 | Round     | round            | blobs                   |                                    |                        |
+| LogChunk  | log/<project>/<job> | first byte           |                                    |                        |
 | Program   | program/<digest> | status                  |                                    |                        |
-| names     | see `*_name`     |                         | pointers, so that a name is taken by one commit only |      |
+| names     | see `*_name`, `disk` |                     | pointers, so that a name is taken by one commit only |    |
 
 (*) only while it waits for capacity, and of several nodes only the first; (**) only while it has a free block, and
 `ended-instances` once it is terminated; (***) until everything of it is erased, then `closed` until its own record is
 erased too; (****) `ended-runs` once it has ended, until its logs are erased; `deleted-runs` once it is deleted, until
-it is; (*****) once it has ended. Deleted runs, fleets and volumes leave the lists of their projects.
+it is; (*****) once it has ended; (******) where calls are billed, until its instance has ended. Deleted runs, fleets
+and volumes leave the lists of their projects.
 """
 
 from __future__ import annotations
@@ -53,6 +57,7 @@ CLOSINGS = "closings"
 CLOSED = "closed"
 ARCHIVES = "archives"
 
+PRESENCES = "presences"  # agents that have to report
 TUNNELS = "tunnels"  # hosts whose agents' calls are carried over SSH
 
 
@@ -65,6 +70,7 @@ class Key(NamedTuple):
 
 
 ROUND = Key("round", "blobs")
+ROSTER = Key("backends", "roster")
 
 
 class Due(NamedTuple):
@@ -151,6 +157,11 @@ def volume_name(project_id: str, name: str) -> Key:
     return Key(f"project/{project_id}", f"volume-name/{name}")
 
 
+def disk(backend: str, region: str, disk_id: str) -> Key:
+    """Of an external volume, by its provider's id: one volume at a time has it."""
+    return Key(f"disk/{backend}/{region}/{disk_id}", STATUS)
+
+
 def event(project_id: str, at: Micros, event_id: str) -> Key:
     return Key(events_of(project_id), f"{sortable(at)}#{event_id}")
 
@@ -196,6 +207,10 @@ def secret(project_id: str, name: str) -> Key:
     return Key(f"project/{project_id}", f"secret/{name}")
 
 
+def backend(project_id: str, type: str) -> Key:
+    return Key(f"project/{project_id}", f"backend/{type}")
+
+
 def repo(project_id: str, repo_id: str) -> Key:
     return Key(f"project/{project_id}", f"repo/{repo_id}")
 
@@ -222,6 +237,14 @@ def program(digest: str) -> Key:
 
 def metric(job_id: str, at: Micros) -> Key:
     return Key(f"metrics/{job_id}", sortable(at))
+
+
+def log_of(project_id: str, job_id: str) -> str:
+    return f"log/{project_id}/{job_id}"
+
+
+def log_chunk(project_id: str, job_id: str, first: int) -> Key:
+    return Key(log_of(project_id, job_id), f"{first:016d}")
 
 
 def health_check(instance_id: str, at: Micros, status: str) -> Key:

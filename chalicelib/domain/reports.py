@@ -53,6 +53,7 @@ class TaskReport(Said):
     log_end: Amount = 0
     mounted: tuple[ShortText, ...] = ()  # volumes that are mounted for it, so they have a filesystem
     held: tuple[ShortText, ...] = ()  # exited: volumes that couldn't be unmounted yet
+    held_by: Lines | None = None  # who uses them
     connections: Amount | None = None  # of people's sessions in it
     idle_since: Instant | None = None  # when the last of them ended, by the clock of the machine
 

@@ -59,7 +59,8 @@ class Run(Noun):
     last_processed_at: Micros
     finished_at: Micros | None = None
     deployment_num: int = 0
-    resume_at: Micros | None = None  # pending: when it resumes, with the first waiting replica
+    resume_at: Micros | None = None  # pending: when it resumes: its next scheduled start, or its first waiting replica
+    triggered_at: Micros | None = None  # the scheduled start of its current jobs
     retries: Annotated[tuple[Retry, ...], BeforeValidator(_retries)] = Field(
         default=(), validation_alias=AliasChoices("retries", "resubmission_attempt")
     )
@@ -79,6 +80,11 @@ class Run(Noun):
     def ended_at(self) -> Micros:
         """For a finished run."""
         return self.finished_at or self.last_processed_at
+
+    @property
+    def next_start(self) -> Micros | None:
+        """When its schedule starts it, if it is that what it waits for and not a retry."""
+        return None if self.retries else self.resume_at
 
     @property
     def resubmission_attempt(self) -> int:

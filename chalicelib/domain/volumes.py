@@ -41,6 +41,8 @@ class Device(Value):
     serial: str = ""  # of the block device (NVMe, SCSI, virtio), as the kernel shows it
     by_id: str = ""  # name under /dev/disk/by-id
     backing_file: str = ""  # of a loop device: the simulated cloud's
+    folder: str = ""  # instead of a disk: the simulated cloud's, where the kernel refuses loop devices
+    read_only: bool = False  # attached so that nothing on the machine can write it
 
 
 class Disk(Value):
@@ -53,6 +55,7 @@ class Disk(Value):
     price: float | None = None  # a month
     multi_attach: bool = False
     attached_to: tuple[tuple[str, Device | None], ...] = ()  # ids of machines, as their handles have them
+    attaching_to: tuple[str, ...] = ()  # so too: it will be there soon, so it isn't free
 
 
 class AttachmentState(StrEnum):
@@ -81,6 +84,7 @@ class Attachment(Value):
     early: bool = False  # of a node that isn't placed yet: the volumes of all are attached before the first starts
     message: str = ""  # what went wrong at the last attempt
     error: str = ""  # attaching failed for good: the job ends with volume_error
+    held: str = ""  # its job has ended, but the machine can't unmount it yet: who uses it
     since: Micros
     deadline: Micros | None = None  # attaching: from the first attempt on, when we give up
     act_until: Micros | None = None  # a committed attempt may be under way until then

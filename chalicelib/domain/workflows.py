@@ -17,6 +17,13 @@ from chalicelib.domain.noun import Noun
 KEPT: Micros = 7 * DAY  # after its end
 
 
+class Driver(StrEnum):
+    """Who makes the attempts."""
+
+    looks = "looks"  # of the engine, at what is due
+    execution = "execution"  # of a state machine, which asks for each
+
+
 class WorkflowStatus(StrEnum):
     running = "running"
     done = "done"
@@ -43,7 +50,7 @@ class Workflow(Noun):
     step: int = 0  # index of the step that is done or undone next
     failures: int = 0  # of this step, in a row
     cancelled: bool = False  # its result is no longer wanted
-    reason: str | None = None  # why it is undone: the name of an error
+    reason: str | None = None  # why it is undone, or why the step's last attempt failed: the name of an error
     message: str = ""
     state: dict[str, str] = {}  # ids of what its steps created
     began_at: Micros
@@ -52,6 +59,9 @@ class Workflow(Noun):
     finished_at: Micros | None = None
     act_until: Micros | None = None  # until then an attempt may be in flight, and only its committer acts
     due_at: Micros | None = None
+    driver: Driver = Driver.looks
+    starts: int = 0  # how often an execution was started since one last asked for an attempt
+    token: str = ""  # with which an execution waits for this step
 
     @property
     def unit(self) -> str:

@@ -6,9 +6,12 @@ that the workflow remembers by then. So what travels between states stays small,
 
 Rule 1: a step's failures are repeated as `planning/failures.py` says, by the errors' class names, which Lambda reports.
 Rule 2: whatever ends a step for good leads to the undoing of that step, then of those before it, to the last.
-Rule 3: nothing polls. A step with patience is started once and waits for its callback; only failures are repeated.
-Rule 4: an attempt of a cancelled workflow fails with `Cancelled`, which is never repeated: the undoing begins.
-Rule 5: a history has 25,000 events at most, and undoing is never given up. So when a state has been repeated as often
+Rule 3: nothing polls. A step with patience is started once and waits for its callback; only failures are repeated. The
+        record ends the waiting. If the callback is lost, the state asks once more, and the record answers at once.
+Rule 4: an attempt of a workflow that is being undone fails with `Cancelled`, which is never repeated: so does this.
+Rule 5: `Behind` isn't the step's failure: another attempt may be in flight. The state asks again until that one's time
+        is up.
+Rule 6: a history has 25,000 events at most, and undoing is never given up. So when a state has been repeated as often
         as that allows, the execution starts its successor at this state, and ends.
 """
 
@@ -17,16 +20,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from chalicelib.domain.instants import SECOND
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.machines.workflow import UNDO_EVERY, UNDO_SELDOM
+from chalicelib.planning.executions import BEHIND, CANCELLED
 from chalicelib.planning.failures import MEANINGS
 from chalicelib.planning.workflows import Definition, WorkflowStep
 
 EVENTS_PER_ATTEMPT = 4  # scheduled, started, submitted (of a callback), and how it ended
-MOST_EVENTS = 20_000  # of the 25,000, for the states that are repeated without end
+MOST_EVENTS = 18_000  # of the 25,000, for the states that are repeated without end
 
 DONE, UNDONE, GO_ON = "done", "undone", "go on"
-CANCELLED = "Cancelled"
+ASK_AGAIN: Micros = 10 * SECOND  # while another attempt may be in flight
+ANSWERS_WITHIN: Micros = 2 * MINUTE  # the callback, after the record has ended the waiting
+TIMEOUT = "States.Timeout"
 _FOR_GOOD = sorted(name for name, meaning in MEANINGS.items() if not meaning.repeat)
 
 State = dict[str, Any]
@@ -35,6 +41,10 @@ State = dict[str, Any]
 def render(definition: Definition, function: str = "${Performer}") -> dict[str, Any]:
     """`function`: the name or ARN of the function that performs the steps, or what CloudFormation substitutes by it."""
     return _Rendering(definition, function).machine()
+
+
+def first_input(workflow_id: str) -> dict[str, Any]:
+    return {"workflow": workflow_id, "at": "", "made": {"all": {}}}
 
 
 class _Rendering:
@@ -97,8 +107,8 @@ class _Rendering:
             endless["Retry"] = [_never([CANCELLED]), *endless["Retry"]]
             endless["Catch"] = [_catch(undo, CANCELLED), *endless["Catch"]]
             return endless
-        final = [CANCELLED, *_FOR_GOOD, *(["States.Timeout"] if step.patience else [])]
-        retry = [_never(final), _retry(step.pause, step.attempts - 1)]
+        again = [_again(TIMEOUT, SECOND, 1)] if step.patience else []
+        retry = [_never([CANCELLED, *_FOR_GOOD]), *again, _behind(step), _retry(step.pause, step.attempts - 1)]
         return {**state, "Retry": retry, "Catch": [_catch(undo)], "Next": after}
 
     def _endless(self, name: str, state: State, after: str) -> State:
@@ -116,7 +126,7 @@ class _Rendering:
             "Comment": f"undo: {step.says}" if undo else step.says,
             "Resource": f"arn:aws:states:::lambda:invoke{'.waitForTaskToken' if waits else ''}",
             "Parameters": {"FunctionName": self.function, "Payload": payload},
-            "TimeoutSeconds": (step.patience if waits else step.timeout) // SECOND,
+            "TimeoutSeconds": (step.patience + ANSWERS_WITHIN if waits else step.timeout) // SECOND,
             "ResultSelector": {"all.$": "$.Payload"},
             "ResultPath": "$.made",
         }
@@ -152,6 +162,15 @@ def _retry(pause: int, most: int) -> State:
     """Any error; each pause is twice the one before it, up to a limit."""
     limits = {"BackoffRate": 2.0, "MaxDelaySeconds": UNDO_SELDOM // SECOND}
     return {"ErrorEquals": ["States.ALL"], "IntervalSeconds": max(1, pause // SECOND), "MaxAttempts": most, **limits}
+
+
+def _again(error: str, pause: Micros, most: int) -> State:
+    """Equal pauses."""
+    return {"ErrorEquals": [error], "IntervalSeconds": pause // SECOND, "MaxAttempts": most, "BackoffRate": 1.0}
+
+
+def _behind(step: WorkflowStep) -> State:
+    return _again(BEHIND, ASK_AGAIN, step.timeout // ASK_AGAIN + 1)
 
 
 def _never(errors: list[str]) -> State:

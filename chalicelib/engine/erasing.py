@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 BATCH = 500  # of each kind a turn
 PATIENCE: Micros = 60 * SECOND  # after which a turn begins nothing more
-_OF_PROJECT = ("member/", "repo/", "run-name/", "secret/")  # what stands beside a project's status
+_OF_PROJECT = ("backend/", "member/", "repo/", "run-name/", "secret/")  # what stands beside a project's status
 
 
 @dataclass
@@ -126,9 +126,12 @@ class Eraser:
         done.logs.append(run.id)
 
     def _living(self, project_id: str) -> Iterator[Record]:
-        """The live runs that are so old that they may have jobs whose logs would go."""
-        before = self._clock.now() - self._kept.logs * DAY + 1
-        return all_of(self._store, "gsi2", keys.live_runs_of(project_id), high=sortable(before))
+        """The live runs that may have jobs whose logs would go: old ones, and those that start by a schedule."""
+        before = self._clock.now() - self._kept.logs * DAY
+        for record in all_of(self._store, "gsi2", keys.live_runs_of(project_id)):
+            run = nouns.read(Run, record)
+            if run.submitted_at <= before or run.triggered_at is not None:
+                yield record
 
     def _earlier(self, listed: Record, done: Erased) -> None:
         run, jobs = _read(all_of(self._store, "main", listed.key.pk, low="job/"))
@@ -165,11 +168,14 @@ class Eraser:
         done.fleets.append(fleet.id)
 
     def _volume(self, listed: Record, done: Erased) -> None:
-        """With its name, unless another volume has it."""
+        """With its name, and its claim to a disk, unless another volume has them."""
         volume = nouns.find(self._store, Volume, listed.key)
         if volume is None or not erasing.volume_goes(volume, self._kept, self._clock.now()):
             return
         self._free(keys.volume_name(volume.project_id, volume.name), volume.id)
+        if volume.external:
+            disk = volume.handle.id if volume.handle else volume.external_id
+            self._free(keys.disk(volume.backend, volume.region, disk), volume.id)
         self._store.commit([Delete(listed.key, volume.version)])
         done.volumes.append(volume.id)
 

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from chalicelib.engine.about import about
 from chalicelib.engine.commit import Committer
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.table import FAMILIES, Family
@@ -18,7 +19,7 @@ from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
 from chalicelib.engine.ports import News, Wake
 from chalicelib.errors import Bug
-from chalicelib.planning.plan import Effect, Outcome
+from chalicelib.planning.plan import Effect, Outcome, Plan
 
 log = logging.getLogger(__name__)
 
@@ -54,12 +55,22 @@ class Executor:
         """The same for an outcome without an effect: a sweep found a machine missing."""
         todo = _Todo([])
         committer = Committer(self.load.read, self.kinds, todo, self._news)
-        self._conclude(outcome, committer)
+        with about(outcome.unit):
+            self._conclude(outcome, committer)
+        self._work_off(todo, committer)
+
+    def take(self, unit: str, decide: Callable[[Any], Plan]) -> None:
+        """Commits what is decided about a unit, and executes here what follows from that."""
+        todo = _Todo([])
+        committer = Committer(self.load.read, self.kinds, todo, self._news)
+        self._commit(unit, decide, committer)
         self._work_off(todo, committer)
 
     def _work_off(self, todo: _Todo, committer: Committer) -> None:
         while todo.effects:
-            self._one(todo.effects.popleft(), committer)
+            effect = todo.effects.popleft()
+            with about(effect.unit):
+                self._one(effect, committer)
 
     def _one(self, effect: Effect, committer: Committer) -> None:
         handler = self._handlers.get(type(effect))
@@ -73,22 +84,29 @@ class Executor:
             self._conclude(outcome, committer)
 
     def _conclude(self, outcome: Outcome, committer: Committer) -> None:
-        kind, _, unit_id = outcome.unit.partition("/")
-        unit = self.kinds.unit(kind)
-        if unit.load is None or unit.conclude is None:
+        kind = outcome.unit.partition("/")[0]
+        conclude = self.kinds.unit(kind).conclude
+        if conclude is None:
             raise Bug(f"{kind} is a unit without effects, and {outcome} is about one")
+        self._commit(outcome.unit, lambda snapshot: conclude(snapshot, outcome), committer)
+
+    def _commit(self, unit: str, decide: Callable[[Any], Plan], committer: Committer) -> None:
+        kind, _, unit_id = unit.partition("/")
+        load = self.kinds.unit(kind).load
+        if load is None:
+            raise Bug(f"{kind} is read page by page, so nothing is decided about it here")
         for _ in range(ATTEMPTS):
-            snapshot = unit.load(self.load, unit_id, self.here.clock.now())
+            snapshot = load(self.load, unit_id, self.here.clock.now())
             if snapshot is None:
-                log.info("%s is about a unit that no longer exists", outcome)
+                log.info("%s no longer exists", unit)
                 return
-            done = committer.commit(self.kinds.checked(snapshot, unit.conclude(snapshot, outcome)))
+            done = committer.commit(self.kinds.checked(snapshot, decide(snapshot)))
             if done.wake:
                 self.wake(done.wake)
             if not done.lost:
                 return
-        log.warning("%s was not committed after %d attempts: the next pass will find out", outcome, ATTEMPTS)
-        self.wake([outcome.unit])
+        log.warning("%s was changed at each of %d attempts: the next pass will find out", unit, ATTEMPTS)
+        self.wake([unit])
 
 
 class _Todo:

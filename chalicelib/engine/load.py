@@ -61,8 +61,12 @@ class Loader:
         catalog: Catalog,
         backends: Backends,
         workflows: Mapping[str, Definition] = WORKFLOWS,
+        *,
+        executions: bool = False,
     ) -> None:
+        """`executions`: there are state machines to drive workflows."""
         self.read, self.catalog, self.backends, self.workflows = read, catalog, backends, workflows
+        self._executions = executions
         self.store = read.store
 
     def run(self, run_id: str, now: Micros) -> RunSnapshot | None:
@@ -117,7 +121,7 @@ class Loader:
         return found
 
     def instance(self, instance_id: str, now: Micros) -> InstanceSnapshot | None:
-        status, heard = self.store.get_many([keys.instance(instance_id), keys.presence(instance_id)])
+        status, heard = self.read.machine(instance_id)
         if status is None:
             return None
         instance = self.read.parse(Instance, status)
@@ -163,7 +167,7 @@ class Loader:
         definition = self.workflows.get(workflow.definition)
         if definition is None:
             raise Bug(f"workflow {workflow.name} is a {workflow.definition}, which isn't declared")
-        return WorkflowSnapshot(now, workflow, definition)
+        return WorkflowSnapshot(now, workflow, definition, self._executions)
 
     def volume(self, volume_id: str, now: Micros) -> VolumeSnapshot | None:
         volume = self.read.find(Volume, keys.volume(volume_id))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -30,6 +31,17 @@ class Effects(Protocol):
     def submit(self, effect: Effect) -> None:
         """Execute a committed effect, now or soon, here or elsewhere (a thread, another Lambda). Losing it is repaired
         by the next pass over its instance, once `act_until` has passed."""
+
+
+class Aside(Protocol):
+    def __call__(self) -> Iterator[str]:
+        """The messages that failed so often that they are delivered no more. One is forgotten when the next is asked
+        for, so that it comes again if whoever reads it dies."""
+
+
+class Count(Protocol):
+    def __call__(self, name: str, number: int) -> None:
+        """So many more of what `name` counts, for the operator. Nothing is decided by it."""
 
 
 class News(Protocol):
@@ -63,6 +75,14 @@ class Backends(Protocol):
     def accounts(self, project_id: str | None = None) -> Sequence[Account]:
         """Every account, or those that serve one project."""
 
+    def held(self) -> AbstractContextManager[object]:
+        """Within it, this thread sees the accounts as they were when it first asked, whatever changes meanwhile."""
+
+    def look_again(self) -> None:
+        """One has been changed, here and now."""
+
+    def close(self) -> None: ...
+
 
 class Performer(Protocol):
     """Performs the steps of one workflow. Both methods may be repeated, even after a call that never returned, and
@@ -74,12 +94,25 @@ class Performer(Protocol):
     def undo(self, step: str, workflow: Workflow) -> Mapping[str, str] | None: ...
 
 
+class Executions(Protocol):
+    """State machines that drive workflows. Each call may be repeated."""
+
+    def start(self, definition: str, name: str) -> None:
+        """Begin the execution of that name, unless there is or was one."""
+
+    def succeed(self, token: str, made: Mapping[str, str]) -> None:
+        """The step that waits with this token is done. One that doesn't wait any more is left alone."""
+
+    def fail(self, token: str, error: str, message: str) -> None: ...
+
+
 @dataclass(frozen=True)
 class Age:
     """How old the offers of one backend are."""
 
     taken_at: Micros | None  # None: it has never answered
     error: str = ""  # why the last refresh brought nothing newer
+    prices: str = ""  # where they are from, if not from the provider
 
 
 class Catalog(Protocol):

@@ -38,10 +38,18 @@ def put_off_failed(
     records = _due_records(store, row, unit, now)
     moved = _moved(store, row, unit, now, until, records)
     if times & (times - 1) == 0:
-        event = _event(unit, records or _records(store, row, unit, 1), now, error, times)
+        event = _event(unit, records or _records(store, row, unit, 1), now, type(error).__name__, str(error), times)
         if event is not None:
             moved.append(nouns.put(event))
     _write(store, moved)
+
+
+def tell_failed(store: Store, row: Unit, unit: str, now: Micros, *, reason: str, detail: str) -> bool:
+    """Only the event: what failed isn't the unit's own processing. False if nobody owns the unit any more."""
+    event = _event(unit, _records(store, row, unit, 1), now, reason, detail, 1)
+    if event is not None:
+        _write(store, [nouns.put(event)])
+    return event is not None
 
 
 def _records(store: Store, row: Unit, unit: str, limit: int) -> list[Record]:
@@ -76,7 +84,7 @@ def _write(store: Store, changes: Sequence[Change]) -> None:
         return  # the unit has changed since there was nothing to do: it stays due
 
 
-def _event(unit: str, records: Sequence[Record], now: Micros, error: Exception, times: int) -> Event | None:
+def _event(unit: str, records: Sequence[Record], now: Micros, reason: str, detail: str, times: int) -> Event | None:
     kind, _, unit_id = unit.partition("/")
     body: dict[str, Any] = next((orjson.loads(r.body) for r in records if b"project_id" in r.body), {})
     project_id = unit_id if kind == "queue" else body.get("project_id")
@@ -89,8 +97,8 @@ def _event(unit: str, records: Sequence[Record], now: Micros, error: Exception, 
         project_id=project_id,
         at=now,
         type=EventType.stuck,
-        reason=type(error).__name__,
-        detail=str(error)[:500],
+        reason=reason,
+        detail=detail[:500],
         number=times,
         targets=(target,),
         run_id=unit_id if kind == "run" else None,

@@ -95,6 +95,12 @@ class Reader:
             return []
         return [None if record is None else self.parse(kind, record) for record in self.store.get_many(found)]
 
+    def machine(self, instance_id: str) -> tuple[Record | None, Record | None]:
+        """An instance and its agent's presence: neighbours, so that they are one read."""
+        instance, presence = keys.instance(instance_id), keys.presence(instance_id)
+        found = {record.key: record for record in self.store.query("main", instance.pk).records}
+        return found.get(instance), found.get(presence)
+
     def parse(self, kind: type[N], record: Record) -> N:
         kept = self._parsed.peek(record.key)
         if kept is not None and kept[0] == record.version and kept[1] == record.body and isinstance(kept[2], kind):

@@ -16,6 +16,7 @@ from itertools import islice
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.keys import Key
 from chalicelib.engine import postpone
+from chalicelib.engine.about import about
 from chalicelib.engine.commit import Committed, Committer
 from chalicelib.engine.kinds import KINDS, Kinds, Unit
 from chalicelib.engine.load import Loader
@@ -59,11 +60,16 @@ class Reconciler:
     ) -> None:
         self.store, self.clock, self.wake, self.kinds = store, clock, wake, kinds
         self.load = load or Loader(Reader(store), catalog, backends)
+        self._backends = backends
         self.committer = Committer(self.load.read, kinds, effects, news)
         self._failures: dict[str, int] = {}
 
     def run(self, units: Iterable[str] = (), kinds: Sequence[str] | None = None) -> Pass:
         """Look at the hinted units, then at all that is due, then at what those woke, until nothing is left."""
+        with self._backends.held():
+            return self._pass(units, kinds)
+
+    def _pass(self, units: Iterable[str], kinds: Sequence[str] | None) -> Pass:
         done = Pass()
         todo = dict.fromkeys(units, False)  # unit → is it here because it is due?
         hints = Hints.of(todo)
@@ -82,7 +88,8 @@ class Reconciler:
             done.units += len(units)
             woken = self._together(units, done) if len(units) > 1 else []
             for unit, due in units.items():
-                woken += self._look(unit, hints, due, done)
+                with about(unit):
+                    woken += self._look(unit, hints, due, done)
             for unit in woken:
                 if unit not in done.failed:  # once a pass is enough to know
                     todo.setdefault(unit, False)
@@ -128,10 +135,9 @@ class Reconciler:
         soonest = self.store.next_due()
         if soonest is None or soonest > now:
             return []
-        found = [
-            due for kind in kinds for shard in range(SHARDS) for due in self.store.due(kind, shard, now, DUE_BATCH)
-        ]
-        return list(dict.fromkeys(due.unit for due in found))
+        found = [due for shard in range(SHARDS) for due in self.store.due(kinds, shard, now, DUE_BATCH)]
+        ordered = sorted(found, key=lambda due: kinds.index(due.kind))
+        return list(dict.fromkeys(due.unit for due in ordered))
 
     def _look(self, unit: str, hints: Hints, due: bool, done: Pass) -> list[str]:
         """Decide about one unit and commit it. Returns the units that this wakes; never raises for the unit's sake."""

@@ -18,6 +18,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.noun import Noun
+from chalicelib.domain.owner import is_ours
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume
@@ -73,14 +74,14 @@ class Sweeper:
             groups = list(self._groups(account))
             disks = list(self._disks(account))
         now = self._clock.now()
-        named = sorted({one.instance_id for one in listed if one.install == install_id})
+        named = sorted({one.instance_id for one in listed if is_ours(one.install, install_id)})
         owners = {instance.id: instance for instance in self._found(Instance, map(keys.instance, named))}
         lag = account.facts.visibility_lag
         strays: list[Listed] = []
         strays += orphans.strays(listed, owners, install_id=install_id, now=now, lag=lag)
         fleets = {fleet.id: fleet for fleet in self._found(Fleet, {keys.fleet(one.fleet_id) for one in groups})}
         strays += orphans.stray_groups(groups, fleets, install_id=install_id)
-        made = sorted({one.volume_id for one in disks if one.install == install_id})
+        made = sorted({one.volume_id for one in disks if is_ours(one.install, install_id)})
         volumes = {volume.id: volume for volume in self._found(Volume, map(keys.volume, made))}
         strays += orphans.stray_volumes(disks, volumes, install_id=install_id, now=now, lag=lag)
         # An index may show an old instance: it is only a reason to read the instance by key.

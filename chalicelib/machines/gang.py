@@ -4,11 +4,12 @@ still waits, may try again.
 
 from __future__ import annotations
 
-from chalicelib.domain.instants import MINUTE, SECOND, Micros, spoken
+from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros, spoken
 from chalicelib.machines.table import StateMachine
 
 TO_SEAL: Micros = 30 * SECOND  # from its first claim
 TO_MEET: Micros = 10 * MINUTE  # from the seal until every node has an address
+LONGEST_WAIT: Micros = HOUR  # of an execution for one stage: longer than a gang, a machine or a job's start may take
 
 GANG = StateMachine(
     noun="gang",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from chalicelib.domain.instants import MINUTE, SECOND, Micros, every, spoken
+from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros, every, spoken
 from chalicelib.machines.table import StateMachine
 
-LOOK: Micros = MINUTE  # a live run is looked at again this soon even if nothing happens
+LOOK: Micros = MINUTE  # a live run is looked at again this soon even if nothing happens,
+SETTLED: Micros = HOUR  # and this soon once all its jobs run: what follows has deadlines, or makes it due
 BACKOFF: tuple[Micros, ...] = (15 * SECOND, 30 * SECOND, MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE)
 
 _TIMES = "its jobs' deadlines, and its replicas' retry delays"
@@ -33,7 +34,7 @@ RUN = StateMachine(
     timeouts={
         "pending": f"the retry delay ({spoken(BACKOFF[0])}, longer with every attempt, up to {spoken(BACKOFF[-1])}) "
         "of the first of its replicas, or the next scheduled time",
-        "submitted": f"{_TIMES}; like every live run, checked {every(LOOK)}",
+        "submitted": f"{_TIMES}; like every live run that isn't settled, checked {every(LOOK)}",
         "provisioning": _TIMES,
         "running": _TIMES,
         "terminating": "its jobs' deadlines",
@@ -42,9 +43,10 @@ RUN = StateMachine(
 
 
 def observe(job_statuses: Iterable[str]) -> str:
-    """The event that follows from the live jobs: the most advanced one decides."""
+    """The event that follows from the jobs of replicas that aren't over: the most advanced one decides. A node that is
+    done has run, though others may not have begun yet."""
     seen = set(job_statuses)
-    if "running" in seen or "terminating" in seen:
+    if seen & {"running", "terminating", "done"}:
         return "observe_running"
     if seen & {"provisioning", "pulling"}:
         return "observe_provisioning"

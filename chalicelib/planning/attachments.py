@@ -122,6 +122,12 @@ def attached_for(volume: Volume, job_id: str, instance_id: str) -> Attachment | 
     return next((each for each in here if each.job_id == job_id), None)
 
 
+def kept_by(volume: Volume, job: Job, why: str) -> Volume:
+    """`why` the job's machine can't unmount it yet; empty: nothing keeps it there."""
+    told = (each.with_(held=why) if each.job_id == job.id else each for each in volume.attachments)
+    return volume.with_(attachments=tuple(told))
+
+
 def give_up_early(draft: Draft, volume: Volume, jobs: Collection[str], instance_id: str) -> Volume:
     """These jobs won't get their place at this machine: nothing keeps the volume there for them any more."""
     after = tuple(
@@ -135,8 +141,8 @@ def give_up_early(draft: Draft, volume: Volume, jobs: Collection[str], instance_
     return volume
 
 
-def disks_of(job: Job, volumes: Mapping[str, Volume]) -> list[dict[str, Any]] | None:
-    """The job's volumes as its agent gets them; None: they aren't all attached yet."""
+def disks_of(job: Job, volumes: Mapping[str, Volume], install: str) -> list[dict[str, Any]] | None:
+    """The job's volumes as its agent gets them; None: they aren't all attached yet. `install`: whose they are."""
     found: list[dict[str, Any]] = []
     if job.assignment is None:
         return found
@@ -153,6 +159,7 @@ def disks_of(job: Job, volumes: Mapping[str, Volume]) -> list[dict[str, Any]] | 
                 "path": each.path,
                 "device": {} if attachment.device is None else attachment.device.model_dump(exclude_defaults=True),
                 "format": volume.blank,
+                "install": install,
                 "read_only": volume.read_only,
             }
         )
@@ -316,4 +323,4 @@ def _untouched(one: Attachment) -> bool:
 
 
 def _device_name(device: Device | None) -> str:
-    return "" if device is None else device.serial or device.by_id or device.backing_file
+    return "" if device is None else device.serial or device.by_id or device.backing_file or device.folder

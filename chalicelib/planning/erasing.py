@@ -15,6 +15,8 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Archive, Project
 from chalicelib.domain.volumes import Volume
 
+MOST_SUBMISSIONS = 100  # of each job of a live run: every look at the run reads them all
+
 
 def run_goes(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> bool:
     """May a deleted run be erased, with its jobs, specs and logs?"""
@@ -27,8 +29,9 @@ def logs_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> bool
 
 
 def submissions_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> list[Job]:
-    """The jobs of a live run that ended so long ago that their logs may go: each retry and each scheduled start adds
-    some. The newest of each place stays, and so does the last that had a machine, because retries count from it."""
+    """The jobs of a live run that ended so long ago that their logs may go, or that many others followed: each retry
+    and each scheduled start adds some, as often as once a minute. The newest of each place stays, and so does the last
+    that had a machine, because retries count from it."""
     if run.finished:
         return []
     newest: dict[tuple[int, int], str] = {}
@@ -40,8 +43,14 @@ def submissions_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) 
             placed[job.slot] = job.id
     needed = {*newest.values(), *placed.values()}
     before = now - kept.logs * DAY
-    old = (job for job in ordered if job.finished and (job.finished_at or job.last_processed_at) <= before)
-    return [job for job in old if job.id not in needed]
+    latest = max((job.submission_num for job in ordered), default=0)
+    return [
+        job
+        for job in ordered
+        if job.finished
+        and job.id not in needed
+        and ((job.finished_at or job.last_processed_at) <= before or job.submission_num <= latest - MOST_SUBMISSIONS)
+    ]
 
 
 def instance_goes(instance: Instance, kept: Retention, now: Micros) -> bool:

@@ -12,7 +12,7 @@ jobs could keep it waiting for ever.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.domain.events import EventType
@@ -23,6 +23,7 @@ from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.volumes import Volume
 from chalicelib.machines.gang import TO_MEET, TO_SEAL
+from chalicelib.planning import starting
 from chalicelib.planning.asking import Hopeless, Waits
 from chalicelib.planning.attachments import take
 from chalicelib.planning.bitmaps import rows_of
@@ -36,7 +37,7 @@ from chalicelib.planning.ordering import Ordered, Retreat, order, retreat
 from chalicelib.planning.places import claim_of
 from chalicelib.planning.plan import Note, Step
 from chalicelib.planning.purchases import in_one_call
-from chalicelib.planning.sites import Site, busy, chosen_for
+from chalicelib.planning.sites import Site, busy, chosen_for, free, sites, together
 from chalicelib.planning.snapshots import QueuedJob
 from chalicelib.planning.stock import Query
 from chalicelib.planning.together import Unplaced, nowhere
@@ -90,7 +91,21 @@ class Gathering:
         if gang is not None and gang.places and (not begun or self.now >= (gang.until or 0)):
             return Unplaced(lead, Waits("", "for its earlier places to be given back"))
         needs = Needs(unit, len(gang.places) if gang is not None else 0)
+        free_now = None if needs.first else self._where_free(unit)
+        if free_now is not None:
+            answer = self._reserved(Needs(free_now), gang)
+            if not isinstance(answer, Unplaced):
+                return answer
         return self._reserved(needs, gang)
+
+    def _where_free(self, unit: Sequence[QueuedJob]) -> list[QueuedJob] | None:
+        """The nodes, only where their volumes are free; None: that is everywhere, or nowhere."""
+        having = [sites(item.volumes, self.floor.volumes, free) for item in unit if item.volumes]
+        found = iter(together(having))
+        narrowed = [replace(item, sites=next(found)) if item.volumes else item for item in unit]
+        if narrowed == list(unit) or any(item.sites == () for item in narrowed):
+            return None
+        return narrowed
 
     def _reserved(self, needs: Needs, gang: Gang | None) -> tuple[Step, ...] | Unplaced:
         lead = needs.unit[0]
@@ -353,11 +368,14 @@ def _reserved(
         gang = _gang(now, lead, nodes, status).with_(**changes)
         draft.save(gang)
         draft.tell(EventType.created, gang)
+        starting.begun(draft, gang)
+        return gang
+    if gang.status is GangStatus.undone:
+        gang = draft.move_gang(gang, "seal" if sealed else "gather", **changes, attempt=gang.attempt + 1)
+        starting.begun(draft, gang)
         return gang
     if sealed:
         return draft.move_gang(gang, "seal", **changes)
-    if gang.status is GangStatus.undone:
-        return draft.move_gang(gang, "gather", **changes)
     gang = gang.with_(**changes)
     draft.save(gang)
     return gang

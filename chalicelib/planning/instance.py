@@ -198,6 +198,7 @@ class Look:
             )
         self.draft.wake(f"queue/{self.instance.project_id}", *(f"run/{claim.run_id}" for claim in self.instance.claims))
         self.draft.wake(*(f"volume/{disk}" for disk in self.instance.disks))
+        self.draft.wake(*(adding.unit for adding in (self._workflow(ADD_HOST),) if adding and not adding.ended))
         self.joined()
         return True
 
@@ -319,7 +320,7 @@ class Look:
                 self._keep(unreachable=False, unreachable_since=None)
                 self.draft.tell(EventType.reachable, self.instance)
                 self.draft.wake(f"queue/{self.instance.project_id}")
-            return self.presence.seen_until + 1
+            return self.presence.look_at
         if not self.instance.unreachable:
             self._keep(unreachable=True, unreachable_since=self.now)
             self.draft.tell(EventType.unreachable, self.instance)
@@ -370,12 +371,23 @@ class Look:
     def terminating(self) -> None:
         if not self.instance.bought:
             self._let_go()
+        elif self._uses_its_notice():
+            self._look_again(self.instance.taken_back_at or self.now)
         elif self._waits_for_disks():
             self._look_again(min(self.now + LOOK_AT_DISKS, self.instance.detach_by or self.now + LOOK_AT_DISKS))
-        elif self.instance.due_at is None or self.instance.due_at <= self.now:
+        elif self.instance.due_at is None or self.instance.due_at <= self.now or self._noticed_no_more():
             pause = min(TERMINATE_EVERY * 2 ** min(self.instance.stop_attempts, 8), TERMINATE_SELDOM)
             self._keep(stop_attempts=self.instance.stop_attempts + 1, due_at=self.now + pause)
             self.draft.act(purchases.terminate(self.instance, self.now + pause))
+
+    def _uses_its_notice(self) -> bool:
+        """A machine that its cloud takes back anyway is left to its jobs for that long, so that they can stop."""
+        until = self.instance.taken_back_at
+        return bool(self.instance.claims) and until is not None and self.now < until
+
+    def _noticed_no_more(self) -> bool:
+        """Its jobs have stopped before its time was over, and it hasn't been released yet."""
+        return self.instance.taken_back_at is not None and self.instance.stop_attempts == 0
 
     def _waits_for_disks(self) -> bool:
         """Its volumes are detached first, once no job uses them. They outlive it anyway: from its last job's end on, it

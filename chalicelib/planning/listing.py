@@ -49,7 +49,7 @@ def plan_offers(
             continue
         found = _existing(wants, query, view, whole, several)
         there += found
-        closed = closed_to(wants, view)
+        closed = closed_to(wants, view, query)
         order = query
         if facts is not None and is_cluster(view.spec):
             order = beside(query, first_of(view.instances), capable(facts)) or query

@@ -23,6 +23,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import DAY, Micros
+from chalicelib.domain.owner import is_ours
 from chalicelib.domain.sightings import Sighting
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume, VolumeStatus
@@ -109,14 +110,14 @@ def strays(
 ) -> list[I]:
     """Those of `listed` that belong to nobody. `owners` has every instance that they name and the store knows. What a
     terminated instance seems to have left may be a stale listing until the provider's lag has passed."""
-    mine = (one for one in listed if one.install == install_id)
+    mine = (one for one in listed if is_ours(one.install, install_id))
     return [one for one in mine if _forsaken(one, owners.get(one.instance_id), now - lag)]
 
 
 def stray_groups(listed: Iterable[F], fleets: Mapping[str, Fleet], *, install_id: str) -> list[F]:
     """Placement groups that no fleet has, whether it is deleting them or not. `fleets` has every one that they name and
     the store knows."""
-    mine = (one for one in listed if one.install == install_id)
+    mine = (one for one in listed if is_ours(one.install, install_id))
     return [one for one in mine if one.fleet_id not in fleets or group_of(fleets[one.fleet_id], one.group_id) is None]
 
 
@@ -124,7 +125,7 @@ def stray_volumes(
     listed: Iterable[V], owners: Mapping[str, Volume], *, install_id: str, now: Micros, lag: Micros
 ) -> list[V]:
     """The same for volumes. `owners` has every volume that they name and the store knows."""
-    mine = (one for one in listed if one.install == install_id)
+    mine = (one for one in listed if is_ours(one.install, install_id))
     return [one for one in mine if _ownerless(one, owners.get(one.volume_id), now - lag)]
 
 

@@ -10,7 +10,6 @@ from chalicelib.domain.events import EventType
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.jobs import Attempt, JobStatus
-from chalicelib.domain.reasons import InstanceReason
 from chalicelib.errors import Bug
 from chalicelib.planning import purchases
 from chalicelib.planning.colocation import is_cluster
@@ -20,6 +19,7 @@ from chalicelib.planning.placement_groups import lost
 from chalicelib.planning.plan import Failed, Outcome, Plan
 from chalicelib.planning.purchases import Bought, Left, NotBought, NotDone, Seen
 from chalicelib.planning.snapshots import InstanceSnapshot
+from chalicelib.planning.taking_back import NOTICE, take_back
 
 ASK_SOON: Micros = 5 * SECOND  # most machines are gone within half a minute
 EARLY_ASKS = 4  # after this many termination requests, pauses are longer
@@ -163,9 +163,8 @@ class _Outcome(Look):
         return self.now < purchases.act_until(self.instance.created_at, self.facts) or not self.instance.handles
 
     def _taken_back(self, seen: Seen) -> None:
-        spot = self.instance.offer.instance.resources.spot
-        text = "the cloud reclaimed the spot machine" if spot else "the cloud no longer lists it"
-        self._end(InstanceReason.error, text)
+        until = self.now + NOTICE if seen.interrupted and seen.state != "gone" else None
+        self.instance = take_back(self.draft, self.instance, until)
         if seen.state == "gone":
             self.instance = self.instance.with_(due_at=self.now)
             self.terminating()  # its disk or address may be left

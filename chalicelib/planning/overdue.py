@@ -42,7 +42,7 @@ def _watch(look: Look, job: Job) -> Job:
         return job
     silent = presence.seen_until < look.now
     if not silent:
-        look.deadlines.append(presence.seen_until + 1)
+        look.deadlines.append(presence.look_at)
     if silent == (job.disconnected_at is not None):
         return job
     watched = job.with_(disconnected_at=look.now if silent else None)

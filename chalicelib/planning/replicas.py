@@ -77,9 +77,10 @@ def refusal(look: Look, replica: Replica, job: Job) -> RunReason | None:
 
 
 def _failing_since(look: Look, replica: Replica) -> Micros:
-    """The last time it had a machine, else when the run was submitted."""
-    placed = [job for job in replica.submissions if job.assignment is not None]
-    return max((job.finished_at or job.last_processed_at for job in placed), default=look.run.submitted_at)
+    """The last time it had a machine, else when the run was submitted, or started by its schedule."""
+    since = look.run.triggered_at or look.run.submitted_at
+    placed = [job for job in replica.submissions if job.assignment is not None and job.submitted_at >= since]
+    return max((job.finished_at or job.last_processed_at for job in placed), default=since)
 
 
 def retire(look: Look, replica: Replica) -> None:
@@ -116,6 +117,20 @@ def submit_again(look: Look, replica: Replica) -> None:
     look.draft.wake(f"queue/{look.run.project_id}")
     if replica.retry is not None:
         _note(look, replica.retry.with_(resume_at=None))
+
+
+def submit_all(look: Look, since: Micros) -> None:
+    """Submit every job anew, but for those that were since then: a commit in parts may have been cut short."""
+    latest = {job.slot: job for job in look.latest()}
+    for slot in look.specs:
+        last = latest.get(slot)
+        if last is None or last.submitted_at < since:
+            job = _submitted(look, *slot, 0 if last is None else last.submission_num + 1)
+            look.keep(job)
+            look.draft.tell(
+                EventType.created if last is None else EventType.resubmitted, job, number=job.submission_num + 1
+            )
+    look.draft.wake(f"queue/{look.run.project_id}")
 
 
 def complete(look: Look) -> None:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import HOUR, SECOND, Micros, spoken
-from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason
 from chalicelib.domain.reports import TaskReport
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB, TO_UNMOUNT
 from chalicelib.machines.table import allows
+from chalicelib.planning.taking_back import take_back
 from chalicelib.planning.transitions import Draft
 
 MAX_TEXT = 1_000  # characters kept of a message
@@ -54,6 +55,12 @@ class Fold:
             job = self.draft.end_job(job, reason, message=message[:MAX_TEXT])
         return self._finish(job, stored)
 
+    def taken_back(self, seconds: float) -> None:
+        """The machine has heard that its cloud takes it back."""
+        spot = self.instance.offer.instance.resources.spot
+        if spot and self.instance.bought and allows(INSTANCE, self.instance.status, "end"):
+            self.instance = take_back(self.draft, self.instance, self.draft.now + round(seconds * SECOND))
+
     def _heard(self, job: Job, report: TaskReport) -> Job:
         """The host is back if it was away, and its message about a running task is shown to the user."""
         said = (report.message or "")[:MAX_TEXT] if report.state == "running" else job.message
@@ -66,7 +73,7 @@ class Fold:
     def _pulling(self, job: Job, report: TaskReport) -> Job:
         if allows(JOB, job.status, "pull"):
             self.draft.wake(f"run/{job.run_id}")
-            return self.draft.move_job(job, "pull", self.instance, pull=report.pull)
+            return self.draft.move_job(job, "pull", self.instance, assignment=self._place(job), pull=report.pull)
         if job.status is JobStatus.pulling and report.pull is not None and report.pull != job.pull:
             job = job.with_(pull=report.pull)
             self.draft.save(job)
@@ -80,10 +87,17 @@ class Fold:
             job,
             "run",
             self.instance,
+            assignment=self._place(job),
             username=report.username,
             working_dir=report.working_dir,
             pull=report.pull or job.pull,
         )
+
+    def _place(self, job: Job) -> Assignment | None:
+        """With the address that its machine has by now: one that was bought for the job had none when it was placed."""
+        if job.assignment is None:
+            return None
+        return job.assignment.with_(hostname=self.instance.hostname, internal_ip=self.instance.internal_ip)
 
     def _sessions(self, job: Job, report: TaskReport) -> Job:
         """The sessions in use, and how long there has been none: a span, so that no two clocks are compared."""
@@ -106,6 +120,10 @@ class Fold:
             job = self.draft.end_job(job, report.end_reason, message=message, exit_status=report.exit_status)
         elif report.exit_status is not None and job.exit_status != report.exit_status:  # a new disk knows of none
             job = job.with_(exit_status=report.exit_status)
+            self.draft.save(job)
+        held = (report.held_by or "its volumes can't be unmounted yet")[:MAX_TEXT] if report.held else ""
+        if job.held != held:
+            job = job.with_(held=held)
             self.draft.save(job)
         whole = stored >= report.log_end or job.reason is JobReason.log_quota_exceeded
         if report.held:

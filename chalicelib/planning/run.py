@@ -15,7 +15,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.runs import RunStatus
-from chalicelib.machines.run import BACKOFF, LOOK, RUN, observe
+from chalicelib.machines.run import BACKOFF, LOOK, RUN, SETTLED, observe
 from chalicelib.machines.table import allows
 from chalicelib.planning.ends import bury, end_jobs
 from chalicelib.planning.look import Look
@@ -24,7 +24,9 @@ from chalicelib.planning.parts import in_parts
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.releasing import await_nodes, holds, settle
 from chalicelib.planning.replicas import Replica, complete, refusal, replicas, retire, submit_again, why
+from chalicelib.planning.schedule import start, wait_again
 from chalicelib.planning.snapshots import RunSnapshot
+from chalicelib.planning.starting import at_stage, tell_executions
 
 
 def decide_run(snapshot: RunSnapshot) -> Plan:
@@ -34,6 +36,7 @@ def decide_run(snapshot: RunSnapshot) -> Plan:
     look = Look(snapshot)
     if steps := settle(look):
         return Plan(tuple(steps), next_wake=snapshot.now)
+    tell_executions(look)
     complete(look)
     await_nodes(look)
     for job in look.latest():
@@ -57,12 +60,16 @@ def _judge(look: Look) -> None:
             look.deadlines.append(look.now)
             look.draft.wake(look.snapshot.unit)
             return
-        look.run = look.draft.finish_run(look.run.with_(retries=()))
+        if not wait_again(look):
+            look.run = look.draft.finish_run(look.run.with_(retries=()))
 
 
 def _resume(look: Look) -> None:
-    """Resume a paused run when its first waiting replica is due; others may keep waiting."""
+    """Resume a paused run when its first waiting replica is due, while others may keep waiting, or by its schedule."""
     if look.run.resume_at is None or look.now < look.run.resume_at:
+        return
+    if look.run.next_start is not None:
+        start(look)
         return
     look.run = look.draft.move_run(look.run, "resubmit", note="retrying", resume_at=None)
     _submit_due(look)
@@ -117,7 +124,7 @@ def _pause(look: Look, parts: Sequence[Replica]) -> None:
 
 
 def _observe(look: Look, parts: Sequence[Replica]) -> None:
-    """The run's status is that of its most advanced live job."""
+    """The run's status is that of its most advanced job, nodes that are done already included."""
     waiting = [part for part in parts if part.waiting is not None]
     live = [job for part in parts for job in part.live]
     if not live:
@@ -126,7 +133,7 @@ def _observe(look: Look, parts: Sequence[Replica]) -> None:
     placed = next((job.assignment for job in live if job.assignment), None)
     if placed and look.run.fleet_id != placed.fleet_id:
         changes.update(fleet_id=placed.fleet_id, fleet_name=placed.fleet_name)
-    message = next((job.message for job in live if job.status == JobStatus.submitted), "") or next(
+    message = next((job.message or at_stage(look) for job in live if job.status == JobStatus.submitted), "") or next(
         (f"replica {part.num} will be retried: {why(part.failures[0])}" for part in waiting), ""
     )
     if message != look.run.message:
@@ -134,7 +141,7 @@ def _observe(look: Look, parts: Sequence[Replica]) -> None:
     placed_again = {part.num for part in parts if part.retry and any(_placed(job) for job in part.live)}
     if placed_again:
         changes["retries"] = tuple(retry for retry in look.run.retries if retry.replica not in placed_again)
-    event = observe(job.status for job in live)
+    event = observe(job.status for part in parts if part.live for job in part.jobs)
     if changes or RUN.table[look.run.status][event] != look.run.status:
         look.run = look.draft.move_run(look.run, event, **changes)
         look.draft.save(look.run)
@@ -161,9 +168,13 @@ def _schedule(look: Look) -> Micros | None:
     if look.run.finished:
         return None
     patience = max(LOOK, BACKOFF[-1]) if look.run.status == RunStatus.pending else LOOK
+    if look.run.status == RunStatus.running and all(job.settled for job in look.jobs.values()):
+        patience = SETTLED
     if look.run.status != RunStatus.terminating:
         waits = (look.run.resume_at, *(retry.resume_at for retry in look.run.retries))
         look.deadlines += [at for at in waits if at is not None]
+    if look.run.next_start is not None:  # nothing can happen before: whoever stops the run sets another time
+        patience = look.run.next_start - look.now
     wanted = max(min([*look.deadlines, look.now + patience]), look.now + 1)
     current = look.run.due_at
     changed = look.run is not look.snapshot.run

@@ -53,6 +53,7 @@ def _effects(prefix: str, *names: str) -> dict[str, Support]:
 
 GANGS = "tests/engine/test_gangs.py"
 HOSTS = "tests/planning/test_hosts.py"
+SCHEDULE = "tests/planning/test_schedule.py"
 UTILIZATION = "tests/planning/test_utilization.py"
 _LOGIN = ("user", "port", "identity_file", "ssh_key.public", "ssh_key.private")
 _JUMP = tuple(f"proxy_jump.{name}" for name in ("hostname", *_LOGIN))
@@ -101,7 +102,6 @@ _PLACING = [
 _RUN_PARAMS = ["retry", "max_duration", "stop_duration", "creation_policy"]
 _PARAMS_REFUSED: dict[str, Support] = {
     "reservation": NotBuilt("no backend supports reservations yet", _REMOVE),
-    "schedule": NotBuilt("runs can't be scheduled yet", "apply the run from cron"),
     "backend_options": NotBuilt("no backend has options yet", _REMOVE),
 }
 
@@ -120,6 +120,10 @@ def _params(prefix: str) -> dict[str, Support]:
             for name in ("fleets", "instances.fleet")
         },
         **{f"{prefix}{name}": verdict for name, verdict in _PARAMS_REFUSED.items()},
+        f"{prefix}schedule.cron": Supported(
+            f"{SCHEDULE}::test_a_run_waits_for_its_next_start_and_again_once_that_has_ended"
+        ),
+        f"{prefix}schedule.timezone": Supported(f"{SCHEDULE}::test_times_are_those_of_the_zone"),
         f"{prefix}startup_order": Supported(
             f"{GANGS}::test_nodes_start_in_order_and_the_later_hold_their_hosts_meanwhile"
         ),

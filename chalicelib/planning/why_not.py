@@ -78,7 +78,7 @@ def _of_fleet(floor: Floor, pool: Pool, wants: Wants, query: Query, job: Job) ->
     view, subject = pool.view, f"fleet `{pool.view.fleet.name}`"
     if view.spec.configuration.nodes is None:
         return nearest(wants, query, view, pool.machines if wants.instances else pool.different)
-    if not may_grow(pool, floor.count[view.fleet.id], wants) and (closed := closed_to(wants, view)):
+    if not may_grow(pool, floor.count[view.fleet.id], wants) and (closed := closed_to(wants, view, query)):
         return closed
     if floor.book.best(query, ()):
         return Note(subject, f"has tried every matching offer ({_failures(job)})")
@@ -147,8 +147,7 @@ def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
     if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
         wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
     if not there(query, instance):
-        where = " or ".join(map(str, (query.sites or ())[:3])) or "in different places"
-        wrong.append(Misfit(f"isn't where the run's volumes are: {where}", "use volumes in its place"))
+        wrong.append(Misfit(f"isn't where the run's volumes are: {_where(query)}", "use volumes in its place"))
     if query.host and not has_folders(offer):
         wrong.append(Misfit(NO_FOLDERS, OTHER_FOLDERS))
     elif not query.takes_kind(offer):
@@ -161,11 +160,16 @@ def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
     return wrong or [Misfit(f"has no share of its {instance.total_blocks} blocks that fits exactly", "ask for ranges")]
 
 
+def _where(query: Query) -> str:
+    """Where the run's volumes are."""
+    return " or ".join(map(str, (query.sites or ())[:3])) or "in different places"
+
+
 # --- machines that could be bought -----------------------------------------------------------------------------------
 
 
-def closed_to(wants: Wants, view: FleetView) -> Note | None:
-    """Why the fleet can't get a new instance for this run now; None if it can."""
+def closed_to(wants: Wants, view: FleetView, query: Query | None = None) -> Note | None:
+    """Why the fleet can't get a new instance for this run now; None if it can. `query`: what would fit."""
     subject, nodes = f"fleet `{view.fleet.name}`", view.spec.configuration.nodes
     if nodes is None:
         return Note(subject, "consists of fixed hosts", "add a host")
@@ -177,7 +181,11 @@ def closed_to(wants: Wants, view: FleetView) -> Note | None:
     if nodes.max == 0:
         return Note(subject, "has `nodes: 0`, so it never has an instance", "raise `nodes`")
     if nodes.max is not None and len(view.instances) >= nodes.max:
-        return Note(subject, f"is full ({nodes.max} of {nodes.max} nodes), and nothing in it fits", "raise `nodes`")
+        full = f"is full ({nodes.max} of {nodes.max} nodes), and"
+        if query is not None and not any(there(query, instance) for instance in view.instances):
+            text = f"{full} none of its machines is where the run's volumes are: {_where(query)}"
+            return Note(subject, text, "raise `nodes`, or use volumes in its place")
+        return Note(subject, f"{full} nothing in it fits", "raise `nodes`")
     return None
 
 

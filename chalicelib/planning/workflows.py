@@ -5,6 +5,10 @@ with the time until which nobody else may make one. If the process dies meanwhil
 the attempt again. So repeating a step must be harmless, and so must undoing one that was begun and never finished.
 
 The unit that a workflow is about creates it, cancels it, and is woken when it ends.
+
+The engine's looks make the attempts, or, where there are state machines, an execution asks for each. The record says
+who does; whoever does, an attempt is committed first, so two never make one at once. If no execution asks in time, it
+is started again; in the end the looks take over. One that comes later goes on from where the record is.
 """
 
 from __future__ import annotations
@@ -16,9 +20,10 @@ from typing import Any
 from chalicelib.domain.events import EventType
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.noun import Noun
-from chalicelib.domain.workflows import Workflow, WorkflowStatus
+from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.errors import Bug
-from chalicelib.machines.workflow import UNDO_EVERY, UNDO_SELDOM
+from chalicelib.machines.workflow import COMES_WITHIN, LOOK, MOST_STARTS, UNDO_EVERY, UNDO_SELDOM
+from chalicelib.planning.executions import BEHIND, NOT_YET, Answer, Call, StartExecution, answer_execution, refusal
 from chalicelib.planning.failures import meaning
 from chalicelib.planning.plan import Effect, Failed, Outcome, Plan
 from chalicelib.planning.snapshots import FleetView
@@ -44,7 +49,13 @@ class Definition:
     steps: tuple[WorkflowStep, ...]  # the last is always made
 
     def named(self, name: str) -> WorkflowStep:
-        return next(step for step in self.steps if step.name == name)
+        return self.steps[self.index(name)]
+
+    def index(self, name: str) -> int:
+        found = [at for at, step in enumerate(self.steps) if step.name == name]
+        if not found:
+            raise Bug(f"{self.name} has no step {name!r}")
+        return found[0]
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,7 @@ class WorkflowSnapshot:
     now: Micros
     workflow: Workflow
     definition: Definition
+    executions: bool = False  # are there state machines?
 
     @property
     def unit(self) -> str:
@@ -99,12 +111,39 @@ def decide_workflow(snapshot: WorkflowSnapshot) -> Plan:
     workflow = snapshot.workflow
     if workflow.ended:
         return Plan()
-    turning = workflow.cancelled and workflow.status is WorkflowStatus.running  # no pause need be kept
-    waits = max(workflow.act_until or 0, 0 if turning else workflow.due_at or 0)
+    turning = workflow.cancelled and workflow.status is WorkflowStatus.running  # no pause need be kept,
+    waited = turning or bool(workflow.token)  # nor if whoever made true what is waited for wakes this
+    waits = max(workflow.act_until or 0, 0 if waited else workflow.due_at or 0)
     if waits > snapshot.now:
         return Plan(next_wake=waits)
-    course.go_on()
+    course.look(snapshot.executions)
     return course.plan()
+
+
+def decide_call(snapshot: WorkflowSnapshot, call: Call) -> Plan:
+    """The attempt that a state asks for, unless another may be in flight or the step needs none any more."""
+    if answered(snapshot, call).settled or (snapshot.workflow.act_until or 0) > snapshot.now:
+        return Plan()
+    course = _Course(snapshot)
+    course.called(call, snapshot.definition.index(call.step))
+    return course.plan()
+
+
+def answered(snapshot: WorkflowSnapshot, call: Call) -> Answer:
+    """What the record says about that step."""
+    workflow, at = snapshot.workflow, snapshot.definition.index(call.step)
+    undoing, running = workflow.status is WorkflowStatus.undoing, workflow.status is WorkflowStatus.running
+    if workflow.status is WorkflowStatus.done or (workflow.ended and call.undo):
+        return Answer(workflow.state, settled=True)
+    if not call.undo and not running:
+        return refusal(workflow.reason, workflow.message)
+    if (undoing and workflow.step < at) if call.undo else workflow.step > at:
+        return Answer(workflow.state, settled=True)
+    if (workflow.act_until or 0) > snapshot.now or workflow.step != at or undoing != call.undo:
+        return Answer(error=BEHIND, message=f"{workflow.name} is at another attempt")
+    if call.token and workflow.token == call.token:
+        return Answer()
+    return Answer(error=(None if call.undo else workflow.reason) or NOT_YET, message=workflow.message)
 
 
 def decide_step(snapshot: WorkflowSnapshot, outcome: Outcome) -> Plan:
@@ -144,9 +183,17 @@ class _Course:
 
     def __init__(self, snapshot: WorkflowSnapshot) -> None:
         self.now, self.workflow, self.steps = snapshot.now, snapshot.workflow, snapshot.definition.steps
-        self.draft = Draft(snapshot.now)
+        self.draft, self._awaited = Draft(snapshot.now), self._stands
+
+    @property
+    def _stands(self) -> tuple[int, WorkflowStatus]:
+        return self.workflow.step, self.workflow.status
 
     def plan(self) -> Plan:
+        if self.workflow.token and self._stands != self._awaited:
+            done = self.workflow.status in (WorkflowStatus.running, WorkflowStatus.done)
+            why = refusal(self.workflow.reason, self.workflow.message)
+            self._answer(Answer(self.workflow.state) if done else why)
         return Plan(() if self.draft.empty else (self.draft.step(),), next_wake=self.workflow.due_at)
 
     @property
@@ -164,15 +211,28 @@ class _Course:
     def _move(self, event: str, **changes: Any) -> None:
         self.workflow = self.draft.move_workflow(self.workflow, event, **changes)
 
+    def _answer(self, answer: Answer) -> None:
+        """To the execution that waits for this step, if one does. It then asks for the next by itself."""
+        workflow = self.workflow
+        if workflow.token:
+            about = workflow.unit, workflow.backend, self.now + COMES_WITHIN, workflow.project_id
+            self.draft.act(answer_execution(about, workflow.token, answer))
+            self._keep(token="")
+
     # --- an attempt's outcome ----------------------------------------------------------------------------------------
 
     def done(self, done: StepDone) -> None:
         type_ = EventType.step_undone if self._undoing else EventType.step_done
         self.draft.tell(type_, self.workflow, detail=self._step.says)
         state = self.workflow.state | dict(done.made)
+        if self.workflow.cancelled and not self._undoing:  # the next one was never begun
+            self._keep(state=state)
+            self.go_on()
+            return
         step = self.workflow.step + (-1 if self._undoing else 1)
-        self._keep(step=step, state=state, failures=0, step_at=self.now, act_until=None)
-        if step == len(self.steps) and not self.workflow.cancelled:
+        reason = self.workflow.reason if self._undoing else None
+        self._keep(step=step, state=state, failures=0, reason=reason, step_at=self.now, act_until=None)
+        if step == len(self.steps):
             self._end("finished", message="")
         else:
             self.go_on()
@@ -182,8 +242,10 @@ class _Course:
         if not self._undoing and self.now >= self.workflow.step_at + step.patience:
             self._unwind("timeout", waits.message or f"{step.says}: it took too long")
             self.go_on()
+        elif self.workflow.token:
+            self._keep(act_until=None, due_at=min(self.workflow.step_at + step.patience, self.now + LOOK))
         else:
-            self._keep(act_until=None, due_at=self.now + step.look)
+            self._repeat_in(step.look)
 
     def failed(self, failed: StepFailed) -> None:
         step, failures = self._step, self.workflow.failures + 1
@@ -197,19 +259,59 @@ class _Course:
         pause = min(first << min(failures - 1, 10), UNDO_SELDOM)
         if failed.retry_after is not None:
             pause = max(pause, round(failed.retry_after * SECOND))
-        self._keep(failures=failures, message=failed.message, act_until=None, due_at=self.now + pause)
+        reason = self.workflow.reason if self._undoing else failed.error
+        self._answer(Answer(error=failed.error, message=failed.message))
+        self._keep(failures=failures, reason=reason, message=failed.message)
+        self._repeat_in(pause)
+
+    # --- who goes on -------------------------------------------------------------------------------------------------
+
+    def look(self, executions: bool) -> None:
+        """The engine's own look: its next attempt, or what the execution needs that drives the workflow."""
+        workflow = self.workflow
+        if not executions or workflow.starts >= MOST_STARTS:
+            if workflow.driver is not Driver.looks:
+                self.workflow = workflow.with_(driver=Driver.looks, token="", step_at=self.now)
+            self.go_on(asked=True)
+        elif workflow.token or (workflow.cancelled and not self._undoing and workflow.starts):
+            self.go_on(asked=bool(workflow.token))
+        else:
+            until, starts = self.now + COMES_WITHIN, workflow.starts + 1
+            self._keep(driver=Driver.execution, starts=starts, act_until=None, due_at=until)
+            name = workflow.definition, workflow.id
+            self.draft.act(StartExecution(workflow.unit, workflow.backend, until, workflow.project_id, *name))
+
+    def called(self, call: Call, at: int) -> None:
+        """An execution asks for this step. If it asks for the undoing of one that counts as running, it gave it up."""
+        waits = call.token if not call.undo and self.workflow.step == at else ""
+        self.workflow = self.workflow.with_(driver=Driver.execution, starts=1, token=waits)
+        self._awaited = self._stands
+        if call.undo and not self._undoing:
+            self._unwind("timeout", f"{self._step.says}: no attempt has answered")
+        self.go_on(asked=True)
 
     # --- what comes next ---------------------------------------------------------------------------------------------
 
-    def go_on(self) -> None:
-        """The next attempt, or the end."""
+    def go_on(self, *, asked: bool = False) -> None:
+        """The end, or the next attempt; one that an execution drives makes it when it is asked for."""
         if self.workflow.cancelled and not self._undoing:
             self._unwind(None, "")
+            asked = False
         while self.workflow.step >= 0 and self._skipped(self._step):
             self._keep(step=self.workflow.step + (-1 if self._undoing else 1), failures=0, step_at=self.now)
         if self.workflow.step < 0:
             self._end("unwound")
-            return
+        elif asked or self.workflow.driver is Driver.looks:
+            self._attempt()
+        else:
+            self._repeat_in(0)
+
+    def _repeat_in(self, pause: Micros) -> None:
+        """An execution keeps its own pauses; this one only looks whether it does."""
+        driven = self.workflow.driver is Driver.execution
+        self._keep(act_until=None, due_at=self.now + pause + (COMES_WITHIN if driven else 0))
+
+    def _attempt(self) -> None:
         until = self.now + self._step.timeout
         self._keep(act_until=until, due_at=until)
         workflow = self.workflow
@@ -222,8 +324,7 @@ class _Course:
 
     def _unwind(self, reason: str | None, message: str) -> None:
         """Undo what was done, starting with the step that may be half done."""
-        last = min(self.workflow.step, len(self.steps) - 1)
-        self._move("failed", step=last, failures=0, step_at=self.now, act_until=None, reason=reason, message=message)
+        self._move("failed", failures=0, step_at=self.now, act_until=None, reason=reason, message=message)
 
     def _end(self, event: str, **changes: Any) -> None:
         self._move(event, step=max(self.workflow.step, 0), act_until=None, due_at=None, finished_at=self.now, **changes)

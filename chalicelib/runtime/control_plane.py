@@ -12,6 +12,7 @@ from chalice.app import Chalice, Request, Response
 from chalicelib.api import dispatch, problems
 from chalicelib.api.route import Route
 from chalicelib.api.routes import ROUTES
+from chalicelib.errors import NotDeployed
 from chalicelib.usecases.context import Plane
 
 _QUERY = "multiValueQueryStringParameters"
@@ -46,7 +47,12 @@ class ControlPlane(Chalice):  # type: ignore[misc]  # Chalice ships no types
                 headers=incoming.headers,
                 body=incoming.raw_body,
             )
-            reply = dispatch.serve(plane(), route, params, request)
+            try:
+                here = plane()
+            except NotDeployed as error:
+                status, body = problems.reply_to(error, route.path)
+                return Response(body.decode(), {"Content-Type": "application/json"}, status)
+            reply = dispatch.serve(here, route, params, request)
             text = not reply.headers["Content-Type"].startswith(_BINARY)
             return Response(reply.body.decode() if text else reply.body, dict(reply.headers), reply.status)
 

@@ -19,7 +19,7 @@ from chalicelib.runtime.accept import most_connections
 from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.data_folder import kept_secret
-from chalicelib.runtime.loop import EffectPool, Loop, Ticker
+from chalicelib.runtime.loop import Effects, Loop, Ticker
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
@@ -47,8 +47,9 @@ class EmbeddedRoot(Root):
     def __init__(
         self, settings: ServerSettings, config: ServerConfig, server_url: str, *, clock: Clock | None = None
     ) -> None:
-        from chalicelib.backends.accounts import Account, Accounts
+        from chalicelib.backends.accounts import Account
         from chalicelib.hosts.connection import Ssh
+        from chalicelib.runtime.accounts import StoredAccounts, providers
         from chalicelib.store.blobs import FileBlobs
         from chalicelib.store.disk import used
         from chalicelib.store.expiring import ExpiringStore
@@ -65,18 +66,22 @@ class EmbeddedRoot(Root):
         program = agent_program(folder)
         publish(blobs, program.read_bytes())
         clouds = [self.simulated(settings, server_url, program)] if settings.fake_cloud else []
-        self.polls, self.effects = Polls(), EffectPool()
+        self.polls, self.effects = Polls(), Effects()
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.streams = Streams(random_id, random_token, min(MOST, max(1, seats // 3)))  # two connections each
         self.loop = Loop(clock, store.next_due)
+        seal = Sealer(*sealing_keys(config, kept_secret(folder / "master.key")))
+        known = providers(settings.catalog_file)
+        always = [Account.made(cloud) for cloud in clouds]
+        self.refreshes = Ticker(REFRESH_EVERY, self.refresh_catalog, at_once=True)
         super().__init__(
             Ports(
                 store=store,
                 blobs=blobs,
                 logs=FileLogs(folder / "logs"),
-                seal=Sealer(*sealing_keys(config, kept_secret(folder / "master.key"))),
+                seal=seal,
                 install_key=kept_secret(folder / "install.key"),
-                backends=Accounts(Account.made(cloud) for cloud in clouds),
+                backends=StoredAccounts(store, seal, clock, known, always, changed=self.refreshes.now),
                 wake=self.loop.wake,
                 effects=self.effects,
                 news=self.polls.ring,
@@ -91,6 +96,7 @@ class EmbeddedRoot(Root):
                 limits=settings.limits,
                 images=settings.images,
                 permissions=_permissions(settings, config),
+                providers=known,
                 retention=settings.retention,
                 streams=self.streams,
             )
@@ -98,7 +104,6 @@ class EmbeddedRoot(Root):
         self._tunnels: Tunnels | None = None
         self.sweeps = Ticker(SWEEP_EVERY, self.sweeper.run)
         self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
-        self.refreshes = Ticker(REFRESH_EVERY, self.refresh_catalog, at_once=True)
 
     @staticmethod
     def simulated(settings: ServerSettings, server_url: str, program: Path) -> FakeCloud:
@@ -115,8 +120,7 @@ class EmbeddedRoot(Root):
         self.effects.start(self.executor.execute)
         self.loop.start(self.reconciler)
         self.erasures.start()
-        if self.ports.backends.accounts():
-            self.sweeps.start()
+        self.sweeps.start()
 
     def carry(self, server: tuple[str, int]) -> None:
         """From now on, carry the agents of hosts that can't reach this server. `server`: where it listens."""

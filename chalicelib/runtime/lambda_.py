@@ -1,32 +1,40 @@
-"""The control plane in AWS: DynamoDB, S3, SQS, SSM.
+"""The control plane in AWS: DynamoDB, S3, Lambda, SSM.
 
-Wake-ups and effects travel through two SQS queues, so that a pass that dies is repeated and a slow cloud never blocks a
-request. A Lambda's process creates its root with its first event and keeps it; importing this module creates no client.
+Wake-ups and effects are asynchronous invocations of the functions that are meant: Lambda keeps the event, so a slow
+cloud never blocks a request, repeats it twice if the function fails, and then puts it on a queue where it is told of.
+Nothing polls for them, so they cost nothing while nothing happens. They come once or more, and in any order.
+
+A Lambda's process creates its root with its first event and keeps it; importing this module creates no client.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.accounts import Account
 from chalicelib.backends.spi import Backend
 from chalicelib.domain.usage import Usage
-from chalicelib.engine.ports import Clock
+from chalicelib.engine.ports import Clock, Effects
 from chalicelib.planning.hosts import ON_PREM
 from chalicelib.planning.plan import Effect
+from chalicelib.runtime import observing
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
-from chalicelib.runtime.ports import Ports
+from chalicelib.runtime.ports import Ports, nothing
 from chalicelib.runtime.root import Root
-from chalicelib.runtime.settings import LambdaSettings
+from chalicelib.runtime.settings import CLOUDS, LambdaSettings, Parameters, emulator
 from chalicelib.usecases.pace import PER_CALL
+
+if TYPE_CHECKING:
+    from chalicelib.engine.driving import Driving, Starting
 
 log = logging.getLogger(__name__)
 
-BATCH = 100  # hints per message; SQS allows 256 KB, and a unit's name is about 50 bytes
+BATCH = 100  # hints per event; Lambda allows 256 KB at least, and a unit's name is about 50 bytes
 
 Clients = Callable[[str], Any]  # the client of an AWS service, by the service's name
 
@@ -36,34 +44,46 @@ class LambdaRoot(Root):
 
     def __init__(self, settings: LambdaSettings, *, clock: Clock | None = None, clients: Clients | None = None) -> None:
         from chalicelib.hosts.connection import Ssh
+        from chalicelib.runtime.accounts import StoredAccounts, providers
+        from chalicelib.runtime.step_functions import Said, StepFunctions
         from chalicelib.store.blobs import S3Blobs
         from chalicelib.store.dynamo import DynamoStore
         from chalicelib.store.expiring import ExpiringStore
         from chalicelib.store.log_blobs import BlobLogs
+        from chalicelib.store.log_uploads import S3Uploads
         from chalicelib.store.seal import Sealer
 
         clients, clock = clients or Boto(settings.endpoint), clock or SystemClock()
-        keys = InstallKeys(clients, settings.keys)
+        workflows = StepFunctions(clients, settings.state_machines) if settings.state_machines else None
+        effects: Effects = InvokedEffects(clients, settings.effect_functions[CLOUDS], _own_functions(settings))
         blobs = S3Blobs(settings.bucket, lambda: clients("s3"))
+        store = ExpiringStore(DynamoStore(settings.table, endpoint=settings.endpoint), settings.retention)
+        logs = BlobLogs(store, blobs)
+        seal, known = Sealer(settings.master_key), providers(own_elsewhere=True)
         super().__init__(
             Ports(
-                store=ExpiringStore(DynamoStore(settings.table, endpoint=settings.endpoint), settings.retention),
+                store=store,
                 blobs=blobs,
-                logs=BlobLogs(blobs),
-                seal=Sealer(keys.read("master-key")),
-                install_key=keys.read("install-key"),
-                backends=_backends(settings),
-                wake=Hints(clients, settings.wake_queue),
-                effects=QueuedEffects(clients, settings.effect_queue, _own_queues(settings)),
+                logs=logs,
+                uploads=S3Uploads(logs, blobs),
+                seal=seal,
+                install_key=settings.install_key,
+                backends=StoredAccounts(store, seal, clock, known, _always(settings)),
+                providers=known,
+                wake=Hints(clients, settings.wake_function),
+                effects=Said(workflows, effects),
+                workflows=workflows,
                 news=nobody_waits,
                 pace=PER_CALL.at(settings.sync_seconds),
-                server_url=settings.api_url,
+                server_url=settings.agent_url,
                 clock=clock,
                 random_id=random_id,
                 random_token=random_token,
                 measure=Usage,
-                logins=Ssh() if settings.host_queue else None,
+                logins=Ssh() if settings.host_function else None,
                 tunnels=False,
+                aside=Aside(clients, settings.aside_queue) if settings.aside_queue else nothing,
+                count=partial(observing.count, settings.table),
                 images=settings.images,
                 retention=settings.retention,
             )
@@ -77,8 +97,20 @@ def root() -> LambdaRoot:
     """The root of this process, created with its first event. A Lambda handles one event at a time."""
     global _here
     if _here is None:
-        _here = LambdaRoot(LambdaSettings.from_env())
+        observing.structure_logs()
+        clients = Boto(emulator())
+        _here = LambdaRoot(LambdaSettings.read(parameters(clients)), clients=clients)
     return _here
+
+
+def parameters(clients: Clients) -> Parameters:
+    """One call, of which a page is enough: there are three."""
+
+    def read(path: str) -> dict[str, str]:
+        found = clients("ssm").get_parameters_by_path(Path=path, WithDecryption=True)
+        return {one["Name"].rpartition("/")[2]: one["Value"] for one in found["Parameters"]}
+
+    return read
 
 
 class Boto:
@@ -91,28 +123,22 @@ class Boto:
     def __call__(self, service: str) -> Any:
         if service not in self._made:
             import boto3
+            from botocore.config import Config
 
-            self._made[service] = boto3.client(service, endpoint_url=self._endpoint)
+            # Addresses that are signed for others must say what for, which only this version of S3's signatures can.
+            # They name the bucket's region: elsewhere, a new bucket is redirected, where the signature doesn't hold.
+            style = None if self._endpoint else {"addressing_style": "virtual"}
+            config = Config(signature_version="s3v4", s3=style) if service == "s3" else None
+            self._made[service] = boto3.client(service, endpoint_url=self._endpoint, config=config)
         return self._made[service]
-
-
-class InstallKeys:
-    """The 32-byte keys of the install, kept as SSM SecureStrings."""
-
-    def __init__(self, clients: Clients, prefix: str) -> None:
-        self._clients, self._prefix = clients, prefix
-
-    def read(self, name: str) -> bytes:
-        answer = self._clients("ssm").get_parameter(Name=f"{self._prefix}/{name}", WithDecryption=True)
-        return bytes.fromhex(answer["Parameter"]["Value"])
 
 
 class Hints:
     """Wake-ups for the reconcile function. They follow a commit, so a failure here must not fail the request: what was
     committed is due, and the schedule finds it within a minute. `lost` counts the hints that couldn't be sent."""
 
-    def __init__(self, clients: Clients, queue: str) -> None:
-        self._clients, self._queue = clients, queue
+    def __init__(self, clients: Clients, function: str) -> None:
+        self._clients, self._function = clients, function
         self.lost = 0
 
     def __call__(self, units: Iterable[str]) -> None:
@@ -120,55 +146,78 @@ class Hints:
         for start in range(0, len(names), BATCH):
             batch = names[start : start + BATCH]
             try:
-                self._clients("sqs").send_message(QueueUrl=self._queue, MessageBody=json.dumps({"units": batch}))
-            except Exception:  # whatever the SDK raises: the queue, the network, the permissions
+                _invoke(self._clients, self._function, {"units": batch})
+            except Exception:  # whatever the SDK raises: the function, the network, the permissions
                 self.lost += len(batch)
                 log.exception("%d wake-ups were lost, %d since this process started", len(batch), self.lost)
+
+
+def _invoke(clients: Clients, function: str, event: Mapping[str, Any]) -> None:
+    """Lambda has the event when this returns; what becomes of it isn't waited for."""
+    clients("lambda").invoke(FunctionName=function, InvocationType="Event", Payload=json.dumps(event).encode())
 
 
 def nobody_waits(instance_ids: Iterable[str]) -> None:
     """No calls are held here: this root's agents call again by themselves."""
 
 
-class QueuedEffects:
-    """Effects go to the provision function, which has the clouds' SDKs; those of backends with a queue of their own go
-    there."""
+class InvokedEffects:
+    """Effects go to the provision function, which has the clouds' SDKs; those of backends with a function of their own
+    go there."""
 
-    def __init__(self, clients: Clients, queue: str, own: Mapping[str, str] | None = None) -> None:
-        self._clients, self._queue, self._own = clients, queue, own or {}
+    def __init__(self, clients: Clients, function: str, own: Mapping[str, str] | None = None) -> None:
+        self._clients, self._function, self._own = clients, function, own or {}
 
     def submit(self, effect: Effect) -> None:
         from chalicelib.engine.effects.table import to_message
 
-        queue = self._own.get(effect.backend, self._queue)
-        self._clients("sqs").send_message(QueueUrl=queue, MessageBody=json.dumps(to_message(effect)))
+        _invoke(self._clients, self._own.get(effect.backend, self._function), to_message(effect))
 
 
-def execute(root: Root, event: Mapping[str, Any]) -> dict[str, Any]:
-    """An SQS batch of effects. A failed one returns to the queue alone, without its neighbours."""
+class Aside:
+    """What Lambda gave up: it puts the event there, with what it knows of its failure."""
+
+    def __init__(self, clients: Clients, queue: str) -> None:
+        self._clients, self._queue = clients, queue
+
+    def __call__(self) -> Iterator[str]:
+        sqs = self._clients("sqs")
+        while found := sqs.receive_message(QueueUrl=self._queue, MaxNumberOfMessages=10).get("Messages"):
+            for message in found:
+                yield message["Body"]
+                sqs.delete_message(QueueUrl=self._queue, ReceiptHandle=message["ReceiptHandle"])
+
+
+def execute(root: Root, event: Mapping[str, Any]) -> None:
+    """An effect. What it raises is for Lambda, which repeats the event, and at last sets it aside."""
     from chalicelib.engine.effects.table import from_message
 
-    failed = []
-    for record in event["Records"]:
-        try:
-            root.executor.execute(from_message(json.loads(record["body"])))
-        except Exception:  # one bad effect must not hold back the batch; SQS redelivers it, then sets it aside
-            log.exception("effect failed: %s", record["body"])
-            failed.append({"itemIdentifier": record["messageId"]})
-    return {"batchItemFailures": failed}
+    try:
+        root.executor.execute(from_message(event))
+    except Exception:
+        root.ports.count(observing.EFFECTS_FAILED, 1)
+        raise
 
 
-def _own_queues(settings: LambdaSettings) -> dict[str, str]:
-    """Hosts have a queue of their own: a step there takes minutes, and only one function logs in."""
-    return {ON_PREM: settings.host_queue} if settings.host_queue else {}
+def drive(driving: Driving | Starting, event: Mapping[str, Any]) -> dict[str, str]:
+    """What a state of a workflow's state machine asks for. Raises the step's error under its class name."""
+    from chalicelib.planning.executions import Call
+
+    call = Call(event["step"], event["undo"], event.get("token", ""))
+    return dict(driving.call(event["workflow"], call))
 
 
-def _backends(settings: LambdaSettings) -> Accounts:
+def _own_functions(settings: LambdaSettings) -> dict[str, str]:
+    """Hosts have a function of their own: a step there takes minutes, and no other logs in."""
+    return {ON_PREM: settings.host_function} if settings.host_function else {}
+
+
+def _always(settings: LambdaSettings) -> list[Account]:
     if not settings.fake_cloud:
-        return Accounts()
+        return []
     from chalicelib.backends.simulated.cloud import FACTS
 
-    return Accounts([Account(FACTS, lambda: _simulated(settings, Path(settings.fake_cloud or "")))])
+    return [Account(FACTS, lambda: _simulated(settings, Path(settings.fake_cloud or "")))]
 
 
 def _simulated(settings: LambdaSettings, folder: Path) -> Backend:
@@ -178,4 +227,4 @@ def _simulated(settings: LambdaSettings, folder: Path) -> Backend:
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "agent.pyz"
     write(str(program))
-    return local_cloud(folder, settings.api_url, program)
+    return local_cloud(folder, settings.agent_url, program)

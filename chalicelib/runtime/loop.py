@@ -16,12 +16,14 @@ from typing import Protocol
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.engine.ports import Clock
 from chalicelib.planning.plan import Effect
+from chalicelib.planning.workflows import DoStep
 
 log = logging.getLogger(__name__)
 
 # Seconds after a pass in which wake-ups gather for the next one: as long as the pass took, because each looks at all
 # fleets, whether for one job or for fifty; at least, and at most:
 GATHER, LONGEST_GATHER = 0.05, 1.0
+STEPS = 48  # threads for steps on hosts: half of them for one project alone
 LONGEST_SLEEP = 60.0  # seconds; the longest delay that a lost hint can cause
 
 
@@ -91,6 +93,7 @@ class Ticker:
     def __init__(self, every: float, work: Callable[[], object], *, at_once: bool = False) -> None:
         self.every, self.work, self._at_once = every, work, at_once
         self._stopping, self._worked = threading.Event(), threading.Event()
+        self._wanted = threading.Event()
 
     def start(self) -> None:
         threading.Thread(target=self._tick, name="ticker", daemon=True).start()
@@ -99,12 +102,21 @@ class Ticker:
         """Wait up to this many seconds for the first turn to end; returns whether it did."""
         return self._worked.wait(patience)
 
+    def now(self) -> None:
+        """Have another turn at once, or after the present one."""
+        self._wanted.set()
+
     def stop(self) -> None:
         self._stopping.set()
+        self._wanted.set()
 
     def _tick(self) -> None:
         pause = 0.0 if self._at_once else self.every
-        while not self._stopping.wait(pause):
+        while True:
+            self._wanted.wait(pause)
+            self._wanted.clear()  # first: who stops it sets this last
+            if self._stopping.is_set():
+                return
             try:
                 self.work()
             except Exception:
@@ -186,3 +198,23 @@ class EffectPool:
         with self._lock:
             self._stopped = True
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+class Effects:
+    """Two pools. A step on a host is a login that mostly waits for the network, and twenty hosts are added in the time
+    of one only if each has a thread; calls to clouds are short, and cost this server more. So steps have many threads
+    of their own, which cost memory, and calls have few. A workflow has only steps, so no unit has effects in both."""
+
+    def __init__(self, calls: EffectPool | None = None, steps: EffectPool | None = None) -> None:
+        self._calls, self._steps = calls or EffectPool(), steps or EffectPool(STEPS)
+
+    def start(self, execute: Callable[[Effect], object]) -> None:
+        self._calls.start(execute)
+        self._steps.start(execute)
+
+    def submit(self, effect: Effect) -> None:
+        (self._steps if isinstance(effect, DoStep) else self._calls).submit(effect)
+
+    def stop(self) -> None:
+        self._calls.stop()
+        self._steps.stop()

@@ -5,24 +5,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.usage import Measure
-from chalicelib.usecases.context import Images, Limits
+from chalicelib.usecases.context import Images, Limits, Providers
 
 if TYPE_CHECKING:
-    from chalicelib.backends.accounts import Accounts
-    from chalicelib.engine.ports import Clock, Effects, News, Streams, Wake
+    from chalicelib.engine.ports import Aside, Backends, Clock, Count, Effects, Executions, News, Streams, Wake
     from chalicelib.hosts.connection import Logins
     from chalicelib.store.blobs import Blobs
+    from chalicelib.store.log_uploads import Uploads
     from chalicelib.store.logs import LogStore
     from chalicelib.store.port import Store
     from chalicelib.store.seal import Sealer
     from chalicelib.usecases.pace import Pace
+
+
+def nothing() -> Iterator[str]:
+    return iter(())
+
+
+def uncounted(name: str, number: int) -> None:
+    """Nobody keeps figures."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +42,9 @@ class Ports:
     logs: LogStore  #                  files                              chunks in S3
     seal: Sealer  #                    a key file, and the user's keys    an SSM SecureString
     install_key: bytes  #              a key file                         an SSM SecureString
-    backends: Accounts  #              in this process                    in each function
-    wake: Wake  #                      the reconciler's thread            SQS to functions.reconcile
-    effects: Effects  #                a pool of threads                  SQS to functions.provision
+    backends: Backends  #              the store's and the simulated     the store's
+    wake: Wake  #                      the reconciler's thread            invokes functions.reconcile
+    effects: Effects  #                a pool of threads                  invokes functions.provision
     news: News  #                      ends the agents' long polls        nobody waits
     pace: Pace  #                      calls are held                     calls are billed
     server_url: str  #                 --public-url, or where it listens  the stack's own
@@ -46,9 +54,14 @@ class Ports:
     measure: Measure  #                the data folder                    nothing: AWS shows sizes
     logins: Logins | None  #           SSH to hosts                       from functions.bootstrap_host
     tunnels: bool = True  #            carry hosts' calls over SSH        no connection lasts there
+    workflows: Executions | None = None  # the looks drive them       executions of Step Functions
+    uploads: Uploads | None = None  #  output comes in messages           into S3, without a function
     streams: Streams | None = None  #  between connections here           none: no connection lasts there
+    aside: Aside = nothing  #          no event is given up              what Lambda gave up
+    count: Count = uncounted  #        the log alone                     metrics in CloudWatch
     # What the operator chose:
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)
     permissions: Permissions = field(default_factory=Permissions)
+    providers: Providers = field(default_factory=Providers)
     retention: Retention = field(default_factory=Retention)

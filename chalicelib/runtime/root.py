@@ -13,6 +13,7 @@ from chalicelib.usecases.context import Joining, Plane
 if TYPE_CHECKING:
     from chalicelib.catalog.offers import StoredCatalog
     from chalicelib.domain.instances import Instance
+    from chalicelib.engine.driving import Driving, Starting
     from chalicelib.engine.erasing import Erased, Eraser
     from chalicelib.engine.execute import Executor
     from chalicelib.engine.load import Loader
@@ -50,9 +51,11 @@ class Root:
             limits=ports.limits,
             images=ports.images,
             permissions=ports.permissions,
+            providers=ports.providers,
             retention=ports.retention,
             measure=ports.measure,
             hosts=ports.logins is not None,
+            uploads=ports.uploads,
             streams=ports.streams,
             joining=self._joining,
         )
@@ -101,8 +104,21 @@ class Root:
             ports.server_url,
             lambda: self._program,
             self._performers,
+            executions=ports.workflows,
         )
         return Executor(acting, self._load, wake=ports.wake, news=ports.news)
+
+    @cached_property
+    def driving(self) -> Driving:
+        from chalicelib.engine.driving import Driving
+
+        return Driving(self.executor)
+
+    @cached_property
+    def starting(self) -> Starting:
+        from chalicelib.engine.driving import Starting
+
+        return Starting(self.executor, lambda units: self.reconciler.run(units, kinds=()))
 
     def login_of(self, instance: Instance) -> Login:
         from chalicelib.hosts.logins import login_of
@@ -147,7 +163,8 @@ class Root:
     def _load(self) -> Loader:
         from chalicelib.engine.load import Loader
 
-        return Loader(self.plane.read, self.catalog, self.ports.backends)
+        driven = self.ports.workflows is not None
+        return Loader(self.plane.read, self.catalog, self.ports.backends, executions=driven)
 
     @cached_property
     def sweeper(self) -> Sweeper:
@@ -162,12 +179,24 @@ class Root:
         ports = self.ports
         return Eraser(ports.store, ports.blobs, ports.logs, ports.clock, ports.retention)
 
+    def tell_set_aside(self) -> int:
+        """Tell of each event that was given up. Returns how many there were."""
+        from chalicelib.engine.given_up import tell
+
+        return sum(tell(self.ports.store, self.ports.clock, message) for message in self.ports.aside())
+
     def erase(self) -> Erased:
         """One turn of erasing what nobody uses any more, and of bringing older records up to date."""
         from chalicelib.engine.renewing import Renewer
 
         Renewer(self.ports.store, self.ports.seal, self.ports.clock).run()
         return self.eraser.run()
+
+    def silent(self) -> list[str]:
+        """Units to look at because an agent broke its promise to report."""
+        from chalicelib.engine.watching import silent
+
+        return silent(self.ports.store, self.ports.clock)
 
     def refresh_catalog(self) -> None:
         """Fetch every account's offers; plans read the stored copy."""

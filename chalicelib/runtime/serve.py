@@ -19,14 +19,15 @@ from chalicelib.runtime.data_folder import locked
 from chalicelib.runtime.embedded import PROGRAM_FILE, EmbeddedRoot
 from chalicelib.runtime.local_fleet import ensure_fleet
 from chalicelib.runtime.local_host import LocalAgent, LocalAgents, isolation_here
-from chalicelib.runtime.server_file import declared
+from chalicelib.runtime.loop import Ticker
+from chalicelib.runtime.server_file import Followed, declared
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.runtime.web import WebServer
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.first_start import first_start
-from chalicelib.usecases.server_config import ensure_projects
 
+FOLLOW_EVERY = 2.0  # seconds between looks at the server's file
 STOP_PATIENCE = 60.0  # seconds for jobs to end on SIGTERM, with --stop-jobs
 
 
@@ -51,11 +52,14 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         token, project = first_start(plane, settings.admin_token)
         owner = nouns.find(plane.store, User, keys.user(project.owner_id))
         assert owner is not None, "the first start created the admin"
-        ensure_projects(plane, owner, config)
+        file = Followed(settings, plane, owner, config)
+        file.start()
+        following = Ticker(FOLLOW_EVERY, file.look)
         agents = _local_agents(settings, plane, project, found.local)
         isolation = isolation_here(settings) if agents is not None else ""  # asked before there are threads
         root.start()
         root.carry(local_end(listener))
+        following.start()
 
         def ready() -> None:
             lines = first_words(settings.config_path, found.local, token, owner.token_hash, settings.enter_project)
@@ -75,6 +79,7 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         gc.set_threshold(10_000)  # and nearly everything that requests create is freed without one
         sys.setswitchinterval(0.001)  # seconds: while threads compute, the event loop gets its turn sooner
         WebServer(root, ready=ready, drain=drain).run(sockets=[listener])
+        following.stop()
         if agents is not None:
             agents.stop()
     finally:

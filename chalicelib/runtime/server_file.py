@@ -1,22 +1,30 @@
-"""`server/config.yml`, read when a server starts: applied as a whole, or the server doesn't start."""
+"""`server/config.yml`: applied as a whole when a server starts, or the server doesn't start; and again whenever it
+changes, for the projects and backends in it. A change that can't be applied is logged, and what was applied last stays.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
 from pathlib import Path
 
 from chalicelib.configuration.server_spec import ServerConfig
-from chalicelib.errors import Invalid, Refused
+from chalicelib.domain.tenants import User
+from chalicelib.errors import DstackError, Invalid, Refused
 from chalicelib.runtime.settings import ServerSettings
+from chalicelib.usecases.context import Plane
+
+log = logging.getLogger(__name__)
 
 NAME = "config.yml"  # in the data folder
 
 
-def declared(settings: ServerSettings) -> ServerConfig:
+def declared(settings: ServerSettings, types: Collection[str] | None = None) -> ServerConfig:
     """The contents of the file; empty if there is none. Raises Invalid with every problem and refusal."""
     nothing = ServerConfig(projects=())
     if settings.server_config_disabled:
         return nothing
-    path = settings.server_config or settings.data_dir / NAME
+    path = _path(settings)
     raw = _content(path, named=settings.server_config is not None)
     if raw is None:
         return nothing
@@ -25,9 +33,72 @@ def declared(settings: ServerSettings) -> ServerConfig:
     from chalicelib.usecases.server_config import refusals
 
     file = parse_server_bytes(raw, filename=str(path))
-    if problems := refusals(file, built(), settings.fake_cloud_name if settings.fake_cloud else None):
+    known = built() if types is None else types
+    if problems := refusals(file, known, settings.fake_cloud_name if settings.fake_cloud else None):
         raise Invalid(problems)
     return file.config
+
+
+def _path(settings: ServerSettings) -> Path:
+    return settings.server_config or settings.data_dir / NAME
+
+
+class Followed:
+    """The file of a running server. `look` is called again and again, and does nothing while the file is the same."""
+
+    def __init__(self, settings: ServerSettings, plane: Plane, admin: User, config: ServerConfig) -> None:
+        """`config`: what the server started with."""
+        self._settings, self._plane, self._admin, self._config = settings, plane, admin, config
+        self._seen = self._mark()
+        self._left: tuple[str, ...] = ()  # what couldn't be done, told once
+
+    def start(self) -> None:
+        if not self._settings.server_config_disabled:
+            self._apply(self._config)
+
+    def look(self) -> None:
+        if self._settings.server_config_disabled:
+            return
+        mark = self._mark()
+        if mark != self._seen:
+            self._changed(mark)
+            self._seen = mark
+        elif self._left:
+            self._apply(self._config)  # what was in use may be gone
+
+    def _changed(self, mark: object) -> None:
+        if mark is None:
+            log.error("%s is gone; what it configured stays as it was", _path(self._settings))
+            return
+        try:
+            config = declared(self._settings, self._plane.providers.types)
+        except DstackError as error:
+            log.error("%s has changed and can't be used, so nothing changes here: %s", _path(self._settings), error)
+            return
+        fixed = ("encryption", "default_permissions", "plugins")
+        if any(getattr(config, name) != getattr(self._config, name) for name in fixed):
+            log.warning("keys and permissions in %s take effect at the next start", _path(self._settings))
+        self._apply(config)
+        self._config = config
+        log.info("%s has changed and is applied", _path(self._settings))
+
+    def _apply(self, config: ServerConfig) -> None:
+        from chalicelib.usecases.server_config import ensure_backends, ensure_projects
+
+        ensure_projects(self._plane, self._admin, config)
+        left = ensure_backends(self._plane, config)
+        for line in left:
+            if line not in self._left:
+                log.error("%s: %s", _path(self._settings), line)
+        self._left = left
+
+    def _mark(self) -> tuple[int, int, int] | None:
+        """Changes whenever the file does; None if there is none."""
+        try:
+            found = _path(self._settings).stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _content(path: Path, *, named: bool) -> bytes | None:

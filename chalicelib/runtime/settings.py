@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from chalicelib.domain.bounds import MOST_BLOCKS
 from chalicelib.domain.retention import Retention
-from chalicelib.errors import Invalid
+from chalicelib.errors import Invalid, NotDeployed
 from chalicelib.runtime.addresses import checked_url
 from chalicelib.usecases.context import Images, Limits
 from chalicelib.usecases.pace import PER_CALL
@@ -41,6 +43,7 @@ class ServerSettings:
     local_hosts: int | None = None  # agents on this machine: several are a cluster; None: as many as there were, or one
     fake_cloud: bool = False
     fake_cloud_name: str = "dstack"  # the type that it stands in for
+    catalog_file: Path | None = None  # prices for accounts that may not ask their provider for them
     stop_jobs: bool = False  # on SIGTERM, end the jobs of this machine too
     enter_project: bool | None = None  # in the client's file: even over another's entry, never, or only if it is free
     agent_runtime: str = "auto"  # docker, process, or auto: docker if an engine answers
@@ -89,6 +92,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "local_hosts": _number(env, "DSTACK_SERVER_LOCAL_HOSTS", 0, most=MOST_LOCAL_HOSTS) or None,
         "fake_cloud": _switch(env, "DSTACK_SERVER_FAKE_CLOUD", ServerSettings.fake_cloud),
         "fake_cloud_name": env.get("DSTACK_SERVER_FAKE_CLOUD_NAME", ServerSettings.fake_cloud_name).lower(),
+        "catalog_file": Path(env["DSTACK_CATALOG_FILE"]).expanduser() if "DSTACK_CATALOG_FILE" in env else None,
         "stop_jobs": _switch(env, "DSTACK_SERVER_STOP_JOBS", ServerSettings.stop_jobs),
         "enter_project": _switch(env, "DSTACK_SERVER_ENTER_PROJECT", ServerSettings.enter_project),
         "agent_runtime": _choice(env, "DSTACK_AGENT_RUNTIME", RUNTIMES, ServerSettings.agent_runtime),
@@ -116,17 +120,30 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
     return ServerSettings(**values).resolved()  # type: ignore[arg-type]
 
 
+Parameters = Callable[[str], Mapping[str, str]]  # the SSM parameters under a path, by their last names
+
+
 @dataclass(frozen=True)
 class LambdaSettings:
-    """The settings that the stack passes to its functions."""
+    """The settings of the functions in AWS.
+
+    They are in SSM under one path, `/dstack-STAGE`, and are read with one call: the install's two keys, which the
+    deploy command makes, and `settings`, a JSON object that the stack writes itself, because only CloudFormation knows
+    what its resources are called. A variable of the function overrides the stack's value.
+    """
 
     table: str
     bucket: str
-    wake_queue: str
-    effect_queue: str
-    keys: str  # SSM prefix of `install-key` and `master-key`, both hex
-    api_url: str
-    host_queue: str | None = None  # of functions.bootstrap_host; without it nobody logs in to hosts
+    wake_function: str  # the name of functions.reconcile
+    effect_functions: Mapping[str, str]  # of each artefact's functions.provision
+    api_url: str  # for people
+    agent_url: str  # for agents
+    install_key: bytes = field(repr=False)
+    master_key: bytes = field(repr=False)
+    host_function: str | None = None  # of functions.bootstrap_host; without it nobody logs in to hosts
+    aside_queue: str | None = None  # the URL of the queue where Lambda puts the events that it gave up
+    bus: str | None = None  # state changes are announced there
+    state_machines: Mapping[str, str] = field(default_factory=dict)  # ARN of each workflow's
     sync_seconds: float = PER_CALL.fast  # between an agent's calls while something changes
     endpoint: str | None = None  # an emulator's address, in tests
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
@@ -134,31 +151,74 @@ class LambdaSettings:
     retention: Retention = field(default_factory=Retention)
 
     @staticmethod
-    def from_env(environ: Mapping[str, str] | None = None) -> LambdaSettings:
-        """Raises Invalid, naming every missing variable."""
+    def read(parameters: Parameters, environ: Mapping[str, str] | None = None) -> LambdaSettings:
+        """Raises NotDeployed, naming what is missing and the command that brings it."""
         env = {name: value for name, value in (os.environ if environ is None else environ).items() if value}
-        names = {
-            "table": "DSTACK_TABLE",
-            "bucket": "DSTACK_BUCKET",
-            "wake_queue": "DSTACK_WAKE_QUEUE",
-            "effect_queue": "DSTACK_EFFECT_QUEUE",
-            "keys": "DSTACK_KEYS",
-            "api_url": "DSTACK_API_URL",
-        }
-        missing = [name for name in names.values() if name not in env]
+        prefix = env.get("DSTACK_KEYS", "")
+        found = parameters(prefix) if prefix else {}
+        told: dict[str, Any] = {**json.loads(found.get("settings", "{}")), **_overrides(env)}
+        missing = [name for name in _NEEDED if not told.get(name)]
+        missing += [f"{prefix}/{name}" for name in ("install-key", "master-key") if name not in found]
         if missing:
-            raise Invalid(
-                f"The function lacks the settings {', '.join(missing)}.", hint="Deploy the stack in infra/ again."
-            )
+            raise _not_deployed(prefix, missing)
         return LambdaSettings(
-            **{key: env[name] for key, name in names.items()},
-            host_queue=env.get("DSTACK_HOST_QUEUE"),
+            table=told["table"],
+            bucket=told["bucket"],
+            wake_function=told["wake_function"],
+            effect_functions=told["effect_functions"],
+            api_url=told["api_url"].rstrip("/"),
+            agent_url=(told.get("agent_url") or told["api_url"]).rstrip("/"),
+            install_key=bytes.fromhex(found["install-key"]),
+            master_key=bytes.fromhex(found["master-key"]),
+            host_function=told.get("host_function"),
+            aside_queue=told.get("aside_queue"),
+            bus=told.get("bus"),
+            state_machines=told.get("state_machines") or {},
             sync_seconds=_seconds(env, "DSTACK_SYNC_SECONDS", PER_CALL.fast),
             endpoint=env.get("DSTACK_AWS_ENDPOINT"),
             fake_cloud=env.get("DSTACK_FAKE_CLOUD"),
             images=_images(env),
             retention=_retention(env),
         )
+
+
+def emulator() -> str | None:
+    """The address of what stands in for AWS, in tests."""
+    return os.environ.get("DSTACK_AWS_ENDPOINT") or None
+
+
+_NEEDED = ("table", "bucket", "wake_function", "effect_functions", "api_url")
+_VARIABLES = {
+    "table": "DSTACK_TABLE",
+    "bucket": "DSTACK_BUCKET",
+    "wake_function": "DSTACK_WAKE_FUNCTION",
+    "host_function": "DSTACK_HOST_FUNCTION",
+    "aside_queue": "DSTACK_ASIDE_QUEUE",
+    "api_url": "DSTACK_API_URL",
+    "agent_url": "DSTACK_AGENT_URL",
+    "bus": "DSTACK_BUS",
+}
+CLOUDS = "clouds"  # the artefact of the backends that need no SDK of their own
+
+
+def _overrides(env: Mapping[str, str]) -> dict[str, Any]:
+    given: dict[str, Any] = {key: env[name] for key, name in _VARIABLES.items() if name in env}
+    if "DSTACK_EFFECT_FUNCTION" in env:
+        given["effect_functions"] = {CLOUDS: env["DSTACK_EFFECT_FUNCTION"]}
+    return given
+
+
+def _not_deployed(prefix: str, missing: list[str]) -> NotDeployed:
+    if not prefix:
+        return NotDeployed(
+            "This function doesn't know its stage: DSTACK_KEYS isn't set.",
+            hint="Deploy with `make deploy STAGE=prod`, which sets it.",
+        )
+    stage = prefix.removeprefix("/dstack-")
+    return NotDeployed(
+        f"The stage {stage} of this control plane isn't wholly deployed; missing: {', '.join(missing)}.",
+        hint=f"Run `make deploy STAGE={stage}` in a clone of the repository: it makes what is missing.",
+    )
 
 
 def _url(text: str, name: str, sign: str) -> str:

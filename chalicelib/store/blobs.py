@@ -133,6 +133,14 @@ class S3Blobs:
     def put(self, name: str, data: bytes) -> None:
         self._call("put_object", Key=checked(name), Body=data)
 
+    def signed(self, name: str, size: int, checksum: str, seconds: int) -> tuple[str, dict[str, str]]:
+        """An address to which anybody may put this content (SHA-256 in base64) for so long, and the headers to send."""
+        what = {"Bucket": self._bucket, "Key": checked(name), "ContentLength": size, "ChecksumSHA256": checksum}
+        if self._made is None:
+            self._made = self._make_client()
+        url = self._made.generate_presigned_url("put_object", Params=what, ExpiresIn=seconds)
+        return str(url), {"Content-Length": str(size), "x-amz-checksum-sha256": checksum}
+
     def get(self, name: str) -> bytes | None:
         answer = self._call("get_object", missing=("NoSuchKey", "404"), Key=checked(name))
         if answer is None:

@@ -27,7 +27,11 @@ def position_of(index: Index, record: Record) -> Position:
 
 
 def encode(index: Index, partition: str, record: Record) -> str:
-    text = orjson.dumps([index, partition, *position_of(index, record)])
+    return of(index, partition, position_of(index, record))
+
+
+def of(index: Index, partition: str, position: Position) -> str:
+    text = orjson.dumps([index, partition, *position])
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
 

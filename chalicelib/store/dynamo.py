@@ -6,8 +6,13 @@ before that. Each item also records the token that wrote it, so a condition that
 there is recognised. Contention (another transaction holds an item) has written nothing and is retried after a growing
 pause; only a failed condition is a Conflict.
 
+What costs least is used throughout (`store/units.py` has the arithmetic). A commit of one change with a condition is
+a PutItem or DeleteItem, half the price of a transaction. The two indexes hold keys alone, so a change of status that
+moves no index key doesn't write them; what they list is then read from the table, and left out if it has moved on.
+
 The due index is sparse (items without a time aren't in it) and sharded, because a partition takes only 1,000 writes a
-second: partition `<kind>#<shard>`, sorted by time.
+second: the shard's number, sorted by time. All kinds share it, so a pass with nothing to do reads as often as there are
+shards.
 """
 
 from __future__ import annotations
@@ -16,16 +21,21 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.keys import Due, Key
+from chalicelib.domain.keys import Due, Key, due
 from chalicelib.errors import Conflict, DstackError, Invalid, Refused
 from chalicelib.store import cursors
+from chalicelib.store.packing import packed, unpacked
 from chalicelib.store.port import Change, Check, Delete, Index, Page, Put, Record, shard_of, validate
+from chalicelib.store.units import alone
 
 TRIES = 12
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 2.0  # seconds; all pauses together stay under 15 s
+
+AGAIN = "Check, then try again."
 
 TTL: dict[str, Any] = {"AttributeName": "expires_at", "Enabled": True}
 
@@ -53,7 +63,7 @@ def table_schema() -> dict[str, Any]:
         keys = [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
         return {"IndexName": name, "KeySchema": keys, "Projection": projection}
 
-    whole = {"ProjectionType": "ALL"}
+    keys_alone = {"ProjectionType": "KEYS_ONLY"}
     unit = {"ProjectionType": "INCLUDE", "NonKeyAttributes": ["due_unit"]}
     texts = ("pk", "sk", "partition1", "sort1", "partition2", "sort2", "due_lane")
     types = [{"AttributeName": name, "AttributeType": "S"} for name in texts]
@@ -62,8 +72,8 @@ def table_schema() -> dict[str, Any]:
         "KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
         "AttributeDefinitions": [*types, {"AttributeName": "due_at", "AttributeType": "N"}],
         "GlobalSecondaryIndexes": [
-            index("gsi1", "partition1", "sort1", whole),
-            index("gsi2", "partition2", "sort2", whole),
+            index("gsi1", "partition1", "sort1", keys_alone),
+            index("gsi2", "partition2", "sort2", keys_alone),
             index("due", "due_lane", "due_at", unit),
         ],
     }
@@ -131,11 +141,23 @@ class DynamoStore:
         if high and low >= high:
             return Page((), None)
         wanted = limit + (2 if high else 1)  # one to see whether there is more; one may be `high` itself
-        records = [item for item in self._list(index, partition, low, high, wanted, start, reverse)]
+        rows = self._list(index, partition, low, high, wanted, start, reverse)
         if high:
-            records = [item for item in records if cursors.position_of(index, item)[0] < high]
-        more = cursors.encode(index, partition, records[limit - 1]) if len(records) > limit else None
-        return Page(tuple(records[:limit]), more)
+            rows = [row for row in rows if _place(index, row)[0] < high]
+        more = cursors.of(index, partition, _place(index, rows[limit - 1])) if len(rows) > limit else None
+        if index == "main":
+            return Page(tuple(map(_record, rows[:limit])), more)
+        return Page(tuple(self._listed(index, partition, [_place(index, row) for row in rows[:limit]])), more)
+
+    def _listed(self, index: Index, partition: str, places: Sequence[cursors.Position]) -> list[Record]:
+        """What the table has where an index says so, in its order."""
+        if not places:
+            return []
+        rows = self._ask(lambda: list(self._item.batch_get([place[1:] for place in places])))
+        found = {record.key: record for record in map(_record, rows)}
+        here = [(place, found.get(Key(*place[1:]))) for place in places]
+        entries = ((record, (partition, place[0])) for place, record in here if record is not None)
+        return [record for record, entry in entries if getattr(record, index) == entry]
 
     def scan(self, after: Key | None = None, *, limit: int = 500) -> list[Record]:
         last = None if after is None else {"pk": {"S": after.pk}, "sk": {"S": after.sk}}
@@ -147,23 +169,28 @@ class DynamoStore:
         validate(changes)
         if not changes:
             return
-        ordered = sorted(changes, key=_place_in_request)
+        ordered, one = sorted(changes, key=_place_in_request), alone(changes)
         token = self._new_token()
         sure = True
         for attempt in range(TRIES):
             self._pause(attempt)
-            outcome = self._try(ordered, token)
+            outcome = self._try(ordered, token) if one is None else self._try_alone(one, token, sure)
             if outcome is None:
                 return
             sure = sure and outcome in _NOTHING_WRITTEN
         held = "was busy" if sure else "didn't answer, so the change may or may not have been made"
-        raise Refused(f"The table {self._table_name} {held} ({TRIES} tries).", hint="Check, then try again.")
+        raise Refused(f"The table {self._table_name} {held} ({TRIES} tries).", hint=AGAIN)
 
-    def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
-        item = self._item
-        lane = f"{kind}#{shard}"
-        found = self._ask(lambda: list(item.query(lane, item.due_at <= now, index_name="due", limit=limit)))
-        return [Due(kind, entry.due_unit, int(entry.due_at)) for entry in found]
+    def due(self, kinds: Sequence[str], shard: int, now: Micros, limit: int) -> list[Due]:
+        item, lane = self._item, str(shard)
+
+        def earliest() -> list[Due]:
+            rows = item.query(lane, item.due_at <= now, index_name="due", page_size=limit)
+            found = (due(row.due_unit, int(row.due_at)) for row in rows)
+            return list(islice((each for each in found if each and each.kind in kinds), limit))
+
+        listed: list[Due] = self._ask(earliest)
+        return listed
 
     def next_due(self) -> Micros | None:
         """0: checking would cost a read per shard and kind, so the schedule sets the pace."""
@@ -181,7 +208,7 @@ class DynamoStore:
         limit: int,
         start: cursors.Position | None,
         reverse: bool,
-    ) -> list[Record]:
+    ) -> list[Any]:
         item = self._item
         names = {"main": ("pk", "sk"), "gsi1": ("partition1", "sort1"), "gsi2": ("partition2", "sort2")}[index]
         sort = getattr(item, names[1])
@@ -196,7 +223,7 @@ class DynamoStore:
         if start is not None:
             place = {names[0]: partition, names[1]: start[0], "pk": start[1], "sk": start[2]}
             last = {name: {"S": text} for name, text in place.items()}
-        found = self._ask(
+        found: list[Any] = self._ask(
             lambda: list(
                 item.query(
                     partition,
@@ -209,7 +236,7 @@ class DynamoStore:
                 )
             )
         )
-        return [_record(row) for row in found]
+        return found
 
     def _ask(self, read: Callable[[], Any]) -> Any:
         from pynamodb.exceptions import DoesNotExist, PynamoDBException
@@ -252,6 +279,47 @@ class DynamoStore:
             if codes and all(code in _NOTHING_WRITTEN for code in codes):
                 return codes[0]
             raise self._refused(error) from error
+
+    def _try_alone(self, change: Put | Delete, token: str, sure: bool) -> str | None:
+        """The same for one change. `sure`: every earlier try of it has certainly written nothing."""
+        from pynamodb.exceptions import DeleteError, PutError
+
+        item, key = self._item, change.key
+        condition = item.pk.does_not_exist() if change.expect == 0 else item.version == change.expect
+        try:
+            if isinstance(change, Put):
+                _row(item, change.record, token).save(condition)
+            else:
+                item(key.pk, key.sk).delete(condition, add_version_condition=False)
+            return None
+        except (PutError, DeleteError) as error:
+            if _code(error) == "ConditionalCheckFailedException":
+                if sure or not self._written_before(change, token):
+                    raise Conflict(str(key)) from error
+                return None
+            passing = _passing(error)
+            if passing is None:
+                raise self._refused(error) from error
+            return passing
+
+    def _written_before(self, change: Put | Delete, token: str) -> bool:
+        """Did an earlier try, whose outcome is unknown, write this? No token of the table's tells, as it does with
+        transactions, but the item does, unless somebody has written it since."""
+        from pynamodb.exceptions import DoesNotExist
+
+        key = change.key
+        try:
+            found = self._ask(lambda: self._item.get(key.pk, key.sk, consistent_read=True))
+        except DoesNotExist:
+            found = None
+        if isinstance(change, Delete):
+            if found is None:
+                return True  # whoever did it, it is done
+        elif found is not None and found.token == token:
+            return True
+        elif found is not None and int(found.version) <= change.record.version:
+            return False  # somebody else wrote this very version
+        raise Refused(f"{key} was changed at the same time, so this change may or may not have been made.", hint=AGAIN)
 
     def _send(self, ordered: Sequence[Change], token: str) -> None:
         from pynamodb.transactions import TransactWrite
@@ -311,14 +379,14 @@ def _place_in_request(change: Change) -> int:
 def _item_class(table_name: str, region: str | None, endpoint: str | None) -> Any:
     """The model of one table. Created with the store, because PynamoDB ties a class to its table, and because importing
     PynamoDB costs 0.2 s that some functions needn't pay."""
-    from pynamodb.attributes import NumberAttribute, UnicodeAttribute
-    from pynamodb.indexes import AllProjection, GlobalSecondaryIndex, IncludeProjection
+    from pynamodb.attributes import BinaryAttribute, NumberAttribute, UnicodeAttribute
+    from pynamodb.indexes import GlobalSecondaryIndex, IncludeProjection, KeysOnlyProjection
     from pynamodb.models import Model
 
     class Gsi1(GlobalSecondaryIndex):  # type: ignore[misc]
         class Meta:
             index_name = "gsi1"
-            projection = AllProjection()
+            projection = KeysOnlyProjection()
 
         partition1 = UnicodeAttribute(hash_key=True)
         sort1 = UnicodeAttribute(range_key=True)
@@ -326,7 +394,7 @@ def _item_class(table_name: str, region: str | None, endpoint: str | None) -> An
     class Gsi2(GlobalSecondaryIndex):  # type: ignore[misc]
         class Meta:
             index_name = "gsi2"
-            projection = AllProjection()
+            projection = KeysOnlyProjection()
 
         partition2 = UnicodeAttribute(hash_key=True)
         sort2 = UnicodeAttribute(range_key=True)
@@ -349,7 +417,8 @@ def _item_class(table_name: str, region: str | None, endpoint: str | None) -> An
         pk = UnicodeAttribute(hash_key=True)
         sk = UnicodeAttribute(range_key=True)
         version = NumberAttribute()
-        body = UnicodeAttribute()
+        body = UnicodeAttribute(null=True)
+        packed = BinaryAttribute(null=True, legacy_encoding=False)  # the body, if it is large
         token = UnicodeAttribute()
         partition1 = UnicodeAttribute(null=True)
         sort1 = UnicodeAttribute(null=True)
@@ -366,15 +435,22 @@ def _item_class(table_name: str, region: str | None, endpoint: str | None) -> An
     return Item
 
 
+def _place(index: Index, row: Any) -> cursors.Position:
+    sort = {"main": row.sk, "gsi1": row.sort1, "gsi2": row.sort2}[index]
+    return (sort, row.pk, row.sk)
+
+
 def _row(item: Any, record: Record, token: str) -> Any:
-    row = item(record.key.pk, record.key.sk, version=record.version, body=record.body.decode(), token=token)
+    row = item(record.key.pk, record.key.sk, version=record.version, token=token)
+    row.packed = packed(record.body)
+    row.body = None if row.packed else record.body.decode()
     if record.gsi1 is not None:
         row.partition1, row.sort1 = record.gsi1
     if record.gsi2 is not None:
         row.partition2, row.sort2 = record.gsi2
     if record.due is not None:
         row.due_kind, row.due_unit, row.due_at = record.due
-        row.due_lane = f"{record.due.kind}#{shard_of(record.due.unit)}"
+        row.due_lane = str(shard_of(record.due.unit))
     row.expires_at = record.expires_at
     return row
 
@@ -383,7 +459,7 @@ def _record(row: Any) -> Record:
     return Record(
         Key(row.pk, row.sk),
         int(row.version),
-        row.body.encode(),
+        unpacked(row.packed) if row.packed else row.body.encode(),
         None if row.partition1 is None else (row.partition1, row.sort1),
         None if row.partition2 is None else (row.partition2, row.sort2),
         None if row.due_at is None else Due(row.due_kind, row.due_unit, int(row.due_at)),

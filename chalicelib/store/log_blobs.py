@@ -1,16 +1,22 @@
 """Logs in a blob store, one object per chunk, for S3.
 
-An object's name has the chunk's bounds and times: `logs/<project>/<job>/<first>.<last>.<low>.<high>`. So racing writers
-write two objects instead of overwriting each other, a listing alone shows the stream's end, and a reader cuts the
-overlap.
+A record for each chunk says where it begins and ends. It is entered under the byte it begins at, provided nobody has,
+so of racing writers one goes on and the others begin anew; the end and a page are found by key, and no prefix is
+listed. An object is named by what it has: written twice it is the same object, and one whose record was never entered
+is erased with the log.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
 
+from chalicelib.domain import keys
+from chalicelib.domain.bounds import LAST_INSTANT
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.log_chunks import LogChunk
+from chalicelib.errors import Conflict
+from chalicelib.store import nouns
 from chalicelib.store.blobs import Blobs
 from chalicelib.store.log_pages import (
     EVERYTHING,
@@ -26,67 +32,97 @@ from chalicelib.store.log_pages import (
     token_of,
     unpacked,
 )
+from chalicelib.store.port import MAX_CHANGES, Delete, Record, Store
 
-_NAME = re.compile(r"(\d{16})\.(\d{16})\.(\d{17})\.(\d{17})")
 _LISTED = 1000
+_READ = 20  # chunks that a page of a log may need
 
 
 class BlobLogs:
-    def __init__(self, blobs: Blobs) -> None:
-        self._blobs = blobs
+    def __init__(self, store: Store, blobs: Blobs) -> None:
+        self._store, self._blobs = store, blobs
 
     def append(self, project_id: str, job_id: str, offset: int, records: Sequence[Piece]) -> int:
         end = self.end(project_id, job_id)
         pieces = fresh(end, offset, records)
         if not pieces:
             return end
+        payload = packed(pieces)
         last = end + sum(len(data) for _, data in pieces)
         times = [max(0, at) for at, _ in pieces]
-        name = f"{end:016d}.{last:016d}.{min(times):017d}.{max(times):017d}"
-        self._blobs.put(self._folder(project_id, job_id) + name, packed(pieces))
-        return last
+        blob = self.name(project_id, job_id, end, sha256(payload).hexdigest())
+        self._blobs.put(blob, payload)
+        where = {"project_id": project_id, "job_id": job_id, "blob": blob}
+        return self.enter(LogChunk.made(**where, first=end, last=last, low=min(times), high=max(times)))
+
+    def name(self, project_id: str, job_id: str, first: int, digest: str) -> str:
+        """Of the object with this content."""
+        return f"{_folder(project_id, job_id)}{first:016d}.{digest[:32]}"
+
+    def enter(self, chunk: LogChunk) -> int:
+        """Its object is stored: from here on the log has it, unless somebody was faster. Returns the log's end."""
+        try:
+            self._store.commit([nouns.put(chunk)])
+        except Conflict:
+            return self.end(chunk.project_id, chunk.job_id)
+        return chunk.last
 
     def end(self, project_id: str, job_id: str) -> int:
-        return max((span.last for span in self._spans(self._folder(project_id, job_id), None)), default=0)
+        last = self._store.query("main", _partition(project_id, job_id), limit=1, reverse=True).records
+        return nouns.read(LogChunk, last[0]).last if last else 0
 
     def read(self, project_id: str, job_id: str, ask: LogAsk = EVERYTHING) -> LogPage:
-        at = token_of(ask.token)
-        folder = self._folder(project_id, job_id)
+        at, partition = token_of(ask.token), _partition(project_id, job_id)
         if not ask.descending:
-            return page_of(self._spans(folder, at), ask, at or Token(0, 0))
-        spans = list(self._spans(folder, None))
+            spans = (self._span(record) for record in self._records(partition, low=_sort(at.place if at else 0)))
+            reached = at.offset if at else 0
+            rest = (span._replace(first=max(span.first, reached)) for span in spans if span.last > reached)
+            return page_of(rest, ask, at or Token(0, 0))
+        spans = (self._span(record) for record in self._records(partition, high=_sort(at.offset) if at else ""))
         if at is not None:
-            spans = [span._replace(last=min(span.last, at.offset)) for span in spans if span.first < at.offset]
-        return page_of(reversed(spans), ask, at or Token(0, 0))
+            spans = (span._replace(last=min(span.last, at.offset)) for span in spans)
+        return page_of(spans, ask, at or Token(0, 0))
 
     def delete(self, project_id: str, job_id: str) -> None:
-        folder = self._folder(project_id, job_id)
+        """The objects first, also those that no record names: as long as there are records, this is tried again."""
+        folder = _folder(project_id, job_id)
         while names := self._blobs.list(folder, limit=_LISTED):
             self._blobs.delete(*names)
+        while found := self._store.query("main", _partition(project_id, job_id), limit=MAX_CHANGES).records:
+            self._store.commit([Delete(record.key) for record in found])
 
-    def _folder(self, project_id: str, job_id: str) -> str:
-        return "logs/{}/{}/".format(*checked_ids(project_id, job_id))
+    def _records(self, partition: str, *, low: str = "", high: str | None = None) -> Iterator[Record]:
+        """From `low` on, or, with `high`, before it and backwards."""
+        cursor: str | None = None
+        while True:
+            page = self._store.query(
+                "main", partition, low=low, high=high or "", limit=_READ, cursor=cursor, reverse=high is not None
+            )
+            yield from page.records
+            cursor = page.cursor
+            if cursor is None:
+                return
 
-    def _spans(self, folder: str, token: Token | None) -> Iterator[Span]:
-        """The stream in order, without what racing writers wrote twice."""
-        reached = 0 if token is None else token.offset
-        after = "" if token is None else f"{folder}{token.place:016d}"
-        while names := self._blobs.list(folder, after, _LISTED):
-            for name in names:
-                span = self._span(name, name[len(folder) :])
-                if span is not None and span.last > reached:
-                    yield span._replace(first=max(span.first, reached))
-                    reached = span.last
-            after = names[-1]
-
-    def _span(self, name: str, parts: str) -> Span | None:
-        found = _NAME.fullmatch(parts)
-        if found is None:
-            return None
-        first, last, low, high = map(int, found.groups())
+    def _span(self, record: Record) -> Span:
+        chunk = nouns.read(LogChunk, record)
 
         def load() -> Iterable[tuple[int, Micros, bytes]]:
-            payload = self._blobs.get(name)
-            return () if payload is None else unpacked(payload, first)  # deleted meanwhile
+            payload = self._blobs.get(chunk.blob)
+            if payload is None:
+                return  # deleted meanwhile
+            for offset, at, data in unpacked(payload, chunk.first):
+                yield offset, min(max(0, at + chunk.clock_off), LAST_INSTANT), data
 
-        return Span(first, first, last, low, high, load)
+        return Span(chunk.first, chunk.first, chunk.last, chunk.low, chunk.high, load)
+
+
+def _partition(project_id: str, job_id: str) -> str:
+    return keys.log_of(*checked_ids(project_id, job_id))
+
+
+def _folder(project_id: str, job_id: str) -> str:
+    return "logs/{}/{}/".format(*checked_ids(project_id, job_id))
+
+
+def _sort(first: int) -> str:
+    return keys.log_chunk("", "", first).sk

@@ -100,8 +100,9 @@ def packed(pieces: Sequence[Piece]) -> bytes:
 
 
 def unpacked(payload: bytes, first: int) -> Iterator[tuple[int, Micros, bytes]]:
+    """Agents write such objects themselves, so there may be anything in one: what is no whole piece is left out."""
     place = 0
-    while place < len(payload):
+    while place + _PIECE.size <= len(payload):
         at, length = _PIECE.unpack_from(payload, place)
         place += _PIECE.size
         yield first, at, payload[place : place + length]

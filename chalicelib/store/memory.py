@@ -105,10 +105,11 @@ class MemoryStore:
             self._expire()
         self.after(changes)
 
-    def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
+    def due(self, kinds: Sequence[str], shard: int, now: Micros, limit: int) -> list[Due]:
         with self._lock:
-            entries = [record.due for record in self._view("due").partition(f"{kind}#{shard}")]
-        return sorted((due for due in entries if due and due.at <= now), key=lambda due: (due.at, due.unit))[:limit]
+            entries = [record.due for record in self._view("due").partition(str(shard))]
+        found = [due for due in entries if due and due.at <= now and due.kind in kinds]
+        return sorted(found, key=lambda due: (due.at, due.unit))[:limit]
 
     def next_due(self) -> Micros | None:
         """When `due` will next show a new entry, so that a simulation knows where to move its clock: the entry's time,
@@ -156,7 +157,7 @@ class MemoryStore:
 
 
 def _lane(record: Record) -> tuple[str, str] | None:
-    return None if record.due is None else (f"{record.due.kind}#{shard_of(record.due.unit)}", record.due.unit)
+    return None if record.due is None else (str(shard_of(record.due.unit)), record.due.unit)
 
 
 class _View:

@@ -103,8 +103,9 @@ class Store(Protocol):
         """All or nothing. Raises Conflict(key), StorageFull, or Invalid for what `validate` refuses: more than
         MAX_CHANGES, a repeated key, a body over MAX_BODY."""
 
-    def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
-        """The entries of one shard with at <= now, earliest first. One entry per record, so a unit can come twice."""
+    def due(self, kinds: Sequence[str], shard: int, now: Micros, limit: int) -> list[Due]:
+        """The entries of these kinds in one shard with at <= now, earliest first. One entry per record, so a unit can
+        come twice."""
 
     def next_due(self) -> Micros | None:
         """The earliest entry of all, or None. Stores for which looking isn't free may return 0, "now"."""

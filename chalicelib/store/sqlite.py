@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.keys import Due, Key
 from chalicelib.errors import Bug, Conflict, DataTooNew, DstackError, Invalid, Refused, StorageFull
@@ -71,7 +73,8 @@ _DROP_AT = f"{_DROP} AND version = ?"
 # The index is by time first, so that it also answers "what is next?". The entries skipped here, of other kinds and
 # shards, are due as well and will soon be gone.
 _DUE = """SELECT due_kind, due_unit, due_at FROM records
- WHERE due_at <= ? AND due_shard = ? AND due_kind = ? ORDER BY due_at, due_unit LIMIT ?"""
+ WHERE due_at <= ? AND due_shard = ? AND due_kind IN (SELECT value FROM json_each(?))
+ ORDER BY due_at, due_unit LIMIT ?"""
 _SCAN = f"SELECT {_COLUMNS} FROM records WHERE (pk, sk) > (?, ?) ORDER BY pk, sk LIMIT ?"  # noqa: S608
 _NEXT_DUE = "SELECT min(due_at) FROM records WHERE due_at IS NOT NULL"
 _SWEEP = "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE expires_at < ? LIMIT ?)"
@@ -210,8 +213,8 @@ class SqliteStore:
         for commit in commits:
             commit.over = True
 
-    def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
-        return [Due(*row) for row in self._read(_DUE, (now, shard, kind, limit))]
+    def due(self, kinds: Sequence[str], shard: int, now: Micros, limit: int) -> list[Due]:
+        return [Due(*row) for row in self._read(_DUE, (now, shard, orjson.dumps(kinds).decode(), limit))]
 
     def next_due(self) -> Micros | None:
         at: Micros | None = self._read(_NEXT_DUE, ())[0][0]

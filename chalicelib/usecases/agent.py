@@ -1,6 +1,6 @@
 """`sync`: the one call an agent makes. Its report updates jobs; the response says what to run.
 
-A call reads two records of the instance and one for each job with a claim there, all by key, so a quiet call costs a
+A call reads the instance with its presence, and each job with a claim there, all by key, so a quiet call costs a
 millisecond and writes nothing. The changes of a report are committed together with their events and the claims they
 release, under the versions that were read. After a conflict everything is read again; applying a report twice is
 harmless.
@@ -23,8 +23,9 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.reports import TaskReport
 from chalicelib.domain.volumes import Volume
+from chalicelib.engine.about import about
 from chalicelib.errors import Conflict, Invalid, Refused
-from chalicelib.planning.attachments import disks_of
+from chalicelib.planning.attachments import disks_of, kept_by
 from chalicelib.planning.joining import should_leave
 from chalicelib.planning.reports import Fold, stop_word
 from chalicelib.planning.snapshots import Given
@@ -32,7 +33,7 @@ from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change
 from chalicelib.usecases.agent_credentials import Admission, admit, outlived
-from chalicelib.usecases.agent_logs import take_logs
+from chalicelib.usecases.agent_logs import take_chunks, take_logs
 from chalicelib.usecases.agent_message import Message, read_message
 from chalicelib.usecases.agent_tasks import task_of
 from chalicelib.usecases.context import Plane
@@ -44,6 +45,7 @@ log = logging.getLogger(__name__)
 ATTEMPTS = 8
 JOBS_A_COMMIT = 15  # a job that starts and ends in one message takes five changes
 PAST_BOOTS = 8
+PUT_OVER = 16 * 1024  # bytes of output that an agent had better put into the store: a call more costs less than these
 CLOCKS_AGREE: Micros = MINUTE  # a difference that networks and polls explain; a larger one is that of the clocks
 
 
@@ -64,7 +66,8 @@ def _exchange(plane: Plane, credential: str, message: Message) -> dict[str, Any]
     """Raises Forbidden, Invalid, or StorageFull, after which the agent keeps what it has."""
     for _ in range(ATTEMPTS):
         try:
-            return _Exchange(plane, message).answer(credential)
+            with about(f"instance/{message.instance}"):
+                return _Exchange(plane, message).answer(credential)
         except Conflict as conflict:
             log.debug("sync of %s lost a race for %s; retrying", message.instance, conflict.key)
     raise Refused("The records of this instance are changing too fast.", hint="Try again.")
@@ -86,12 +89,13 @@ class _Exchange:
     volumes: dict[str, Volume] = field(default_factory=dict)  # of jobs that haven't started, by id
     ends: dict[str, int] = field(default_factory=dict)  # stored bytes of log, by job
     specs: dict[str, dict[str, Any]] = field(default_factory=dict)  # of tasks the agent hasn't listed
+    uploads: list[dict[str, Any]] = field(default_factory=list)  # where to put what the message announces
     unfinished: bool = False  # more reports than one commit takes
 
     def answer(self, credential: str) -> dict[str, Any]:
         self.now = self.plane.clock.now()
         read = self.plane.read
-        records = read.store.get_many([keys.instance(self.message.instance), keys.presence(self.message.instance)])
+        records = read.machine(self.message.instance)
         instance = None if records[0] is None else read.parse(Instance, records[0])
         known = None if records[1] is None else read.parse(Presence, records[1])
         if instance is None and outlived(self.plane, self.message.instance, credential):
@@ -123,7 +127,10 @@ class _Exchange:
         """Applies the message. Logs are placed by offset, so repeating them is harmless."""
         draft = Draft(self.now)
         fold = Fold(draft, instance, self.message.at)
-        self.jobs, self.ends = take_logs(self.plane, self.message, self.jobs, draft, entry.presence.clock_off)
+        off = entry.presence.clock_off
+        self.jobs, self.ends = take_logs(self.plane, self.message, self.jobs, draft, off)
+        self.jobs, stored, self.uploads = take_chunks(self.plane, self.message, self.jobs, draft, off)
+        self.ends |= stored
         reports = {task.id: task for task in self.message.tasks}
         if not repeated:
             self._note_strangers(reports)
@@ -134,11 +141,13 @@ class _Exchange:
                 break
             after = job if repeated else fold.report(job, reports.get(job_id), self._end_of(job, reports.get(job_id)))
             if not repeated:
-                self._formatted(draft, after, reports.get(job_id))
+                self._disks_told(draft, after, reports.get(job_id))
             if after.status is JobStatus.provisioning and job_id not in reports and not _joining(instance):
                 after = self._prepare(fold, after)
             changed += after is not job
             self.jobs[job_id] = after
+        if self.message.taken_back_in is not None and not repeated:
+            fold.taken_back(self.message.taken_back_in)
         return fold.instance, draft
 
     def _end_of(self, job: Job, report: TaskReport | None) -> int:
@@ -147,18 +156,23 @@ class _Exchange:
             self.ends[job.id] = self.plane.logs.end(job.project_id, job.id)
         return self.ends.get(job.id, job.log_end)
 
-    def _formatted(self, draft: Draft, job: Job, report: TaskReport | None) -> None:
-        """A volume that was mounted has a filesystem from now on, and is never formatted again."""
-        had = {each.id for each in job.assignment.volumes} if job.assignment is not None else set()
-        for volume_id in sorted(had.intersection(report.mounted if report is not None else ())):
+    def _disks_told(self, draft: Draft, job: Job, report: TaskReport | None) -> None:
+        """A volume that was mounted has a filesystem from now on, and is never formatted again. One that can't be
+        unmounted says why."""
+        if report is None or job.assignment is None:
+            return
+        for volume_id in sorted({each.id for each in job.assignment.volumes}.intersection(report.mounted)):
             volume = self.volumes.get(volume_id)
-            if volume is not None and volume.blank:
-                self.volumes[volume_id] = volume.with_(blank=False, last_processed_at=self.now)
+            if volume is None:
+                continue
+            told = kept_by(volume.with_(blank=False), job, job.held if volume_id in report.held else "")
+            if told != volume:
+                self.volumes[volume_id] = told.with_(last_processed_at=self.now)
                 draft.save(self.volumes[volume_id])
 
     def _prepare(self, fold: Fold, job: Job) -> Job:
         """Its task, once all its volumes are attached."""
-        disks = disks_of(job, self.volumes)
+        disks = disks_of(job, self.volumes, self.plane.install_id)
         if disks is None:
             return job
         try:
@@ -196,7 +210,8 @@ class _Exchange:
         news = changed or entry.credential or told != before
         if not news and not self.plane.pace.stale(self.now - known.last_seen):
             return known
-        return after.with_(last_seen=self.now, seen_until=self.now + self.plane.pace.promise(message.wait))
+        pace = self.plane.pace
+        return after.with_(last_seen=self.now, seen_until=self.now + pace.promise(message.wait), watched=pace.watched)
 
     def _wake(self, instance: Instance, known: Presence | None) -> None:
         units: dict[str, None] = {}
@@ -227,9 +242,11 @@ class _Exchange:
             "seq": self.message.seq,
             "tasks": tasks,
             "logs": [{"task": job_id, "offset": end} for job_id, end in self.ends.items()],
-            "next_sync_in": self._next(instance),
-            "log_every": self.plane.pace.log,
+            "next_sync_in": self._next(instance, entry),
+            "log_every": self.plane.pace.followed if self._followed(entry) else self.plane.pace.log,
         }
+        if self.plane.uploads is not None:
+            answer |= {"log_put": PUT_OVER, "uploads": self.uploads}
         if entry.credential:
             answer["credential"] = entry.credential
         past = self.message.boot in entry.presence.past_boots
@@ -239,7 +256,10 @@ class _Exchange:
             answer["streams"] = orders
         asked = any(task["want"] != "run" or "spec" in task for task in tasks)
         answer["news"] = (
-            asked or past or self.unfinished or bool(entry.credential or self.message.logs or "streams" in answer)
+            asked
+            or past
+            or self.unfinished
+            or bool(entry.credential or self.message.logs or self.message.chunks or "streams" in answer)
         )
         return answer
 
@@ -257,12 +277,15 @@ class _Exchange:
         unsent = report is None and job.status is JobStatus.provisioning  # until its machine has joined
         return None if unsent else {"id": job.id, "want": "run"}
 
-    def _next(self, instance: Instance) -> float:
+    def _followed(self, entry: Admission) -> bool:
+        return self.now < entry.presence.followed_until
+
+    def _next(self, instance: Instance, entry: Admission) -> float:
         jobs: Sequence[Job] = [job for job in self.jobs.values() if not job.finished]
         ending = instance.status is InstanceStatus.terminating
         starting = any(job.status is not JobStatus.running for job in jobs)
         last = max((at for at in (instance.idle_since, *(job.running_at for job in jobs)) if at), default=0)
-        changing = self.unfinished or _joining(instance) or ending or starting
+        changing = self.unfinished or _joining(instance) or ending or starting or self._followed(entry)
         return self.plane.pace.pause(changing=changing, since=self.now - last)
 
 

@@ -7,10 +7,12 @@ it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from chalicelib.domain.bounds import LAST_INSTANT
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.log_chunks import LogChunk
 from chalicelib.domain.reasons import JobReason
 from chalicelib.planning.reports import over_quota
 from chalicelib.planning.transitions import Draft
@@ -32,15 +34,49 @@ def take_logs(
     return after, ends
 
 
+def take_chunks(
+    plane: Plane, message: Message, jobs: Mapping[str, Job], draft: Draft, clock_off: Micros = 0
+) -> tuple[dict[str, Job], dict[str, int], list[dict[str, Any]]]:
+    """The same for output that goes to the store: what is announced gets an address, unless the log goes on elsewhere,
+    and what is there becomes part of the log."""
+    after, ends, orders = dict(jobs), dict[str, int](), list[dict[str, Any]]()
+    for chunk in message.chunks:
+        job = after.get(chunk.task)
+        if job is None or plane.uploads is None:
+            continue
+        job, excess = _within_quota(plane, job, chunk.end, draft)
+        after[job.id] = job
+        if excess:
+            ends[job.id] = chunk.end
+        elif chunk.stored:
+            low, high = (min(max(0, at + clock_off), LAST_INSTANT) for at in (chunk.low, chunk.high))
+            where = {"project_id": job.project_id, "job_id": job.id, "first": chunk.offset, "last": chunk.end}
+            made = LogChunk.made(**where, low=low, high=high, blob="", clock_off=clock_off)
+            ends[job.id] = plane.uploads.enter(made, chunk.sha256)
+        else:
+            offer = plane.uploads.offer(job.project_id, job.id, chunk.offset, chunk.size, chunk.sha256)
+            if isinstance(offer, int):
+                ends[job.id] = offer
+            else:
+                orders.append({"task": job.id, "url": offer.url, "headers": offer.headers})
+    return after, ends, orders
+
+
 def _take(plane: Plane, job: Job, chunk: LogBytes, draft: Draft, clock_off: Micros) -> tuple[Job, int]:
     records = [(min(max(0, at + clock_off), LAST_INSTANT), data) for at, data in chunk.decoded()]
     last = chunk.offset + sum(len(data) for _, data in records)
+    job, excess = _within_quota(plane, job, last, draft)
+    return job, last if excess else plane.logs.append(job.project_id, job.id, chunk.offset, records)
+
+
+def _within_quota(plane: Plane, job: Job, last: int, draft: Draft) -> tuple[Job, bool]:
+    """The job, ended if its log up to this byte is over its quota, and whether it is."""
     if job.reason is JobReason.log_quota_exceeded:
-        return job, last
+        return job, True
     quota = plane.limits.log_bytes_per_hour
-    if over_quota(job, last, quota, draft.now):
-        if job.status is JobStatus.running:
-            text = f"The job wrote more than {quota / 2**20:g} MB of log in an hour."
-            job = draft.end_job(job, JobReason.log_quota_exceeded, message=text, grace=0)
-        return job, last
-    return job, plane.logs.append(job.project_id, job.id, chunk.offset, records)
+    if not over_quota(job, last, quota, draft.now):
+        return job, False
+    if job.status is JobStatus.running:
+        text = f"The job wrote more than {quota / 2**20:g} MB of log in an hour."
+        job = draft.end_job(job, JobReason.log_quota_exceeded, message=text, grace=0)
+    return job, True

@@ -6,7 +6,7 @@ import binascii
 from base64 import b64decode
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, ValidationError, field_validator
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
 
 from chalicelib.domain.bounds import MOST_BLOCKS, Amount, Instant, Percent
 from chalicelib.domain.instances import GpuSeen, HostFacts
@@ -22,6 +22,8 @@ MAX_TASKS = 2 * MOST_BLOCKS  # those that ended wait to be removed while others 
 MAX_RECORDS = 20_000
 MAX_POINTS = 300
 MAX_GPUS = 64
+MAX_CHUNK = 16 * 1024 * 1024  # bytes of one object: a megabyte of output, and the times of its lines
+MAX_TAKEN_BACK = 3_600.0  # seconds until a machine's cloud takes it back
 MAX_TROUBLES, MAX_TROUBLE = 16, 200  # what is wrong with a machine, and the characters of each
 
 
@@ -41,6 +43,25 @@ class LogBytes(Said):
             return [(at, b64decode(text, validate=True)) for at, text in self.records]
         except (binascii.Error, ValueError):
             raise Unacceptable([Problem("a record is not base64", path="logs.records")]) from None
+
+
+class ChunkSaid(Said):
+    """A part of a log that is put into the store, or is there already."""
+
+    task: ShortText
+    offset: Amount
+    end: Amount
+    low: Instant
+    high: Instant
+    size: Annotated[int, Field(ge=1, le=MAX_CHUNK)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    stored: bool = False
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ChunkSaid:
+        if not self.offset < self.end <= self.offset + self.size or self.low > self.high:
+            raise ValueError("a chunk has as many bytes as it says, in order")
+        return self
 
 
 class GpuLoad(Said):
@@ -74,7 +95,9 @@ class Message(Said):
     health: list[TroubleSaid] | None = Field(default=None, max_length=MAX_TROUBLES)
     tasks: list[TaskReport] = Field(default=[], max_length=MAX_TASKS)
     logs: list[LogBytes] = Field(default=[], max_length=MAX_TASKS)
+    chunks: list[ChunkSaid] = Field(default=[], max_length=1)
     metrics: list[MetricPoint] = Field(default=[], max_length=MAX_POINTS)
+    taken_back_in: Annotated[float, Field(ge=0, le=MAX_TAKEN_BACK, allow_inf_nan=False)] | None = None  # seconds
     wait: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 0
 
     @field_validator("facts", mode="before")

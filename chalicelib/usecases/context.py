@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.usage import Measure, Usage
 from chalicelib.engine.ports import Backends, Catalog, Clock, News, Streams, Wake
+from chalicelib.errors import Bug
 from chalicelib.store.port import Store
 from chalicelib.usecases.pace import Pace
 
 if TYPE_CHECKING:
+    from chalicelib.backends.spi import Backend
+    from chalicelib.domain.facts import BackendFacts
+    from chalicelib.domain.specs.reading import Spec
     from chalicelib.engine.commit import Door
     from chalicelib.engine.read import Reader
     from chalicelib.store.blobs import Blobs
+    from chalicelib.store.log_uploads import Uploads
     from chalicelib.store.logs import LogStore
     from chalicelib.store.seal import Sealer
 
@@ -57,6 +62,20 @@ class Joining(Protocol):
         """What keeps the agent off a machine that says this about itself, each with what mends it."""
 
 
+def _none(asked: object) -> Any:
+    raise Bug("this plane makes no backends")
+
+
+@dataclass(frozen=True)
+class Providers:
+    """The types of backends that this plane can make from a configuration."""
+
+    types: frozenset[str] = frozenset()
+    make: Callable[[Spec], Backend] = _none
+    facts: Callable[[str], BackendFacts] = _none  # of a type
+    own_elsewhere: bool = False  # whoever makes them elsewhere has other credentials of its own than this process
+
+
 @dataclass(frozen=True)
 class Plane:
     store: Store
@@ -73,10 +92,12 @@ class Plane:
     install_key: bytes  # signs bootstrap tokens
     backends: Backends
     pace: Pace
+    providers: Providers = Providers()
     limits: Limits = Limits()
     images: Images = Images()
     permissions: Permissions = field(default_factory=Permissions)
     retention: Retention = field(default_factory=Retention)
+    uploads: Uploads | None = None  # None: all output comes in messages
     streams: Streams | None = None  # None: this root can't carry any
     measure: Measure = Usage
     hosts: bool = True  # can it log in to hosts over SSH?

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event
+from chalicelib.domain.instances import Presence
+from chalicelib.domain.jobs import Job
 from chalicelib.domain.tenants import Project
-from chalicelib.errors import Invalid, NotFound
+from chalicelib.errors import Conflict, Invalid, NotFound
 from chalicelib.store import nouns
+from chalicelib.store.listing import every
 from chalicelib.store.logs import LogAsk, Piece
 from chalicelib.usecases.context import Plane
+from chalicelib.usecases.pace import FOLLOWED
+
+log = logging.getLogger(__name__)
 
 MAX_BYTES = 1_500_000  # of log in one response; as base64 a third more, well below the limit of responses
 
@@ -23,9 +30,28 @@ def read_log(
 
     Streams are stored by project, so a job of another project looks like one without a log.
     """
-    _known_run(plane, project, run_name)
+    run_id = _known_run(plane, project, run_name)
     page = plane.logs.read(project.id, job_id, replace(ask, max_bytes=MAX_BYTES))
+    if plane.pace.followed < plane.pace.log and page.next_token is None:
+        _follow(plane, run_id, job_id)
     return page.records, page.next_token
+
+
+def _follow(plane: Plane, run_id: str, job_id: str) -> None:
+    """Whoever has read all that is here will want more: the job's agent sends its output at once for a while, from its
+    next call on."""
+    jobs = (nouns.read(Job, record) for record in every(plane.store, keys.run(run_id).pk, "job/"))
+    job = next((job for job in jobs if job.id == job_id), None)
+    if job is None or job.finished or job.assignment is None:
+        return
+    presence = nouns.find(plane.store, Presence, keys.presence(job.assignment.instance_id))
+    now = plane.clock.now()
+    if presence is None or presence.followed_until - now > FOLLOWED // 2:
+        return
+    try:
+        plane.store.commit([nouns.put(presence.with_(followed_until=now + FOLLOWED))])
+    except Conflict:
+        log.debug("the agent of job %s called meanwhile; the next look says that somebody reads", job_id)
 
 
 def story(plane: Plane, project: Project, run_name: str, job_id: str, ask: LogAsk) -> Sequence[Piece]:

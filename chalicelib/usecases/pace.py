@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 
+FOLLOWED: Micros = MINUTE  # from one look at a job's log on, it counts as read
 STEADY_AFTER: Micros = 5 * MINUTE  # this long after the last change, an agent is quiet
 _STEADY = 5  # times the fast pause
 
@@ -23,7 +24,9 @@ class Pace:
     slow: float  # between them once nothing does. 0: the server holds each call, and the next follows at once
     silence: float  # the longest silence of a quiet agent: its pause, or how long the server holds its call
     presence: float  # how old a presence gets before a call that changes nothing renews it
-    log: float  # how long an agent collects a job's output before it sends it
+    log: float  # how long an agent collects a job's output before it sends it,
+    followed: float  # and how long while somebody reads one on its machine
+    watched: bool = False  # are those that break their promise listed by schedule, so that no pass is due for it?
 
     @property
     def long_poll(self) -> bool:
@@ -32,10 +35,11 @@ class Pace:
 
     def at(self, fast: float) -> Pace:
         """The same, but with this pause while something changes."""
-        return replace(self, fast=fast, log=fast)
+        return replace(self, fast=fast, followed=fast)
 
     def pause(self, *, changing: bool, since: Micros) -> float:
-        """Seconds until an agent's next call. `since`: how long ago something last changed."""
+        """Seconds until an agent's next call. `changing`: something does, or somebody reads a log. `since`: how long
+        ago something last changed."""
         if changing:
             return self.fast
         return min(_STEADY * self.fast, self.slow) if since < STEADY_AFTER else self.slow
@@ -58,7 +62,7 @@ class Pace:
         return f"A start reaches an idle instance {within}, a stop reaches a quiet one {within}; {lost}."
 
 
-EMBEDDED = Pace(fast=0.0, slow=0.0, silence=30.0, presence=30.0, log=0.0)
+EMBEDDED = Pace(fast=0.0, slow=0.0, silence=30.0, presence=30.0, log=0.0, followed=0.0)
 
 # With a call a minute, every fifth call renews the presence: due after 4.5 min, not missed by a second at 5.
-PER_CALL = Pace(fast=2.0, slow=60.0, silence=60.0, presence=270.0, log=2.0)
+PER_CALL = Pace(fast=2.0, slow=60.0, silence=60.0, presence=270.0, log=900.0, followed=2.0, watched=True)

@@ -23,7 +23,7 @@ from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.ports import Age
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import AlreadyExists, Conflict, Refused
-from chalicelib.planning import cluster_plans, listing, support
+from chalicelib.planning import cluster_plans, listing, schedule, support
 from chalicelib.planning import jobs as planned_jobs
 from chalicelib.planning.combine import combined, wants_of
 from chalicelib.planning.offers import OfferBook
@@ -294,7 +294,7 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
     """A new run that takes over the name from `finished`, if any. `version` is the name's pointer's."""
     run = _run(plane, user, project, draft, plane.random_id())
     now, body = run.submitted_at, _body(plane, run, draft)
-    jobs = tuple(_job(run, spec) for spec in draft.job_specs[:JOBS_AT_ONCE])
+    jobs = tuple(_job(run, spec) for spec in draft.job_specs[:JOBS_AT_ONCE]) if run.next_start is None else ()
     made = Draft(now, (user.id, user.name))
     for noun in (run, body, *jobs, *((finished.with_(deleted=True, deleted_at=now, due_at=None),) if finished else ())):
         made.save(noun)
@@ -309,6 +309,8 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
 
 def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str) -> Run:
     now = plane.clock.now()
+    planned = schedule.schedule_of(draft.spec)
+    starts = None if planned is None else schedule.next_start(planned, now)
     return Run(
         id=run_id,
         project_id=project.id,
@@ -318,6 +320,9 @@ def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str)
         priority=draft.spec.configuration.priority or 0,
         submitted_at=now,
         last_processed_at=now,
+        status=RunStatus.submitted if starts is None else RunStatus.pending,
+        message="" if starts is None else schedule.waiting_text(starts),
+        resume_at=starts,
         due_at=now,  # it is also woken, but if that were lost, nothing else might ever look at it
     )
 

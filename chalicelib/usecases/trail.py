@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from chalicelib.domain.backends import Configured
 from chalicelib.domain.events import Event, EventType, Target
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import Micros
@@ -48,3 +49,7 @@ def project_target(project: Project) -> Target:
 
 def secret_target(secret: Secret) -> Target:
     return Target(type="secret", id=secret.id, name=secret.name)
+
+
+def backend_target(backend: Configured) -> Target:
+    return Target(type="backend", id=backend.id, name=backend.type)

@@ -9,8 +9,9 @@ import typer
 
 from cli.parameters import JsonOption, ProjectOption, command, epilog, new_group
 from cli.render import as_json
-from cli.session import open_session
+from cli.session import Session, open_session
 from cli.shapes import document
+from cli.tables.costs import bill_of, cost_table
 from cli.tables.usage import days_kept, usage_table
 from cli.terminal import STANDARD_INPUT, Terminal, terminal
 
@@ -29,6 +30,7 @@ DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_
 DSTACK_SERVER_ENTER_PROJECT (on for -y, off for -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS,
 DSTACK_SERVER_LOCAL_HOSTS, DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_FAKE_CLOUD_NAME, DSTACK_SERVER_STOP_JOBS,
 DSTACK_SERVER_TRUST_JOBS.
+DSTACK_CATALOG_FILE names a CSV of prices for clouds that may not be asked for them.
 DSTACK_RETAIN_EVENTS, _METRICS, _LOGS, _DELETED, _FLEETS and _ARCHIVES say for how many days things are kept.
 No --json: it runs until it is stopped; its log goes to standard error.
 """
@@ -150,13 +152,23 @@ def _admin_token(here: Terminal, token: str | None) -> str | None:
     return here.secret(token, "--token") if token else None
 
 
-@command(app, "info", "dstack server info", "dstack server info --json | jq '.parts[].bytes'")
-def info(ctx: typer.Context, *, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+CostOption = Annotated[bool, typer.Option("--cost", help="Show what the server itself costs a month in AWS, and why.")]
+
+
+@command(
+    app, "info", "dstack server info", "dstack server info --cost", "dstack server info --json | jq '.parts[].bytes'"
+)
+def info(
+    ctx: typer.Context, *, cost: CostOption = False, project: ProjectOption = None, json_wanted: JsonOption = False
+) -> None:
     """Show how much space a server's data takes, and how long it keeps what nobody uses.
 
     It is the project's server, and only its global admins may see this.
     """
     session = open_session(ctx, project)
+    if cost:
+        _show_cost(session, json_wanted)
+        return
     found = session.client.post("/api/server/get_usage")
     if json_wanted:
         session.terminal.say(as_json(document("server info", found)))
@@ -166,3 +178,14 @@ def info(ctx: typer.Context, *, project: ProjectOption = None, json_wanted: Json
     else:
         session.terminal.warn("This server keeps its data in AWS, whose console shows the sizes.")
     session.terminal.say(days_kept(found["days"], session.terminal.width, session.terminal.colour))
+
+
+def _show_cost(session: Session, json_wanted: bool) -> None:
+    found = session.client.post("/api/server/get_cost")
+    if json_wanted:
+        session.terminal.say(as_json(document("server info --cost", found)))
+    elif not found["billed"]:
+        session.terminal.say("This server runs on a machine of yours, so nobody bills its calls.")
+    else:
+        session.show(cost_table(found))
+        session.terminal.say(bill_of(found))

@@ -51,6 +51,8 @@ def ages_line(ages: list[Json], now: float) -> str:
     """How old the offers are; backends whose last refresh failed are named with the reason. Empty without backends."""
     fresh = [str(each["taken_at"]) for each in ages if each.get("taken_at") and not each.get("error")]
     parts = [f"Offers as of {age(min(fresh), now)}"] if fresh else []
+    if fresh:
+        parts += [f"prices of {each['backend']} from {each['prices']}" for each in ages if each.get("prices")]
     for each in ages:
         if not each.get("error"):
             continue

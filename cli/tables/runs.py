@@ -55,7 +55,7 @@ def _rows(run: Json, now: float) -> list[dict[str, Any]]:
         "NAME": Cell(run_name(run), "bold"),
         "STATUS": status_cell(run_status(run)),
         "SUBMITTED": age(run.get("submitted_at"), now),
-        "ERROR": str(run.get("error") or ""),
+        "ERROR": str(run.get("error") or (run.get("next_triggered_at") and run.get("message")) or ""),
     }
     if len(jobs) == 1:
         cells = _job_cells(newest(jobs[0]))

@@ -31,7 +31,7 @@ def _row(volume: Json, now: float, verbose: bool) -> dict[str, Any]:
         "SIZE": gigabytes(size) if size else "-",
         "STATUS": status_cell(str(volume["status"])),
         "ATTACHED": ", ".join(_holders(volume)) or "-",
-        "COST": money(volume.get("cost")),
+        "COST": "-" if made and made.get("price") is None else money(volume.get("cost")),
         "CREATED": age(volume.get("created_at"), now),
         "ERROR": volume.get("status_message") or "",
     }

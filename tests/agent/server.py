@@ -25,6 +25,7 @@ class Plane:
         self.metrics: list[dict[str, Any]] = []
         self.facts: dict[str, Any] = {}
         self.health: list[dict[str, Any]] | None = None
+        self.taken_back_in: float | None = None
         self.seen: dict[str, int] = {}  # boot -> last seq
         self.messages = 0
         self.archives: dict[str, bytes] = {}
@@ -85,6 +86,7 @@ class Plane:
     def _take(self, body: dict[str, Any]) -> None:
         self.facts = body.get("facts") or self.facts
         self.health = body.get("health", self.health)
+        self.taken_back_in = body.get("taken_back_in", self.taken_back_in)
         for report in body["tasks"]:
             self.reports[report["id"]] = report
             history = self.history.setdefault(report["id"], [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import clearing, disks, folders
+from chalicelib.agent.devices import BlockDevice
 from chalicelib.agent.disks import LOOK_EVERY, WAIT_SECONDS, Disk, probed
 from chalicelib.agent.holds import Holds
 from chalicelib.agent.signatures import Unusable
@@ -90,11 +92,23 @@ def test_a_task_that_keeps_a_disk_keeps_the_machine_from_being_cleared(tmp_path:
     desk = Desk(tmp_path / "data")
     desk.create("t")
     message = "volume data can't be unmounted yet: by cat (process 7)"
-    desk.state("t", state="exited", held=["v"], message=message)
+    desk.state("t", state="exited", held=["v"], held_by=message)
     roster = Obeyed(desk)
     roster.hangs = ("t",)
     said = clearing.clear(str(desk.data), dict(desk.runtimes), roster, 0.0)
     assert said == f"these tasks don't end: t ({message})"
+
+
+def test_a_disk_is_read_from_its_node(tmp_path: Path) -> None:
+    node = tmp_path / "disk"
+    node.write_bytes(bytes(1 << 20))
+    device = BlockDevice(str(node), "7:0", 1 << 20, False)
+    assert disks.read(device).blank
+    node.write_bytes(b"x" * (1 << 20))
+    assert disks.read(device).words() == "unknown data"
+    node.unlink()
+    with pytest.raises(Unusable, match="disk can't be read"):
+        disks.read(device)
 
 
 # Folders --------------------------------------------------------------------------------------------------------------
@@ -120,6 +134,15 @@ def test_what_isnt_a_folder_is_named(tmp_path: Path) -> None:
 def test_missing_folders_from_above(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     assert folders.missing(f"{tmp_path}/a/b/c") == [f"{tmp_path}/a/b", f"{tmp_path}/a/b/c"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+def test_root_gives_a_folder_to_its_user(tmp_path: Path) -> None:
+    opened = os.open(tmp_path, os.O_PATH)
+    folders.give(opened, 61_000, 61_001, 0o750)
+    os.close(opened)
+    found = tmp_path.stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (61_000, 61_001, 0o750)
 
 
 def test_a_fresh_folder_is_nobodys_until_it_is_given(tmp_path: Path) -> None:
@@ -162,3 +185,34 @@ def test_the_machines_own_folders_are_no_volumes(tmp_path: Path, source: str, wo
     with pytest.raises(TaskError, match=re.escape(words)) as caught:
         Volumes(task, [entry]).for_container()
     assert caught.value.reason == "volume_error" and caught.value.message.startswith("volume ")
+
+
+def test_a_lock_is_there_while_it_is_held_and_one_waits_for_it(tmp_path: Path) -> None:
+    (tmp_path / "locks").mkdir()
+    holds, waits = Holds(str(tmp_path)), list[list[str]]()
+
+    def there() -> list[str]:
+        return [each.name for each in (tmp_path / "locks").iterdir()]
+
+    outer = holds.locked("v-1")
+    outer.__enter__()
+
+    def let_go(_: float) -> None:
+        waits.append(there())
+        outer.__exit__(None, None, None)
+
+    with holds.locked("v-1", let_go):
+        assert there() == ["v-1"]
+    assert (waits, there()) == ([["v-1"]], [])
+
+
+def test_who_waited_at_a_lock_that_is_deleted_takes_the_next(tmp_path: Path) -> None:
+    """A file that was opened before its holder deleted it, and locked after, keeps nobody out."""
+    (tmp_path / "locks").mkdir()
+    holds, path = Holds(str(tmp_path)), tmp_path / "locks" / "v-1"
+    with holds.locked("v-1") as lock:
+        late = os.open(path, os.O_RDWR)
+    fcntl.flock(late, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    with holds.locked("v-1") as lock:
+        assert not os.path.samestat(os.fstat(lock), os.fstat(late)) and path.exists()
+    os.close(late)

@@ -46,7 +46,8 @@ def test_agent_and_server_have_the_same_limits() -> None:
     assert limits.RECORDS_MOST == server.MAX_RECORDS >= 2 * limits.RECORDS_A_READ
     assert limits.METRICS_MOST == server.MAX_POINTS
     assert limits.GPUS_MOST == server.MAX_GPUS
-    assert limits.TEXT_MOST["message"] == reports.MAX_TEXT
+    assert limits.TAKEN_BACK_MOST == server.MAX_TAKEN_BACK
+    assert limits.TEXT_MOST["message"] == limits.TEXT_MOST["held_by"] == reports.MAX_TEXT
     assert limits.TASKS_MOST >= 2 * MOST_BLOCKS, "as many as `--local-blocks` allows, while as many others are removed"
 
 
@@ -60,7 +61,14 @@ def test_many_tasks_with_much_to_say_fit_one_message(count: int, text: str) -> N
     pull = {"downloaded_bytes": 10**12, "extracted_bytes": 10**12, "total_bytes": 10**12, "is_total_bytes_final": True}
     agent = session()
     for number in range(count):
-        told = {"at": NOW, "reason": "creating_container_error", "exit_status": 255, "pull": pull, "message": text}
+        told = {
+            "at": NOW,
+            "reason": "creating_container_error",
+            "exit_status": 255,
+            "pull": pull,
+            "message": text,
+            "held_by": text,
+        }
         agent.task_changed(report(f"6628ef34-2e9a-4af5-aab4-{number:012d}", "exited", **told, username=text[:400]))
     read = taken(message(agent, 0))
     assert len({task.id for task in read.tasks}) == count and {task.state for task in read.tasks} == {"exited"}
@@ -168,3 +176,10 @@ def test_a_server_that_is_away_costs_nothing_of_a_message() -> None:
     assert agent.failed(sent, "network", 1) == []
     body: dict[str, Any] = message(agent, 3).body
     assert body["logs"] == sent.body["logs"] and body["tasks"] == sent.body["tasks"]
+
+
+def test_a_text_is_cut_to_what_there_is_room_for() -> None:
+    assert limits.cut("short", 100) == "short"
+    cut = limits.cut("ä" * 100, 62)
+    assert cut == "ä" * 10 and limits.size_of(cut) <= 62
+    assert limits.cut("x", 1) == ""

@@ -249,6 +249,15 @@ def test_who_always_has_more_to_do_lets_others_have_their_turn(site: Site) -> No
     assert turns[0] < 100_000
 
 
+def test_an_order_that_names_no_place_is_for_the_whole_log(site: Site) -> None:
+    Task.at(site.data).writer.append(1, b"all of it")
+    ours, theirs = socket.socketpair()
+    site.calls.append(ours)
+    begun = site.logs.opener("task", {})(site.loop, theirs, Peer(client=True))
+    site.loop.call(begun.begin)
+    assert Reader(ours, client=False).exactly(9) == b"all of it"
+
+
 def test_a_loop_that_ends_leaves_nothing(site: Site) -> None:
     Task.at(site.data).writer.append(1, b"x")
     before, threads = descriptors(), set(threading.enumerate())

@@ -32,6 +32,7 @@ def test_what_is_assumed_where_nothing_is_said() -> None:
         "users": "61000-61999",
         "unit": None,
         "force": False,
+        "notices": None,
         "wait": 25.0,
     }
     assert options("facts", "--wait", "5").wait == 5.0

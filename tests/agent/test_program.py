@@ -108,12 +108,16 @@ class Desk:
     def address(self, url: str) -> None:
         (self.data / "server").write_text(url + "\n")
 
-    def begin(self, tool: Runner = lambda argv: (127, ""), wait: float = 5.0, **every: float) -> None:
+    def begin(
+        self, tool: Runner = lambda argv: (127, ""), wait: float = 5.0, notices: Any = None, **every: float
+    ) -> None:
         session = new_session(str(self.data), "i-1", self.roster, "1.0", wait)
         runtimes = {"played": self.roster.played}
         inventory = Inventory(str(self.data), tool)
         every = {"look": 1000.0, **every}  # what isn't told needn't be found
-        self.program = Program(str(self.data), "i-1", session, self.roster, dict(runtimes), inventory, Every(**every))
+        self.program = Program(
+            str(self.data), "i-1", session, self.roster, dict(runtimes), inventory, Every(**every), notices
+        )
         self.program.logs = self.logs  # type: ignore[assignment]
         self.thread = threading.Thread(target=self.program.run)
         self.thread.start()
@@ -460,6 +464,23 @@ def test_a_wake_up_about_nothing_is_no_matter(desk: Desk) -> None:
     os.write(make_pipe(str(desk.data / "wake")), b"no such task\n\n\xff\n")
     desk.run()
     desk.state("t", "running")
+
+
+def test_a_notice_that_the_machine_is_taken_back_is_told(desk: Desk) -> None:
+    answers: list[Any] = [None, OSError("not yet"), 1]  # a service that fails is asked again
+    asked = threading.Event()
+
+    def ask() -> int | None:
+        answer = answers.pop(0) if answers else 1
+        if isinstance(answer, OSError):
+            raise answer
+        if not answers:
+            asked.set()
+        return answer
+
+    desk.begin(notices=ask, look=0.02)
+    desk.plane.until(lambda: desk.plane.taken_back_in is not None)
+    assert desk.plane.taken_back_in == 0.0 and asked.is_set()
 
 
 def test_a_round_is_due_once() -> None:

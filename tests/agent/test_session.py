@@ -401,3 +401,29 @@ def test_whatever_is_lost_repeated_or_late_everything_arrives(
     }
     assert all(world.held[task] == data for task, data in world.logs.data.items())
     assert set(world.states) == set(world.agent.tasks())
+
+
+# --- taken back -------------------------------------------------------------------------------------------------------
+
+
+def test_that_the_machine_is_taken_back_is_told_at_once_and_with_every_message() -> None:
+    times = iter(range(1_000_000, 9_000_000, 1_000_000))
+    told = greeted(session(wall=lambda: next(times)), next_sync_in=60.0)
+    told.taken_back(62_000_000)
+    first = message(told, 1.0)
+    assert first.body["taken_back_in"] == 60.0
+    told.answered(first, {"next_sync_in": 60.0}, 1.0)
+    told.taken_back(62_000_000)
+    assert not isinstance(told.next(2.0), Message)  # it is known
+    assert message(told, 61.0).body["taken_back_in"] == 59.0
+
+
+def test_what_was_taken_back_already_or_much_later_is_within_the_limits() -> None:
+    for at, seconds in ((0, 0.0), (10**18, 3600.0)):
+        told = session(wall=lambda: 1_000_000)
+        told.taken_back(at)
+        assert message(told, 0.0).body["taken_back_in"] == seconds
+
+
+def test_a_machine_that_stays_says_nothing_of_it() -> None:
+    assert "taken_back_in" not in message(session(), 0.0).body

@@ -7,18 +7,19 @@ second, and so on until it isn't killed any more.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import traceback
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from chalicelib.agent import namespaces
+from chalicelib.agent import disks, marks, namespaces
 from chalicelib.agent.accounts import Account
 from chalicelib.agent.holds import Holds
 from chalicelib.agent.tasks import TaskFolder
@@ -43,6 +44,13 @@ class Way:
     folder: TaskFolder
     entry: dict[str, Any]
     holds: Holds
+
+    @property
+    def mark(self) -> marks.Mark:
+        return marks.Mark(self.entry["install"], self.entry["volume"])
+
+    def mark_is_there(self) -> bool:
+        return marks.is_on(self.disk.path, self.disk.file.stat().st_size, self.mark)
 
     @property
     def file(self) -> Path:
@@ -86,7 +94,8 @@ class Way:
 def way(tmp_path: Path) -> Iterator[Way]:
     with loops.disk(tmp_path / "disk", 4 * MIB) as disk:
         path = f"/dstack-test-{uuid.uuid4().hex[:12]}/data"
-        entry = {"kind": "disk", "volume": str(uuid.uuid4()), "path": path, "device": disk.identity, "format": True}
+        entry = {"kind": "disk", "volume": str(uuid.uuid4()), "path": path, "device": disk.identity}
+        entry.update(format=True, install="ours")
         folder = TaskFolder(str(tmp_path / "agent"), str(uuid.uuid4()))
         folder.create({})
         yield Way(disk, folder, entry, Holds())
@@ -156,25 +165,90 @@ def test_killed_while_it_formats(way: Way, millis: int) -> None:
     way.clean()
 
 
-def test_a_half_made_filesystem_of_ours_is_made_again(way: Way) -> None:
-    """mkfs was killed, too: what it left has no name, but it lies on a disk that was blank when we began."""
-    way.holds.begin(way.folder.task, way.folder.data)
-    noted = {"device": way.disk.identity, "name": "data", "node": way.disk.path, "formatting": True}
-    way.disk.write(8192, b"half an inode table")
-    way.holds.write(way.folder.task, {"data": way.folder.data, "volumes": {way.entry["volume"]: noted}, "made": []})
-    assert in_child(lambda _: way.go_again(False), lambda: None)[0] == 0
-    way.clean()
+# A machine that is lost meanwhile: what is left of it is on the disk -------------------------------------------------
 
 
-def test_what_somebody_else_made_meanwhile_isnt(way: Way) -> None:
-    way.holds.begin(way.folder.task, way.folder.data)
-    noted = {"device": way.disk.identity, "name": "data", "node": way.disk.path, "formatting": True}
-    way.holds.write(way.folder.task, {"data": way.folder.data, "volumes": {way.entry["volume"]: noted}, "made": []})
+def mkfs_ends(way: Way, how: str) -> Callable[[], None]:
+    """In a child: `how` a shell runs the real `mkfs.ext4`, as `$mkfs`; the disk is its fourth argument."""
+    tools = Path(way.folder.data).parent / "tools"
+    tools.mkdir(exist_ok=True)
+    real = shutil.which("mkfs.ext4", path=disks.PATH)
+    script = tools / "mkfs.ext4"
+    script.write_text(f"#!/bin/sh\nmkfs={real}\n{how}\n")
+    script.chmod(0o755)
+
+    def prepare() -> None:
+        disks.PATH = f"{tools}:{disks.PATH}"
+
+    return prepare
+
+
+def elsewhere(way: Way) -> Way:
+    """Another task on another machine, which knows only the disk."""
+    assert in_child(lambda _: way.volumes().release(), lambda: None)[0] == 0
+    assert way.holds.of(way.folder.task) is None
+    folder = TaskFolder(way.folder.data, str(uuid.uuid4()))
+    folder.create({})
+    return replace(way, folder=folder)
+
+
+def lost_before_the_last_write(way: Way) -> Way:
+    """All but what makes it a filesystem is on the disk."""
+    last = "dd if=/dev/zero of=$4 bs=1024 seek=1 count=1 conv=notrunc,fsync 2>&1"
+    assert in_child(way.go, mkfs_ends(way, f'$mkfs "$@" && {last}; kill -9 $$'))[0] == 1
+    assert (
+        way.mark_is_there() and not way.disk.read()[1024:2048].strip(b"\0") and way.disk.read()[2048:MIB].strip(b"\0")
+    )
+    return elsewhere(way)
+
+
+def test_a_filesystem_that_a_lost_machine_left_half_made_is_made_again(way: Way) -> None:
+    again = lost_before_the_last_write(way)
+    assert in_child(lambda _: again.go_again(False), lambda: None)[0] == 0
+    assert not way.mark_is_there()
+    again.clean()
+
+
+@pytest.mark.parametrize("other", [{"volume": str(uuid.uuid4())}, {"install": "another"}, {"format": False}])
+def test_a_half_made_one_that_isnt_known_to_be_ours_isnt(way: Way, other: dict[str, Any]) -> None:
+    again = lost_before_the_last_write(way)
+    before = way.disk.read()
+    again.entry = {**way.entry, **other}
+    assert in_child(lambda _: again.go_again(False), lambda: None)[0] == 1
+    assert way.disk.read() == before
+    elsewhere(again)
+
+
+@pytest.mark.parametrize("millis", [1, 2, 3, 5, 8, 13])
+def test_mkfs_killed_at_any_time_is_repeated_on_another_machine(way: Way, millis: int) -> None:
+    with loops.disk(way.disk.file.with_name("large"), 512 * MIB) as disk:
+        large = replace(way, disk=disk, entry={**way.entry, "device": disk.identity})
+        in_child(large.go, mkfs_ends(large, f'timeout -s KILL {millis / 1000} $mkfs "$@"'))
+        again = elsewhere(large)
+        assert in_child(lambda _: again.go_again(False), lambda: None)[0] == 0
+        again.clean()
+
+
+def test_a_filesystem_that_was_done_isnt_made_again(way: Way) -> None:
+    """Lost between its last write and the removal of the mark."""
+    assert in_child(way.go, mkfs_ends(way, '$mkfs "$@"; kill -9 $$'))[0] == 1
+    assert way.mark_is_there()
+    made = way.disk.read()[1024 + 104 :][:16]  # its id
+    again = elsewhere(way)
+    assert in_child(lambda _: again.go_again(False), lambda: None)[0] == 0
+    assert way.disk.read()[1024 + 104 :][:16] == made
+    assert not way.mark_is_there()
+    again.clean()
+
+
+def test_what_somebody_else_made_meanwhile_isnt_formatted(way: Way) -> None:
+    marks.put(way.disk.path, 4 * MIB, way.mark)
     run("mkswap", way.disk.path)
     before = way.disk.read()
+    assert way.mark_is_there()
     assert in_child(lambda _: way.go_again(False), lambda: None)[0] == 1
     assert way.disk.read() == before
-    assert way.volumes().release() == {}
+    elsewhere(way)
 
 
 def test_where_run_is_shared_a_disk_is_mounted_once(way: Way, tmp_path: Path) -> None:

@@ -94,6 +94,89 @@ def ext4(disk: LoopDisk) -> None:
     run("mkfs.ext4", "-q", disk.path)
 
 
+@pytest.fixture
+def bound(tmp_path: Path) -> Iterator[Path]:
+    """A folder that stands in for a disk: of the simulated cloud, where the kernel refuses loop devices."""
+    found = tmp_path / "volume.folder"
+    found.mkdir()
+    found.chmod(0o777)
+    yield found
+    for mounted in mountinfo.mounts():
+        if mounted.root != "/" and str(found).endswith(mounted.root):
+            run("umount", mounted.place)
+
+
+# Folders for containers ----------------------------------------------------------------------------------------------
+
+
+def test_nobody_exchanges_a_folder_between_the_check_and_the_engine(tmp_path: Path, shared: Path) -> None:
+    source = shared / "theirs" / "data"
+    (source / "sub").mkdir(parents=True)
+    run("mount", "-t", "tmpfs", "none", str(source / "sub"))
+    (source / "sub" / "file").touch()
+    folder = TaskFolder(str(tmp_path / "agent"), str(uuid.uuid4()))
+    folder.create({})
+    wants = Volumes(folder, [{"kind": "folder", "source": str(source), "path": "/data"}])
+    try:
+        (mount,) = wants.for_container()
+        source.rename(source.with_name("moved"))
+        source.symlink_to("/etc")
+        seen = Path(mount["Source"])
+        assert seen.samefile(source.with_name("moved")) and (seen / "sub" / "file").exists()
+        assert seen.parent.stat().st_mode & 0o777 == 0o700, "only root gets there"
+        with pytest.raises(TaskError, match="is a link to /etc"):
+            wants.for_container()
+        assert Volumes(folder, []).release() == {}, "by whoever comes to it"
+        assert not seen.exists() and Holds().of(folder.task) is None
+        assert (source.with_name("moved") / "sub" / "file").exists(), "what is mounted there stays"
+    finally:
+        run("umount", str(source.with_name("moved") / "sub"))
+
+
+# Folders in the place of disks ----------------------------------------------------------------------------------------
+
+
+def in_place(folder: Path, path: str, **fields: Any) -> dict[str, Any]:
+    entry = {
+        "kind": "disk",
+        "volume": str(uuid.uuid4()),
+        "name": "data",
+        "path": path,
+        "device": {"folder": str(folder)},
+    }
+    return {**entry, "format": True, "read_only": False, **fields}
+
+
+def test_a_folder_stands_in_for_a_disk(workshop: Workshop, bound: Path, path: str) -> None:
+    entry = in_place(bound, path)
+    first = workshop.start(f"echo kept > {path}/file; {WAIT.format(path)}", volumes=[entry])
+    workshop.running(first)
+    assert workshop.state(first)["mounted"] == [entry["volume"]]
+    workshop.until((bound / "file").exists, first)
+    (bound / "go").touch()
+    over(workshop, first)
+    assert not Path(Holds().point(entry["volume"])).exists() and Holds().of(first) is None
+    again = {**entry, "read_only": True, "format": False}
+    read = workshop.start(f"cat {path}/file; touch {path}/x || echo refused", volumes=[again])
+    lines = said(workshop, read).splitlines()
+    assert (lines[0], lines[-1]) == ("kept", "refused")
+    assert sorted(each.name for each in bound.iterdir()) == ["file", "go"]
+
+
+def test_a_folder_that_somebody_sees_mounted_is_held(workshop: Workshop, bound: Path, path: str) -> None:
+    entry = in_place(bound, path)
+    task = workshop.start(f"touch {path}/up; {WAIT.format(path)}", volumes=[entry])
+    workshop.running(task)
+    workshop.until((bound / "up").exists, task)
+    point = Holds().point(entry["volume"])
+    with subprocess.Popen(["/bin/cat"], cwd=point, stdin=subprocess.PIPE):
+        (bound / "go").touch()
+        ended = workshop.exited(task)
+        assert ended["held"] == [entry["volume"]] and "can't be unmounted yet" in ended["held_by"]
+    workshop.until(lambda: "held" not in workshop.state(task), task)
+    assert not Path(point).exists()
+
+
 # Disks ----------------------------------------------------------------------------------------------------------------
 
 
@@ -230,9 +313,13 @@ def test_a_disk_that_a_stranger_uses_is_held_until_he_is_gone(workshop: Workshop
         Path(point, "go").touch()
         ended = workshop.exited(task)
         assert ended["held"] == [entry["volume"]]
-        assert f"can't be unmounted yet: by cat (process {stranger.pid})" in ended["message"]
+        assert f"can't be unmounted yet: by cat (process {stranger.pid})" in ended["held_by"]
         assert not workshop.roster.over(task), "the task's folder stays until then"
+        with subprocess.Popen(["/bin/tail", "-f", "-"], cwd=point, stdin=subprocess.PIPE) as next_one:
+            stranger.communicate()
+            workshop.until(lambda: f"by tail (process {next_one.pid})" in workshop.state(task)["held_by"], task)
     workshop.until(lambda: "held" not in workshop.state(task), task)
+    assert "held_by" not in workshop.state(task) and "unmounted" not in workshop.state(task)["message"]
     assert disk.places() == [] and workshop.roster.over(task)
 
 

@@ -86,7 +86,11 @@ def body(route: Route, town: Town, project: str) -> bytes:
         "/agent/sync": {"v": 1, "instance": things["instance"], "boot": "boot-2", "seq": 1},
         "/agent/left": {"instance": things["instance"]}, "create_join": {"name": "seen"},
         "list_joins": {"name": "seen"}, "revoke_join": {"name": "seen", "id": things["instance"]},
-        "get_archive_by_hash": {"hash": things["hash"]},
+        "get_archive_by_hash": {"hash": things["hash"]}, "backends/delete": {"backends_names": ["aws"]},
+        "backends/create": {"type": "aws", "creds": {"type": "default"}},
+        "backends/update": {"type": "aws", "creds": {"type": "default"}},
+        "backends/create_yaml": {"config_yaml": "type: aws\ncreds: {type: default}"},
+        "backends/update_yaml": {"config_yaml": "type: aws\ncreds: {type: default}"},
     }  # fmt: skip
     usual = {name: things[name] for name in ("run_name", "runs_names", "name", "names", "repo_id", "repos_ids")}
     usual |= {name: things[name] for name in ("projects_names", "secrets_names")}

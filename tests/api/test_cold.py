@@ -59,6 +59,16 @@ def test_importing_the_app_builds_no_model_and_leaves_handlers_alone() -> None:
     assert handlers == {"chalicelib.api.routes.refused"}
 
 
+HEAVY = ("aws_lambda_powertools", "azure", "boto3", "botocore", "google", "kubernetes", "paramiko", "pynamodb")
+
+
+def test_importing_the_app_or_a_function_loads_nobodys_sdk() -> None:
+    """A cold start pays for each; whatever needs one imports it with the event that needs it."""
+    functions = ", ".join(path.stem for path in (ROOT / "functions").glob("[a-z]*.py"))
+    modules, _ = seen(f"import app; from functions import {functions}")
+    assert not {module.partition(".")[0] for module in modules} & set(HEAVY)
+
+
 def test_a_first_answer_loads_its_own_noun_and_no_other(rig: Rig) -> None:
     folder = str(rig.world.folder)
     modules, built = seen(f"{ASK}ask('/api/projects/list')", folder, ADMIN)

@@ -18,6 +18,7 @@ from chalicelib.domain.joins import Join
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.errors import Invalid
 from chalicelib.hosts.joining import HostJoining
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.snapshots import FleetView, InstanceSnapshot
@@ -163,6 +164,13 @@ def test_what_says_nothing_is_refused(lab: Rig, body: bytes) -> None:
     assert lab.call("/agent/join", body, token=None).status == 400
 
 
+def test_a_look_may_have_so_many_bytes_and_no_more() -> None:
+    most = b"token\none\nname\n".ljust(joins.MOST_LOOK - 1, b"x") + b"y"
+    assert joins.read_said(most).look.endswith("xy")
+    with pytest.raises(Invalid):
+        joins.read_said(most + b"z")
+
+
 def test_an_unknown_command_reveals_nothing(lab: Rig) -> None:
     made = command(lab)
     for wrong in (f"{made['id']}.guess", "nonsense", f"{made['id']}", ""):
@@ -193,7 +201,8 @@ def test_a_command_is_worth_no_more_than_whoever_made_it(lab: Rig, ends: str) ->
 
 def test_bought_machines_dont_join_and_nobody_joins_what_ends(rig: Rig) -> None:
     create(rig, fleet())
-    assert "machines that are bought" in rig.refused("P/fleets/create_join", {"name": "pool"})
+    refused = rig.refused("P/fleets/create_join", {"name": "pool"})
+    assert "machines that are bought" in refused and "Machines join fleets with `ssh_config`" in refused
     create(rig, BY_THEMSELVES)
     made = command(rig)
     rig.ok("P/fleets/delete", {"names": ["lab"]})

@@ -22,6 +22,7 @@ from chalicelib.usecases import events
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.logs import MAX_BYTES
 from chalicelib.usecases.metrics import metric_puts
+from chalicelib.usecases.pace import EMBEDDED
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.uploads import message, send
 from tests.world.time import NOW
@@ -89,6 +90,13 @@ def test_diagnose_tells_the_story_of_the_job(rig: Rig, job: Job) -> None:
     assert any(line.startswith(b"run hello: ") for line in lines)
     body = {"run_name": "hello", "job_submission_id": job.id, "diagnose": True, "next_token": "0"}
     assert "is a single page" in rig.refused("P/logs/poll", body)
+
+
+def test_a_story_can_be_read_backwards(rig: Rig, job: Job) -> None:
+    rig.ok("P/runs/stop", {"runs_names": ["hello"], "abort": False})
+    forwards, _ = poll(rig, job, diagnose=True)
+    backwards, _ = poll(rig, job, diagnose=True, descending=True)
+    assert len(forwards) > 1 and backwards == forwards[::-1]
 
 
 def test_bad_polls_are_refused(rig: Rig, job: Job) -> None:
@@ -366,6 +374,24 @@ def test_the_room_that_a_server_takes_is_shown_to_its_admins_only(tmp_path: Path
     assert (found["free"], found["days"]["events"]) == (5, 3)
     chief = rig.user("chief", ProjectRole.admin)
     assert rig.call("/api/server/get_usage", token=chief).status == 403
+    rig.world.plane.store.close()
+
+
+def test_what_a_server_costs_is_shown_to_its_admins_where_calls_are_billed(tmp_path: Path) -> None:
+    rig = Rig.at(tmp_path)
+    alone = rig.ok("/api/server/get_cost")
+    submit(rig, task())
+    found = rig.ok("/api/server/get_cost")
+    assert found["billed"] and found["counts"] == {"the schedules": 1, "an instance": 0, "a run": 1}
+    assert sum(line["dollars"] for line in found["lines"]) > sum(line["dollars"] for line in alone["lines"])
+    assert rig.call("/api/server/get_cost", token=rig.user("chief", ProjectRole.admin)).status == 403
+    rig.world.plane.store.close()
+
+
+def test_nobody_bills_a_server_of_ones_own(tmp_path: Path) -> None:
+    rig = Rig.at(tmp_path, pace=EMBEDDED)
+    found = rig.ok("/api/server/get_cost")
+    assert (found["billed"], found["lines"], found["total"]) == (False, [], 0)
     rig.world.plane.store.close()
 
 

@@ -8,10 +8,12 @@ import pytest
 
 from chalicelib.api.route import Route
 from chalicelib.api.routes import ROUTES
+from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import ProjectRole
-from chalicelib.usecases.projects import visible
+from chalicelib.store.port import Delete
+from chalicelib.usecases.projects import view, visible
 from chalicelib.usecases.users import named_user
 from tests.api.rig import Rig, fleet, submit, task
 
@@ -108,6 +110,17 @@ def test_lists_show_what_the_caller_may_see(rig: Rig) -> None:
     assert {project["project_name"] for project in rig.ok("/api/projects/list")} == {"main", "open", "hers"}
     counted = rig.ok("/api/projects/list", {"return_total_count": True, "limit": 1})
     assert counted["total_count"] == 3 and len(counted["projects"]) == 1
+
+
+def test_without_fleets_are_only_projects_that_one_is_in(rig: Rig) -> None:
+    rig.ok("/api/projects/create", {"project_name": "open", "is_public": True}, token=rig.user("ann"))
+    assert [p["project_name"] for p in rig.ok("/api/projects/list_only_no_fleets")] == ["main"]
+
+
+def test_an_owner_who_is_gone_isnt_active(rig: Rig) -> None:
+    rig.world.store.commit([Delete(keys.user(rig.project.owner_id))])
+    owner = view(rig.world.store, rig.project).owner
+    assert (owner.name, owner.active) == ("(deleted)", False)
 
 
 def test_the_newest_project_is_listed_first(rig: Rig) -> None:

@@ -13,10 +13,11 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.tenants import Archive, archive_id
 from chalicelib.errors import Conflict, Refused
 from chalicelib.store import nouns
 from chalicelib.store.port import Change, Delete, Store
-from chalicelib.usecases import fleets, projects, runs, users
+from chalicelib.usecases import files, fleets, projects, runs, users
 from tests.api.rig import Response, Rig, fleet, submit, task
 
 CALLERS = 8
@@ -177,6 +178,10 @@ def test_what_changes_without_end_is_refused(rig: Rig) -> None:
         runs.delete(contended(rig), actor, rig.project, ["over"])
     with pytest.raises(Refused, match="The fleet keeps changing"):
         fleets.delete(contended(rig), actor, rig.project, ["pool"])
+    old = Archive(id=archive_id(actor.id, "0" * 64), owner_id=actor.id, hash="0" * 64, blob="archives/x", size=1)
+    rig.save(old)
+    with pytest.raises(Refused, match="This archive keeps changing"):
+        files.archive_by_hash(contended(rig), actor, old.hash)
     assert found_run(store, live["id"]).status is RunStatus.submitted
 
 

@@ -154,6 +154,7 @@ def test_one_without_a_name_gets_one(rig: Rig) -> None:
         ({"backend": "nonsense"}, "backend"),
         ({"sise": "1GB"}, "sise"),
         ({"resources": {"gpu": 1}}, "resources"),
+        ({"volume_id": "v", "size": "1GB"}, "an existing volume has a size of its own"),
         ({"volume_id": "v", "size": "", "auto_cleanup_duration": "1h"}, "an existing volume isn't deleted for you"),
         ({"backend": "kubernetes", "storage_class_name": "fast"}, "storage_class_name"),
         ({"backend": "kubernetes", "access_modes": ["ReadWriteMany"]}, "access_modes"),

@@ -26,8 +26,9 @@ from chalicelib.errors import (
     Throttled,
     Transient,
 )
-from tests.backends.conformance import BackendConformance, group_request_for, inside, request_for
-from tests.backends.volume_conformance import volume_request
+from tests.backends.conformance import BackendConformance, group_request_for, inside, request_for, volume_request
+from tests.backends.conformance.provider import Provider
+from tests.backends.simulated_provider import SimulatedProvider
 
 EVERY_CALL = get_args(Call)
 
@@ -84,6 +85,10 @@ class TestFake(BackendConformance):
     @pytest.fixture
     def backend(self, cloud: FakeCloud) -> Backend:
         return cloud
+
+    @pytest.fixture
+    def provider(self, cloud: FakeCloud, script: Script) -> Provider:
+        return SimulatedProvider(cloud, script)
 
     @pytest.fixture
     def broken(self, clock: Clock) -> Backend:
@@ -418,3 +423,10 @@ def test_the_deletion_of_a_group_may_lie_too(cloud: FakeCloud, script: Script, w
     assert cloud.resources()
     cloud.delete_group(group)
     assert not cloud.resources()
+
+
+def test_machines_that_are_processes_here_are_reached_here(clock: Clock) -> None:
+    cloud = FakeCloud(clock.now, hostname="localhost")
+    made = list(cloud.create(request_for(cloud.offers()[0])))
+    clock.at += 10 * SECOND
+    assert cloud.describe(made).hostname == "localhost"

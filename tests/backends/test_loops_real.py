@@ -16,7 +16,8 @@ from chalicelib.backends.simulated.loops import GIB, LoopDrives
 from chalicelib.backends.simulated.shelf import FolderShelf
 from chalicelib.errors import Unfit
 from tests.backends.conformance import request_for
-from tests.backends.volume_conformance import on, volume_request
+from tests.backends.conformance.requests import volume_request
+from tests.backends.conformance.volumes import on
 from tests.harness.server import until
 
 
@@ -57,10 +58,10 @@ def test_a_volume_is_a_sparse_file(drives: LoopDrives, tmp_path: Path) -> None:
 @needs_loops
 def test_it_is_a_loop_device_while_it_is_plugged_in(drives: LoopDrives) -> None:
     drives.make("vol-1", 1)
-    device = drives.plug("vol-1")
+    device = drives.plug("vol-1", read_only=False)
     [loop] = attached(device.backing_file)
     assert Path(f"/sys/block/{Path(loop).name}/loop/backing_file").read_text().strip() == device.backing_file
-    assert drives.plug("vol-1") == device and attached(device.backing_file) == [loop]
+    assert drives.plug("vol-1", read_only=False) == device and attached(device.backing_file) == [loop]
     until("nobody to look at it", lambda: drives.unplug("vol-1", pulled=False))
     assert drives.unplug("vol-1", pulled=False)
     assert attached(device.backing_file) == []
@@ -69,7 +70,7 @@ def test_it_is_a_loop_device_while_it_is_plugged_in(drives: LoopDrives) -> None:
 @needs_loops
 def test_a_mounted_one_stays_until_it_isnt(drives: LoopDrives, tmp_path: Path) -> None:
     drives.make("vol-1", 1)
-    [loop] = attached(drives.plug("vol-1").backing_file)
+    [loop] = attached(drives.plug("vol-1", read_only=False).backing_file)
     subprocess.run(["mkfs.ext4", "-q", loop], check=True)
     place = tmp_path / "mnt"
     place.mkdir()
@@ -85,7 +86,7 @@ def test_a_mounted_one_stays_until_it_isnt(drives: LoopDrives, tmp_path: Path) -
 def test_a_machine_that_ends_leaves_what_is_on_its_volumes(drives: LoopDrives, tmp_path: Path) -> None:
     """Its folder is deleted, but not through a mount."""
     drives.make("vol-1", 1)
-    [loop] = attached(drives.plug("vol-1").backing_file)
+    [loop] = attached(drives.plug("vol-1", read_only=False).backing_file)
     subprocess.run(["mkfs.ext4", "-q", loop], check=True)
     place, kept = tmp_path / "machines" / "vm-1" / "with blanks", tmp_path / "kept"
     place.mkdir(parents=True)
@@ -154,15 +155,59 @@ def test_the_cloud_plugs_it_in_for_a_machine_and_again_after_a_restart(drives: L
     assert again.disks.all() == [] and not list((tmp_path / "images").iterdir())
 
 
-def test_where_there_are_no_loop_devices_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drives = LoopDrives(tmp_path)
+@needs_loops
+def test_nothing_can_write_one_that_is_attached_to_be_read(drives: LoopDrives) -> None:
     drives.make("vol-1", 1)
+    device = drives.plug("vol-1", read_only=True)
+    [loop] = attached(device.backing_file)
+    assert device.read_only and Path(f"/sys/block/{Path(loop).name}/ro").read_text() == "1\n"
+
+
+@pytest.fixture
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel has no loop device for us."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    script = "#!/bin/sh\ncase $1 in --find) echo 'losetup: no permission' >&2; exit 1;; esac\n"
+    (tools / "losetup").write_text(script)
+    (tools / "losetup").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+
+
+@pytest.mark.usefixtures("refused")
+def test_data_in_a_file_are_never_hidden_by_a_folder(drives: LoopDrives, tmp_path: Path) -> None:
+    drives.make("vol-1", 1)
+    (tmp_path / "images" / "vol-1.img").write_bytes(b"precious" * 4096)
+    with pytest.raises(Unfit, match=r"this computer refuses them: losetup: no permission\. Start the server as root"):
+        drives.plug("vol-1", read_only=False)
+
+
+@pytest.mark.usefixtures("refused")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts folders")
+def test_where_there_are_no_loop_devices_a_volume_is_a_folder_and_says_so(
+    drives: LoopDrives, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drives.make("vol-1", 1)
+    device = drives.plug("vol-1", read_only=False)
+    folder, place = Path(device.folder), tmp_path / "mnt"
+    assert folder == tmp_path / "images" / "vol-1.folder" and device.backing_file == ""
+    assert "vol-1 is a folder" in caplog.text and "losetup: no permission" in caplog.text
+    (folder / "file").write_text("kept")
+    monkeypatch.undo()  # loop devices work again, but its data are in the folder
+    assert drives.plug("vol-1", read_only=False) == device
+    place.mkdir()
+    subprocess.run(["mount", "--bind", folder, place], check=True)
+    assert not drives.unplug("vol-1", pulled=False), "a machine still has it"
+    assert drives.unplug("vol-1", pulled=True) and not place.is_mount()
+    assert (folder / "file").read_text() == "kept"
+    drives.drop("vol-1")
+    assert not list((tmp_path / "images").iterdir())
+
+
+def test_without_losetup_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drives: LoopDrives) -> None:
+    drives.make("vol-1", 1)
+    (tmp_path / "images" / "vol-1.img").write_bytes(b"precious" * 4096)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Unfit, match="need loop devices, and losetup failed"):
-        drives.plug("vol-1")
-    (tmp_path / "losetup").write_text(
-        "#!/bin/sh\ncase $1 in --find) echo 'losetup: no permission' >&2; exit 1;; esac\n"
-    )
-    (tmp_path / "losetup").chmod(0o755)
-    with pytest.raises(Unfit, match=r"this computer refuses them: losetup: no permission\. Start the server as root"):
-        drives.plug("vol-1")
+        drives.plug("vol-1", read_only=False)
+    monkeypatch.undo()

@@ -23,7 +23,7 @@ from chalicelib.errors import NotSupported, Refused
 from tests.backends.conformance import BackendConformance
 
 ROOT = Path(__file__).parents[2]
-NOT_PROVIDERS = {"accounts", "configs", "registry", "simulated", "spi"}
+NOT_PROVIDERS = {"accounts", "configs", "offline", "registry", "simulated", "spi"}
 TABLE = {
     "nimbus": Row(
         "chalicelib.backends.configs:KeyBackendConfig",
@@ -59,7 +59,7 @@ def joined() -> set[str]:
         module = importlib.import_module(f"tests.backends.{found.name}")
         for _, kind in inspect.getmembers(module, inspect.isclass):
             if issubclass(kind, BackendConformance) and kind.__name__.startswith("Test"):
-                cases = [name for name in vars(BackendConformance) if name.startswith("test_")]
+                cases = [name for name in dir(BackendConformance) if name.startswith("test_")]
                 if all(getattr(kind, name) is getattr(BackendConformance, name) for name in cases):
                     names.add(kind.backend_name)
     return names

@@ -28,12 +28,15 @@ BENCHES: dict[str, list[str]] = {
     "placement": [],
     "language": [],
     "cold": [],
+    "warm": [],
     "cli": [],
     "idle": [],
     "crowd": [],
     "agent": [],
     "load": [],
     "live": [],
+    "attach": [],
+    "units": [],
 }
 
 

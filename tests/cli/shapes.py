@@ -10,10 +10,12 @@ from urllib.parse import parse_qsl
 import orjson
 
 from chalicelib.api import dispatch
+from chalicelib.configuration.server import read_backend
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus, PullProgress
 from chalicelib.domain.runs import RunStatus
 from chalicelib.usecases.agent_message import MetricPoint
+from chalicelib.usecases.backends import store
 from chalicelib.usecases.metrics import metric_puts
 from cli.config import ProjectEntry, config_path, save_projects
 from cli.shapes import SHAPES
@@ -25,6 +27,7 @@ from tests.api.test_volumes import activate, volume
 from tests.cli.conftest import Dstack
 from tests.cli.outline import Outline, outline
 from tests.cli.plane import Asked, Plane
+from tests.world.keyed import config
 from tests.world.volumes import attachment
 
 RECORDED = Path(__file__).parent / "golden" / "shapes.json"
@@ -68,6 +71,7 @@ def fill(rig: Rig, dstack: Dstack) -> None:
     rig.world.clock.pass_(MINUTE / 1e6)
     finish(rig, ids["done"], RunStatus.failed)
     rig.ok("P/secrets/create_or_update", {"name": "tok", "value": "v"})
+    store(rig.world.plane, rig.project, read_backend(config(regions=["eu-west-1"], tags={"a": "b"})), None)
     create(rig, BY_THEMSELVES)
     rig.ok("P/fleets/create_join", {"name": "lab"})
     volumes = [volume("data", auto_cleanup_duration="1h", tags={"a": "b"}), volume("old", size="", volume_id="vol-1")]
@@ -91,12 +95,14 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
             "offer --format json --spot-auto --max-price 3 --gpu A100,H100:40GB..80GB:1..2 --cpu x86:2..4",
         ],
         "offer --group-by": ["offer --group-by gpu --json", "offer --group-by gpu,backend,region,count --json"],
+        "backend list": ["backend list --json"],
         "event list": ["event --json", "event list --json --within-run done"],
         "metrics": ["metrics pulling --json"],
         "project list": ["project list --json", "project list -v --json"],
         "secret list": ["secret list --json"],
         "secret get": ["secret get tok --json"],
         "server info": ["server info --json"],
+        "server info --cost": ["server info --cost --json"],
         "volume get": [f"volume get {name} --json" for name in ("data", "old", "new")],
         "volume list": ["volume list --json"],
         "apply": ["apply -f task.yml -n fresh -y --json", "apply -f fleet.yml -y --json"],

@@ -16,7 +16,7 @@ from cli.config import ProjectEntry, config_path, save_projects
 from cli.reference import leaves
 from tests.cli.conftest import Dstack
 from tests.cli.plane import Plane, fleet, offer, run, volume
-from tests.cli.test_flags import ANSWERS
+from tests.cli.test_flags import ANSWERS, BACKEND
 from tests.cli.test_tables import GROUPS, H100, many_fleets, many_runs, metrics, run_plan, taken
 
 FOLDER = Path(__file__).parent / "golden" / "faces"
@@ -26,6 +26,7 @@ FACES = {  # command line: what it is called
     "apply -f task.yml": "apply-task",
     "apply -f changed.yml": "apply-changed",
     "apply -f fleet.yml": "apply-fleet",
+    "backend": "backend",
     "event": "event",
     "fleet": "fleet",
     "fleet list -v": "fleet-list-verbose",
@@ -42,12 +43,14 @@ FACES = {  # command line: what it is called
     "secret": "secret",
     "secret get deploy_key": "secret-get",
     "server info": "server-info",
+    "server info --cost": "server-info-cost",
     "volume": "volume",
     "volume list -v": "volume-list-verbose",
     "volume get data": "volume-get",
 }
 NO_TABLE = {  # lines, a log, a script
-    "attach", "completion", "delete", "fleet delete", "fleet delete-instance", "fleet join-command",
+    "attach", "backend add", "backend check", "backend delete",
+    "completion", "delete", "fleet delete", "fleet delete-instance", "fleet join-command",
     "fleet revoke-join", "init", "logs", "project add",
     "project delete", "project set-default", "secret delete", "secret set", "server", "stop",
     "volume delete",
@@ -87,7 +90,8 @@ def volumes() -> list[dict[str, Any]]:
     held = {"instance": {"name": "gpu-cluster-0", "fleet_name": "gpu-cluster", "instance_num": 0, "instance_id": "i"}}
     asked = {"type": "volume", "backend": "runpod", "region": "POD-1", "size": 0.5}
     failed = {"configuration": asked, "provisioning_data": None, "status_message": LONG, "cost": 0.0}
-    external = {"configuration": {"backend": "lium"}, "provisioning_data": None, "external": True, "cost": 0.0}
+    unpriced = {"size_gb": 0, "availability_zone": None, "price": None}
+    external = {"configuration": {"backend": "lium"}, "provisioning_data": unpriced, "external": True, "cost": 0.0}
     return [
         volume(attachments=[held, held], cost=123.4),
         volume("broken", "failed", **failed, created_at="2026-11-21T03:00:00Z"),
@@ -130,6 +134,11 @@ def furnished(dstack: Dstack, plane: Plane) -> Dstack:
         "/fleets/get_plan": fleet_plan_of,
         "/gpus/list": {"gpus": GROUPS, "offers_as_of": AGES[:1]},
         "/metrics/job/train": {"metrics": samples},
+        "/backends/list": [
+            {**BACKEND, "offers_taken_at": "2026-11-21T04:00:00Z"},
+            {**BACKEND, "name": "gcp", "source": "file", "config": {"regions": ["us-east1", "eu-west4"]}}
+            | {"offers_error": LONG},
+        ],
         "/secrets/list": [{"id": "1", "name": name, "value": None} for name in ("deploy_key", "tok")],
         "/secrets/get": {
             "id": "1",
@@ -192,5 +201,5 @@ def test_every_command_has_a_face_or_prints_no_table() -> None:
     words = {" ".join(path) for path, _ in leaves() if path[0] not in ("pool", "destroy")}
     unbuilt = {"export", "gateway", "import", "login", "preset"}
     faces = {name for name in words if any(f"{line} ".startswith(f"{name} ") for line in FACES)}
-    grouped = {"event list", "secret list"}  # as `event` and `secret` print it
+    grouped = {"backend list", "event list", "secret list"}  # as `event` and `secret` print it
     assert words - faces - NO_TABLE - grouped == unbuilt

@@ -117,6 +117,10 @@ def reachable() -> dict[str, Any]:
     return found
 
 
+BACKEND = {"name": "aws", "source": "api", "config": {"type": "aws"}, "changed_at": "2026-11-21T04:00:00Z"} | {
+    "offers_taken_at": None,
+    "offers_error": "",
+}
 JOIN = {"id": "1", "created_at": "2026-11-21T04:00:00Z", "expires_at": "2026-11-21T05:00:00Z"} | {
     "created_by": "admin",
     "status": "unused",
@@ -136,8 +140,26 @@ USAGE = {
     "free": 40_000_000_000,
     "days": {"events": 90, "metrics": 7, "logs": 30, "deleted": 1, "fleets": 30, "archives": 30},
 }
+COST = {
+    "billed": True,
+    "prices": "us-east-1, without free tier, read in November 2026",
+    "pace": {"fast": 2.0, "slow": 60.0, "presence": 270.0, "log": 900.0},
+    "counts": {"the schedules": 1.0, "an instance": 40.0, "a run": 2400.0},
+    "lines": [
+        {"driver": "an instance", "what": "Lambda requests", "amount": 1_752_000.0, "price": 0.2, "unit": "million",
+         "dollars": 0.3504},
+        {"driver": "a run", "what": "table writes", "amount": 271_200.0, "price": 0.625, "unit": "million units",
+         "dollars": 0.1695},
+        {"driver": "the schedules", "what": "Lambda time", "amount": 2689.1, "price": 0.0000166667,
+         "unit": "GB-second", "dollars": 0.0448},
+        {"driver": "the schedules", "what": "S3 writes", "amount": 480.0, "price": 5.0, "unit": "million",
+         "dollars": 0.0024},
+    ],
+    "total": 0.57,
+}  # fmt: skip
 ANSWERS: dict[str, Any] = {
     "/api/server/get_usage": USAGE,
+    "/api/server/get_cost": COST,
     "/api/runs/list": lambda body: [run()] if body["only_active"] else [run(), finished("old")][: body["limit"]],
     "/runs/get": reachable(),
     "/runs/stop": None,
@@ -158,6 +180,14 @@ ANSWERS: dict[str, Any] = {
     "/fleets/apply": fleet(instances=[instance(0)]),
     "/gpus/list": {"gpus": [{**GROUPED, "spot": ["spot"], "backend": "aws", "regions": ["x"]}]},
     "/secrets/list": [{"id": "1", "name": "tok", "value": None}],
+    "/backends/list": [BACKEND],
+    "/backends/aws/config_info": {"type": "aws", "creds": {"type": "access_key", "access_key": "(hidden)"}},
+    "/backends/aws/check": None,
+    "/backends/create": None,
+    "/backends/update": None,
+    "/backends/create_yaml": None,
+    "/backends/update_yaml": None,
+    "/backends/delete": None,
     "/secrets/get": {"id": "1", "name": "tok", "value": "s3cret"},
     "/secrets/create_or_update": None,
     "/secrets/delete": None,
@@ -172,6 +202,8 @@ ANSWERS: dict[str, Any] = {
 LINES = {
     "apply": "apply",
     "attach": "attach train --logs",
+    "backend check": "backend check aws",
+    "backend delete": "backend delete aws",
     "delete": "delete",
     "destroy": "destroy",
     "fleet get": "fleet get gpu",
@@ -203,6 +235,11 @@ ELSEWHERE = {  # flags that show on another command line than the plain one
     ("apply", "host"): Line("apply -y", plane={"/runs/get": reachable()}),
     **{("attach", name): Line("attach train") for name in ("logs", "ssh_identity", "host", "ports", "replica", "job")},
     ("logs", "following"): Line("logs train"),
+    **{("backend add", name): Line("backend add aws -y") for name in ("own", "region", "access_key")},
+    ("backend add", "project"): Line("backend add aws --default-creds -y"),
+    ("backend add", "yes"): Line("backend add aws --default-creds"),
+    ("backend add", "secret_key"): Line("backend add aws --access-key AKIA -y", answers="typed\n"),
+    ("backend add", "file"): Line("backend add -y"),
     ("project add", "yes"): Line("project add --name lab --url {url} --token t"),
     ("project add", "no"): Line("project add --name lab --url {url} --token t", answers="y\n"),
     ("run get", "run_id"): Line("run get"),

@@ -246,6 +246,10 @@ def taken(backend: str, minutes: float | None, error: str | None = None) -> dict
             "none of gcp yet: its last refresh failed (no such key)",
         ),
         ([taken("gcp", None, "no such key")], "No offers of gcp yet: its last refresh failed (no such key)"),
+        (
+            [taken("aws", 3.0) | {"prices": "prices.csv, 2026-11-20"}],
+            "Offers as of 3 mins ago; prices of aws from prices.csv, 2026-11-20",
+        ),
         ([taken("gcp", None)], ""),  # nobody has asked it yet
     ],
 )

@@ -63,6 +63,11 @@ def status(server: Server, name: str) -> str:
     return str(server.call("/api/project/main/runs/get", {"run_name": name})["status"])
 
 
+def where(server: Server, name: str) -> dict[str, Any]:
+    run = server.call("/api/project/main/runs/get", {"run_name": name})
+    return dict(run["latest_job_submission"]["job_provisioning_data"])
+
+
 def images(server: Server) -> set[str]:
     """The disks of this server that are attached anywhere."""
     return {disk.file.name for disk in loops.of(server.home)}
@@ -75,6 +80,7 @@ def test_what_a_run_writes_the_next_one_reads(peer: Peer, server: Server) -> Non
     assert ran(peer, server, "reads", "cat /dstack-test-genuine/file").strip() == "precious"
     until("it to be given back", lambda: not volumes(server)["data"]["attachments"])
     assert images(server) == set()
+    assert where(server, "writes")["hostname"] == "localhost", "or a client that attaches ends with a traceback"
 
 
 def test_the_list_shows_where_it_is_and_it_cant_be_deleted_there(peer: Peer, server: Server) -> None:

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from chalicelib.backends.simulated.cloud import FakeCloud
+from chalicelib.backends.simulated.loops import LoopDrives
+from chalicelib.backends.simulated.shelf import FolderShelf
 from tests.e2e.peer import Peer
 from tests.harness.server import Server, until
 
@@ -67,6 +70,21 @@ def test_a_disk_that_is_a_volume_isnt_registered_again(peer: Peer, server: Serve
     peer.run("volume", "delete", "-y", "again")
     until("it to be forgotten", lambda: "again" not in volumes(server))
     assert volumes(server)["data"]["volume_id"] == provider_id
+
+
+def test_a_disk_of_somebody_else_is_registered_and_left_as_it_is(peer: Peer, server: Server) -> None:
+    (cloud,) = server.home.rglob("fake-cloud")
+    shelf, drives = FolderShelf(cloud / "volumes"), LoopDrives(cloud / "images")
+    FakeCloud(lambda: 0, volumes=shelf, drives=drives).disks.add("vol-theirs", "sim-east", size_gib=7)
+    text = "type: volume\nname: theirs\nbackend: aws\nregion: sim-east\nvolume_id: vol-theirs\n"
+    peer.run("apply", "-y", "-f", write(peer, text))
+    made = volumes(server)["theirs"]
+    assert (made["status"], made["external"], made["volume_id"]) == ("active", True, "vol-theirs")
+    assert made["provisioning_data"]["size_gb"] == 7
+    assert "active" in next(row for row in peer.run("volume", "list").rows() if row and row[0] == "theirs")
+    peer.run("volume", "delete", "-y", "theirs")
+    until("it to be forgotten", lambda: "theirs" not in volumes(server))
+    assert shelf.get("vol-theirs") is not None and (cloud / "images" / "vol-theirs.img").exists()
 
 
 def test_one_that_isnt_there_fails_and_says_so(peer: Peer, server: Server) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.backends.simulated.script import Fault
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.instants import MINUTE
+from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason
 from chalicelib.domain.runs import Run
@@ -108,6 +108,15 @@ def test_from_the_place_to_the_next_run(stage: Runs) -> None:
     stage.until(lambda: stage.states == [ATTACHED])
 
 
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_read_only_volume_is_attached_so_that_nothing_can_write_it(stage: Runs, read_only: bool) -> None:
+    stage.place.save(stage.disk.with_(read_only=read_only, blank=False))
+    stage.start()
+    stage.until(lambda: stage.states == [ATTACHED])
+    device = stage.attachments[0].device
+    assert device is not None and device.read_only is read_only
+
+
 def test_a_slow_cloud_is_waited_for_both_ways(stage: Runs) -> None:
     stage.script.attach = stage.script.detach = MINUTE
     run = stage.start()
@@ -118,6 +127,19 @@ def test_a_slow_cloud_is_waited_for_both_ways(stage: Runs) -> None:
     assert stage.states == [DETACHING] and stage.plugged()
     stage.until(lambda: stage.states == [])
     assert stage.plugged() == [] and stage.disk.used_at is not None
+
+
+def test_a_disk_that_is_still_on_its_way_to_a_machine_isnt_free(stage: Runs) -> None:
+    """Its job ends before the disk has come, and the cloud takes long for both ways."""
+    stage.script.attach = stage.script.detach = MINUTE
+    run = stage.start()
+    stage.reports(run)
+    stage.ends(run)
+    stage.until(lambda: stage.states == [DETACHING])
+    while stage.plugged():
+        assert stage.states == [DETACHING]
+        stage.after(5 * SECOND)
+    stage.until(lambda: stage.states == [])
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

@@ -37,6 +37,13 @@ def test_script_is_one_a_shell_understands() -> None:
     subprocess.run(["sh", "-n"], input=script, text=True, check=True)
 
 
+def test_script_names_whom_to_ask_for_notices() -> None:
+    assert "--notices" not in user_data("http://plane", "instance", "token", DIGEST)
+    script = user_data("http://plane", "instance", "token", DIGEST, "ec2")
+    assert script.endswith("--token-file /var/lib/dstack/token --notices ec2\n")
+    subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+
+
 @pytest.mark.parametrize("served", [PROGRAM, PROGRAM + b"and more", b""])
 @pytest.mark.parametrize("fetcher", ["curl", "wget"])
 def test_only_the_program_that_was_meant_is_run(tmp_path: Path, served: bytes, fetcher: str) -> None:

@@ -55,11 +55,14 @@ class Seller(FakeCloud):
         super().__init__(lambda: 0, facts=NIMBUS)
         self.price = price
         self.error: Exception | None = None
+        self.data: dict[str, str] = {}
 
     def offers(self) -> Sequence[Offer]:
         if self.error is not None:
             raise self.error
-        return [offer.with_(backend="nimbus", price=self.price) for offer in super().offers()[:3]]
+        return [
+            offer.with_(backend="nimbus", price=self.price, backend_data=self.data) for offer in super().offers()[:3]
+        ]
 
 
 def prices(book: OfferBook) -> list[float]:
@@ -117,6 +120,20 @@ def test_book_is_parsed_once_a_version(place: Engine, blobs: Blobs, backends: Ac
     place.at += LOOK_AGAIN
     assert catalog.book(PROJECT) is first
     assert len(blobs.reads) == reads + 1
+
+
+def test_prices_that_are_not_the_providers_are_said_and_stay_so_while_it_fails(place: Engine, blobs: Blobs) -> None:
+    seller = Seller(1.0)
+    catalog = StoredCatalog(blobs, place, Accounts([Account.made(seller, PROJECT)]))
+    seller.data = {"prices": "prices.csv, 2026-11-20"}
+    catalog.refresh()
+    assert catalog.ages(PROJECT)["nimbus"].prices == "prices.csv, 2026-11-20"
+    seller.error = Transient("later")
+    catalog.refresh()
+    assert catalog.ages(PROJECT)["nimbus"] == Age(place.at, "later", "prices.csv, 2026-11-20")
+    seller.error, seller.data = None, {}
+    catalog.refresh()
+    assert catalog.ages(PROJECT)["nimbus"] == Age(place.at)
 
 
 def test_another_process_sees_a_refresh_soon(place: Engine, blobs: Blobs, backends: Accounts) -> None:

@@ -59,6 +59,18 @@ def test_a_name_that_another_volume_has_is_kept(rig: Rig) -> None:
     assert pointed(rig) == fresh["id"]
 
 
+def test_a_claim_to_a_disk_goes_too_unless_another_volume_has_it(rig: Rig) -> None:
+    external = {"backend": "aws", "region": "eu"}
+    gone = [deleted(rig, name) for name in ("one", "two")]
+    rig.save(*(rig.world.again(each).with_(external_id=f"vol-{each.name}", **external) for each in gone))
+    own, anothers = (keys.disk("aws", "eu", f"vol-{each.name}") for each in gone)
+    rig.world.store.commit([nouns.pointer(own, gone[0].id), nouns.pointer(anothers, "another")])
+    later(rig, 30)
+    assert sorted(turn(rig).volumes) == sorted(each.id for each in gone)
+    assert nouns.find_target(rig.world.store, own) is None
+    assert nouns.find_target(rig.world.store, anothers) == ("another", 1)
+
+
 def test_a_turn_that_crashes_leaves_the_rest_to_the_next(rig: Rig) -> None:
     gone = deleted(rig)
     later(rig, 30)

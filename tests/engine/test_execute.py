@@ -122,6 +122,7 @@ def test_request_is_the_same_every_time_and_says_whose_it_is(bench: Bench) -> No
         "dstack-project": bench.first.project_id,
         "dstack-instance": bench.first.id,
         "dstack-epoch": "0",
+        "dstack-name": bench.first.name,
         "team": "blue",
     }
     token = bootstrap_token(KEY, bench.first.id, 0)

@@ -35,9 +35,9 @@ def look(place: Engine, *runs: Run) -> None:
     assert not done.failed, done.failed
 
 
-def machines(place: Engine, count: int, zone: str = "") -> list[Instance]:
+def machines(place: Engine, count: int, zone: str = "", name: str = "cloud") -> list[Instance]:
     """A cluster of machines that were bought and have reported."""
-    fleet = place.fleet("cloud", placement="cluster", nodes="0..100")
+    fleet = place.fleet(name, placement="cluster", nodes="0..100")
     made = []
     for number in range(count):
         handle = Handle(kind="vm", id=f"i-{number}", data={"zone": zone} if zone else {})
@@ -102,6 +102,27 @@ def test_while_one_of_their_volumes_is_taken_no_node_takes_a_place(place: Engine
     place.save(place.again(held).with_(attachments=()))
     look(place, run)
     assert {job.status for job in jobs_of(place, run)} == {JobStatus.provisioning}
+
+
+@pytest.mark.parametrize("taken", [(), ("a-1",), ("b-0",), ("a-0", "b-1")])
+def test_of_several_names_the_nodes_get_those_that_are_free_in_one_zone(place: Engine, taken: tuple[str, ...]) -> None:
+    for zone in "ab":
+        machines(place, 2, f"eu-{zone}", f"cloud-{zone}")
+        made = [volume(f"{zone}-{rank}", zone=f"eu-{zone}", version=0) for rank in range(2)]
+        held = (attachment(b.job(b.run("other")), b.machine(9)),)
+        place.save(*(each.with_(attachments=held if each.name in taken else ()) for each in made))
+        place.store.commit([nouns.pointer(keys.volume_name(b.PROJECT, each.name), each.id) for each in made])
+    names = [f"{zone}-${{{{ dstack.node_rank }}}}" for zone in "ab"]
+    run = task(place, "train", 2, volumes=[{"name": names, "path": "/data"}])
+    for _ in range(3):
+        look(place, run)
+    jobs = jobs_of(place, run)
+    if len(taken) == 2:
+        assert "waiting for volume `a-0`, which run `other` uses" in jobs[0].message
+        return
+    got = [each.name for job in jobs if job.assignment is not None for each in job.assignment.volumes]
+    zone = "b" if "a-1" in taken else "a"
+    assert got == [f"{zone}-0", f"{zone}-1"]
 
 
 def without_addresses(place: Engine, where: list[Instance]) -> None:

@@ -225,6 +225,19 @@ def test_with_master_done_the_first_node_decides(place: Engine) -> None:
     assert {job.reason for job in jobs_of(place, run)} == {JobReason.done_by_runner}
 
 
+def test_a_run_stays_running_when_one_node_is_done_before_another_begins(place: Engine) -> None:
+    hosts = cluster(place, 2)
+    run = task(place, "train", 2)
+    look(place, run)
+    put(place, run, {0: running(place.at)})
+    look(place, run)
+    free(place, run, hosts, 0)
+    put(place, run, {0: ended(JobReason.done_by_runner, place.at)})
+    look(place, run)
+    assert statuses(place, run) == ["done", "provisioning"]
+    assert place.again(run).status is RunStatus.running
+
+
 @pytest.mark.parametrize("nodes", [3, 100])
 def test_a_failure_that_retry_covers_starts_all_nodes_again(place: Engine, nodes: int) -> None:
     hosts = cluster(place, nodes)

@@ -84,6 +84,7 @@ def test_all_machines_of_a_cluster_are_created_in_one_group(world: Grouped) -> N
         "dstack-project": b.PROJECT,
         "dstack-fleet": world.cluster.id,
         "dstack-group": kept.id,
+        "dstack-name": world.cluster.name,
     }
 
 

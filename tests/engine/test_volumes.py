@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.backends.simulated.cloud import FACTS
+from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault
 from chalicelib.backends.spi import VolumeRequest
 from chalicelib.domain import keys
@@ -16,8 +17,16 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.runs import Run, RunBody, RunStatus
 from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume, VolumeReason, VolumeStatus
+from chalicelib.engine.effects.volumes import VolumeEffects
 from chalicelib.machines.volume import DELETE_SELDOM, TO_CREATE
-from chalicelib.planning.volumes import CreateVolume, DeleteVolume, DescribeVolume, RegisterVolume
+from chalicelib.planning.volumes import (
+    CreateVolume,
+    DeleteVolume,
+    DescribeVolume,
+    DiskSeen,
+    RegisterVolume,
+    VolumeNotMade,
+)
 from chalicelib.store import nouns
 from chalicelib.store.sqlite import SqliteStore
 from chalicelib.usecases import volumes
@@ -84,7 +93,7 @@ def test_tags_are_the_users_and_the_owner_is_ours(stage: Stage) -> None:
     stage.created(tags={"team": "blue", "dstack-install": "not theirs to say"})
     [disk] = stage.cloud.disks.all()
     tags = dict(disk["tags"])
-    assert (tags["team"], tags["dstack-install"], len(tags)) == ("blue", "install", 5)
+    assert (tags["team"], tags["dstack-install"], len(tags)) == ("blue", "install", 6)
 
 
 def test_a_slow_creation_is_waited_for(stage: Stage) -> None:
@@ -265,13 +274,9 @@ def registered(stage: Stage, name: str, **fields: Any) -> Volume:
 def test_a_disk_is_registered_once(stage: Stage) -> None:
     stage.cloud.disks.add("vol-shared", REGION)
     stage.place.at += 2 * SECOND
-    stage.script.faults.append(Fault("register_volume", "Transient"))
-    first = registered(stage, "first")
+    assert registered(stage, "first").status is VolumeStatus.active
     second = registered(stage, "second")
-    assert first.status is VolumeStatus.submitted, "nothing is known of its disk yet, but it was first"
     assert (second.status, second.message) == (VolumeStatus.failed, "Volume vol-shared is the volume first already.")
-    stage.after(MINUTE)
-    assert stage.again(first).status is VolumeStatus.active
     elsewhere = Project(id="p2", name="other", owner_id="user", created_at=stage.place.at)
     stage.place.store.commit([nouns.put(elsewhere), nouns.pointer(keys.project_name("other"), "p2")])
     stage.project, home = elsewhere, stage.project
@@ -280,6 +285,54 @@ def test_a_disk_is_registered_once(stage: Stage) -> None:
     stage.delete("first", "second")
     stage.settle()
     assert registered(stage, "fourth").status is VolumeStatus.active
+
+
+@pytest.mark.parametrize("unique", [True, False])
+def test_projects_with_keys_of_their_own_may_have_one_account(stage: Stage, unique: bool) -> None:
+    """Where ids are unique everywhere, one id is one disk, whoever's keys show it; elsewhere accounts are apart."""
+    elsewhere = Project(id="p2", name="other", owner_id="user", created_at=stage.place.at)
+    stage.place.store.commit([nouns.put(elsewhere), nouns.pointer(keys.project_name("other"), "p2")])
+    facts = FACTS.with_(name="aws", unique_volumes=unique)
+    clouds = [FakeCloud(stage.place.now, script=stage.script, facts=facts) for _ in range(2)]
+    stage.backends = Accounts(
+        Account.made(cloud, project.id) for cloud, project in zip(clouds, (stage.project, elsewhere), strict=True)
+    )
+    object.__setattr__(stage.place.plane, "backends", stage.backends)
+    for cloud in clouds:
+        cloud.disks.add("vol-shared", REGION)
+    stage.place.at += 2 * SECOND
+    assert registered(stage, "first").status is VolumeStatus.active
+    stage.project = elsewhere
+    assert registered(stage, "second").message == (
+        "Volume vol-shared belongs to another project of this server." if unique else ""
+    )
+
+
+def test_of_two_registrations_at_once_one_succeeds(stage: Stage) -> None:
+    """Both have asked the provider before either has said what it found."""
+    stage.cloud.disks.add("vol-shared", REGION)
+    stage.place.at += 2 * SECOND
+    effects = VolumeEffects(stage.acting)
+    both = [stage.create(name, volume_id="vol-shared", size=None) for name in ("first", "second")]
+    until = stage.place.at + MINUTE
+    stage.place.save(*(each.with_(act_until=until) for each in both))
+    asked = [RegisterVolume(each.unit, each.backend, until, each.project_id) for each in both]
+    first, second, again = (effects.register(effect) for effect in (*asked, asked[0]))
+    assert isinstance(first, DiskSeen) and isinstance(again, DiskSeen)
+    assert isinstance(second, VolumeNotMade)
+    assert (second.error, second.message) == ("Unfit", "Volume vol-shared is the volume first already.")
+
+
+def test_a_volume_that_failed_keeps_no_disk_from_others(stage: Stage) -> None:
+    stage.cloud.disks.add("vol-shared", REGION)
+    stage.place.at += 2 * SECOND
+    failed = registered(stage, "gone", region="sim-north")
+    key = keys.disk("aws", REGION, "vol-shared")
+    stage.place.store.commit([nouns.pointer(key, failed.id)])
+    assert failed.status is VolumeStatus.failed, "so its claim is void"
+    first = registered(stage, "first")
+    assert first.status is VolumeStatus.active
+    assert nouns.find_target(stage.place.store, key) == (first.id, 2)
 
 
 def test_a_projects_own_disk_isnt_registered_again(stage: Stage) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from chalicelib.domain.events import Event, EventType
 from chalicelib.domain.instants import MINUTE, SECOND
-from chalicelib.domain.workflows import Workflow, WorkflowStatus
+from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import NotYet, Transient, Unfit
 from chalicelib.planning.workflows import Definition, WorkflowStep
@@ -66,14 +66,15 @@ def test_its_steps_are_done_in_order() -> None:
 
 
 @pytest.mark.parametrize("fault", list(faults(TENT)), ids=str)
-def test_whatever_goes_wrong_it_is_done_or_leaves_nothing(fault: Fault) -> None:
-    check(TENT, Meadow(), fault)
+@pytest.mark.parametrize("driver", list(Driver))
+def test_whatever_goes_wrong_it_is_done_or_leaves_nothing(fault: Fault, driver: Driver) -> None:
+    check(TENT, Meadow(wet=1), fault, driver)
 
 
 def test_an_attempt_that_another_one_overtook_is_not_made() -> None:
     """A queue may deliver it late, or twice."""
     course = Course(TENT, Meadow(), None)
-    course.engine.reconciler(kinds=course.kinds).run([course.workflow.unit])
+    course.engine.reconciler(load=course.load).run([course.workflow.unit])
     (attempt,) = course.engine.effects
     course.execute(replace(attempt, act_until=attempt.act_until + 1))
     assert course.performer.made == []
@@ -175,14 +176,14 @@ def test_an_attempt_in_flight_is_left_alone() -> None:
     """Another process is making it: a pass waits until it can't be any more."""
     course = Course(TENT, Meadow(), None)
     engine = course.engine
-    engine.reconciler(kinds=course.kinds).run([course.workflow.unit])
+    engine.reconciler(load=course.load).run([course.workflow.unit])
     assert len(engine.effects) == 1
     course.cancel()
     engine.at += 9 * SECOND
-    engine.reconciler(kinds=course.kinds).run([course.workflow.unit])
+    engine.reconciler(load=course.load).run([course.workflow.unit])
     assert len(engine.effects) == 1, "even a cancelled workflow waits for the attempt"
     engine.at += SECOND
-    engine.reconciler(kinds=course.kinds).run([course.workflow.unit])
+    engine.reconciler(load=course.load).run([course.workflow.unit])
     assert course.workflow.status is WorkflowStatus.undone, "nothing was done that could be undone"
 
 

@@ -1,5 +1,7 @@
 """What every workflow must stand, generated from its steps: a step made twice, lost, failing before or after it acted,
-a cancellation between any two, an undoing that is made twice or fails. In the end all is done, or nothing is left."""
+a cancellation between any two, an undoing that is made twice or fails. In the end all is done, or nothing is left.
+
+The engine's looks drive it, or an execution of its state machine: both must stand the same."""
 
 from __future__ import annotations
 
@@ -9,21 +11,25 @@ from typing import Any, Protocol
 
 from chalicelib.domain import keys
 from chalicelib.domain.instants import HOUR, SECOND
-from chalicelib.domain.workflows import Workflow, WorkflowStatus
+from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
+from chalicelib.engine import asl
+from chalicelib.engine.driving import Driving
 from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.executions import Driven
 from chalicelib.engine.effects.workflows import Steps
 from chalicelib.engine.execute import Executor
-from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
 from chalicelib.engine.ports import Performer
 from chalicelib.engine.read import Reader
 from chalicelib.errors import Transient, Unfit
+from chalicelib.planning.executions import Call
 from chalicelib.planning.plan import Effect
 from chalicelib.planning.transitions import Draft
-from chalicelib.planning.workflows import Definition, WorkflowSnapshot, begin, cancel
+from chalicelib.planning.workflows import Definition, begin, cancel
 from chalicelib.store import nouns
 from tests.world.engine import Engine
 from tests.world.ports import Books, accounts
+from tests.world.step_functions import CutOff, StepFunctions
 
 
 class Bench(Protocol):
@@ -123,8 +129,17 @@ _ERRORS: Mapping[str, type[BaseException]] = {
 class Course:
     """One workflow from its beginning to its end, on virtual time."""
 
-    def __init__(self, definition: Definition, bench: Bench, fault: Fault | None, **about: Any) -> None:
-        self.engine, self.definition = Engine.in_memory(), definition
+    def __init__(
+        self,
+        definition: Definition,
+        bench: Bench,
+        fault: Fault | None,
+        driver: Driver = Driver.looks,
+        **about: Any,
+    ) -> None:
+        self.engine, self.definition, self.driver = Engine.in_memory(), definition, driver
+        machines = {definition.name: asl.render(definition)}
+        self.executions = StepFunctions(machines, self.engine.clock.now, self.invoked)
         at = self.engine.at
         made = {"id": "w", "project_id": "p", "name": "one", "subject": "instance/i", "backend": "ssh", **about}
         draft = Draft(at)
@@ -144,12 +159,31 @@ class Course:
         return found
 
     @property
-    def kinds(self) -> Kinds:
-        def load(loader: Loader, id: str, now: int) -> WorkflowSnapshot | None:
-            found = nouns.find(loader.store, Workflow, keys.workflow(id))
-            return None if found is None else WorkflowSnapshot(now, found, self.definition)
+    def load(self) -> Loader:
+        declared = {self.definition.name: self.definition}
+        driven = self.driver is Driver.execution
+        return Loader(Reader(self.engine.store), Books(), accounts(), declared, executions=driven)
 
-        return KINDS.deciding("workflow", load=load)
+    @property
+    def executor(self) -> Executor:
+        here = Acting(
+            self.engine.store,
+            self.engine,
+            accounts(),
+            "install",
+            b"k" * 32,
+            performers={self.definition.name: self.performer},
+            executions=self.executions if self.driver is Driver.execution else None,
+        )
+        return Executor(here, self.load, wake=self.woken.extend, families=(Steps, Driven))
+
+    def invoked(self, payload: Mapping[str, Any]) -> Mapping[str, str]:
+        """What the state machine's function does."""
+        call = Call(payload["step"], payload["undo"], payload.get("token", ""))
+        try:
+            return Driving(self.executor).call(payload["workflow"], call)
+        except Crash as crash:
+            raise CutOff(str(crash)) from crash
 
     def passes(self) -> None:
         self.engine.at += SECOND // 100
@@ -165,37 +199,42 @@ class Course:
         engine, quiet_since = self.engine, self.engine.at
         while not self.workflow.ended:
             before = self.workflow.version
-            engine.reconciler(kinds=self.kinds).run([self.workflow.unit])
-            effects, engine.effects[:] = list(engine.effects), []
-            for effect in effects:
-                self.execute(effect)
+            self.look()
+            self.executions.run()
             if self.workflow.version != before:
                 quiet_since = engine.at
             assert engine.at < quiet_since + HOUR, f"it rests for ever: {self.workflow}"
             if not self.workflow.ended:
-                engine.at = max(engine.at + 1, self.workflow.due_at or 0)
+                due = [at for at in (self.workflow.due_at, self.executions.next_due) if at is not None]
+                engine.at = max(engine.at + 1, min(due, default=0))
         return self.workflow
 
+    def drain(self) -> None:
+        """Until its execution has ended, too."""
+        while (due := self.executions.next_due) is not None:
+            self.engine.at = max(self.engine.at, due)
+            self.executions.run()
+
+    def look(self) -> None:
+        """A pass of the engine, and the effects that it intends."""
+        self.engine.reconciler(load=self.load).run([self.workflow.unit])
+        effects, self.engine.effects[:] = list(self.engine.effects), []
+        for effect in effects:
+            self.execute(effect)
+
     def execute(self, effect: Effect) -> None:
-        here = Acting(
-            self.engine.store,
-            self.engine,
-            accounts(),
-            "install",
-            b"k" * 32,
-            performers={self.definition.name: self.performer},
-        )
-        load = Loader(Reader(self.engine.store), Books(), accounts())
         try:
-            Executor(here, load, wake=self.woken.extend, kinds=self.kinds, families=(Steps,)).execute(effect)
+            self.executor.execute(effect)
         except Crash:
             self.woken.append("a crash")
 
 
-def check(definition: Definition, bench: Bench, fault: Fault | None, **about: Any) -> Course:
+def check(
+    definition: Definition, bench: Bench, fault: Fault | None, driver: Driver = Driver.looks, **about: Any
+) -> Course:
     """Play it with this fault: it ends as the fault demands; undone, the world is as it was."""
     before = bench.left()
-    course = Course(definition, bench, fault, **about)
+    course = Course(definition, bench, fault, driver, **about)
     wanted = WorkflowStatus.done if fault is None else KINDS_OF_FAULT[fault.kind]
     if fault is not None and fault.undo:  # it is undone because its last step is refused after it acted
         wanted = WorkflowStatus.undone
@@ -207,4 +246,9 @@ def check(definition: Definition, bench: Bench, fault: Fault | None, **about: An
         assert bench.left() == before, f"{fault} leaves something behind"
     assert ended.due_at is None
     assert ended.subject in course.woken, "whoever waits for it is woken"
+    if driver is Driver.execution:
+        course.drain()
+        (execution,) = course.executions.executions.values()
+        assert execution.ended == ("SUCCEEDED" if wanted is WorkflowStatus.done else "FAILED"), fault
+        assert ended.driver is Driver.execution, "it needed no help"
     return course

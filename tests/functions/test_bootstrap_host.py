@@ -1,4 +1,5 @@
-"""An SSH fleet in AWS: its hosts are set up and cleared by the bastion, step by step over a queue of its own."""
+"""An SSH fleet in AWS: its hosts are set up and cleared by the bastion, step by step, as the states of a state machine
+ask for it, or by effects of its own where there is none."""
 
 from __future__ import annotations
 
@@ -10,18 +11,26 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.workflows import Driver
+from chalicelib.engine import asl
 from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.engine.ports import Effects
+from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.hosts import install
-from chalicelib.runtime.lambda_ import QueuedEffects
+from chalicelib.runtime.lambda_ import InvokedEffects
 from chalicelib.runtime.root import Root
+from chalicelib.runtime.step_functions import Said
 from functions import agent_sync, bootstrap_host, reconcile
 from tests.api.rig import Rig
-from tests.functions.test_handlers import Stack, batch
+from tests.functions.test_handlers import Asked, Stack
+from tests.functions.test_policies import deployed, spare
 from tests.harness.lambda_host import url_event
 from tests.hosts.fake_host import FakeHost, HeadAndHost
 from tests.hosts.private_key import PRIVATE
 from tests.usecases.cluster import FACTS
+from tests.world.calls import Policed
 from tests.world.plane import World
+from tests.world.step_functions import StepFunctions
 
 HOST = {"hostname": "h1", "user": "ubuntu", "ssh_key": {"public": "", "private": PRIVATE}}
 BEHIND = {
@@ -37,15 +46,19 @@ class Bastion:
     rig: Rig
     host: FakeHost
     head: FakeHost
-    queues: dict[str, list[str]] = field(default_factory=dict)
+    asked: Asked = field(default_factory=Asked)
+    executions: StepFunctions | None = None
+    own: Root | None = None  # the function's, if it isn't that of the others
 
     def turn(self) -> None:
-        """What is woken or due, then what is queued."""
+        """What is woken or due, then what that asks for."""
         units, self.stack.hints[:] = sorted(set(self.stack.hints)), []
-        reconcile.handler(batch(json.dumps({"units": units})), None, self.root)
-        bodies, self.queues["hosts"] = self.queues["hosts"], []
-        answer = bootstrap_host.handler(batch(*json.loads(json.dumps(bodies))), None, self.root)
-        assert answer == {"batchItemFailures": []}
+        reconcile.handler({"units": units}, None, self.root)
+        events, self.asked["hosts"] = self.asked["hosts"], []
+        for event in events:
+            bootstrap_host.handler(event, None, self.own or self.root)
+        if self.executions is not None:
+            self.executions.run()
         self.rig.world.clock.pass_(3)
 
     def until(self, status: str) -> dict[str, Any]:
@@ -58,20 +71,24 @@ class Bastion:
         raise AssertionError(found)
 
 
-@pytest.fixture
-def bastion(tmp_path: Path) -> Iterator[Bastion]:
+@pytest.fixture(params=Driver)
+def bastion(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bastion]:
     stack = Stack.at(tmp_path)
-    queues: dict[str, list[str]] = {"effects": [], "hosts": []}
-
-    class Sqs:
-        def send_message(self, QueueUrl: str, MessageBody: str) -> None:
-            queues[QueueUrl].append(MessageBody)
-
+    asked = Asked()
     host, head = FakeHost(), FakeHost()
-    effects = QueuedEffects(lambda service: Sqs(), "effects", {"ssh": "hosts"})
-    root = Root(replace(stack.root.ports, logins=HeadAndHost(head, host), effects=effects, tunnels=False))
+    effects: Effects = InvokedEffects(asked, "effects", {"ssh": "hosts"})
+    executions = None
+    if request.param is Driver.execution:
+        machines = {name: asl.render(definition) for name, definition in WORKFLOWS.items()}
+        now = stack.rig.world.clock.now
+        executions = StepFunctions(machines, now, lambda payload: bootstrap_host.handler(dict(payload), None, root))
+        effects = Said(executions, effects)
+    ports = replace(stack.root.ports, logins=HeadAndHost(head, host), effects=effects, tunnels=False)
+    root = Root(replace(ports, workflows=executions))
     rig = Rig(World(root.plane, stack.rig.world.clock, tmp_path), stack.rig.project)
-    yield Bastion(stack, root, rig, host, head, queues)
+    yield Bastion(stack, root, rig, host, head, asked, executions)
+    for execution in executions.executions.values() if executions else ():
+        assert execution.ended, "no execution is left behind"
     stack.root.close()
 
 
@@ -102,7 +119,7 @@ def test_a_host_is_set_up_and_cleared_by_the_bastion_alone(bastion: Bastion) -> 
     bastion.rig.ok("P/fleets/delete", {"names": ["lab"]})
     bastion.until("")
     assert (bastion.host.files, bastion.host.running) == (before, False)
-    assert bastion.queues["effects"] == [], "nothing of it goes to the function with the clouds' SDKs"
+    assert bastion.asked["effects"] == [], "nothing of it goes to the function with the clouds' SDKs"
 
 
 def test_a_host_that_cant_reach_the_stack_is_told_so(bastion: Bastion) -> None:
@@ -136,10 +153,21 @@ def test_a_host_whose_head_node_cant_reach_the_stack_either_is_told_so(bastion: 
     assert bastion.host.files == bastion.head.files == {}
 
 
-def test_one_bad_message_comes_again_alone(bastion: Bastion) -> None:
-    applied(bastion)
-    reconcile.handler(batch(json.dumps({"units": bastion.stack.hints})), None, bastion.root)
-    (good,) = bastion.queues["hosts"]
-    answer = bootstrap_host.handler(batch("{}", good), None, bastion.root)
-    assert answer == {"batchItemFailures": [{"itemIdentifier": "0"}]}
-    assert bastion.host.logins
+@pytest.mark.parametrize("bastion", [Driver.looks], indirect=True)
+def test_the_bastion_needs_what_its_policy_allows_and_nothing_else(bastion: Bastion) -> None:
+    policed = Policed()
+    its = deployed(bastion.stack, policed, "bootstrap_host").ports
+    bastion.own = Root(
+        replace(its, logins=bastion.root.ports.logins, effects=bastion.root.ports.effects, tunnels=False)
+    )
+    bastion.host.reaches = False
+    (instance,) = applied(bastion, BEHIND)["instances"]
+    for _ in range(6):
+        bastion.turn()
+    report(bastion, instance["id"])
+    bastion.until("idle")
+    bastion.rig.ok("P/fleets/delete", {"names": ["lab"]})
+    bastion.until("")
+    assert policed.refused == []
+    reads = {"dynamodb:BatchGetItem", "dynamodb:Query"}  # of the same table, by more ways than this story goes
+    assert {need for need in spare(policed, "bootstrap_host") if need[0] not in reads} == set()

@@ -1,6 +1,7 @@
 """What each function makes of its event, on a root given to it: a run is placed, its machine bought, heard and ended.
 
-The queues are lists here and nothing runs by itself, so each step is one event. The events are those of the harness.
+What functions ask of each other is listed here and nothing runs by itself, so each step is one event. The events are
+those of the harness.
 """
 
 from __future__ import annotations
@@ -21,47 +22,59 @@ from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import DAY
 from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.errors import Bug
+from chalicelib.runtime import observing
 from chalicelib.runtime.embedded import EmbeddedRoot
-from chalicelib.runtime.lambda_ import Hints, QueuedEffects
+from chalicelib.runtime.lambda_ import Hints, InvokedEffects
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.usecases.first_start import first_start
 from functions import agent_sync, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_runs import finish
-from tests.harness.lambda_host import scheduled_event, sqs_event, url_event
+from tests.harness.lambda_host import scheduled_event, url_event
 from tests.hosts.private_key import PRIVATE
 from tests.usecases.cluster import FACTS as HOST
 from tests.world.plane import World
 from tests.world.time import Clock
 
 
+class Asked(dict[str, list[dict[str, Any]]]):
+    """Lambda, as far as one function asks it: the asynchronous events of each function."""
+
+    def __call__(self, service: str) -> Asked:
+        assert service == "lambda"
+        return self
+
+    def __missing__(self, function: str) -> list[dict[str, Any]]:
+        return self.setdefault(function, [])
+
+    def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
+        assert InvocationType == "Event", "nobody waits for a function"
+        self[FunctionName].append(json.loads(Payload))
+
+
 @dataclass
 class Stack:
-    """A root whose queues are lists."""
+    """A root whose asynchronous invocations are lists."""
 
     root: Root
     rig: Rig
     hints: list[str] = field(default_factory=list)
-    messages: list[str] = field(default_factory=list)  # on the queue of effects
+    effects: list[dict[str, Any]] = field(default_factory=list)  # events for the function that buys
 
     @classmethod
     def at(cls, folder: Path) -> Stack:
         clock = Clock()
         made = EmbeddedRoot(ServerSettings(data_dir=folder), ServerConfig(projects=()), "http://plane", clock=clock)
         hints: list[str] = []
-        messages: list[str] = []
-
-        class Sqs:
-            def send_message(self, QueueUrl: str, MessageBody: str) -> None:
-                messages.append(MessageBody)
-
-        queue = QueuedEffects(lambda service: Sqs(), "effects")
+        asked = Asked()
+        effects = InvokedEffects(asked, "provision")
         backends = Accounts([Account.made(FakeCloud(clock.now))])
-        root = Root(replace(made.ports, backends=backends, wake=hints.extend, effects=queue))
+        root = Root(replace(made.ports, backends=backends, wake=hints.extend, effects=effects))
         _, project = first_start(root.plane, ADMIN)
         rig = Rig(World(root.plane, clock, folder), project)
-        return cls(root, rig, hints, messages)
+        return cls(root, rig, hints, asked["provision"])
 
     def ask_for_a_machine(self) -> None:
         done = refresh_catalog.handler(scheduled_event("refresh"), None, self.root)
@@ -71,13 +84,13 @@ class Stack:
         self.reconcile()
 
     def reconcile(self) -> None:
-        body, self.hints[:] = json.dumps({"units": sorted(set(self.hints))}), []
-        assert reconcile.handler(batch(body), None, self.root) == {"batchItemFailures": []}
+        units, self.hints[:] = sorted(set(self.hints)), []
+        assert reconcile.handler({"units": units}, None, self.root)["failed"] == {}
 
-    def provision(self) -> list[dict[str, str]]:
-        bodies, self.messages[:] = list(self.messages), []
-        failed: list[dict[str, str]] = provision.handler(batch(*bodies), None, self.root)["batchItemFailures"]
-        return failed
+    def provision(self) -> None:
+        events, self.effects[:] = list(self.effects), []
+        for event in events:
+            provision.handler(event, None, self.root)
 
     @property
     def instance(self) -> dict[str, Any]:
@@ -86,13 +99,6 @@ class Stack:
 
     def run_status(self) -> str:
         return str(self.rig.ok("P/runs/get", {"run_name": "hello"})["status"])
-
-
-def batch(*bodies: str) -> dict[str, Any]:
-    messages = [
-        {"MessageId": str(n), "ReceiptHandle": "r", "Body": body, "MD5OfBody": ""} for n, body in enumerate(bodies)
-    ]
-    return sqs_event("arn:aws:sqs:us-east-1:000000000000:queue", messages)
 
 
 @pytest.fixture
@@ -104,8 +110,8 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 def test_a_run_is_placed_its_machine_bought_and_its_agent_let_in(stack: Stack) -> None:
     stack.ask_for_a_machine()
-    assert stack.instance["status"] == "pending" and len(stack.messages) == 1
-    assert stack.provision() == []
+    assert stack.instance["status"] == "pending" and len(stack.effects) == 1
+    stack.provision()
     assert stack.instance["status"] == "provisioning"
     instance_id = stack.instance["id"]
     token = bootstrap_token(stack.root.ports.install_key, instance_id, 0)
@@ -139,10 +145,10 @@ def test_a_wake_up_that_cant_be_sent_fails_no_request(stack: Stack, caplog: pyte
     """It follows a commit: what was committed is due, and the schedule finds it."""
 
     class Away:
-        def send_message(self, QueueUrl: str, MessageBody: str) -> None:
-            raise ConnectionError("the queue doesn't answer")
+        def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
+            raise ConnectionError("Lambda doesn't answer")
 
-    hints = Hints(lambda service: Away(), "wake")
+    hints = Hints(lambda service: Away(), "reconcile")
     root = Root(replace(stack.root.ports, wake=hints))
     rig = Rig(World(root.plane, stack.rig.world.clock, stack.rig.world.folder), stack.rig.project)
     assert rig.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})["name"] == "pool"
@@ -174,12 +180,14 @@ def test_only_the_function_that_buys_publishes_the_agent(stack: Stack) -> None:
     assert newest == "agent/agent.pyz" and len(named) == len("agent/.pyz") + 64
 
 
-def test_an_effect_that_fails_goes_back_alone(stack: Stack) -> None:
+def test_an_effect_that_comes_twice_buys_once(stack: Stack) -> None:
+    """Lambda brings each event at least once."""
     stack.ask_for_a_machine()
-    good = stack.messages[0]
-    answer = provision.handler(batch('{"effect": "Nonsense"}', good), None, stack.root)
-    assert answer == {"batchItemFailures": [{"itemIdentifier": "0"}]}
+    stack.effects *= 2
+    stack.provision()
     assert stack.instance["status"] == "provisioning"
+    (account,) = stack.root.ports.backends.accounts()
+    assert [each.handle.kind for each in account.backend.list_owned()].count("vm") == 1
 
 
 def test_a_schedule_finds_what_a_lost_hint_would_have_named(stack: Stack) -> None:
@@ -196,3 +204,13 @@ def test_what_nobody_uses_any_more_is_erased(stack: Stack) -> None:
     stack.rig.world.clock.at += DAY
     done = erase_unused.handler(scheduled_event("erase"), None, stack.root)
     assert {what: found for what, found in done.items() if found} == {"runs": [made["id"]]}
+
+
+def test_failures_are_raised_for_lambda_and_counted_for_the_operator(stack: Stack) -> None:
+    """Lambda repeats what raised."""
+    counted: dict[str, int] = {}
+    root = Root(replace(stack.root.ports, count=counted.__setitem__))
+    with pytest.raises(Bug, match="no effect is called 'Nonsense'"):
+        provision.handler({"effect": "Nonsense"}, None, root)
+    reap_idle.handler(scheduled_event("reap"), None, root)
+    assert counted == {observing.EFFECTS_FAILED: 1, observing.UNITS_FAILED: 0}

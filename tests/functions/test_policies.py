@@ -1,106 +1,129 @@
-"""What a scheduled function does is what its policy allows: played on ports that note what each call needs in AWS."""
+"""Each function does what its policy allows, and needs nothing else: played on ports that keep the policies.
+
+`tests/world/aws.py` plays the scenarios on DynamoDB and S3 and keeps them too, by the calls that botocore sends.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
+from chalicelib.backends.aws.permissions import PERMISSIONS
 from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import DAY, SECOND
+from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.planning.orphans import apart
+from chalicelib.planning.plan import Effect
 from chalicelib.runtime.root import Root
 from chalicelib.store import nouns
 from chalicelib.store.log_blobs import BlobLogs
-from chalicelib.store.port import Change, Delete, Put
-from functions import erase_unused, sweep_orphans
-from tests.api.rig import fleet
+from chalicelib.store.port import Change, Check, Delete, Put
+from functions import dead_letters, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
+from infra.functions import FUNCTIONS, named
+from tests.api.rig import Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create
 from tests.api.test_runs import job_of
+from tests.api.uploads import multipart, send, tar, upload
 from tests.engine.test_erasing import archive, closed, ended, later, settle
 from tests.engine.test_erasing_fleets import end, end_fleet
 from tests.engine.test_leftovers import dated, release
 from tests.functions.test_handlers import Stack
 from tests.harness.lambda_host import scheduled_event
-from tests.infra.test_packaging import ROOT
+from tests.usecases.cluster import FACTS as HOST
+from tests.world.calls import Need, Policed
 
-Need = tuple[str, str]  # an action, and what it is done to
+Calls = Callable[..., Iterator[tuple[str, dict[str, Any]]]]
 
 
 class Noting:
-    """A port; `needs` says what a call of one of its methods needs."""
+    """A port; `calls` says which call to AWS one of its methods makes there: the operation and its parameters."""
 
-    def __init__(self, below: Any, seen: set[Need], needs: Callable[..., Iterable[Need]]) -> None:
-        self._below, self._seen, self._needs = below, seen, needs
+    def __init__(self, below: Any, look: Callable[[str, dict[str, Any]], None], calls: Calls) -> None:
+        self._below, self._look, self._calls = below, look, calls
 
     def __getattr__(self, name: str) -> Any:
         def call(*given: Any, **more: Any) -> Any:
-            self._seen.update(self._needs(name, *given))
+            for operation, params in self._calls(name, *given):
+                self._look(operation, params)
             return getattr(self._below, name)(*given, **more)
 
         return call
 
 
-def of_table(method: str, *given: Any) -> Iterator[Need]:
-    reads = {"get": "GetItem", "get_many": "BatchGetItem", "query": "Query", "due": "Query", "scan": "Scan"}
-    if method in reads:
-        yield f"dynamodb:{reads[method]}", "table/dstack-prod"
+def of_table(method: str, *given: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    if method == "query":
+        yield "Query", {} if given[0] == "main" else {"IndexName": given[0]}
+    elif method == "due":
+        yield "Query", {"IndexName": "due"}
     elif method == "commit":
+        kinds = {Put: "Put", Delete: "Delete", Check: "ConditionCheck"}
         changes: Sequence[Change] = given[0]
-        for change in changes:
-            kind = "PutItem" if isinstance(change, Put) else "DeleteItem" if isinstance(change, Delete) else ""
-            yield f"dynamodb:{kind or 'ConditionCheckItem'}", "table/dstack-prod"
+        yield "TransactWriteItems", {"TransactItems": [{kinds[type(change)]: {}} for change in changes]}
+    elif method in (reads := {"get": "GetItem", "get_many": "BatchGetItem", "scan": "Scan"}):
+        yield reads[method], {}
 
 
-def of_bucket(method: str, *given: Any) -> Iterator[Need]:
-    actions = {"get": "GetObject", "put": "PutObject", "delete": "DeleteObject"}
-    if method in actions:
-        names = given if method == "delete" else given[:1]
-        yield from ((f"s3:{actions[method]}", f"dstack-prod-1/{name}") for name in names)
+def of_bucket(method: str, *given: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    if method == "delete":
+        yield "DeleteObjects", {"Delete": {"Objects": [{"Key": name} for name in given]}}
     elif method in ("list", "dated"):
-        yield "s3:ListBucket", "dstack-prod-1"
+        yield "ListObjectsV2", {}
+    elif method in ("get", "put"):
+        yield f"{method.title()}Object", {"Key": given[0]}
 
 
-def noting(stack: Stack) -> tuple[Root, set[Need]]:
-    """The stack's root as the function's process has it."""
-    ports, seen = stack.root.ports, set[Need]()
-    blobs: Any = Noting(ports.blobs, seen, of_bucket)
+def deployed(stack: Stack, policed: Policed, function: str) -> Root:
+    """The stack's root as the function's process has it: its ports are AWS's services, which keep its policy."""
+    ports = stack.root.ports
+
+    def of(service: str) -> Callable[[str, dict[str, Any]], None]:
+        def look(operation: str, params: dict[str, Any]) -> None:
+            with policed.running(function):
+                policed.look(service, operation, params)
+
+        return look
+
+    def asks(function: str) -> None:
+        of("lambda")("Invoke", {"FunctionName": function})
 
     def wake(units: Iterable[str]) -> None:
-        seen.add(("sqs:SendMessage", "dstack-prod-wake"))
+        if units := list(units):
+            asks("reconcile")
+            ports.wake(units)
 
-    store: Any = Noting(ports.store, seen, of_table)
-    return Root(replace(ports, store=store, blobs=blobs, logs=BlobLogs(blobs), wake=wake)), seen
+    class Asking:
+        def submit(self, effect: Effect) -> None:
+            asks("provision")
+            ports.effects.submit(effect)
 
-
-def allowed(policy: str) -> set[Need]:
-    statements = json.loads((ROOT / ".chalice" / "policies" / f"{policy}.json").read_text())["Statement"]
-    found: set[Need] = set()
-    for statement in statements:
-        things = statement["Resource"]
-        for thing in [things] if isinstance(things, str) else things:
-            found |= {(action, thing.split(":", 5)[5]) for action in statement["Action"]}
-    return {need for need in found if need[0].split(":")[0] in ("dynamodb", "s3", "sqs") and "/index/" not in need[1]}
+    store: Any = Noting(ports.store, of("dynamodb"), of_table)
+    blobs: Any = Noting(ports.blobs, of("s3"), of_bucket)
+    return Root(replace(ports, store=store, blobs=blobs, logs=BlobLogs(store, blobs), wake=wake, effects=Asking()))
 
 
-def lacking(policy: str, seen: set[Need]) -> set[Need]:
-    given = allowed(policy)
-    return {need for need in seen if not any(need[0] == one and fnmatchcase(need[1], thing) for one, thing in given)}
+# What no story here plays: what every function does before its first event, and what AWS does in its name; what takes
+# Step Functions, what was given up, or a host. The emulator plays those, with the deployed functions. The calls
+# of the AWS backend are held against its own table in `tests/backends/aws/test_permissions.py`.
+ELSEWHERE = ("Settings", "Logs", "SetAside", "Drive", *(f"Ec2{each.sid}" for each in PERMISSIONS))
 
 
-def unused(policy: str, seen: set[Need]) -> set[Need]:
-    return {
+def spare(policed: Policed, function: str, *elsewhere: str) -> set[Need]:
+    unplayed = {
         (action, thing)
-        for action, thing in allowed(policy)
-        if not any(action == one and fnmatchcase(other, thing) for one, other in seen)
+        for grant in named(function).allowed
+        if grant.sid in (*ELSEWHERE, *elsewhere)
+        for action in grant.actions
+        for thing in grant.things
     }
+    return policed.spare(function) - unplayed
 
 
 @pytest.fixture
@@ -110,7 +133,14 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     made.root.close()
 
 
-def test_erasing_needs_what_its_policy_allows_and_nothing_else(stack: Stack) -> None:
+@pytest.fixture
+def policed() -> Iterator[Policed]:
+    made = Policed()
+    yield made
+    assert made.refused == []
+
+
+def test_erasing_needs_what_its_policy_allows_and_nothing_else(stack: Stack, policed: Policed) -> None:
     rig = stack.rig
     made = create(rig, fleet())
     end(rig, add_instance(rig, made))
@@ -121,26 +151,27 @@ def test_erasing_needs_what_its_policy_allows_and_nothing_else(stack: Stack) -> 
     for name in (f"archives/o/{'a' * 64}-x", f"code/o/{'b' * 64}-x"):
         rig.world.plane.blobs.put(name, b"1")
     release(rig, b"old"), release(rig, b"new")
-    root, seen = noting(stack)
-    root.plane.logs.append(rig.project.id, job_of(rig, run.id).id, 0, [(rig.world.at, b"a line")])
-    seen.clear()
+    BlobLogs(stack.root.ports.store, stack.root.ports.blobs).append(
+        rig.project.id, job_of(rig, run.id).id, 0, [(rig.world.at, b"a line")]
+    )
+    root = deployed(stack, policed, "erase_unused")
     for _ in range(4):
         dated(rig)
         later(rig, 31)
         erase_unused.handler(scheduled_event("erase"), None, root)
-    assert lacking("erase_unused", seen) == set()
-    assert unused("erase_unused", seen) == set()
+    assert spare(policed, "erase_unused") == set()
 
 
-def test_a_sweep_needs_no_more_than_its_policy_allows(stack: Stack) -> None:
-    """It writes what it saw first, gives back what nobody owns, and ends an instance whose machine is gone."""
+def test_a_sweep_needs_what_its_policy_allows_and_nothing_else(stack: Stack, policed: Policed) -> None:
+    """It writes what it saw first, gives back what nobody owns, and ends an instance whose machine is gone. The
+    catalogue is read where what it finds is about a fleet."""
     stack.ask_for_a_machine()
     stack.provision()
     found = nouns.find(stack.root.ports.store, Instance, keys.instance(stack.instance["id"]))
     assert found is not None and found.status is InstanceStatus.provisioning
     store = stack.root.ports.store
     store.commit([Delete(keys.instance(found.id))])
-    root, seen = noting(stack)
+    root = deployed(stack, policed, "sweep_orphans")
 
     def sweep(looks: int) -> dict[str, list[str]]:
         done: dict[str, list[str]] = {}
@@ -152,5 +183,81 @@ def test_a_sweep_needs_no_more_than_its_policy_allows(stack: Stack) -> None:
     assert sweep(2)["given_back"]
     store.commit([nouns.put(found.with_(version=0))])
     assert sweep(2)["lost"] == [found.id]
-    assert {("dynamodb:PutItem", "table/dstack-prod"), ("sqs:SendMessage", "dstack-prod-wake")} <= seen
-    assert lacking("sweep_orphans", seen) == set()
+    assert spare(policed, "sweep_orphans", "Catalog", "List") == set()
+
+
+def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack: Stack, policed: Policed) -> None:
+    root = {function.name: deployed(stack, policed, function.name) for function in FUNCTIONS}
+    people = Rig(replace(stack.rig.world, plane=root["api"].plane), stack.rig.project)
+    agents = Rig(replace(stack.rig.world, plane=root["agent_sync"].plane), stack.rig.project)
+    for _ in range(3):
+        refresh_catalog.handler(scheduled_event("refresh"), None, root["refresh_catalog"])
+        stack.rig.world.clock.pass_(60)
+    run = bought(stack, root, people)
+    host = stack.instance["id"]
+    token = bootstrap_token(stack.root.ports.install_key, host, 0)
+    said = {"v": 1, "instance": host, "boot": "b", "seq": 1, "facts": HOST, "tasks": []}
+    answer = send(agents, "POST", "/agent/sync", orjson.dumps(said), token=token).json
+    stack.reconcile()
+    said |= {"seq": 2}
+    task_ = send(agents, "POST", "/agent/sync", orjson.dumps(said), token=answer["credential"]).json["tasks"][0]
+    assert send(agents, "GET", task_["spec"]["files"][0]["url"], token=answer["credential"]).status == 200
+    for name in stack.root.ports.blobs.list("agent/"):
+        stack.root.ports.blobs.delete(name)
+    assert send(agents, "GET", "/agent/join.sh").status == 200
+    job = job_of(stack.rig, run["id"])
+    root["agent_sync"].plane.logs.append(stack.rig.project.id, job.id, 0, [(stack.rig.world.at, b"a line")])
+    people.ok("P/logs/poll", {"run_name": "hello", "job_submission_id": job.id, "start_time": None, "limit": 10})
+    ended_by(people)
+    for _ in range(4):
+        stack.rig.world.clock.pass_(600)
+        reap_idle.handler(scheduled_event("reap"), None, root["reap_idle"])
+        provided(stack, root)
+    assert stack.rig.ok("P/fleets/get", {"name": "pool"})["instances"] == []
+    told_of(root["dead_letters"], host)
+    later_object = "List"  # read before it is there
+    unplayed = {
+        "api": (later_object,),
+        "agent_sync": (later_object,),
+        "refresh_catalog": ("Read",),  # the accounts that are in the table
+        "reconcile": (later_object, "Wake"),  # where two passes meet
+        "provision": (later_object, "Catalog", "Query"),  # of what ends about a fleet or a volume
+        "dead_letters": ("TakeAside",),
+    }
+    hosts = {("lambda:InvokeFunction", "lambda:function:dstack-{stage}-bootstrap_host")}
+    assert {name: spare(policed, name, *grants) - hosts for name, grants in unplayed.items()} == {
+        name: set() for name in unplayed
+    }
+
+
+def bought(stack: Stack, root: dict[str, Root], people: Rig) -> Any:
+    """A run with a file, on a machine for it."""
+    mine = upload(people, "/api/files/upload_archive", multipart(tar(("a", b"1")))).json
+    people.ok("P/fleets/apply", {"plan": {"spec": fleet("pool")}, "force": False})
+    people.ok("P/runs/get_plan", {"run_spec": task("hello")})
+    run = submit(people, {**task("hello"), "file_archives": [{"id": mine["id"], "path": "/a"}]})
+    hints, stack.hints[:] = sorted(set(stack.hints)), []
+    reconcile.handler({"units": hints}, None, root["reconcile"])
+    stack.root.ports.blobs.delete(*stack.root.ports.blobs.list("agent/"))  # of the root that this one is made from
+    provided(stack, root)
+    return run
+
+
+def provided(stack: Stack, root: dict[str, Root]) -> None:
+    events, stack.effects[:] = list(stack.effects), []
+    for event in events:
+        provision.handler(event, None, root["provision"])
+
+
+def ended_by(people: Rig) -> None:
+    """What people do besides: things that are deleted, and things that must stand while another is made."""
+    people.ok("P/secrets/create_or_update", {"name": "s", "value": "v"})
+    people.ok("P/secrets/delete", {"secrets_names": ["s"]})
+    people.ok("P/runs/stop", {"runs_names": ["hello"], "abort": True})
+
+
+def told_of(root: Root, host: str) -> None:
+    events = [{"effect": "Create", "unit": unit} for unit in (f"instance/{host}", "queue/none")]
+    messages = [json.dumps({"requestPayload": event}) for event in events]
+    told = Root(replace(root.ports, aside=lambda: iter(messages)))
+    assert dead_letters.handler(scheduled_event("dead"), None, told) == {"told": 2}

@@ -192,6 +192,18 @@ def user(shapes: Shapes, rng: Draw) -> dict[str, Any]:
     return {"username": name, "global_role": role, "email": rng.choice((None, "a@b.c")), "active": rng.random() < 0.7}
 
 
+def backend(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    """The configuration of one, mostly of AWS."""
+    creds = {"type": rng.choice(("access_key", "default", "api_key")), "access_key": "AKIA", "secret_key": "(hidden)"}
+    fields = {"regions": ["eu-west-1"], "public_ips": None, "vpc_ids": {"a": 1}, "tags": {"a": "b"}, "x": [[{}]]}
+    more = {name: value for name, value in fields.items() if rng.random() < 0.2}
+    return {"type": rng.choice(("aws", "aws", "lambda", "x", None)), "creds": creds, **more}
+
+
+def backend_yaml(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    return {"config_yaml": rng.choice((json.dumps(backend(shapes, rng)), "type: aws", "- {", "!x", ""))}
+
+
 COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
     "/api/projects/{project_name}/set_members": setting,
     "/api/projects/{project_name}/add_members": setting,
@@ -199,6 +211,9 @@ COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
     "/api/users/create": user,
     "/api/users/update": user,
     "repos/list": named_page,
+    **{f"backends/{verb}": backend for verb in ("create", "update")},
+    **{f"backends/{verb}_yaml": backend_yaml for verb in ("create", "update")},
+    "backends/delete": lambda shapes, rng: {"backends_names": rng.choice((["aws"], ["aws", "aws"], [""], []))},
     "secrets/list": named_page,
     "volumes/list": named_page,
     "runs/get_plan": lambda shapes, rng: {"run_spec": run_spec(shapes, rng), "max_offers": rng.choice((None, 1, 3))},

@@ -1,5 +1,5 @@
-"""What AWS does around functions: sandboxes that start when an event comes, queues that feed them, schedules that wake
-them, and HTTP turned into the events of API Gateway and of a Function URL.
+"""What AWS does around functions: sandboxes that start when an event comes, events that nobody waits for, schedules
+that wake them, and HTTP turned into the events of API Gateway and of a Function URL.
 
 Each sandbox is a separate process (`lambda_worker`), so they share only what the emulated services store.
 """
@@ -189,44 +189,22 @@ def scheduled_event(rule: str) -> Event:
     }
 
 
-def sqs_event(arn: str, messages: list[dict[str, Any]]) -> Event:
-    """What an event source mapping makes of messages."""
-    records = [
-        {
-            "messageId": message["MessageId"],
-            "receiptHandle": message["ReceiptHandle"],
-            "body": message["Body"],
-            "attributes": message.get("Attributes", {}),
-            "messageAttributes": {},
-            "md5OfBody": message["MD5OfBody"],
-            "eventSource": "aws:sqs",
-            "eventSourceARN": arn,
-            "awsRegion": "us-east-1",
-        }
-        for message in messages
-    ]
-    return {"Records": records}
-
-
 # --- what brings them -------------------------------------------------------------------------------------------------
 
 
-def feed(sqs: Any, url: str, arn: str, function: Function) -> None:
-    """An event source mapping with ReportBatchItemFailures, for ever: failed messages become visible again."""
-    while True:
-        found = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=5, AttributeNames=["All"])
-        messages = found.get("Messages", [])
-        if not messages:
-            continue
+PAUSES = (2.0, 4.0)  # seconds until an event whose function raised comes again; in AWS they are minutes
+
+
+def deliver(event: Event, function: Function) -> None:
+    """An asynchronous invocation: its caller doesn't wait, and a failed one is repeated."""
+    for pause in (*PAUSES, None):
         try:
-            answer = function(sqs_event(arn, messages)) or {}
-        except FunctionFailed as failure:  # the whole batch is redelivered
+            function(event)
+            return
+        except FunctionFailed as failure:
             print(failure, file=sys.stderr, flush=True)
-            continue
-        failed = {item["itemIdentifier"] for item in answer.get("batchItemFailures", ())}
-        for message in messages:
-            if message["MessageId"] not in failed:
-                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+        if pause is not None:
+            time.sleep(pause)
 
 
 def keep_time(rule: str, every: float, function: Function) -> None:

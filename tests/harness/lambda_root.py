@@ -1,8 +1,9 @@
 """The AWS root on one machine: real event shapes, the real functions, an emulator for the services.
 
-`python -m tests.harness.lambda_root --endpoint URL --home DIR` creates the table, bucket, queues and keys, and then
-plays AWS: an API Gateway that turns HTTP into REST proxy events for `app.app`, a Function URL for the agents, SQS event
-source mappings, and schedules (a minute is shortened to two seconds). It prints the line that `dstack server` prints.
+`python -m tests.harness.lambda_root --endpoint URL --home DIR` creates the table, bucket and keys, and then plays AWS:
+an API Gateway that turns HTTP into REST proxy events for `app.app`, a Function URL for the agents, Lambda's own API for
+asynchronous invocations, and schedules (a minute is shortened to two seconds). It prints the line that `dstack server`
+prints.
 The agents' pace is a setting of the stack; here it is quick.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import base64
+import json
 import os
 import secrets
 import signal
@@ -26,7 +28,7 @@ from tests.harness.lambda_host import (
     Function,
     FunctionFailed,
     api_event,
-    feed,
+    deliver,
     in_background,
     keep_time,
     own_environment,
@@ -35,6 +37,7 @@ from tests.harness.lambda_host import (
 )
 
 MINUTE = 2.0  # seconds
+INVOKE = "/2015-03-31/functions/"  # NAME/invocations, in Lambda's API
 PACE = 0.3  # seconds between an agent's calls while something changes
 
 
@@ -44,8 +47,6 @@ class Stack:
 
     name: str
     environment: dict[str, str]  # of every function
-    queues: dict[str, tuple[str, str]]  # name → URL and ARN
-    sqs: Any
 
 
 def main() -> int:
@@ -68,8 +69,7 @@ def main() -> int:
     reap, sweep = deployed("functions.reap_idle.handler"), deployed("functions.sweep_orphans.handler")
     refresh = deployed("functions.refresh_catalog.handler")
     refresh(scheduled_event("refresh-catalog"))
-    for queue, function in (("wake", reconcile), ("effects", provision)):
-        in_background(feed, stack.sqs, *stack.queues[queue], function)
+    server.asked = {"reconcile": reconcile, "provision": provision}
     for rule, minutes, function in (
         ("reconcile", 1, reconcile),
         ("reap-idle", 1, reap),
@@ -99,6 +99,8 @@ def make_stack(endpoint: str, home: Path, url: str) -> Stack:
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_REGION": "us-east-1",
         "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ENDPOINT_URL_LAMBDA": url,
     }
     os.environ.update(credentials)
     import boto3
@@ -106,44 +108,37 @@ def make_stack(endpoint: str, home: Path, url: str) -> Stack:
     from chalicelib.store.dynamo import create_table
 
     name = f"dstack-{secrets.token_hex(4)}"
-    sqs = boto3.client("sqs", endpoint_url=endpoint)
-    queues = {queue: _queue(sqs, f"{name}-{queue}") for queue in ("wake", "effects")}
-    boto3.client("s3", endpoint_url=endpoint).create_bucket(Bucket=name)
-    ssm = boto3.client("ssm", endpoint_url=endpoint)
+    boto3.client("s3").create_bucket(Bucket=name)
+    ssm = boto3.client("ssm")
     for key in ("install-key", "master-key"):
         ssm.put_parameter(Name=f"/{name}/{key}", Value=secrets.token_hex(32), Type="SecureString")
-    create_table(boto3.client("dynamodb", endpoint_url=endpoint), name)
+    create_table(boto3.client("dynamodb"), name)
     settings = {
-        "DSTACK_AWS_ENDPOINT": endpoint,
         "DSTACK_TABLE": name,
         "DSTACK_BUCKET": name,
         "DSTACK_KEYS": f"/{name}",
-        "DSTACK_WAKE_QUEUE": queues["wake"][0],
-        "DSTACK_EFFECT_QUEUE": queues["effects"][0],
+        "DSTACK_WAKE_FUNCTION": "reconcile",
+        "DSTACK_EFFECT_FUNCTION": "provision",
         "DSTACK_API_URL": url,
         "DSTACK_SYNC_SECONDS": str(PACE),
         "DSTACK_FAKE_CLOUD": str(home / "server" / "fake-cloud"),
     }
-    return Stack(name, {**own_environment(), **credentials, **settings}, queues, sqs)
-
-
-def _queue(sqs: Any, name: str) -> tuple[str, str]:
-    url = sqs.create_queue(QueueName=name, Attributes={"VisibilityTimeout": "30"})["QueueUrl"]
-    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
-    return url, attributes["QueueArn"]
+    return Stack(name, {**own_environment(), **credentials, **settings})
 
 
 def first_start(environment: dict[str, str]) -> None:
-    """What the stack's custom resource does once: the admin and the project `main`."""
-    from chalicelib.runtime.lambda_ import LambdaRoot
+    """What the deploy command does once: the admin and the project `main`."""
+    from chalicelib.runtime.lambda_ import Boto, LambdaRoot, parameters
     from chalicelib.runtime.settings import LambdaSettings
     from chalicelib.usecases.first_start import first_start as start
 
-    start(LambdaRoot(LambdaSettings.from_env(environment)).plane, os.environ["DSTACK_SERVER_ADMIN_TOKEN"])
+    clients = Boto(None)
+    settings = LambdaSettings.read(parameters(clients), environment)
+    start(LambdaRoot(settings, clients=clients).plane, os.environ["DSTACK_SERVER_ADMIN_TOKEN"])
 
 
 class Gateway(ThreadingHTTPServer):
-    """API Gateway for the app, a Function URL for the agents."""
+    """API Gateway for the app, a Function URL for the agents, Lambda for what functions ask of each other."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -155,9 +150,13 @@ class Gateway(ThreadingHTTPServer):
         self.functions: list[Function] = []
         self.api: Function
         self.agent_sync: Function
+        self.asked: dict[str, Function] = {}  # by asynchronous events
         self._binary = tuple(app.app.api.binary_types)
 
     def ask(self, method: str, path: str, query: str, headers: dict[str, str], body: bytes) -> Event:
+        if path.startswith(INVOKE):
+            in_background(deliver, json.loads(body), self.asked[path.removeprefix(INVOKE).partition("/")[0]])
+            return {"statusCode": 202}
         try:
             if path.startswith("/agent/"):
                 answer: Event = self.agent_sync(url_event(method, path, query, headers, body))

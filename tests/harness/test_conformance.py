@@ -43,7 +43,7 @@ def members(suite: type) -> list[type]:
 
 
 def cases(suite: type) -> dict[str, Any]:
-    return {name: case for name, case in vars(suite).items() if name.startswith("test_")}
+    return {name: getattr(suite, name) for name in dir(suite) if name.startswith("test_")}
 
 
 def marks(thing: Any) -> Iterator[pytest.Mark]:
@@ -64,13 +64,20 @@ def test_nobody_opts_out(suite: type) -> None:
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.__name__)
+def test_no_case_hides_another(suite: type) -> None:
+    named = [name for base in suite.__mro__ for name in vars(base) if name.startswith("test_")]
+    assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.__name__)
 def test_a_case_is_excused_by_facts_alone(suite: type) -> None:
     capabilities = {name for name, field in BackendFacts.model_fields.items() if field.annotation is bool}
     capabilities.add("batch")  # a number, and 0 denies it
     for case in cases(suite).values():
         assert not EXCUSES & {mark.name for mark in marks(case)}
         assert {name for mark in marks(case) if mark.name == "needs" for name in mark.args} <= capabilities
-    calls = [node for node in ast.walk(ast.parse(inspect.getsource(suite))) if isinstance(node, ast.Attribute)]
+    sources = [inspect.getsource(base) for base in suite.__mro__ if issubclass(base, Conformance)]
+    calls = [node for text in sources for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute)]
     assert not EXCUSES & {node.attr for node in calls}
 
 

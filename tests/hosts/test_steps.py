@@ -13,7 +13,7 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.contacts import Contact
 from chalicelib.domain.instances import InstanceStatus, OnPrem
-from chalicelib.domain.workflows import Workflow, WorkflowStatus
+from chalicelib.domain.workflows import Driver, Workflow, WorkflowStatus
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import NotYet, Transient, Unfit
 from chalicelib.hosts import install
@@ -83,20 +83,22 @@ def test_a_host_is_set_up() -> None:
 
 # Nobody relays these hosts' calls: for those that need it see test_relays.py.
 @pytest.mark.parametrize("fault", [fault for fault in faults(ADD_HOST) if fault.step != "relay"], ids=str)
-def test_whatever_goes_wrong_it_is_added_or_as_it_was_found(fault: Fault) -> None:
+@pytest.mark.parametrize("driver", Driver)
+def test_whatever_goes_wrong_it_is_added_or_as_it_was_found(fault: Fault, driver: Driver) -> None:
     bench = Bench(FakeHost(files={"/etc/motd": b"hello"}))
-    check(ADD_HOST, bench, fault, **bench.about)
+    check(ADD_HOST, bench, fault, driver, **bench.about)
 
 
 NEVER_UNDONE = ("refused", "refused after", "cancelled", "cancelled after")
 
 
 @pytest.mark.parametrize("fault", [f for f in faults(REMOVE_HOST) if f.kind not in NEVER_UNDONE], ids=str)
-def test_whatever_goes_wrong_it_is_cleared(fault: Fault) -> None:
+@pytest.mark.parametrize("driver", Driver)
+def test_whatever_goes_wrong_it_is_cleared(fault: Fault, driver: Driver) -> None:
     bench = Bench(FakeHost(files={"/etc/motd": b"hello"}))
     before = bench.left()
     check(ADD_HOST, bench, None, **bench.about)
-    check(REMOVE_HOST, bench, fault, **bench.about)
+    check(REMOVE_HOST, bench, fault, driver, **bench.about)
     assert bench.left() == before
     assert bench.contact is None
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from infra import requirements
+from infra import functions, requirements
 
 ROOT = Path(__file__).parents[2]
+UNTAGGED = ("Ec2Account", "Ec2Reading", "Ec2CreateInto", "Ec2Profile")  # what only looks, and the VPC of a new group
 POLICIES = sorted((ROOT / ".chalice" / "policies").glob("*.json"))
 STAGES = json.loads((ROOT / ".chalice" / "config.json").read_text())["stages"]
 
@@ -21,7 +22,8 @@ def test_a_policy_allows_named_actions_on_named_things(path: Path) -> None:
         for action in [actions] if isinstance(actions, str) else actions:
             assert "*" not in action, f"{path.name}: {action}"
         for thing in [things] if isinstance(things, str) else things:
-            assert "dstack-" in thing, f"{path.name}: {thing} isn't this product's"
+            ours = "dstack-" in thing or "dstack-install" in json.dumps(statement.get("Condition", {}))
+            assert ours or statement["Sid"] in UNTAGGED, f"{path.name}: {thing} isn't this product's"
         assert "NotAction" not in statement and "NotResource" not in statement
 
 
@@ -36,3 +38,12 @@ def test_requirements_txt_is_what_the_lock_says() -> None:
     wanted = requirements.text((ROOT / "requirements-dev.lock").read_text())
     hint = "run `python -m infra.requirements`"
     assert (ROOT / "requirements.txt").read_text() == wanted, hint
+
+
+@pytest.mark.parametrize("path", functions.files("prod"))
+def test_what_chalice_reads_is_the_table_of_functions(path: str) -> None:
+    assert (ROOT / ".chalice" / path).read_text() == functions.files("prod")[path], "run `python -m infra.functions`"
+
+
+def test_no_policy_is_left_of_a_function_that_is_gone() -> None:
+    assert {f"policies/{path.name}" for path in POLICIES} == set(functions.policies("prod"))

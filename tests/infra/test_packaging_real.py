@@ -76,5 +76,5 @@ def test_schedules_are_what_the_app_says(package: Path) -> None:
         for name, one in resources(package).items()
         if one["Type"] == "AWS::Serverless::Function" and name != "APIHandler"
     }
-    minutely = {"Reconcile": "rate(1 minute)", "ReapIdle": "rate(1 minute)"}
-    assert rates == {**minutely, "SweepOrphans": "rate(5 minutes)", "EraseUnused": "rate(10 minutes)"}
+    often = {"Reconcile": "rate(1 minute)", "ReapIdle": "rate(2 minutes)"}
+    assert rates == {**often, "SweepOrphans": "rate(5 minutes)", "EraseUnused": "rate(10 minutes)"}

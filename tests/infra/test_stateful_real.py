@@ -13,7 +13,9 @@ def test_an_emulator_accepts_it(emulator: Emulator) -> None:
     formation.create_stack(StackName="state", TemplateBody=json.dumps(template()))
     formation.get_waiter("stack_create_complete").wait(StackName="state", WaiterConfig={"Delay": 1, "MaxAttempts": 30})
     outputs = formation.describe_stacks(StackName="state")["Stacks"][0]["Outputs"]
-    settings = {output["Description"]: output["OutputValue"] for output in outputs}
-    table = emulator.client("dynamodb").describe_table(TableName=settings["DSTACK_TABLE"])["Table"]
+    made = {output["OutputKey"]: output["OutputValue"] for output in outputs}
+    assert made["Bucket"] == "dstack-prod-000000000000"
+    table = emulator.client("dynamodb").describe_table(TableName=made["Table"])["Table"]
     assert {index["IndexName"] for index in table["GlobalSecondaryIndexes"]} == {"gsi1", "gsi2", "due"}
-    emulator.client("sqs").send_message(QueueUrl=settings["DSTACK_EFFECT_QUEUE"], MessageBody="{}")
+    sqs = emulator.client("sqs")
+    sqs.send_message(QueueUrl=sqs.get_queue_url(QueueName=f"{made['Table']}-aside")["QueueUrl"], MessageBody="{}")

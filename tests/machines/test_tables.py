@@ -113,6 +113,7 @@ def test_an_event_that_the_table_lacks_is_a_bug() -> None:
         (["submitted", "provisioning"], "observe_provisioning"),
         (["pulling"], "observe_provisioning"),
         (["provisioning", "running"], "observe_running"),
+        (["provisioning", "done"], "observe_running"),
     ],
 )
 def test_the_most_advanced_job_decides(jobs: list[str], event: str) -> None:

@@ -250,9 +250,9 @@ def test_only_the_committed_attempt_is_made_and_only_in_time(of: Volume, effect:
 
 
 def test_the_agent_gets_the_task_with_all_its_disks() -> None:
-    assert disks_of(TRAIN, {DISK.id: disk()}) is None
-    assert disks_of(TRAIN, {}) is None
-    (told,) = disks_of(TRAIN, {DISK.id: disk(ATTACHED, device=DEVICE).with_(blank=True)}) or []
+    assert disks_of(TRAIN, {DISK.id: disk()}, "ours") is None
+    assert disks_of(TRAIN, {}, "ours") is None
+    (told,) = disks_of(TRAIN, {DISK.id: disk(ATTACHED, device=DEVICE).with_(blank=True)}, "ours") or []
     assert told == {
         "kind": "disk",
         "volume": DISK.id,
@@ -260,9 +260,10 @@ def test_the_agent_gets_the_task_with_all_its_disks() -> None:
         "path": "/data",
         "device": {"serial": "vol-data"},
         "format": True,
+        "install": "ours",
         "read_only": False,
     }
-    assert disks_of(job(at=None), {}) == []
+    assert disks_of(job(at=None), {}, "ours") == []
 
 
 # --- the invariants --------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Archive, Project
 from chalicelib.planning.erasing import (
+    MOST_SUBMISSIONS,
     archive_goes,
     fleet_goes,
     instance_goes,
@@ -92,6 +93,13 @@ def test_earlier_jobs_of_a_live_run_go_but_for_the_last_and_the_last_that_ran() 
     assert submissions_go(run, jobs, KEPT, NOW + 30 * DAY) == [jobs[1], jobs[0]]
     assert submissions_go(run, jobs, KEPT, NOW + 30 * DAY - 1) == []
     assert submissions_go(ended(), jobs, KEPT, NOW + 30 * DAY) == [], "a finished run shows all it did"
+
+
+def test_of_very_many_starts_the_earliest_go_at_once() -> None:
+    run = b.run(status=RunStatus.pending, triggered_at=NOW)
+    starts = [b.job(run, number, status=JobStatus.done, finished_at=NOW) for number in range(MOST_SUBMISSIONS + 3)]
+    assert submissions_go(run, starts, KEPT, NOW) == starts[:3]
+    assert submissions_go(run, starts[3:], KEPT, NOW) == []
 
 
 def test_runs_of_older_versions_say_less() -> None:

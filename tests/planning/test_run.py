@@ -101,6 +101,18 @@ def test_the_run_is_of_the_fleet_its_job_is_on_and_says_what_it_waits_for() -> N
     assert waits.run.message == "waiting for free capacity"
 
 
+def test_a_jobs_own_time_is_over_once_the_run_was_looked_at() -> None:
+    """From then on the run's due time covers the job; one that waits in the queue keeps its own."""
+    world = World("running")
+    world.job = world.job.with_(due_at=b.NOW)
+    world.decide()
+    assert world.job.due_at is None and world.run.due_at is not None
+    waits = World("submitted")
+    waits.job = waits.job.with_(due_at=b.NOW)
+    waits.decide()
+    assert waits.job.due_at == b.NOW
+
+
 def test_reaching_a_machine_forgets_earlier_retries() -> None:
     world = World("provisioning", run="submitted")
     world.run = world.run.with_(retries=(Retry(attempt=3),))

@@ -184,3 +184,14 @@ def test_a_plan_offers_only_what_is_where_the_volume_is() -> None:
     assert notes[0].text == (
         "can grow, but nothing that fits is sold where the volumes are, aws in mars (elsewhere 2 would match)"
     )
+
+
+def test_a_full_fleet_whose_machines_are_elsewhere_says_where_the_volume_is() -> None:
+    away = b.machine(0, b.fleet("cloud"), offer=b.offer(availability_zones=("eu-b",)))
+    full = (b.view(b.fleet("cloud"), away, nodes="1..1"),)
+    spec, found = b.run_spec(volumes=["data:/data"]), known(volume(zone="eu-a"))
+    snapshot = replace(b.waiting(b.queued("train", spec), fleets=full), volumes=found)
+    (job,) = saved(decided(snapshot), Job)
+    text = "is full (1 of 1 nodes), and none of its machines is where the run's volumes are: aws in eu-a"
+    assert text in job.message
+    assert text in plan_offers(spec, b.job_spec(spec), full, OfferBook([]), 10, volumes=found)[2][0].text

@@ -55,7 +55,6 @@ def test_every_field_is_decided_once(model: type[BaseModel], prefix: str, table:
 # One value, not the default, for every refused field.
 VALUES: dict[str, Any] = {
     "reservation": "cr-1",
-    "schedule": {"cron": "0 9 * * *"},
     "backend_options": [{"type": "vastai", "offer_order": "price"}],
     "fleets.project": ["other/gpus"],
     "instances.fleet.project": [{"fleet": "other/gpus", "instance": 0}],

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.closings import Closing
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import DAY, HOUR, MINUTE
 from chalicelib.domain.retention import Retention
@@ -19,7 +20,14 @@ from chalicelib.planning.plan import Effect, Outcome, Step
 from chalicelib.planning.requests import delete_volume
 from chalicelib.planning.snapshots import VolumeSnapshot
 from chalicelib.planning.transitions import Draft
-from chalicelib.planning.volumes import CreateVolume, DeleteVolume, RegisterVolume, decide_disk, decide_volume
+from chalicelib.planning.volumes import (
+    CreateVolume,
+    DeleteVolume,
+    RegisterVolume,
+    VolumeMade,
+    decide_disk,
+    decide_volume,
+)
 from tests.world import nouns as b
 from tests.world.nouns import lint
 from tests.world.volumes import attachment
@@ -114,6 +122,14 @@ def test_a_broken_promise_is_found(name: str) -> None:
 )
 def test_what_is_right_is_let_through(saved: Volume, act: Effect | None) -> None:
     assert list(volumes(Step((saved,), effects=() if act is None else (act,)), {})) == []
+
+
+def test_a_volume_that_its_provider_makes_is_looked_at_by_whoever_comes_next() -> None:
+    asked = volume(act_until=UNTIL)
+    made = VolumeMade(asked.unit, asked.epoch, UNTIL, Handle(kind="volume", id="vol-1"))
+    (step,) = decide_disk(VolumeSnapshot(b.NOW, asked, facts=BackendFacts(name="aws")), made).steps
+    (saved,) = (noun for noun in step.saves if isinstance(noun, Volume))
+    assert (saved.status, saved.handle, saved.act_until) == (VolumeStatus.provisioning, made.handle, None)
 
 
 def test_an_outcome_of_something_else_is_a_bug() -> None:

@@ -9,7 +9,8 @@ from queue import Queue
 
 from chalicelib.planning.plan import Effect
 from chalicelib.planning.purchases import Describe, Terminate
-from chalicelib.runtime.loop import EffectPool, Loop, Ticker
+from chalicelib.planning.workflows import DoStep
+from chalicelib.runtime.loop import STEPS, EffectPool, Effects, Loop, Ticker
 from tests.world.time import Clock
 
 LONG = 60.0  # seconds that a test waits for what must come
@@ -55,6 +56,16 @@ def test_a_ticker_that_begins_at_once_may_be_waited_for_and_is_not_when_it_is_sl
     assert not ticker.wait_first(0.01)  # a provider that takes its time holds nobody up
     answer.set()
     assert ticker.wait_first(LONG)
+    ticker.stop()
+
+
+def test_a_turn_that_is_asked_for_comes_at_once() -> None:
+    turns: Queue[int] = Queue()
+    ticker = Ticker(NEVER, lambda: turns.put(1))
+    ticker.start()
+    for _ in range(2):
+        ticker.now()
+        assert turns.get(timeout=LONG)
     ticker.stop()
 
 
@@ -154,3 +165,27 @@ def test_a_project_whose_hosts_never_answer_leaves_threads_to_the_others() -> No
     over.set()
     assert Counter(begun.get(timeout=LONG) for _ in range(94)) == {"bad": 46, "worse": 48}, "nothing is forgotten"
     pool.stop()
+
+
+def test_twenty_hosts_are_added_at_once_and_keep_no_call_to_a_cloud_waiting() -> None:
+    begun: Queue[str] = Queue()
+    over = threading.Event()
+
+    def execute(effect: Effect) -> None:
+        begun.put(effect.unit)
+        if effect.project_id == "hosts":
+            over.wait(LONG)
+
+    effects = Effects()
+    effects.start(execute)
+    steps = [DoStep(f"workflow/{number}", "ssh", 1, "hosts", step="install") for number in range(100)]
+    for step in steps:
+        effects.submit(step)
+    alone = STEPS // 2
+    assert {begun.get(timeout=LONG) for _ in range(alone)} == {step.unit for step in steps[:alone]} and alone > 20
+    effects.submit(DoStep("workflow/other", "ssh", 1, "other", step="install"))
+    effects.submit(Describe("instance/1", "aws", 1, "other"))
+    assert {begun.get(timeout=LONG) for _ in range(2)} == {"workflow/other", "instance/1"}, "whose turn it is"
+    over.set()
+    assert {begun.get(timeout=LONG) for _ in steps[alone:]} == {step.unit for step in steps[alone:]}
+    effects.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import threading
@@ -35,19 +36,14 @@ from tests.world.time import Clock
 
 @dataclass
 class Aws:
-    """SSM, S3 and SQS as far as a root asks them, in memory; one object is every service."""
+    """S3 and Lambda as far as a root asks them, in memory; one object is either service."""
 
-    seed: str
     blobs: dict[str, bytes] = field(default_factory=dict)
-    sent: list[tuple[str, Any]] = field(default_factory=list)  # queue → message
+    sent: list[tuple[str, Any]] = field(default_factory=list)  # function → event
 
     def __call__(self, service: str) -> Aws:
-        assert service in ("ssm", "s3", "sqs")
+        assert service in ("s3", "lambda")
         return self
-
-    def get_parameter(self, Name: str, WithDecryption: bool) -> Any:
-        assert WithDecryption
-        return {"Parameter": {"Value": f"{self.seed}{len(Name):02x}" * 16}}
 
     def put_object(self, Bucket: str, Key: str, Body: bytes) -> None:
         self.blobs[f"{Bucket}/{Key}"] = Body
@@ -55,20 +51,22 @@ class Aws:
     def get_object(self, Bucket: str, Key: str) -> Any:
         return {"Body": io.BytesIO(self.blobs[f"{Bucket}/{Key}"])}
 
-    def send_message(self, QueueUrl: str, MessageBody: str) -> None:
-        self.sent.append((QueueUrl, json.loads(MessageBody)))
+    def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
+        assert InvocationType == "Event", "nobody waits for a function"
+        self.sent.append((FunctionName, json.loads(Payload)))
 
 
 def stack(name: str, **changes: str) -> LambdaSettings:
     environ = {
         "DSTACK_TABLE": name,
         "DSTACK_BUCKET": name,
-        "DSTACK_WAKE_QUEUE": f"{name}-wake",
-        "DSTACK_EFFECT_QUEUE": f"{name}-effects",
-        "DSTACK_KEYS": f"/{name}",
+        "DSTACK_WAKE_FUNCTION": f"{name}-reconcile",
+        "DSTACK_EFFECT_FUNCTION": f"{name}-provision",
+        "DSTACK_KEYS": f"/dstack-{name}",
         "DSTACK_API_URL": f"https://{name}.example.com",
     }
-    return LambdaSettings.from_env({**environ, **changes})
+    secrets = {key: hashlib.sha256(f"{name}/{key}".encode()).hexdigest() for key in ("install-key", "master-key")}
+    return LambdaSettings.read(lambda path: secrets, {**environ, **changes})
 
 
 @dataclass
@@ -108,7 +106,7 @@ def embedded(tmp_path: Path) -> Iterator[Embedded]:
 
 
 def test_both_roots_fill_in_the_same_list_and_differ_where_it_says(embedded: Embedded) -> None:
-    one, two = embedded.root("here").ports, LambdaRoot(stack("there"), clients=Aws("a1")).ports
+    one, two = embedded.root("here").ports, LambdaRoot(stack("there"), clients=Aws()).ports
     differing = {f.name for f in fields(Ports) if type(getattr(one, f.name)) is not type(getattr(two, f.name))}
     assert differing >= {"blobs", "logs", "wake", "effects", "news", "clock"}
     assert isinstance(one.store, ExpiringStore) and isinstance(two.store, ExpiringStore)
@@ -121,7 +119,7 @@ def test_events_expire_in_both_roots_when_their_settings_say(embedded: Embedded)
     kept = Retention(events=2)
     one, two = (
         embedded.root("here", retention=kept),
-        LambdaRoot(stack("t", DSTACK_RETAIN_EVENTS="2"), clients=Aws("a1")),
+        LambdaRoot(stack("t", DSTACK_RETAIN_EVENTS="2"), clients=Aws()),
     )
     assert one.plane.retention == two.plane.retention == kept
     first_start(one.plane, ADMIN)
@@ -135,7 +133,7 @@ def test_a_server_measures_its_own_folder(embedded: Embedded) -> None:
     root.ports.blobs.put("a/b", b"12345")
     after = {part.name: part.bytes for part in root.plane.measure().parts}
     assert after["blobs"] - before["blobs"] == 5 and after["database"] > 0
-    assert LambdaRoot(stack("there"), clients=Aws("a1")).plane.measure() == Usage()
+    assert LambdaRoot(stack("there"), clients=Aws()).plane.measure() == Usage()
 
 
 def test_what_a_root_is_made_of_is_what_its_parts_work_with(embedded: Embedded) -> None:
@@ -151,7 +149,7 @@ def test_what_a_root_is_made_of_is_what_its_parts_work_with(embedded: Embedded) 
 
 
 def test_two_stacks_in_one_process_keep_apart() -> None:
-    clouds = [Aws("a1"), Aws("b2")]
+    clouds = [Aws(), Aws()]
     roots = [LambdaRoot(stack(f"stack-{n}"), clients=cloud) for n, cloud in enumerate(clouds)]
     for n, root in enumerate(roots):
         root.ports.wake([f"run/{n}"])
@@ -160,20 +158,20 @@ def test_two_stacks_in_one_process_keep_apart() -> None:
     assert roots[0].install_id != roots[1].install_id
     assert roots[0].ports.install_key != roots[1].ports.install_key
     for n, cloud in enumerate(clouds):
-        assert [queue for queue, _ in cloud.sent] == [f"stack-{n}-wake", f"stack-{n}-effects"]
+        assert [function for function, _ in cloud.sent] == [f"stack-{n}-reconcile", f"stack-{n}-provision"]
         assert cloud.sent[0][1] == {"units": [f"run/{n}"]}
         assert cloud.blobs == {f"stack-{n}/name": b"%d" % n}
 
 
-def test_a_hundred_hints_a_message() -> None:
-    cloud = Aws("a1")
+def test_a_hundred_hints_an_event() -> None:
+    cloud = Aws()
     LambdaRoot(stack("s"), clients=cloud).ports.wake([f"run/{n:03}" for n in range(250)] * 2)
-    assert [len(message["units"]) for _, message in cloud.sent] == [100, 100, 50]
+    assert [len(event["units"]) for _, event in cloud.sent] == [100, 100, 50]
 
 
 def test_what_a_stack_says_of_its_pace_and_images_is_obeyed() -> None:
     settings = stack("s", DSTACK_SYNC_SECONDS="0.5", DSTACK_DOCKER_BASE_IMAGE="mine:{python}")
-    plane = LambdaRoot(settings, clients=Aws("a1")).plane
+    plane = LambdaRoot(settings, clients=Aws()).plane
     assert plane.pace == PER_CALL.at(0.5)
     assert plane.images.base == "mine:{python}"
 
@@ -188,9 +186,9 @@ def test_two_servers_in_one_process_keep_apart_and_nothing_runs_before_it_is_sta
 
 def test_a_simulated_cloud_has_offers_when_the_start_is_over(embedded: Embedded) -> None:
     rig = embedded.rig("one", fake_cloud=True)
-    assert rig.ages() == [{"backend": "dstack", "taken_at": None, "error": None}]
+    assert rig.ages() == [{"backend": "dstack", "taken_at": None, "error": None, "prices": None}]
     rig.root.start()
-    assert rig.ages() == [{"backend": "dstack", "taken_at": iso(embedded.clock.at), "error": None}]
+    assert rig.ages() == [{"backend": "dstack", "taken_at": iso(embedded.clock.at), "error": None, "prices": None}]
     assert rig.ok("P/gpus/list", {"run_spec": task()})["gpus"]
 
 
@@ -222,7 +220,7 @@ def test_offers_that_a_refresh_does_not_bring_stay_with_their_age_and_the_reason
     assert rig.ok("P/gpus/list", {"run_spec": task()})["gpus"]
     embedded.clock.pass_(REFRESH_EVERY)
     rig.root.refresh_catalog()  # the fault was for one call
-    assert rig.ages() == [{"backend": "dstack", "taken_at": iso(embedded.clock.at), "error": None}]
+    assert rig.ages() == [{"backend": "dstack", "taken_at": iso(embedded.clock.at), "error": None, "prices": None}]
 
 
 def test_a_cloud_that_is_gone_from_the_settings_is_gone_from_the_offers(embedded: Embedded) -> None:

@@ -13,7 +13,7 @@ import pytest
 from chalicelib.errors import Refused
 from chalicelib.runtime.server_file import declared
 from chalicelib.runtime.settings import server_settings
-from tests.harness.server import PATIENCE, ROOT, HttpError, Server
+from tests.harness.server import PATIENCE, ROOT, HttpError, Server, until
 
 
 @pytest.fixture
@@ -117,6 +117,30 @@ def test_a_file_elsewhere_is_named_by_flag_or_variable(server: Server) -> None:
     server.env["DSTACK_SERVER_CONFIG_DISABLED"] = "1"
     server.start()
     assert names(server) == {"main", "research"}
+
+
+def backends_of(server: Server) -> list[tuple[str, str, list[str]]]:
+    found = server.call("/api/project/main/backends/list", {})
+    return [(each["name"], each["source"], each["config"]["regions"]) for each in found]
+
+
+def aws(region: str) -> str:
+    creds = "{type: access_key, access_key: AKIA, secret_key: sk-hush}"
+    return f"projects:\n- name: main\n  backends:\n  - {{type: aws, regions: [{region}], creds: {creds}}}\n"
+
+
+def test_a_running_server_follows_the_backends_of_its_file(server: Server) -> None:
+    server.env["AWS_ENDPOINT_URL"] = "http://127.0.0.1:1"  # nobody is asked
+    path = configure(server, aws("eu-west-1"))
+    server.start()
+    assert backends_of(server) == [("aws", "file", ["eu-west-1"])]
+    path.write_text(aws("us-east-1"))
+    until("the change is applied", lambda: backends_of(server) == [("aws", "file", ["us-east-1"])])
+    path.write_text("projects: [{name: main, backends: [{type: aws, creds: sk-hush}]}]\n")
+    until("the broken file is told", lambda: "can't be used" in "\n".join(server.lines))
+    assert backends_of(server) == [("aws", "file", ["us-east-1"])] and "sk-hush" not in "\n".join(server.lines)
+    path.write_text("projects: [{name: main}]\n")
+    until("what was taken out is gone", lambda: backends_of(server) == [])
 
 
 # --- without a process ------------------------------------------------------------------------------------------------

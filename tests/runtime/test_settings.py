@@ -57,18 +57,24 @@ def test_a_variable_that_makes_no_sense_is_named(name: str, value: str) -> None:
 NAMES = {
     "DSTACK_TABLE": "t",
     "DSTACK_BUCKET": "b",
-    "DSTACK_WAKE_QUEUE": "w",
-    "DSTACK_EFFECT_QUEUE": "e",
+    "DSTACK_WAKE_FUNCTION": "w",
+    "DSTACK_EFFECT_FUNCTION": "e",
     "DSTACK_KEYS": "k",
     "DSTACK_API_URL": "u",
 }
 
 
+def deployed(changes: dict[str, str]) -> LambdaSettings:
+    """The settings of a function whose stack is whole."""
+    keys = {"install-key": "00" * 32, "master-key": "11" * 32}
+    return LambdaSettings.read(lambda path: keys, NAMES | changes)
+
+
 def test_how_long_things_are_kept_is_set_alike_for_both_roots() -> None:
     chosen = {f"DSTACK_RETAIN_{field.name.upper()}": str(number) for number, field in enumerate(fields(Retention), 3)}
     wanted = Retention(events=3, metrics=4, logs=5, deleted=6, fleets=7, archives=8)
-    assert server_settings(chosen).retention == LambdaSettings.from_env(NAMES | chosen).retention == wanted
-    assert server_settings({}).retention == LambdaSettings.from_env(NAMES).retention == Retention()
+    assert server_settings(chosen).retention == deployed(chosen).retention == wanted
+    assert server_settings({}).retention == deployed({}).retention == Retention()
     assert server_settings({"DSTACK_RETAIN_DELETED": "0"}).retention.deleted == 0  # with the next sweep
 
 
@@ -83,7 +89,7 @@ def test_a_number_of_days_that_makes_no_sense_is_named(days: str) -> None:
     with pytest.raises(
         Invalid, match=r"DSTACK_RETAIN_EVENTS is .*from 1 to 36500.*Set it as in DSTACK_RETAIN_EVENTS=90"
     ):
-        LambdaSettings.from_env(NAMES | {"DSTACK_RETAIN_EVENTS": days})
+        deployed({"DSTACK_RETAIN_EVENTS": days})
 
 
 @pytest.mark.parametrize("field", ["local_fleet", "fake_cloud", "stop_jobs", "trust_jobs", "enter_project"])
@@ -139,15 +145,8 @@ def test_a_password_in_a_public_url_is_not_repeated() -> None:
     assert "user name or a password" in str(refused.value) and "s3cr3t" not in str(refused.value)
 
 
-def test_a_stack_without_its_settings_is_told_which() -> None:
-    with pytest.raises(Invalid, match=r"DSTACK_BUCKET, DSTACK_WAKE_QUEUE, .*Deploy the stack"):
-        LambdaSettings.from_env({"DSTACK_TABLE": "t"})
-
-
 @pytest.mark.parametrize("pace", ["0", "-1", "61", "nan", "fast"])
 def test_a_pace_of_a_stack_that_makes_no_sense_is_named(pace: str) -> None:
-    names = ("TABLE", "BUCKET", "WAKE_QUEUE", "EFFECT_QUEUE", "KEYS", "API_URL")
-    environ = {f"DSTACK_{name}": "x" for name in names}
-    assert LambdaSettings.from_env(environ).sync_seconds == 2.0
+    assert deployed({}).sync_seconds == 2.0
     with pytest.raises(Invalid, match=f"DSTACK_SYNC_SECONDS is '{pace}'"):
-        LambdaSettings.from_env({**environ, "DSTACK_SYNC_SECONDS": pace})
+        deployed({"DSTACK_SYNC_SECONDS": pace})

@@ -25,7 +25,8 @@ from tests.scenarios.texts import cloud_of
 from tests.world.embedded import EmbeddedSite
 
 HOSTS = ROOT / "docs" / "guides" / "on-prem.md"  # takes real hosts: `tests/e2e/onprem` plays it
-PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS})
+AWS = {ROOT / "docs" / "guides" / f"{name}.md" for name in ("aws", "aws-costs")}  # `tests/infra/test_guide.py`
+PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS} - AWS)
 REAL = ("attach", "dev-environments", "repositories", "tasks")  # what jobs do there takes a real shell
 FLAGS = ("--fake-cloud", "--no-local-fleet")
 

@@ -106,9 +106,9 @@ class ShakyStore:
         self.commits += 1
         self._world.moment("after a commit")
 
-    def due(self, kind: str, shard: int, now: Micros, limit: int) -> list[Due]:
+    def due(self, kinds: Sequence[str], shard: int, now: Micros, limit: int) -> list[Due]:
         self._may_fail()
-        return self._store.due(kind, shard, now, limit)
+        return self._store.due(kinds, shard, now, limit)
 
     def next_due(self) -> Micros | None:
         return 0
@@ -234,9 +234,9 @@ class ShakyBackend:
         self._world.moment("before describe_volume")
         return self._cloud.describe_volume(handle)
 
-    def attach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
+    def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:
         self._world.moment("before attach_volume")
-        self._cloud.attach_volume(handle, machine)
+        self._cloud.attach_volume(handle, machine, read_only=read_only)
         self._world.moment("after attach_volume")
 
     def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:

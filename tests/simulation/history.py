@@ -15,8 +15,10 @@ from tests.simulation.world import Invariant, Violation, World
 PATIENCE = 8 * HOUR  # for everything to end once it is calm
 END_PATIENCE = 2 * HOUR  # and once everything is deleted
 IDLE = 30 * MINUTE
+EXECUTIONS_PATIENCE = 4 * HOUR
 
 IDLE_IS_QUIET = Invariant("idle is quiet", "a plane in which nothing is left to do writes nothing")
+EXECUTIONS_END = Invariant("executions end", "an execution ends some time after its workflow has")
 
 
 @dataclass
@@ -55,6 +57,7 @@ class History:
             story.wind_up()
         self._wait(END_PATIENCE, lambda story: story.left())
         self._rest()
+        self._executions_end()
         for story in self.stories:
             story.look_back()
         ends: dict[str, int] = {}
@@ -74,6 +77,12 @@ class History:
             self.world.run(self.world.time + patience, lambda: first() is None)
         if violation := first():
             raise violation
+
+    def _executions_end(self) -> None:
+        """One whose callback was lost asks again when its state's time is up."""
+        machines = self.scene.site.executions
+        if machines is not None and not self.world.run(self.world.time + EXECUTIONS_PATIENCE, machines.all_ended):
+            raise EXECUTIONS_END.broken(f"of {len(machines.executions)} executions some go on for ever")
 
     def _rest(self) -> None:
         """The first half settles the remaining deadlines; nothing may be written in the second."""

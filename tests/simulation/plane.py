@@ -17,11 +17,13 @@ from chalicelib.engine.effects.table import FAMILIES, Family
 from chalicelib.engine.execute import Executor
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
-from chalicelib.engine.ports import Performer
+from chalicelib.engine.ports import Effects, Performer
 from chalicelib.engine.read import Reader
 from chalicelib.engine.reconcile import Reconciler
 from chalicelib.engine.sweep import Sweeper
+from chalicelib.engine.watching import silent
 from chalicelib.errors import StorageFull
+from chalicelib.planning.executions import AnswerExecution, StartExecution
 from chalicelib.planning.plan import Effect
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.memory import MemoryStore
@@ -30,6 +32,7 @@ from chalicelib.usecases import agent
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL, Pace
 from tests.simulation.edges import Away, Blobs, ShakyBackend, ShakyScript, ShakyStore
+from tests.simulation.executions import Machines
 from tests.simulation.world import Crash, Invariant, World
 
 INSTALL = "simulation"
@@ -64,6 +67,7 @@ class Terms:
     pace: Pace = EMBEDDED
     tick: float = 60.0  # seconds: the schedule that needs no hint
     processes: int = 2
+    executions: bool = False  # of Step Functions drive workflows
 
     @classmethod
     def drawn(cls, rng: random.Random) -> Terms:
@@ -93,22 +97,8 @@ class Process:
         self.generation += 1
         self._hints: dict[str, None] = {}
         self._planned = False
-        store = self.store = ShakyStore(site.store, self.world, site.weather)
-        load = Loader(parts.reader(store), site.catalog, site.backends)
-        self.reconciler = Reconciler(
-            store,
-            self.world,
-            wake=site.wake,
-            news=site.ring,
-            effects=self,
-            catalog=site.catalog,
-            backends=site.backends,
-            kinds=parts.kinds,
-            load=load,
-        )
-        key = site.plane.install_key
-        here = Acting(store, self.world, site.backends, INSTALL, key, "http://plane", performers=site.performers)
-        self.executor = Executor(here, load, wake=site.wake, news=site.ring, kinds=parts.kinds, families=parts.families)
+        self.reconciler, self.executor = site.process(self)
+        self.store = self.reconciler.store
         self.sweeper = parts.sweeper(self.executor)
 
     def wake(self, units: Iterable[str]) -> None:
@@ -120,11 +110,16 @@ class Process:
     def submit(self, effect: Effect) -> None:
         if self.site.loses_effect(effect):
             return
+        if isinstance(effect, StartExecution | AnswerExecution):
+            self.site.say(effect)
+            return
         delay = self.world.some(5, 90) if self.world.chance(0.05) else self.world.some(0, 0.5)
         self._later(delay, lambda: self.executor.execute(effect))
 
     def _tick(self) -> None:
         self.wake(())
+        if self.site.terms.pace.watched:
+            self._later(0, lambda: self.wake(silent(self.store, self.world)))
         self.world.after(self.site.terms.tick, self._tick)
 
     def _sweep(self) -> None:
@@ -173,7 +168,8 @@ class Site:
 
     def __init__(self, world: World, parts: Parts, launcher: Launcher, terms: Terms | None = None) -> None:
         self.world, self.parts, self.weather = world, parts, Weather()
-        self.terms = terms = terms or replace(Terms.drawn(world.rng), placement_groups=world.seed % 4 != 3)
+        odd = {"placement_groups": world.seed % 4 != 3, "executions": world.seed % 2 == 1}
+        self.terms = terms = terms or replace(Terms.drawn(world.rng), **odd)
         self.machines = {row.noun: row.machine for row in parts.kinds.rows if row.noun and row.machine}
         rng = world.rng
         self.store = MemoryStore(clock=world.now, rng=random.Random(rng.random()), max_lag=terms.store_lag)
@@ -199,7 +195,7 @@ class Site:
         self.plane = Plane(
             store=ShakyStore(self.store, world, self.weather),
             blobs=blobs,
-            logs=BlobLogs(blobs),
+            logs=BlobLogs(MemoryStore(), blobs),
             seal=Sealer(b"s" * 32, random=rng.randbytes),
             catalog=self.catalog,
             clock=world,
@@ -213,7 +209,41 @@ class Site:
             pace=terms.pace,
         )
         self.configured = True
+        self.executions = Machines(world, lambda: self.process(self.processes[0])) if terms.executions else None
         self.processes = [Process(self) for _ in range(terms.processes)]
+
+    def process(self, effects: Effects) -> tuple[Reconciler, Executor]:
+        """What a process that starts now has in memory."""
+        parts, key = self.parts, self.plane.install_key
+        store = ShakyStore(self.store, self.world, self.weather)
+        load = Loader(parts.reader(store), self.catalog, self.backends, executions=self.executions is not None)
+        reconciler = Reconciler(
+            store,
+            self.world,
+            wake=self.wake,
+            news=self.ring,
+            effects=effects,
+            catalog=self.catalog,
+            backends=self.backends,
+            kinds=parts.kinds,
+            load=load,
+        )
+        here = Acting(
+            store,
+            self.world,
+            self.backends,
+            INSTALL,
+            key,
+            "http://plane",
+            performers=self.performers,
+            executions=self.executions,
+        )
+        executor = Executor(here, load, wake=self.wake, news=self.ring, kinds=parts.kinds, families=parts.families)
+        return reconciler, executor
+
+    def say(self, effect: StartExecution | AnswerExecution) -> None:
+        if self.executions is not None:
+            self.executions.take(effect)
 
     @property
     def backends(self) -> Accounts:

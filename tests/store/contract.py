@@ -96,7 +96,7 @@ class StoreContract(Conformance):
         self.settle(store)
         assert store.get(Key("a", "status")) == record("a", version=2, body=b"{}")
         assert store.query("gsi1", "g").records == store.query("gsi2", "h").records == ()
-        assert [store.due("run", shard, 100, 10) for shard in range(SHARDS)] == [[]] * SHARDS
+        assert [store.due(["run"], shard, 100, 10) for shard in range(SHARDS)] == [[]] * SHARDS
 
     # --- conditions
 
@@ -328,23 +328,33 @@ class StoreContract(Conformance):
     def test_due_gives_the_earliest_of_one_kind_and_shard(self, store: Store) -> None:
         units = [f"run/{n}" for n in range(12)]
         store.commit(add(*(record(unit, due=Due("run", unit, 1000 - n)) for n, unit in enumerate(units))))
-        store.commit(add(record("i", due=Due("instance", "run/1", 1))))
+        store.commit(add(record("i", due=Due("instance", "instance/1", 1))))
         self.settle(store)
         for shard in range(SHARDS):
             mine = [Due("run", unit, 1000 - n) for n, unit in enumerate(units) if shard_of(unit) == shard]
             earliest = sorted(mine, key=lambda due: due.at)
-            assert store.due("run", shard, 1000, 50) == earliest
-            assert store.due("run", shard, 1000, 1) == earliest[:1]
-            assert store.due("run", shard, 995, 50) == [due for due in earliest if due.at <= 995]
-            assert store.due("run", shard, 0, 50) == []
+            assert store.due(["run"], shard, 1000, 50) == earliest
+            assert store.due(["run"], shard, 1000, 1) == earliest[:1]
+            assert store.due(["run"], shard, 995, 50) == [due for due in earliest if due.at <= 995]
+            assert store.due(["run"], shard, 0, 50) == []
+
+    def test_due_leaves_out_other_kinds_however_many(self, store: Store) -> None:
+        """All kinds of a shard share an index."""
+        units = [unit for unit in (f"instance/{n}" for n in range(40)) if shard_of(unit) == shard_of("run/a")]
+        store.commit(add(*(record(unit, due=Due("instance", unit, n)) for n, unit in enumerate(units))))
+        store.commit(add(record("a", due=Due("run", "run/a", 1000))))
+        self.settle(store)
+        shard = shard_of("run/a")
+        assert store.due(["run"], shard, 1000, 2) == [Due("run", "run/a", 1000)]
+        assert [due.unit for due in store.due(["run", "instance"], shard, 1000, 50)] == [*units, "run/a"]
 
     def test_due_forgets_what_was_done(self, store: Store) -> None:
         store.commit(add(record("a", due=Due("run", "run/a", 5)), record("b", due=Due("run", "run/a", 6))))
         store.commit([Put(record("a", version=2, due=Due("run", "run/a", 50)), 1), Delete(Key("b", "status"))])
         self.settle(store)
         shard = shard_of("run/a")
-        assert store.due("run", shard, 49, 10) == []
-        assert store.due("run", shard, 50, 10) == [Due("run", "run/a", 50)]
+        assert store.due(["run"], shard, 49, 10) == []
+        assert store.due(["run"], shard, 50, 10) == [Due("run", "run/a", 50)]
 
     def test_next_due_is_never_late(self, store: Store) -> None:
         """It names the earliest moment, or answers 0 where looking isn't free."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -118,7 +119,7 @@ def test_contention_is_waited_out(fronted: DynamoStore, front: Front, fault: str
 def test_contention_without_end_is_told_and_nothing_is_written(fronted: DynamoStore, front: Front) -> None:
     front.plan[WRITE].extend(["TransactionConflict"] * 200)
     with pytest.raises(Refused, match="was busy"):
-        fronted.commit(add(record("a")))
+        fronted.commit(add(record("a"), record("b")))
     assert len(PAUSES.made) == TRIES - 1 and 12 < sum(PAUSES.made) < 13
     front.plan.clear()
     assert fronted.get(Key("a", "status")) is None
@@ -127,8 +128,98 @@ def test_contention_without_end_is_told_and_nothing_is_written(fronted: DynamoSt
 def test_silence_without_end_is_told_as_not_known(fronted: DynamoStore, front: Front) -> None:
     front.plan[WRITE].extend(["lose-reply"] * TRIES)
     with pytest.raises(Refused, match="may or may not have been made"):
-        fronted.commit(add(record("a")))
+        fronted.commit(add(record("a"), record("b")))
     assert fronted.get(Key("a", "status")) == record("a")
+
+
+# --- one change, which needs no transaction
+
+ALONE: list[tuple[str, Change]] = [
+    ("PutItem", Put(record("a", version=2), 1)),
+    ("DeleteItem", Delete(Key("a", "status"), 1)),
+]
+
+
+@pytest.mark.parametrize(("operation", "change"), ALONE)
+@pytest.mark.parametrize("fault", ["pass", "lose-reply", "lose-request", "InternalServerError", "ThrottlingException"])
+def test_one_change_is_written_once_whatever_the_network_does(
+    fronted: DynamoStore, front: Front, operation: str, change: Change, fault: str
+) -> None:
+    fronted.commit(add(record("a")))
+    front.plan[operation].append(fault)
+    front.seen.clear()
+    fronted.commit([change])
+    assert fronted.get(Key("a", "status")) == (change.record if isinstance(change, Put) else None)
+    assert WRITE not in {seen for seen, _ in front.seen}
+
+
+@pytest.mark.parametrize(("operation", "change"), ALONE)
+def test_one_change_without_a_condition_has_a_token_of_the_tables(
+    fronted: DynamoStore, front: Front, operation: str, change: Put | Delete
+) -> None:
+    """Repeated without one, it would overwrite what somebody wrote after it."""
+    fronted.commit([replace(change, expect=None)])
+    assert [seen for seen, _ in front.seen] == [WRITE]
+
+
+class Between:
+    """Somebody else's commits, between two tries of a store."""
+
+    def __init__(self, store: DynamoStore, *changes: Change) -> None:
+        self._store, self._changes = store, changes
+
+    def __call__(self, seconds: float) -> None:
+        for change in self._changes:
+            self._store.commit([change])
+        self._changes = ()
+
+
+@pytest.mark.parametrize(("fault", "raised"), [("lose-request", Conflict), ("ThrottlingException", Conflict)])
+def test_somebody_who_was_faster_with_one_change_is_a_conflict(
+    made: DynamoStore, front: Front, fault: str, raised: type[Exception]
+) -> None:
+    theirs = Put(record("a", version=2, body=b"theirs"), 1)
+    made.commit(add(record("a")))
+    front.plan["PutItem"].append(fault)
+    with pytest.raises(raised, match="a:status"):
+        DynamoStore(TABLE, endpoint=front.url, sleep=Between(made, theirs)).commit([Put(record("a", version=2), 1)])
+    assert made.get(Key("a", "status")) == theirs.record
+
+
+def test_what_somebody_wrote_over_an_unknown_outcome_is_told_as_not_known(made: DynamoStore, front: Front) -> None:
+    made.commit(add(record("a")))
+    front.plan["PutItem"].append("lose-reply")
+    store = DynamoStore(TABLE, endpoint=front.url, sleep=Between(made, Put(record("a", version=3), 2)))
+    with pytest.raises(Refused, match="may or may not have been made"):
+        store.commit([Put(record("a", version=2), 1)])
+
+
+# --- large bodies
+
+
+@pytest.mark.parametrize("length", [0, 699, 700, 701, 5000, 250_000])
+def test_a_large_body_is_packed_and_a_small_one_is_there_to_read(
+    client: Any, made: DynamoStore, table: str, length: int
+) -> None:
+    body = ('{"text": "' + "é" * (length // 2) + '"}').encode()
+    made.commit(add(record("a", body=body)))
+    assert made.get(Key("a", "status")) == record("a", body=body)
+    (item,) = client.scan(TableName=table)["Items"]
+    assert ("packed" in item) is (len(body) > 700) is ("body" not in item)
+
+
+# --- what the indexes list
+
+
+def test_what_an_index_lists_is_as_the_table_has_it(client: Any, made: DynamoStore, table: str) -> None:
+    """They hold keys alone: a new body writes no index, and shows in both."""
+    made.commit(add(record("a", gsi1=("p", "1"), gsi2=("q", "1"))))
+    after = record("a", version=2, body=b'{"new": 1}', gsi1=("p", "1"), gsi2=("q", "1"))
+    made.commit([Put(after, 1)])
+    assert made.query("gsi1", "p").records == made.query("gsi2", "q").records == (after,)
+    for index in ("gsi1", "gsi2"):
+        (entry,) = client.scan(TableName=table, IndexName=index)["Items"]
+        assert "body" not in entry
 
 
 def test_a_read_is_asked_again(fronted: DynamoStore, front: Front) -> None:

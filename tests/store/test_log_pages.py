@@ -38,6 +38,14 @@ def test_pieces_come_back_with_their_offsets() -> None:
     ]
 
 
+def test_what_is_no_whole_piece_is_left_out() -> None:
+    """As of an object that no honest agent has written."""
+    whole = packed([(5, b"abc")])
+    assert list(unpacked(whole + b"\0" * 11, 0)) == [(0, 5, b"abc")]
+    assert list(unpacked(whole[:-1], 0)) == [(0, 5, b"ab")]
+    assert list(unpacked(b"no pieces", 0)) == []
+
+
 @pytest.mark.parametrize("text", ["", "1", "1.", ".1", "a.1", "1.b", "-1.2", "1.2.3", "²." + "1", "1" * 19 + ".0"])
 def test_a_token_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(Invalid, match="token"):

@@ -5,15 +5,22 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from chalicelib.errors import DstackError, Invalid
+from chalicelib.domain.bounds import LAST_INSTANT
+from chalicelib.domain.log_chunks import LogChunk
+from chalicelib.errors import DstackError, Invalid, Refused
 from chalicelib.store.blobs import FileBlobs
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.log_files import FileLogs
+from chalicelib.store.log_pages import packed
 from chalicelib.store.logs import LogAsk, LogStore
+from chalicelib.store.memory import MemoryStore, nothing
+from chalicelib.store.port import Change, Page
 from tests.harness.descriptors import open_under
 from tests.store.log_contract import J, LogContract, P, read_all, text
 
@@ -27,7 +34,7 @@ class TestFileLogs(LogContract):
 class TestBlobLogs(LogContract):
     @pytest.fixture
     def logs(self, tmp_path: Path) -> LogStore:
-        return BlobLogs(FileBlobs(tmp_path / "blobs"))
+        return BlobLogs(MemoryStore(), FileBlobs(tmp_path / "blobs"))
 
 
 @pytest.fixture
@@ -115,28 +122,55 @@ def test_racing_appends_of_one_stream_add_each_byte_once(tmp_path: Path) -> None
     assert text(read_all(logs)) == stream
 
 
-def test_two_writers_of_blobs_that_both_saw_the_same_end(tmp_path: Path) -> None:
-    """Neither object replaces the other, and what both hold is shown once."""
+class Late(MemoryStore):
+    """Shows no record for a while, as if the other writer's came between."""
 
-    class Late(FileBlobs):
-        """Lists nothing for a while, as if the other writer's object came between."""
+    blind = False
 
-        blind = True
+    def query(self, *asked: Any, **more: Any) -> Page:
+        return Page((), None) if self.blind else super().query(*asked, **more)
 
-        def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
-            return [] if self.blind else super().list(prefix, after, limit)
 
-    blobs = Late(tmp_path)
-    logs = BlobLogs(blobs)
+def test_of_writers_at_once_one_is_first_and_the_other_goes_on_behind_it(tmp_path: Path) -> None:
+    store, blobs = Late(), FileBlobs(tmp_path)
+    logs = BlobLogs(store, blobs)
     assert logs.append(P, J, 0, [(1, b"hello "), (2, b"world")]) == 11
-    assert logs.append(P, J, 0, [(1, b"hello ")]) == 6
-    blobs.blind = False
+    store.blind = True
+    assert logs.append(P, J, 0, [(1, b"hello ")]) == 0  # it lost, and is told where the log ends as far as it can see
+    store.blind = False
     assert logs.end(P, J) == 11
     assert text(read_all(logs)) == b"hello world"
     for limit in (1, 2):
         assert text(read_all(logs, limit=limit, max_bytes=4, descending=True)[::-1]) == b"hello world"
     assert logs.append(P, J, 6, [(2, b"world"), (3, b"!")]) == 12
     assert text(read_all(logs)) == b"hello world!"
+    logs.delete(P, J)
+    assert blobs.list("") == [] and store.records() == []  # also what lost
+
+
+def test_a_chunk_that_is_stored_twice_is_one(tmp_path: Path) -> None:
+    """As after a crash between the object and its record."""
+    store, blobs = MemoryStore(), FileBlobs(tmp_path)
+    store.before = unwritten
+    with pytest.raises(Refused):
+        BlobLogs(store, blobs).append(P, J, 0, [(1, b"hello")])
+    store.before = nothing
+    assert BlobLogs(store, blobs).append(P, J, 0, [(1, b"hello")]) == 5
+    assert len(blobs.list("")) == 1
+
+
+def test_an_agents_own_object_may_hold_anything(tmp_path: Path) -> None:
+    """Its content is the agent's, and only its record was checked: whoever reads the log gets times that there are."""
+    blobs = FileBlobs(tmp_path)
+    logs = BlobLogs(MemoryStore(), blobs)
+    blobs.put("logs/mine", packed([(2**62, b"late "), (-(2**62), b"early")]) + b"no piece")
+    made = LogChunk(project_id=P, job_id=J, first=0, last=10, low=0, high=LAST_INSTANT, blob="logs/mine", clock_off=5)
+    assert logs.enter(made) == 10
+    assert logs.read(P, J).records == ((LAST_INSTANT, b"late "), (0, b"early"))
+
+
+def unwritten(changes: Sequence[Change]) -> None:
+    raise Refused("The table is busy.")
 
 
 KILLED = """

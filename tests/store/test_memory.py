@@ -53,7 +53,7 @@ def test_indexes_show_a_write_some_time_after_it() -> None:
         store.commit(add(record("a", gsi1=("g", "1"), due=Due("run", "run/a", 0))))
         assert store.get(Key("a", "status")) is not None
         assert store.query("main", "a").records != ()
-        while not store.due("run", shard_of("run/a"), 100, 1):
+        while not store.due(["run"], shard_of("run/a"), 100, 1):
             clock.at += 1
         seen.add(clock.at)
         clock.at = 10
@@ -87,14 +87,14 @@ def test_next_due_tells_when_due_will_show_it() -> None:
         at = store.next_due()
         assert at is not None and 20 <= at <= 50
         clock.at = at
-        assert store.due("run", shard_of("run/a"), at, 1)
+        assert store.due(["run"], shard_of("run/a"), at, 1)
         if at > 20:
             clock.at = at - 1
             fresh = MemoryStore(clock=clock, rng=random.Random(seed), max_lag=50)
             clock.at = 0
             fresh.commit(add(record("a", due=Due("run", "run/a", 20))))
             clock.at = at - 1
-            assert not fresh.due("run", shard_of("run/a"), at, 1)
+            assert not fresh.due(["run"], shard_of("run/a"), at, 1)
 
 
 def test_the_same_seed_lags_the_same() -> None:
@@ -189,7 +189,7 @@ def test_any_history_reads_alike_in_memory_and_in_sqlite(tmp_path: object) -> No
                 if cursor is None:
                     break
             shard, now = rng.randrange(4), rng.randrange(20)
-            assert both[0].due("run", shard, now, 3) == both[1].due("run", shard, now, 3)
+            assert both[0].due(["run"], shard, now, 3) == both[1].due(["run"], shard, now, 3)
             assert both[0].next_due() == both[1].next_due()
         both[1].close()
 

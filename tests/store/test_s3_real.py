@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
+from chalicelib.agent import chunks
+from chalicelib.domain.log_chunks import LogChunk
 from chalicelib.errors import Refused
 from chalicelib.store.blobs import Blobs, S3Blobs
 from chalicelib.store.log_blobs import BlobLogs
+from chalicelib.store.log_uploads import S3Uploads, Upload
 from chalicelib.store.logs import LogStore
+from chalicelib.store.memory import MemoryStore
 from tests.emulators.ministack import Emulator
 from tests.store.blob_contract import BlobContract
-from tests.store.log_contract import LogContract
+from tests.store.log_contract import J, LogContract, P, read_all, text
 
 BUCKET = "plane"
 
@@ -43,7 +47,7 @@ class TestS3Logs(LogContract):
 
     @pytest.fixture
     def logs(self, bucket: S3Blobs) -> LogStore:
-        return BlobLogs(bucket)
+        return BlobLogs(MemoryStore(), bucket)
 
 
 def test_the_client_is_made_at_the_first_use(s3: Any) -> None:
@@ -81,3 +85,23 @@ def test_a_bucket_that_is_not_there_is_named(s3: Any) -> None:
         blobs.put("a", b"1")
     with pytest.raises(Refused, match="nowhere"):
         blobs.get("a")
+
+
+def test_an_agent_puts_a_part_of_a_log_itself(bucket: S3Blobs, aws: Emulator) -> None:
+    from chalicelib.runtime.lambda_ import Boto
+
+    blobs = S3Blobs(BUCKET, lambda: Boto(aws.url)("s3"))
+    logs = BlobLogs(MemoryStore(), blobs)
+    uploads = S3Uploads(logs, blobs)
+    chunk = chunks.Chunk(J, 0, [(1, b"hello "), (2, b"world\n" * 30_000)])
+    told = chunk.told()
+    order = uploads.offer(P, J, 0, told["size"], told["sha256"])
+    assert (
+        isinstance(order, Upload) and "X-Amz-SignedHeaders=content-length%3Bhost%3Bx-amz-checksum-sha256" in order.url
+    )
+    assert chunks.put(order.url, order.headers, chunk.payload) == ""
+    made = LogChunk(project_id=P, job_id=J, first=0, last=chunk.end, low=1, high=2, blob="")
+    assert uploads.enter(made, told["sha256"]) == chunk.end == 180_006
+    assert text(read_all(logs)) == b"hello " + b"world\n" * 30_000
+    assert uploads.offer(P, J, 0, told["size"], told["sha256"]) == chunk.end
+    assert chunks.put(order.url.replace(BUCKET, "nowhere"), order.headers, chunk.payload) != ""

@@ -169,6 +169,15 @@ def test_a_jobs_states_go_forward_with_their_events(cluster: Cluster) -> None:
     assert ("instance", "busy → idle") in steps
 
 
+@pytest.mark.parametrize("state", ["pulling", "running"])
+def test_a_job_shows_the_address_that_its_machine_got_after_it_was_placed(cluster: Cluster, state: str) -> None:
+    job = cluster.place()
+    cluster.save(cluster.instance.with_(hostname="box", internal_ip="10.0.0.9"))
+    cluster.agent.say({"id": job.id, "state": state})
+    place = cluster.job(job).assignment
+    assert place is not None and (place.hostname, place.internal_ip) == ("box", "10.0.0.9")
+
+
 def test_a_job_that_started_and_ended_between_two_calls_has_run(cluster: Cluster) -> None:
     job = cluster.place()
     cluster.agent.say(exited(job, 3, reason="container_exited_with_error", message="it broke"))

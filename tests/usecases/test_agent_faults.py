@@ -16,7 +16,7 @@ from chalicelib.domain.reasons import JobReason
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import StorageFull
 from chalicelib.store.log_files import FileLogs
-from chalicelib.store.port import Change
+from chalicelib.store.port import Change, Index
 from chalicelib.usecases.agent import has_news, sync
 from chalicelib.usecases.pace import EMBEDDED
 from tests.usecases.cluster import FACTS, INSTANCE, PROJECT, Cluster, exited, logs, running, wants
@@ -131,6 +131,11 @@ def test_a_lookup_reads_nothing_it_does_not_need(world: World) -> None:
         def get_many(self, keys: Sequence[Key]) -> Any:
             seen.append(len(keys))
             return self.store.get_many(keys)
+
+        def query(self, index: Index, partition: str, **more: Any) -> Any:
+            page = self.store.query(index, partition, **more)
+            seen.append(len(page.records))
+            return page
 
         def commit(self, changes: Sequence[Change]) -> None:
             seen.append(-len(changes))

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from chalicelib.api.wire.runs import _job_error, _job_message, _run_message
+from chalicelib.api.wire.volumes import volume_json
 from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.reasons import JobReason
@@ -14,7 +16,7 @@ from chalicelib.engine.kinds import KINDS
 from chalicelib.machines.job import TO_UNMOUNT
 from tests.usecases.cluster import Cluster, exited, running, wants
 from tests.world import nouns as b
-from tests.world.disks import ATTACHED, ATTACHING, attachment, volume
+from tests.world.disks import ATTACHED, ATTACHING, DETACHING, attachment, volume
 from tests.world.plane import World
 
 DEVICE = Device(backing_file="/disks/data")
@@ -55,6 +57,7 @@ def test_the_task_is_sent_once_its_volume_is_attached(cluster: Cluster) -> None:
             "path": "/data",
             "device": {"backing_file": "/disks/data"},
             "format": True,
+            "install": cluster.world.plane.install_id,
             "read_only": False,
         }
     ]
@@ -108,6 +111,38 @@ def test_a_machine_that_never_lets_go_of_a_disk_is_ended_for_it(cluster: Cluster
     ended = wait > TO_UNMOUNT and alone
     assert (cluster.instance.status is InstanceStatus.terminating) is ended
     assert cluster.job(job).status is JobStatus.terminating, "it isn't proven yet"
+
+
+def test_who_uses_a_jobs_disk_is_told_until_it_is_free(cluster: Cluster) -> None:
+    job, disk = placed(cluster, ATTACHED)
+    cluster.agent.say(running(job, mounted=[disk.id]))
+    stopped = {"reason": JobReason.terminated_by_user, "message": "stopped", "stop_sent_at": cluster.world.at}
+    cluster.save(cluster.job(job).with_(status=JobStatus.terminating, **stopped))
+    ended = {"mounted": [disk.id], "message": "the job's own words"}
+    for user in ("cat (process 7)", "tail (process 8)"):
+        why = f"volume data can't be unmounted yet: by {user}"
+        cluster.agent.say(exited(job, 0, held=[disk.id], held_by=why, **ended))
+        found = cluster.job(job)
+        assert (_job_message(found), _job_error(found)) == (f"stopped; {why}", why)
+        assert told(cluster.world.again(disk)) == ("active", why) and _run_message(b.run(), [found]) == why
+    assert told(cluster.world.again(disk), state=DETACHING) == ("active", None), "its machine has unmounted it"
+    cluster.agent.say(exited(job, 0, **ended))
+    found = cluster.job(job)
+    assert found.finished and (_job_message(found), _job_error(found)) == ("stopped", None)
+    assert told(cluster.world.again(disk)) == ("active", None)
+
+
+def test_a_folder_in_the_place_of_a_disk_is_told_while_it_is_in_use(cluster: Cluster) -> None:
+    _, disk = placed(cluster, ATTACHED)
+    folder = {"device": Device(folder="/disks/data.folder")}
+    assert told(disk, **folder) == ("active", "a folder instead of a disk: this computer's kernel refuses loop devices")
+    assert told(disk, **folder, state=DETACHING) == told(disk) == ("active", None)
+
+
+def told(disk: Volume, **changes: Any) -> tuple[str, str | None]:
+    """What a list shows of its state."""
+    seen = volume_json(disk.with_(attachments=tuple(each.with_(**changes) for each in disk.attachments)), "main", b.NOW)
+    return seen["status"], seen["status_message"]
 
 
 @pytest.mark.parametrize("wait", [TO_UNMOUNT - b.MINUTE, TO_UNMOUNT + b.MINUTE])

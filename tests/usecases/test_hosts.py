@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from chalicelib.usecases.hosts import MOST_HOSTS, problems
+from chalicelib.engine.read import FleetRow
+from chalicelib.errors import Refused
+from chalicelib.planning.hosts import hosts_of
+from chalicelib.store import nouns
+from chalicelib.store.memory import MemoryStore
+from chalicelib.usecases.hosts import MOST_HOSTS, problems, refuse_busy
 from tests.hosts.bad_host import KEY
 from tests.world import nouns as b
 
@@ -95,3 +100,17 @@ def test_names_that_arent_are_refused_where_they_stand(bad: str) -> None:
 def test_what_was_written_with_a_name_is_told_its_place(written: str, hint: str) -> None:
     (found,) = problems(b.fleet_spec(ssh_config={**SSH, "hosts": [written]}))
     assert "can't be the name of a host" in found.message and hint in (found.hint or "")
+
+
+def test_only_a_host_that_is_left_out_while_a_job_runs_on_it_is_refused() -> None:
+    store, run = MemoryStore(), b.run("long")
+    store.commit([nouns.put(run)])
+    both, one = (b.fleet_spec(ssh_config={"user": "u", "hosts": hosts}) for hosts in (["h1", "h2"], ["h1"]))
+    named = hosts_of(both).values()
+    there = [b.host(num, host=host) for num, host in enumerate(named)]
+    busy = [b.holding(each, b.job(run)) for each in there]
+    with pytest.raises(Refused, match="The host h2 is in use by the run long"):
+        refuse_busy(store, one, FleetRow(b.fleet(), "", tuple(busy)))
+    joined = busy[1].with_(host=there[1].host.with_(joined=True)) if there[1].host else busy[1]
+    for row in ((busy[0], there[1]), (busy[0], joined)):
+        refuse_busy(store, one, FleetRow(b.fleet(), "", row))

@@ -94,11 +94,11 @@ def test_calls_are_held_only_where_they_follow_each_other_at_once() -> None:
 
 def test_a_stack_may_be_quicker_while_something_changes_but_not_at_peace() -> None:
     quick = PER_CALL.at(0.3)
-    assert quick.pause(changing=True, since=0) == quick.log == 0.3
+    assert quick.pause(changing=True, since=0) == quick.followed == 0.3
     assert quick.pause(changing=False, since=0) == pytest.approx(1.5)
     assert quick.pause(changing=False, since=HOUR) == PER_CALL.pause(changing=False, since=HOUR) == 60
     assert PER_CALL.at(60).pause(changing=False, since=0) == 60  # never slower than at peace
-    assert replace(quick, fast=PER_CALL.fast, log=PER_CALL.log) == PER_CALL
+    assert replace(quick, fast=PER_CALL.fast, followed=PER_CALL.followed) == PER_CALL
 
 
 def test_a_call_that_changes_something_is_remembered_as_the_last(world: World) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,98 +14,124 @@ from chalicelib.backends.simulated.cloud import FACTS
 from chalicelib.runtime.control_plane import ControlPlane
 from chalicelib.runtime.lambda_ import LambdaRoot
 from chalicelib.runtime.root import Root
-from chalicelib.runtime.settings import LambdaSettings
+from chalicelib.runtime.settings import CLOUDS, LambdaSettings
 from chalicelib.store.dynamo import create_table
+from chalicelib.usecases.context import Plane
 from chalicelib.usecases.first_start import first_start
 from functions import agent_sync, erase_unused, provision, reap_idle, reconcile, refresh_catalog, sweep_orphans
 from tests.emulators.ministack import Emulator
-from tests.harness.lambda_host import api_event, scheduled_event, sqs_event, url_event
+from tests.harness.lambda_host import api_event, scheduled_event, url_event
+from tests.world.calls import Policed
 from tests.world.site import ADMIN, HOP, Answer, Site
 from tests.world.time import Time
 
-AGAIN = 30.0  # seconds until a failed message is redelivered
+PAUSES = (60.0, 120.0)  # seconds until an event whose function raised comes again
+
+log = logging.getLogger(__name__)
 
 
-class Queue:
-    """An SQS queue with its event source mapping: a message comes soon, and again later if it failed."""
+class Events:
+    """A function's asynchronous events: each comes soon, and again later if the function raised."""
 
     def __init__(self, time: Time, handler: Callable[[dict[str, Any]], Any]) -> None:
-        self._time, self._handler, self._count = time, handler, 0
+        self._time, self._handler = time, handler
 
-    def put(self, body: str) -> None:
-        self._count += 1
-        message = {"MessageId": str(self._count), "ReceiptHandle": "r", "Body": body, "MD5OfBody": ""}
-
+    def put(self, payload: bytes, attempt: int = 0) -> None:
         def deliver() -> None:
-            answer = self._handler(sqs_event("arn:aws:sqs:us-east-1:000000000000:queue", [message])) or {}
-            if answer.get("batchItemFailures"):
-                self._time.after(AGAIN, deliver)
+            try:
+                self._handler(json.loads(payload))
+            except Exception:  # as Lambda, which asks no function why
+                log.exception("an event failed: %s", payload)
+                if attempt < len(PAUSES):
+                    self.put(payload, attempt + 1)
 
-        self._time.after(HOP, deliver)
+        self._time.after(PAUSES[attempt - 1] if attempt else HOP, deliver)
 
 
 class AwsSite(Site):
-    """The functions, each with its own root, over the emulator's DynamoDB, S3 and SSM. The world's time replaces queues
-    and schedules."""
+    """The functions, each with its own root, over the emulator's DynamoDB and S3. The world's time replaces Lambda's
+    own queues, and schedules."""
 
     long_poll = False
 
     def __init__(self, name: str, emulator: Emulator, cloud: str = FACTS.name) -> None:
         super().__init__(name, cloud)
-        self._emulated = {service: emulator.client(service) for service in ("s3", "ssm", "dynamodb")}
+        self.policed, self._open = Policed(), ExitStack()
+        self._open.enter_context(self.policed.listening())
+        self._emulated = {service: emulator.client(service) for service in ("s3", "dynamodb")}
         self._emulated["s3"].create_bucket(Bucket=name)
-        for key in ("install-key", "master-key"):
-            self._emulated["ssm"].put_parameter(Name=f"/{name}/{key}", Value="a1" * 32, Type="SecureString")
         create_table(self._emulated["dynamodb"], name)
         self._settings = LambdaSettings(
             table=name,
             bucket=name,
-            wake_queue="wake",
-            effect_queue="effects",
-            keys=f"/{name}",
+            wake_function="reconcile",
+            effect_functions={CLOUDS: "provision"},
             api_url=self.url,
+            agent_url=self.url,
+            install_key=b"\xa1" * 32,
+            master_key=b"\xa1" * 32,
             endpoint=emulator.url,
         )
         self._api, self._agents = self._function(), self._function()
         first_start(self._api.plane, ADMIN)
         self._app = ControlPlane(lambda: self._api.plane)
-        woken = self._deployed(reconcile.handler)
-        self._queues = {"wake": Queue(self.time, woken), "effects": Queue(self.time, self._deployed(provision.handler))}
-        refresh = self._deployed(refresh_catalog.handler)
+        woken = self._deployed("reconcile", reconcile.handler)
+        self._asked = {
+            "reconcile": Events(self.time, woken),
+            "provision": Events(self.time, self._deployed("provision", provision.handler)),
+        }
+        refresh = self._deployed("refresh_catalog", refresh_catalog.handler)
         refresh(scheduled_event("refresh-catalog"))
         for rule, minutes, function in (
             ("reconcile", 1, woken),
-            ("reap-idle", 1, self._deployed(reap_idle.handler)),
-            ("sweep-orphans", 5, self._deployed(sweep_orphans.handler)),
+            ("reap-idle", 2, self._deployed("reap_idle", reap_idle.handler)),
+            ("sweep-orphans", 5, self._deployed("sweep_orphans", sweep_orphans.handler)),
             ("refresh-catalog", 15, refresh),
-            ("erase-unused", 10, self._deployed(erase_unused.handler)),
+            ("erase-unused", 10, self._deployed("erase_unused", erase_unused.handler)),
         ):
             self.time.every(minutes * 60.0, lambda rule=rule, function=function: function(scheduled_event(rule)))
 
     def _function(self) -> Root:
         return self._here(LambdaRoot(self._settings, clock=self.time, clients=self._client))
 
-    def _deployed(self, handler: Callable[..., Any]) -> Callable[[dict[str, Any]], Any]:
-        """Input and output are JSON, as in AWS."""
+    def _deployed(self, name: str, handler: Callable[..., Any]) -> Callable[[dict[str, Any]], Any]:
+        """Input and output are JSON, as in AWS, and its policy is kept."""
         root = self._function()
-        return lambda event: json.loads(json.dumps(handler(json.loads(json.dumps(event)), None, root)))
+
+        def invoke(event: dict[str, Any]) -> Any:
+            with self.policed.running(name):
+                return json.loads(json.dumps(handler(json.loads(json.dumps(event)), None, root)))
+
+        return invoke
 
     def _client(self, service: str) -> Any:
-        return self if service == "sqs" else self._emulated[service]
+        return self if service == "lambda" else self._emulated[service]
 
-    def send_message(self, QueueUrl: str, MessageBody: str) -> None:
-        self._queues[QueueUrl].put(MessageBody)
+    def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
+        assert InvocationType == "Event", "nobody waits for a function"
+        self.policed.look("lambda", "Invoke", {"FunctionName": FunctionName})
+        self._asked[FunctionName].put(Payload)
+
+    @property
+    def plane(self) -> Plane:
+        """That of the API's function."""
+        return self._api.plane
 
     def close(self) -> None:
         self._api.close()
+        self._open.close()
+        assert self.policed.refused == []
 
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         parts = urlsplit(path)
         if parts.path.startswith("/agent/"):
-            answer = agent_sync.handler(url_event(method, parts.path, parts.query, headers, body), None, self._agents)
+            event = url_event(method, parts.path, parts.query, headers, body)
+            with self.policed.running("agent_sync"):
+                answer = agent_sync.handler(event, None, self._agents)
         else:
             binary = tuple(self._app.api.binary_types)
-            answer = self._app(api_event(method, parts.path, parts.query, headers, body, binary=binary), None)
+            with self.policed.running("api"):
+                answer = self._app(api_event(method, parts.path, parts.query, headers, body, binary=binary), None)
         answer = json.loads(json.dumps(answer))
         content = answer["body"]
         return answer["statusCode"], base64.b64decode(content) if answer.get("isBase64Encoded") else content.encode()

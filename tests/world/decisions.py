@@ -22,6 +22,7 @@ from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.planning.executions import StartExecution
 from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.offers import OfferBook
@@ -199,6 +200,8 @@ class SmallWorld:
         if not self.effects:
             return
         effect = self.effects.pop(0)
+        if isinstance(effect, StartExecution):  # there are no state machines here
+            return
         instance = self.instances[effect.unit.partition("/")[2]]
         if isinstance(effect, Create):
             if instance.status == InstanceStatus.pending and instance.act_until == effect.act_until:

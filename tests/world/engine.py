@@ -33,7 +33,8 @@ class Engine(World):
     def in_memory(cls, *, lag: Micros = 0, **ports: Any) -> Self:
         """Its store counts reads, and its indexes lag by `lag`."""
         clock, blobs = Clock(), Blobs()
-        kept = {"store": CountingStore(clock.now, lag), "blobs": blobs, "logs": BlobLogs(blobs), "catalog": Books()}
+        store = CountingStore(clock.now, lag)
+        kept = {"store": store, "blobs": blobs, "logs": BlobLogs(store, blobs), "catalog": Books()}
         return cls._over(clock, **{**kept, **ports})
 
     def submit(self, effect: Effect) -> None:

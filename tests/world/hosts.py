@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 import orjson
 
-from chalicelib.agent.session import Abort, Command, End, Keep, Message, Remove, Session, Start, Stop
+from chalicelib.agent import chunks
+from chalicelib.agent.session import Abort, Command, End, Keep, Message, Put, Remove, Session, Start, Stop
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import SECOND
@@ -217,6 +218,9 @@ class Host:
                 grace = (command.grace or GRACE) if isinstance(command, Stop) else 0.0
                 reason = "terminated_by_user" if stopped else "aborted_by_user"
                 self.hosts.work.asked_to_end(self, task, grace, reason)
+        elif isinstance(command, Put):
+            problem = chunks.put(command.url, command.headers, command.chunk.payload)
+            self.session.put_done(command.chunk, problem, self.time.seconds())
         elif isinstance(command, Remove):
             self.tasks.pop(command.task, None)
             self.session.task_removed(command.task)

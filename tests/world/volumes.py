@@ -64,9 +64,14 @@ class Stage:
         object.__setattr__(self.place.plane, "backends", self.backends)
 
     @property
+    def acting(self) -> Acting:
+        return Acting(self.place.store, self.place, self.backends, "install", b"k" * 32)
+
+    @property
     def executor(self) -> Executor:
-        here = Acting(self.place.store, self.place, self.backends, "install", b"k" * 32)
-        return Executor(here, Loader(Reader(self.place.store), Books(), self.backends), wake=self.place.woken.extend)
+        return Executor(
+            self.acting, Loader(Reader(self.place.store), Books(), self.backends), wake=self.place.woken.extend
+        )
 
     # --- what users do -----------------------------------------------------------------------------------------------
 

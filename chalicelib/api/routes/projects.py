@@ -57,8 +57,8 @@ class UpdateBody(RequestBody):
 
 
 def _seen(call: Call, project: Project) -> dict[str, Any]:
-    facts = call.plane.backends.facts(project.id)
-    return project_json(projects.view(call.plane.store, project), facts, call.plane.permissions)
+    backends = {account.facts.name: account.regions for account in call.plane.backends.accounts(project.id)}
+    return project_json(projects.view(call.plane.store, project), backends, call.plane.permissions)
 
 
 def get(call: Call) -> Any:

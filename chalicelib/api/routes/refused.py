@@ -57,16 +57,6 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
             for verb in ("set_members", "add_members", "remove_members", "update")
         ),
     ),
-    (
-        "configuring backends over the API",
-        "Configure backends where you start the control plane.",
-        Access.member,
-        (
-            *(f"{_PROJECT}/backends/{verb}" for verb in ("create", "update", "delete", "create_yaml", "update_yaml")),
-            *(f"{_PROJECT}/backends/{{backend_name}}/{verb}" for verb in ("config_info", "get_yaml")),
-        ),
-    ),
-    ("configuring backends over the API", "", Access.user, ("/api/backends/list_types",)),
     ("listing and deleting repos", "", Access.member, (f"{_PROJECT}/repos/list", f"{_PROJECT}/repos/delete")),
     (
         "gateways",

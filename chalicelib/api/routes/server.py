@@ -1,4 +1,5 @@
-"""The server itself: its version and health, which need no token, and for its admins the room its data takes."""
+"""The server itself: its version and health, which need no token, and for its admins the room
+its data takes and what it costs."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Any
 
 from chalicelib.api.route import Call
 from chalicelib.domain import keys
-from chalicelib.usecases import server
+from chalicelib.usecases import costs, server
 
 
 def get_info(call: Call) -> Any:
@@ -15,6 +16,10 @@ def get_info(call: Call) -> Any:
 
 def get_usage(call: Call) -> Any:
     return server.usage(call.plane)
+
+
+def get_cost(call: Call) -> Any:
+    return costs.report(call.plane)
 
 
 def healthcheck(call: Call) -> Any:

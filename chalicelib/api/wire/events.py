@@ -9,10 +9,8 @@ from chalicelib.domain.events import Event
 from chalicelib.domain.instants import iso
 from chalicelib.domain.tenants import Project
 
-_OURS = (
-    "workflow",
-    "gang",
-)  # kinds of target that clients of this line don't know; each stands beside one that they do
+# Kinds of target that clients of this line don't know; each stands beside one that they do.
+_OURS = ("workflow", "gang", "backend")
 
 
 def event_json(event: Event, projects: Mapping[str, Project], gone: Set[str]) -> dict[str, Any]:

@@ -33,6 +33,7 @@ def ages_json(ages: Mapping[str, Age]) -> list[dict[str, Any]]:
             "backend": backend,
             "taken_at": None if age.taken_at is None else iso(age.taken_at),
             "error": age.error or None,
+            "prices": age.prices or None,
         }
         for backend, age in sorted(ages.items())
     ]

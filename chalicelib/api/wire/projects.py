@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from chalicelib.api.wire.users import user_json
@@ -11,15 +11,17 @@ from chalicelib.domain.tenants import Member, Permissions, User
 from chalicelib.usecases.projects import ProjectView
 
 
-def project_json(seen: ProjectView, backends: Iterable[str], permissions: Permissions) -> dict[str, Any]:
-    """`backends`: the wire's names of the configured ones."""
+def project_json(seen: ProjectView, backends: Mapping[str, Sequence[str]], permissions: Permissions) -> dict[str, Any]:
+    """`backends`: the wire's names of the configured ones, with the regions that each is confined to."""
     project = seen.project
     return {
         "project_id": project.id,
         "project_name": project.name,
         "owner": user_json(seen.owner, permissions),
         "created_at": iso(project.created_at),
-        "backends": [{"name": name, "config": {"type": name, "regions": []}} for name in backends],
+        "backends": [
+            {"name": name, "config": {"type": name, "regions": list(regions)}} for name, regions in backends.items()
+        ],
         "members": [_member_json(member, user, permissions) for member, user in seen.members],
         "is_public": project.is_public,
         "templates_repo": None,

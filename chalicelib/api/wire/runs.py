@@ -58,8 +58,8 @@ def run_json(
         "deployment_num": run.deployment_num,
         "error": _run_error(run),
         "deleted": run.deleted,
-        "next_triggered_at": None,
-        "message": run.message,  # why it waits or why it ended, for clients that show it
+        "next_triggered_at": None if run.next_start is None else iso(run.next_start),
+        "message": _run_message(run, latest),  # why it waits or why it ended, for clients that show it
     }
 
 
@@ -70,6 +70,11 @@ def _status_message(run: Run, latest: list[Job]) -> str:
     if run.status in _WAITING and run.resubmission_attempt > 0 and unplaced:
         return "retrying"
     return run.status.value
+
+
+def _run_message(run: Run, latest: list[Job]) -> str:
+    held = (job.held for job in latest if not job.finished)
+    return "; ".join(filter(None, dict.fromkeys((run.message, *held))))
 
 
 def _run_error(run: Run) -> str | None:
@@ -147,6 +152,8 @@ def _job_status_message(job: Job) -> str:
 
 def _job_message(job: Job) -> str | None:
     """What there is to say about it, while it runs too: what a silent host runs is only what it ran last."""
+    if job.held and not job.finished:
+        return "; ".join(filter(None, (job.message, job.held)))
     if job.disconnected_at is None or job.finished or job.reason is not None:
         return job.message or None
     return "; ".join(filter(None, (f"its host hasn't reported since {iso(job.disconnected_at)}", job.message)))
@@ -156,6 +163,8 @@ def _job_error(job: Job) -> str | None:
     """What clients list beside it: why it failed or, as they have no other column for that, what it waits for."""
     if job.status is JobStatus.submitted:
         return job.message or None
+    if job.held and not job.finished:
+        return job.held
     plain = (None, JobReason.container_exited_with_error)
     return _words(job.reason) if job.status is JobStatus.failed and job.reason not in plain else None
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.domain.instants import DAY, Micros, iso
-from chalicelib.domain.volumes import Attachment, Volume, VolumeStatus
+from chalicelib.domain.volumes import Attachment, AttachmentState, Volume, VolumeStatus
 
 MONTH: Micros = 30 * DAY  # that a price is for
+_INSTEAD = "a folder instead of a disk: this computer's kernel refuses loop devices"
 
 
 def volume_json(volume: Volume, project_name: str, now: Micros) -> dict[str, Any]:
@@ -23,13 +24,13 @@ def volume_json(volume: Volume, project_name: str, now: Micros) -> dict[str, Any
         "created_at": iso(volume.created_at),
         "last_processed_at": iso(volume.last_processed_at),
         "status": _status(volume),
-        "status_message": volume.message or None,
+        "status_message": _message(volume) or None,
         "deleted": volume.deleted,
         "deleted_at": None if volume.deleted_at is None else iso(volume.deleted_at),
         "volume_id": provider_id,
         "provisioning_data": None if provider_id is None else _provisioned(volume, provider_id),
         "cost": cost(volume, now),
-        "attachments": [_attachment(each) for each in volume.attachments],
+        "attachments": [_attachment(each) for each in {one.instance_id: one for one in volume.attachments}.values()],
         "attachment_data": None,
     }
 
@@ -40,6 +41,13 @@ def _status(volume: Volume) -> str:
         ended = volume.reason is not None
         return "failed" if ended else "active" if volume.active_at is not None else "submitted"
     return volume.status.value
+
+
+def _message(volume: Volume) -> str:
+    """What is wrong with it; while it is in use, too, if a machine can't let go of it, or has something else."""
+    there = [each for each in volume.attachments if each.state is AttachmentState.attached]
+    told = [_INSTEAD for each in there if each.device is not None and each.device.folder]
+    return "; ".join(filter(None, dict.fromkeys((volume.message, *told, *(each.held for each in there)))))
 
 
 def _provisioned(volume: Volume, provider_id: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from chalicelib.backends.simulated import catalogue
-from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine_of
+from chalicelib.backends.simulated.disks import Disks, Drives, NoDrives, machine_of, owner_of
 from chalicelib.backends.simulated.script import Call, Script, When
 from chalicelib.backends.simulated.shelf import MemoryShelf, Shelf
 from chalicelib.backends.spi import (
@@ -34,6 +34,7 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer, Resources
+from chalicelib.domain.owner import Kind
 from chalicelib.domain.volumes import Disk
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, InUse, QuotaExceeded
 
@@ -50,6 +51,7 @@ FACTS = BackendFacts(
     placement_groups=True,
     volumes=True,
     multi_attach=True,
+    read_only_attach=True,
     volume_zones=True,
     simulated=True,
 )
@@ -97,8 +99,10 @@ class FakeCloud:
         drives: Drives | None = None,
         script: Script | Callable[[], Script] | None = None,
         facts: BackendFacts = FACTS,
+        hostname: str = "",
     ) -> None:
-        self.facts, self._now = facts, now
+        """`hostname`: of all machines, where they are processes of one computer; else each is called by its id."""
+        self.facts, self._now, self._hostname = facts, now, hostname
         self._shelf, self._launcher = shelf or MemoryShelf(), launcher or NoLauncher()
         given = script or Script()
         asked: Callable[[], Script] = given if callable(given) else lambda: given
@@ -169,7 +173,8 @@ class FakeCloud:
                 raise Gone(f"there is no machine {' or '.join(h.id for h in handles) or 'without a handle'}")
             announced = machine["interrupted_at"] is not None and machine["interrupted_at"] <= self._now()
             up = machine["running_at"] <= self._now()
-            return Machine("running" if up else "pending", machine["id"], machine["ip"], interrupted=announced)
+            name = self._hostname or machine["id"]
+            return Machine("running" if up else "pending", name, machine["ip"], interrupted=announced)
 
     def terminate(self, handle: Handle) -> None:
         self._maybe_fail("terminate", "before")
@@ -189,15 +194,9 @@ class FakeCloud:
         with self._lock:
             bodies = [b for b in self._all() if b["kind"] in ("disk", "vm") and b["visible_at"] <= self._now()]
         for body in bodies:
-            tags = dict(body["tags"])
-            if instance_id is None or tags["dstack-instance"] == instance_id:
-                yield Owned(
-                    _handle(body),
-                    tags["dstack-install"],
-                    tags["dstack-project"],
-                    tags["dstack-instance"],
-                    int(tags["dstack-epoch"]),
-                )
+            owner = owner_of(body)
+            if owner is not None and owner.kind is Kind.instance and instance_id in (None, owner.id):
+                yield Owned(_handle(body), owner.install, owner.project_id, owner.id, owner.epoch)
 
     # --- placement groups --------------------------------------------------------------------------------------------
 
@@ -229,9 +228,9 @@ class FakeCloud:
         with self._lock:
             shown = [body for body in self._groups() if body["visible_at"] <= self._now()]
         for body in shown:
-            tags = dict(body["tags"])
-            owner = (tags[f"dstack-{name}"] for name in ("install", "project", "fleet", "group"))
-            yield OwnedGroup(_handle(body), *owner)
+            owner = owner_of(body)
+            if owner is not None and owner.kind is Kind.group:
+                yield OwnedGroup(_handle(body), owner.install, owner.project_id, owner.fleet_id, owner.id)
 
     # --- volumes -----------------------------------------------------------------------------------------------------
 
@@ -244,8 +243,8 @@ class FakeCloud:
     def describe_volume(self, handle: Handle) -> Disk:
         return self.disks.describe(handle)
 
-    def attach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
-        self.disks.attach(handle, machine_of(machine))
+    def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:
+        self.disks.attach(handle, machine_of(machine), read_only=read_only)
 
     def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
         self.disks.detach(handle, machine_of(machine))
@@ -402,6 +401,7 @@ class FakeCloud:
             "spot": request.offer.instance.resources.spot,
             "group": request.placement_group and request.placement_group.id,
             "user_data": request.user_data,
+            "disk_mib": request.disk_mib,
             # of the loopback, where local machines reach each other at any address
             "ip": f"127.{64 + (number >> 16 & 63)}.{number >> 8 & 255}.{number & 255}",
             "made_at": now,

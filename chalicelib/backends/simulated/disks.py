@@ -1,7 +1,8 @@
 """The simulated cloud's volumes: disks in a zone that outlive the machines they are attached to.
 
-A volume is attached to one machine at a time; in some regions, to several. The drive of this computer is what a machine
-gets of it: nothing in memory, a loop device where machines are processes. A machine that has ended has no volumes.
+A volume is attached to one machine at a time; in some regions, to several. The drive of this computer is what a
+machine gets of it: nothing in memory; where machines are processes, a loop device, or a folder if the kernel has none.
+A machine that has ended has no volumes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from chalicelib.backends.simulated.shelf import Shelf
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.owner import Kind, Owner, read
 from chalicelib.domain.volumes import Device, Disk
 from chalicelib.errors import Gone, InsufficientCapacity, InUse, QuotaExceeded, Unfit
 
@@ -28,7 +30,7 @@ class Drives(Protocol):
     def make(self, volume_id: str, size_gib: int) -> None:
         """Harmless if it is there."""
 
-    def plug(self, volume_id: str) -> Device:
+    def plug(self, volume_id: str, *, read_only: bool) -> Device:
         """Show the volume to this computer's machines. Harmless if it is plugged in. Raises Unfit if that can't be."""
 
     def unplug(self, volume_id: str, *, pulled: bool) -> bool:
@@ -44,8 +46,8 @@ class NoDrives:
     def make(self, volume_id: str, size_gib: int) -> None:
         return None
 
-    def plug(self, volume_id: str) -> Device:
-        return Device(serial=volume_id)
+    def plug(self, volume_id: str, *, read_only: bool) -> Device:
+        return Device(serial=volume_id, read_only=read_only)
 
     def unplug(self, volume_id: str, *, pulled: bool) -> bool:
         return True
@@ -98,7 +100,7 @@ class Disks:
                 raise Gone(f"Volume {handle.id} not found")
             return self._described(body)
 
-    def attach(self, handle: Handle, machine_id: str) -> None:
+    def attach(self, handle: Handle, machine_id: str, *, read_only: bool) -> None:
         self._maybe_fail("attach_volume", "before")
         script = self._script()
         with self._lock:
@@ -114,7 +116,7 @@ class Disks:
                 raise InUse(f"Volume {body['id']} is {self._described(body).state}.")
             known = body["attached"].get(machine_id)
             if (known is None or known["until"] is not None) and not script.take("lies"):
-                device = self._drives.plug(body["id"])
+                device = self._drives.plug(body["id"], read_only=read_only)
                 since = self._now() + script.attach
                 plugged = {"device": device.model_dump(), "since": since, "until": None}
                 self._shelf.put(body["id"], {**body, "attached": {**body["attached"], machine_id: plugged}})
@@ -148,17 +150,11 @@ class Disks:
     def list_owned(self, volume_id: str | None) -> Iterator[OwnedVolume]:
         self._maybe_fail("list_volumes", "before")
         with self._lock:
-            bodies = [body for body in self.all() if body["visible_at"] <= self._now() and body["tags"]]
+            bodies = [body for body in self.all() if body["visible_at"] <= self._now()]
         for body in bodies:
-            tags = dict(body["tags"])
-            if volume_id is None or tags["dstack-volume"] == volume_id:
-                yield OwnedVolume(
-                    _handle(body),
-                    tags["dstack-install"],
-                    tags["dstack-project"],
-                    tags["dstack-volume"],
-                    int(tags["dstack-epoch"]),
-                )
+            owner = owner_of(body)
+            if owner is not None and owner.kind is Kind.volume and volume_id in (None, owner.id):
+                yield OwnedVolume(_handle(body), owner.install, owner.project_id, owner.id, owner.epoch)
 
     # --- for scripts and tests ---------------------------------------------------------------------------------------
 
@@ -182,8 +178,8 @@ class Disks:
     def resume(self) -> None:
         """Plug in what was plugged in when the host of this cloud went down."""
         for body in self.all():
-            if body["attached"]:
-                self._drives.plug(body["id"])
+            for each in body["attached"].values():
+                self._drives.plug(body["id"], read_only=each["device"]["read_only"])
 
     # --- inside ------------------------------------------------------------------------------------------------------
 
@@ -260,22 +256,28 @@ class Disks:
         return body
 
     def _described(self, body: Body) -> Disk:
-        """An attachment shows once it is complete, and until it has ended."""
+        """An attachment shows as such once it is complete, and until it has ended."""
         seen = [(machine, each) for machine, each in sorted(body["attached"].items()) if each["since"] <= self._now()]
+        soon = tuple(sorted(body["attached"].keys() - {machine for machine, _ in seen}))
         creating, deleting = body["ready_at"] > self._now(), body["ends_at"] is not None
         return Disk(
             handle=_handle(body),
-            state="deleting" if deleting else "creating" if creating else "in_use" if seen else "available",
+            state="deleting" if deleting else "creating" if creating else "in_use" if body["attached"] else "available",
             zone=body["zone"],
             size_gib=body["size_gib"],
             price=catalogue.volume_price(body["region"], body["size_gib"]),
             multi_attach=body["multi_attach"],
             attached_to=tuple((machine, Device.model_validate(each["device"])) for machine, each in seen),
+            attaching_to=soon,
         )
 
 
 def _handle(body: Body) -> Handle:
     return Handle(kind="volume", id=body["id"], data={"region": body["region"], "zone": body["zone"]})
+
+
+def owner_of(body: Body) -> Owner | None:
+    return read(dict(body["tags"]), body["name"])
 
 
 def machine_of(handles: Sequence[Handle]) -> str:

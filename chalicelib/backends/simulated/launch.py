@@ -125,7 +125,7 @@ def _facts(boot: Boot) -> dict[str, Any]:
         "memory_mib": has.memory_mib,
         "disk_mib": has.disk.size_mib,
         "arch": has.cpu_arch or "x86",
-        "hostname": boot.machine_id,
+        "hostname": "localhost",  # it is a process of this computer
         "addresses": [boot.internal_ip],
         "gpus": [
             {"name": gpu.name, "memory_mib": gpu.memory_mib, "vendor": gpu.vendor, "driver": "simulated"}

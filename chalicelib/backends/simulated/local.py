@@ -21,10 +21,10 @@ def local_cloud(
     that it stands in for."""
     launcher = LocalLauncher(folder / "machines", server_url, program, users)
     launcher.moved()
-    return simulated_cloud(folder, launcher, name)
+    return simulated_cloud(folder, launcher, name, hostname="localhost")
 
 
-def simulated_cloud(folder: Path, launcher: Launcher, name: str) -> FakeCloud:
+def simulated_cloud(folder: Path, launcher: Launcher, name: str, hostname: str = "") -> FakeCloud:
     """Restarts the machines that were running when this computer went down."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     script = ScriptFile(folder / "script.json", Script(boot=SECOND // 2, end=SECOND // 2))
@@ -36,6 +36,7 @@ def simulated_cloud(folder: Path, launcher: Launcher, name: str) -> FakeCloud:
         drives=LoopDrives(folder / "images"),
         script=script.current,
         facts=FACTS.with_(name=name),
+        hostname=hostname,
     )
     cloud.resume()
     return cloud

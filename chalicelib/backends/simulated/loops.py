@@ -1,14 +1,23 @@
-"""The simulated cloud's volumes on this computer: each is a sparse file, and a loop device while it is attached."""
+"""The simulated cloud's volumes on this computer: each is a sparse file, and a loop device while it is attached.
+
+Some kernels have no loop devices for us. There a volume is a folder from its first machine on, which is bind-mounted;
+its record, the log and the list of volumes say so. A volume that has ever been the one is never the other.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
-from chalicelib.backends.simulated.mounts import mounts, unmount
+from chalicelib.backends.simulated.mounts import Mount, mounts, unmount
 from chalicelib.domain.volumes import Device
 from chalicelib.errors import Unfit
 from chalicelib.printable import printable
+
+log = logging.getLogger(__name__)
 
 GIB = 1024**3
 PATIENCE = 20.0  # seconds for one call of losetup
@@ -28,16 +37,28 @@ class LoopDrives:
             draft.chmod(0o600)
             draft.replace(image)
 
-    def plug(self, volume_id: str) -> Device:
-        image = self._image(volume_id)
-        if not self._loops(image):
-            _losetup("--find", str(image))
-        return Device(backing_file=str(image))
+    def plug(self, volume_id: str, *, read_only: bool) -> Device:
+        image, instead = self._image(volume_id), self._instead(volume_id)
+        if not instead.exists():
+            try:
+                if not self._loops(image):
+                    _losetup("--find", *(("--read-only",) if read_only else ()), str(image))
+                return Device(backing_file=str(image), read_only=read_only)
+            except Unfit as refused:
+                if os.geteuid() != 0 or image.stat().st_blocks:  # nobody could mount it, or its data are in the file
+                    raise
+                log.warning("volume %s is a folder, %s: %s", volume_id, instead, refused)
+                instead.mkdir()
+                instead.chmod(0o777)  # for whichever user a job has; the folder above is closed to them
+        return Device(folder=str(instead))
 
     def unplug(self, volume_id: str, *, pulled: bool) -> bool:
         """A device that is still mounted somewhere goes as soon as it isn't. What a machine had mounted when it was
         killed is unmounted for it."""
-        image = self._image(volume_id)
+        image, instead = self._image(volume_id), self._instead(volume_id)
+        if instead.exists():
+            left = [place for place in _bound(instead) if not (pulled and unmount(place))]
+            return not left
         loops = self._loops(image)
         for place in mounts() if pulled else ():
             if place.source in loops:
@@ -52,15 +73,32 @@ class LoopDrives:
 
     def drop(self, volume_id: str) -> None:
         self._image(volume_id).unlink(missing_ok=True)
+        if (instead := self._instead(volume_id)).exists():
+            shutil.rmtree(instead)
 
     def _image(self, volume_id: str) -> Path:
         return self._folder / f"{volume_id}.img"
+
+    def _instead(self, volume_id: str) -> Path:
+        return self._folder / f"{volume_id}.folder"
 
     def _loops(self, image: Path) -> list[str]:
         if not image.exists():
             return []
         found = _losetup("--associated", str(image), "--output", "NAME", "--noheadings")
         return found.split()
+
+
+def _bound(folder: Path) -> list[Mount]:
+    """Where it is mounted."""
+    found = []
+    for place in mounts():
+        try:
+            if Path(place.path).samefile(folder):
+                found.append(place)
+        except OSError:
+            continue  # hidden below another mount, or just unmounted
+    return found
 
 
 def _losetup(*words: str) -> str:

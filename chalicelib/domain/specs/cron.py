@@ -1,12 +1,22 @@
-"""Cron expressions: five fields, UTC, Monday is 0. Parsed here only to refuse a wrong one with a reason.
+"""Cron expressions: five fields, Monday is 0. What is wrong with one, and when it comes next.
 
 Minutes, hours and months are as in every crontab. Days of the week count from Monday, as in the clients' scheduler, so
-`7` is invalid and `0` isn't Sunday: names are unambiguous.
+`7` is invalid and `0` isn't Sunday: names are unambiguous. As there, a moment has to match all five fields, the day and
+the day of the week too.
+
+Where a zone changes its clocks: a time that is skipped comes as much later as the clock skips, and one that comes twice
+counts the first time.
 """
 
 from __future__ import annotations
 
+import calendar
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
+from zoneinfo import ZoneInfo
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
@@ -18,8 +28,9 @@ _FIELDS: tuple[tuple[str, int, int, list[str]], ...] = (
     ("day of week", 0, 6, _DAYS),
 )
 _ITEM = re.compile(r"(?:\*|([a-z]+|[0-9]{1,4})(?:-([a-z]+|[0-9]{1,4}))?)(?:/([0-9]{1,4}))?", re.IGNORECASE)
-_NTH = re.compile(r"(1st|2nd|3rd|4th|5th|last) +(mon|tue|wed|thu|fri|sat|sun)|last", re.IGNORECASE)
-EXAMPLE = "five fields, UTC: minute hour day month weekday, as in `0 9 * * mon-fri`"
+_LAST = "last"  # as a day: the last of the month
+EXAMPLE = "five fields: minute hour day month weekday, as in `0 9 * * mon-fri`"
+_YEARS = 41  # longest wait of an expression that comes at all: for a 29 February on some weekday, across 2100
 
 
 def problem(expression: str) -> tuple[str, str] | None:
@@ -33,11 +44,88 @@ def problem(expression: str) -> tuple[str, str] | None:
         for item in text.split(","):
             if found := _item_problem(item, name, low, high, words):
                 return found, "name the days: `mon`, `tue`, ... `sun`" if words is _DAYS else EXAMPLE
+    if next_after(expression, datetime(2024, 1, 1, tzinfo=UTC)) is None:
+        return f"no day is ever `{expression[:60]}`", EXAMPLE
     return None
 
 
+def zone_problem(name: str) -> tuple[str, str] | None:
+    """What is wrong with the name of a time zone, and a hint."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # no such zone, no name of one at all, or a folder of zones
+        return f"there is no time zone `{name[:60]}`", "zones have names as `Europe/Berlin` or `UTC`"
+    return None
+
+
+def next_after(expression: str, at: datetime, zone: str = "UTC") -> datetime | None:
+    """The first moment after `at` that a valid expression means in that zone; None if it never comes."""
+    wanted, local = _parsed(expression), ZoneInfo(zone)
+    here = at.astimezone(local).date()
+    for day in _days(wanted, here - timedelta(days=1)):  # what was skipped late in a day comes the day after
+        found = [moment for moment in _moments(wanted, day, local) if moment > at]
+        if found:
+            return min(found)
+    return None
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    days: frozenset[int]
+    last_day: bool  # of the month
+    months: frozenset[int]
+    weekdays: frozenset[int]
+
+
+@lru_cache(maxsize=1024)
+def _parsed(expression: str) -> _Wanted:
+    texts = expression.split()
+    minutes, hours, days, months, weekdays = (
+        frozenset(
+            found for item in text.split(",") if item.lower() != _LAST for found in _values(item, low, high, words)
+        )
+        for text, (_, low, high, words) in zip(texts, _FIELDS, strict=True)
+    )
+    return _Wanted(minutes, hours, days, _LAST in texts[2].lower().split(","), months, weekdays)
+
+
+def _values(item: str, low: int, high: int, words: list[str]) -> Iterator[int]:
+    found = _ITEM.fullmatch(item)
+    assert found is not None, "it was checked"
+    first, last, step = found.groups()
+    start = low if first is None else _number(first, low, words)
+    end = _number(last, low, words) if last is not None else start if first is not None and step is None else high
+    yield from range(start, end + 1, int(step or 1))
+
+
+def _number(text: str, low: int, words: list[str]) -> int:
+    return int(text) if text.isdigit() else words.index(text.lower()) + low
+
+
+def _days(wanted: _Wanted, first: date) -> Iterator[date]:
+    """The days that match, from `first` on."""
+    for month in range(first.month - 1, first.month - 1 + 12 * _YEARS):
+        year, number = first.year + month // 12, month % 12 + 1
+        if number in wanted.months and year <= date.max.year:
+            days = (date(year, number, day) for day in sorted(_days_of(wanted, year, number)))
+            yield from (day for day in days if day >= first and day.weekday() in wanted.weekdays)
+
+
+def _days_of(wanted: _Wanted, year: int, month: int) -> set[int]:
+    last = calendar.monthrange(year, month)[1]
+    return {day for day in wanted.days if day <= last} | ({last} if wanted.last_day else set())
+
+
+def _moments(wanted: _Wanted, day: date, zone: tzinfo) -> Iterator[datetime]:
+    for hour in wanted.hours:
+        for minute in wanted.minutes:
+            yield datetime.combine(day, time(hour, minute), zone).astimezone(UTC)
+
+
 def _item_problem(item: str, name: str, low: int, high: int, words: list[str]) -> str | None:
-    if name == "day" and _NTH.fullmatch(item):
+    if name == "day" and item.lower() == _LAST:
         return None
     found = _ITEM.fullmatch(item)
     if not found:

@@ -6,7 +6,15 @@ import re
 from collections import Counter
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    Discriminator,
+    Field,
+    SerializerFunctionWrapHandler,
+    Tag,
+    model_serializer,
+    model_validator,
+)
 
 from chalicelib.domain.bounds import MOST_AMOUNT
 from chalicelib.domain.specs import cron
@@ -89,13 +97,30 @@ def _cron(written: Any) -> Any:
     return listed
 
 
+def _zone(name: str) -> str:
+    if wrong := cron.zone_problem(name):
+        raise fault("invalid-timezone", *wrong)
+    return name
+
+
 class Schedule(Spec):
-    """When to start, repeatedly. Times are UTC."""
+    """When to start, repeatedly."""
 
     cron: Annotated[
         tuple[str, ...],
         Reads(_cron, ({"type": "string", "pattern": r"^ *[^@ ]+( +[^ ]+){4} *$", "examples": ["0 9 * * mon-fri"]},)),
     ] = Field(description="Five fields, minute hour day month weekday; one expression or several. Monday is 0.")
+    timezone: Annotated[str, AfterValidator(_zone)] | None = Field(
+        default=None, description="Of these times, as `Europe/Berlin`; UTC unless set.", max_length=60
+    )
+
+    @model_serializer(mode="wrap")
+    def _as_known(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The genuine client doesn't know `timezone`, so it is there only if it is set."""
+        written: dict[str, Any] = write(self)
+        if self.timezone is None:
+            written.pop("timezone", None)
+        return written
 
 
 class VastAIProfileOptions(Spec):

@@ -44,6 +44,8 @@ class VolumeConfiguration(Spec):
         if "size" in fields and not getattr(self, "size", None) and self.external_id is None:
             other = "claim_name" if "claim_name" in fields else "volume_id"
             found.append(("missing", f"a volume needs `size`, or `{other}`", "for example `size: 100GB`", ""))
+        if self.external_id is not None and getattr(self, "size", None):
+            found.append(("exclusive", "an existing volume has a size of its own", "remove `size`", "size"))
         if self.external_id is not None and (self.auto_cleanup_duration or -1) > 0:
             hint = "remove `auto_cleanup_duration`"
             found.append(("exclusive", "an existing volume isn't deleted for you", hint, "auto_cleanup_duration"))

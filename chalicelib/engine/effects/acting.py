@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from chalicelib.engine.ports import Backends, Clock, Performer
+from chalicelib.engine.ports import Backends, Clock, Executions, Performer
 from chalicelib.errors import BackendError, Transient
 from chalicelib.planning.failures import MEANINGS
 from chalicelib.store.port import Store
@@ -27,6 +27,7 @@ class Acting:
         str  # the SHA-256 of the agent that new machines run, which is served once this returns
     )
     performers: Mapping[str, Performer] = field(default_factory=dict)  # of workflows' steps, by definition
+    executions: Executions | None = None  # None: the engine's looks drive every workflow
 
 
 @contextmanager

@@ -56,7 +56,7 @@ class Attachments:
         try:
             with translated(volume.name):
                 machine = _machine(backend, instance)
-                return self._moved(backend, volume.handle, machine, effect, attaching=attaching)
+                return self._moved(backend, volume, volume.handle, machine, effect)
         except BackendError as error:
             if isinstance(error, Gone) and not attaching and _over(volume, instance):
                 return DiskAt(effect.unit, effect.instance_id, effect.act_until, attaching, there=False)
@@ -65,18 +65,20 @@ class Attachments:
     def _moved(
         self,
         backend: object,
+        volume: Volume,
         handle: Handle,
         machine: tuple[Handle, ...],
         effect: AttachVolume | DetachVolume,
-        *,
-        attaching: bool,
     ) -> Outcome:
+        attaching = isinstance(effect, AttachVolume)
         if not isinstance(backend, Volumes):
             raise BackendError(f"{effect.backend} has no volumes any more")
         if attaching:
-            backend.attach_volume(handle, machine)
+            backend.attach_volume(handle, machine, read_only=volume.read_only)
         else:
             backend.detach_volume(handle, machine)
         ids = {each.id for each in machine}
-        at = [device for machine_id, device in backend.describe_volume(handle).attached_to if machine_id in ids]
-        return DiskAt(effect.unit, effect.instance_id, effect.act_until, attaching, bool(at), at[0] if at else None)
+        disk = backend.describe_volume(handle)
+        at = [device for machine_id, device in disk.attached_to if machine_id in ids]
+        there = bool(at) or (not attaching and not ids.isdisjoint(disk.attaching_to))
+        return DiskAt(effect.unit, effect.instance_id, effect.act_until, attaching, there, at[0] if at else None)

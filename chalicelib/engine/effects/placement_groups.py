@@ -15,6 +15,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet, PlacementGroup
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle, Instance
+from chalicelib.domain.owner import CALLED, Kind, Owner, is_ours
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.errors import BackendError, Conflict, Gone, InUse, Transient
 from chalicelib.planning.placement_groups import DeleteGroup, GroupLeft, GroupNotDeleted, changed, group_of
@@ -40,15 +41,11 @@ def of_machine(here: Acting, instance: Instance, backend: Backend) -> Handle | N
 
 
 def _request(here: Acting, fleet: Fleet, group: PlacementGroup, instance: Instance) -> GroupRequest:
+    owner = Owner(Kind.group, here.install_id, fleet.project_id, group.id, fleet_id=fleet.id)
     return GroupRequest(
         token=derive(f"{here.install_id}/{fleet.project_id}/{group.id}", "create"),
-        name=f"dstack-{fleet.name}-{group.id}",
-        tags=(
-            ("dstack-install", here.install_id),
-            ("dstack-project", fleet.project_id),
-            ("dstack-fleet", fleet.id),
-            ("dstack-group", group.id),
-        ),
+        name=owner.name,
+        tags=(*owner.tags, (CALLED, fleet.name)),
         offer=instance.offer,
         zones=instance.offer.availability_zones,
     )
@@ -105,7 +102,7 @@ class Groups:
     def _request(self, group: PlacementGroup, backend: PlacementGroups) -> str:
         """What is still there."""
         handles = [group.handle] if group.handle is not None else []
-        owned = (one for one in backend.list_owned_groups() if one.install == self.here.install_id)
+        owned = (one for one in backend.list_owned_groups() if is_ours(one.install, self.here.install_id))
         handles += [one.handle for one in owned if one.group_id == group.id and one.handle not in handles]
         going = ""
         for handle in handles:

@@ -21,6 +21,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
+from chalicelib.domain.owner import CALLED, Kind, Owner, is_ours
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.engine.effects.placement_groups import of_machine
@@ -146,20 +147,21 @@ class Purchases:
         """The same instance and epoch give the same request, byte for byte: everything in it was fixed at purchase, or
         is fixed for this release of the program. Only a group that is gone is replaced."""
         here, zone = self.here, group.data.get("zone") if group else None
+        facts = here.backends.of(instance.project_id, instance.offer.backend).facts
+        notices = facts.notices if instance.offer.instance.resources.spot else ""
         token = bootstrap_token(here.install_key, instance.id, instance.epoch)
+        owner = Owner(Kind.instance, here.install_id, instance.project_id, instance.id, instance.epoch)
         return CreateRequest(
             token=self._token(instance),
-            name=f"dstack-{instance.name}-{instance.id[:8]}-{instance.epoch}",
+            name=owner.name,
             tags=(
-                ("dstack-install", here.install_id),
-                ("dstack-project", instance.project_id),
-                ("dstack-instance", instance.id),
-                ("dstack-epoch", str(instance.epoch)),
+                *owner.tags,
+                (CALLED, instance.name),
                 *sorted((name, value) for name, value in instance.tags.items() if not name.startswith("dstack-")),
             ),
             offer=instance.offer,
             instance_id=instance.id,
-            user_data=user_data(here.server_url, instance.id, token, here.program()),
+            user_data=user_data(here.server_url, instance.id, token, here.program(), notices),
             disk_mib=instance.offer.instance.resources.disk.size_mib,
             zones=(zone,) if zone else instance.offer.availability_zones,
             placement_group=group,
@@ -218,7 +220,8 @@ class Purchases:
                 listed = list(backend.list_owned(instance.id))
         except BackendError as error:
             return NotDone(effect.unit, *said(error), instance.epoch)
-        owned = [o.handle for o in listed if (o.install, o.instance_id) == (self.here.install_id, instance.id)]
+        install = self.here.install_id
+        owned = [o.handle for o in listed if is_ours(o.install, install) and o.instance_id == instance.id]
         found = self.checkpoint(instance, owned, backend)
         if found is None:
             return None

@@ -15,11 +15,11 @@ from chalicelib.backends.spi import VolumeRequest, Volumes
 from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.owner import CALLED, Kind, Owner, is_ours
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.engine.effects.acting import Acting, said, translated
 from chalicelib.engine.read import Reader
-from chalicelib.errors import BackendError, Gone, Unfit
+from chalicelib.errors import BackendError, Conflict, Gone, Transient, Unfit
 from chalicelib.planning.plan import Effect, Outcome
 from chalicelib.planning.volumes import (
     CreateVolume,
@@ -70,30 +70,52 @@ class VolumeEffects:
             provider = self.volumes_of(volume)
             with translated(volume.name):
                 disk = provider.register_volume(volume.external_id, volume.region, volume.zone)
+                self._claim(volume, disk.handle, provider)
                 self._refuse_taken(volume, disk.handle, provider)
         except BackendError as error:
             return VolumeNotMade(effect.unit, *said(error), volume.epoch, effect.act_until)
         return DiskSeen(effect.unit, volume.epoch, disk)
 
+    def _claim(self, volume: Volume, handle: Handle, provider: Volumes) -> None:
+        """Of two that are registered at once, neither of which sees the other yet, only one passes here."""
+        key = keys.disk(volume.backend, volume.region, handle.id)
+        found = nouns.find_target(self.here.store, key)
+        if found is not None and found[0] == volume.id:
+            return
+        other = None if found is None else nouns.find(self.here.store, Volume, keys.volume(found[0]))
+        if other is not None and not other.deleted and _has_disk(other) and self._near(volume, other, provider):
+            raise _taken(volume, other.project_id, f"is the volume {other.name} already")
+        try:
+            self.here.store.commit([nouns.pointer(key, volume.id, version=0 if found is None else found[1])])
+        except Conflict:
+            raise Transient(f"Volume {volume.external_id} is being registered by somebody else, too.") from None
+
+    def _near(self, volume: Volume, other: Volume, provider: object) -> bool:
+        """May the two be one disk? Two projects may have credentials of one account, each its own."""
+        facts = self.here.backends.facts(volume.project_id).get(volume.backend)
+        if facts is not None and facts.unique_volumes:
+            return other.backend == volume.backend
+        return self.here.backends.of(other.project_id, other.backend) is provider
+
     def _refuse_taken(self, volume: Volume, handle: Handle, provider: Volumes) -> None:
         """A disk is one volume: two would be attached, and deleted, without regard to each other. Projects share
         accounts, and nobody gets another's disk by knowing its id."""
-        for other in self._volumes_at(provider):
+        for other in self._volumes_near(volume, provider):
             known = other.handle.id if other.handle else other.external_id
-            first = other.status is not VolumeStatus.submitted or _age(other) < _age(volume)
-            if known == handle.id and other.region == volume.region and _has_disk(other) and first:
+            begun = other.status is not VolumeStatus.submitted  # else the claim decides
+            if known == handle.id and other.region == volume.region and _has_disk(other) and begun:
                 raise _taken(volume, other.project_id, f"is the volume {other.name} already")
         for one in provider.list_owned_volumes():
-            if (one.install, one.handle.id) == (self.here.install_id, handle.id):
+            if is_ours(one.install, self.here.install_id) and one.handle.id == handle.id:
                 raise _taken(volume, one.project_id, "was created by this server for a volume that is gone")
 
-    def _volumes_at(self, provider: object) -> Iterator[Volume]:
-        """Those of every project that this account serves."""
+    def _volumes_near(self, volume: Volume, provider: object) -> Iterator[Volume]:
+        """Those of every project that may be in the same account."""
         reader = Reader(self.here.store)
         for record in every(self.here.store, "projects", "name/"):
-            for volume in reader.volumes(nouns.pointed(record)):
-                if self.here.backends.of(volume.project_id, volume.backend) is provider:
-                    yield volume
+            for other in reader.volumes(nouns.pointed(record)):
+                if self._near(volume, other, provider):
+                    yield other
 
     def describe(self, effect: DescribeVolume) -> Outcome | None:
         volume = self._find(effect)
@@ -138,15 +160,13 @@ class VolumeEffects:
     def request(self, volume: Volume) -> VolumeRequest:
         """The same volume and epoch give the same request."""
         install = self.here.install_id
-        owner = f"{install}/{volume.project_id}/{volume.id}/{volume.epoch}"
+        owner = Owner(Kind.volume, install, volume.project_id, volume.id, volume.epoch)
         return VolumeRequest(
-            token=derive(owner, "create-volume"),
-            name=f"dstack-{volume.name}-{volume.id[:8]}-{volume.epoch}",
+            token=derive(f"{install}/{volume.project_id}/{volume.id}/{volume.epoch}", "create-volume"),
+            name=owner.name,
             tags=(
-                ("dstack-install", install),
-                ("dstack-project", volume.project_id),
-                ("dstack-volume", volume.id),
-                ("dstack-epoch", str(volume.epoch)),
+                *owner.tags,
+                (CALLED, volume.name),
                 *sorted((name, value) for name, value in volume.tags.items() if not name.startswith("dstack-")),
             ),
             region=volume.region,
@@ -160,7 +180,7 @@ class VolumeEffects:
             listed = list(provider.list_owned_volumes(volume.id))
         found = {} if volume.handle is None else {volume.handle.id: volume.handle}
         for one in listed:
-            if (one.install, one.volume_id) == (self.here.install_id, volume.id):
+            if is_ours(one.install, self.here.install_id) and one.volume_id == volume.id:
                 found.setdefault(one.handle.id, one.handle)
         return list(found.values())
 
@@ -182,10 +202,6 @@ class VolumeEffects:
 def _has_disk(volume: Volume) -> bool:
     """One that failed has none, unless what it left is still being removed."""
     return volume.status is not VolumeStatus.failed or volume.remains or bool(volume.attachments)
-
-
-def _age(volume: Volume) -> tuple[Micros, str]:
-    return volume.created_at, volume.id
 
 
 def _taken(volume: Volume, project_id: str, how: str) -> Unfit:

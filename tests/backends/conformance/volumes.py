@@ -8,34 +8,15 @@ from typing import Any
 
 import pytest
 
-from chalicelib.backends.spi import Backend, CreateRequest, VolumeRequest, Volumes
+from chalicelib.backends.spi import Backend, CreateRequest, Volumes
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.volumes import Disk
 from chalicelib.errors import BackendError, Gone, InUse
-from tests.harness.conformance import Conformance, needs
-
-INSTALL = "conformance"
-ENOUGH = 50  # asks before something that should happen is called missing
-
-LetPass = Callable[[float], None]
-
-
-def volume_request(region: str, name: str = "data", epoch: int = 0) -> VolumeRequest:
-    volume_id = derive("conformance", "volume", name)
-    return VolumeRequest(
-        token=derive(volume_id, "create", epoch),
-        name=f"dstack-{name}-{epoch}",
-        tags=(
-            ("dstack-install", INSTALL),
-            ("dstack-project", "project"),
-            ("dstack-volume", volume_id),
-            ("dstack-epoch", str(epoch)),
-        ),
-        region=region,
-        zone="",
-        size_gib=1,
-    )
+from tests.backends.conformance.provider import LetPass
+from tests.backends.conformance.requests import INSTALL, PROJECT, volume_request
+from tests.backends.conformance.suite import ENOUGH, Suite, is_gone
+from tests.harness.conformance import needs
 
 
 class Site:
@@ -89,11 +70,7 @@ class Site:
     def gone(self, handles: Sequence[Handle]) -> None:
         """Have the machine ended."""
         for handle in handles:
-            for _ in range(ENOUGH):
-                try:
-                    self.backend.terminate(handle)
-                except Gone:
-                    break
+            while not is_gone(self.backend, handle):
                 self.let_time_pass(5.0)
 
     def deleted(self) -> None:
@@ -110,9 +87,7 @@ def on(disk: Disk, machine: Sequence[Handle]) -> bool:
     return bool({handle.id for handle in machine} & {each for each, _ in disk.attached_to})
 
 
-class VolumeConformance(Conformance):
-    """It takes the fixtures of `BackendConformance`."""
-
+class VolumeConformance(Suite):
     @pytest.fixture
     def site(self, backend: Backend, request_one: CreateRequest, let_time_pass: LetPass) -> Site:
         return Site(backend, request_one, let_time_pass)
@@ -137,7 +112,7 @@ class VolumeConformance(Conformance):
         assert [each.handle for each in site.backend.list_owned_volumes()] == [site.handle]
 
     @needs("volumes", "idempotent_create")
-    def test_the_token_finds_at_once_what_the_first_call_made(self, site: Site) -> None:
+    def test_the_token_finds_at_once_the_volume_of_the_first_call(self, site: Site) -> None:
         asked = volume_request(site.asked.region, "fresh")
         assert site.backend.create_volume(asked) == site.backend.create_volume(asked)
 
@@ -153,7 +128,7 @@ class VolumeConformance(Conformance):
         listed = {each.handle.id: each for each in site.backend.list_owned_volumes()}
         assert listed.keys() == {site.handle.id, made.id}
         owner = listed[made.id]
-        assert (owner.install, owner.project_id, owner.epoch) == (INSTALL, "project", 3)
+        assert (owner.install, owner.project_id, owner.epoch) == (INSTALL, PROJECT, 3)
         assert [each.handle for each in site.backend.list_owned_volumes(owner.volume_id)] == [made]
         assert made not in [each.handle for each in site.backend.list_owned()]
 
@@ -197,6 +172,15 @@ class VolumeConformance(Conformance):
         first = site.attached(machine)
         site.backend.attach_volume(site.handle, machine)
         assert site.backend.describe_volume(site.handle) == first
+
+    @needs("volumes", "read_only_attach")
+    def test_one_is_attached_so_that_nothing_can_write_it(self, site: Site) -> None:
+        machine = site.machine()
+        for read_only in (True, False):
+            site.backend.attach_volume(site.handle, machine, read_only=read_only)
+            [(_, device)] = site.until(lambda disk: on(disk, machine)).attached_to
+            assert device is not None and device.read_only is read_only
+            site.detached(machine)
 
     @needs("volumes")
     def test_one_that_is_attached_elsewhere_is_in_use(self, site: Site) -> None:

@@ -1,0 +1,56 @@
+"""A mark on a disk that is being formatted, so that whoever finds it half done knows that nothing on it is anybody's.
+
+A machine may be lost in the middle of `mkfs`. What that leaves has no signature, and no other machine could tell it
+from somebody's data. So the last sectors of the disk, where the filesystem that we make doesn't reach, say meanwhile
+which volume of which control plane it is. The mark is gone before the filesystem is mounted for the first time: where
+it stands, no job has ever written.
+
+It is one sector, which a disk writes whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import NamedTuple
+
+TAIL = 64 << 10  # bytes at the disk's end that the filesystem leaves alone
+FROM_END = 4096  # the last block of 4 KiB; a copy of a GPT would begin in its first byte or its last sector
+SECTOR = 512
+BEGIN = b"dstack: this disk is being formatted\n"
+
+
+class Mark(NamedTuple):
+    install: str
+    volume: str
+
+    @property
+    def sector(self) -> bytes:
+        told = BEGIN + ("%s\n%s\n" % (self.install, self.volume)).encode("utf-8")
+        return (told + hashlib.sha256(told).hexdigest().encode("ascii")).ljust(SECTOR, b"\0")
+
+
+def is_on(path: str, size: int, mark: Mark) -> bool:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.pread(fd, SECTOR, size - FROM_END) == mark.sector
+    finally:
+        os.close(fd)
+
+
+def put(path: str, size: int, mark: Mark) -> None:
+    _write(path, size, mark.sector)
+
+
+def remove(path: str, size: int) -> None:
+    _write(path, size, bytes(SECTOR))
+
+
+def _write(path: str, size: int, sector: bytes) -> None:
+    """It returns when the disk has it."""
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.pwrite(fd, sector, size - FROM_END)
+        os.fsync(fd)
+    finally:
+        os.close(fd)

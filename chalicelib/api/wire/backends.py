@@ -1,0 +1,24 @@
+"""Backends on the wire. Their secrets are hidden, whoever asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.domain.backends import Configured
+from chalicelib.domain.instants import iso
+from chalicelib.engine.ports import Age
+from chalicelib.usecases.backends import shown
+
+
+def backend_json(backend: Configured, age: Age | None) -> dict[str, Any]:
+    """A row of the list, which is this control plane's own. `age`: of its offers, if they were ever asked for."""
+    config = {name: value for name, value in shown(backend).items() if name != "creds"}
+    taken_at = None if age is None or age.taken_at is None else iso(age.taken_at)
+    return {
+        "name": backend.type,
+        "source": "file" if backend.from_file else "api",
+        "config": config,
+        "changed_at": iso(backend.changed_at),
+        "offers_taken_at": taken_at,
+        "offers_error": "" if age is None else age.error,
+    }

@@ -1,0 +1,100 @@
+"""Amazon Web Services as a backend: each call of the protocol goes to the part that knows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from chalicelib.backends.aws.catalogue import Catalogue
+from chalicelib.backends.aws.checking import check
+from chalicelib.backends.aws.client import Clients
+from chalicelib.backends.aws.config import AWSBackendConfig
+from chalicelib.backends.aws.facts import FACTS
+from chalicelib.backends.aws.groups import Groups
+from chalicelib.backends.aws.images import Images
+from chalicelib.backends.aws.machines import Machines
+from chalicelib.backends.aws.network import Networks
+from chalicelib.backends.aws.volumes import Volumes
+from chalicelib.backends.offline import OfflinePrices
+from chalicelib.backends.spi import (
+    CreateRequest,
+    GroupRequest,
+    Machine,
+    Owned,
+    OwnedGroup,
+    OwnedVolume,
+    VolumeRequest,
+)
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.volumes import Disk
+
+
+class AwsBackend:
+    facts = FACTS
+
+    def __init__(
+        self,
+        config: AWSBackendConfig,
+        clients: Clients | None = None,
+        now: Callable[[], Micros] = lambda: time.time_ns() // 1000,
+        prices: OfflinePrices | None = None,
+    ) -> None:
+        self._config, self._clients = config, clients or Clients(config.creds)
+        self._networks = Networks(self._clients, config, now)
+        self._machines = Machines(self._clients, config, self._networks, Images(self._clients, config, now), now)
+        self._groups = Groups(self._clients, config)
+        self._catalogue = Catalogue(self._clients, config, now, prices)
+        self._volumes = Volumes(self._clients, config, self._networks, now)
+
+    def check(self) -> None:
+        check(self._clients, self._config, self._networks)
+
+    def offers(self) -> Sequence[Offer]:
+        return self._catalogue.offers()
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        return self._machines.create(request)
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        return self._machines.describe(handles)
+
+    def terminate(self, handle: Handle) -> None:
+        self._machines.terminate(handle)
+
+    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
+        return self._machines.list_owned(instance_id)
+
+    def create_group(self, request: GroupRequest) -> Handle:
+        return self._groups.create(request)
+
+    def delete_group(self, handle: Handle) -> None:
+        self._groups.delete(handle)
+
+    def list_owned_groups(self) -> Iterator[OwnedGroup]:
+        return self._groups.list_owned()
+
+    def create_volume(self, request: VolumeRequest) -> Handle:
+        return self._volumes.create(request)
+
+    def register_volume(self, volume_id: str, region: str, zone: str) -> Disk:
+        return self._volumes.register(volume_id, region, zone)
+
+    def describe_volume(self, handle: Handle) -> Disk:
+        return self._volumes.describe(handle)
+
+    def attach_volume(self, handle: Handle, machine: Sequence[Handle], *, read_only: bool = False) -> None:
+        self._volumes.attach(handle, machine)
+
+    def detach_volume(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        self._volumes.detach(handle, machine)
+
+    def delete_volume(self, handle: Handle) -> None:
+        self._volumes.delete(handle)
+
+    def list_owned_volumes(self, volume_id: str | None = None) -> Iterator[OwnedVolume]:
+        return self._volumes.list_owned(volume_id)
+
+    def close(self) -> None:
+        self._clients.close()

@@ -1,0 +1,193 @@
+"""What can be bought on EC2: types as AWS describes them, in each region of the account, with prices and quotas.
+
+Offered are all types with whole NVIDIA GPUs that the usual images can drive, and a few families without; others are
+added by name (`experimental_instance_types`). Left out are shares of a GPU, which would pass for a whole one, and what
+a run can't ask for. An offer has one price: of a spot machine the highest among its zones, so that none costs more than
+its offer says.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.backends.aws.client import Clients
+from chalicelib.backends.aws.config import AWSBackendConfig
+from chalicelib.backends.aws.places import everywhere, filters, regions_of, usual_zone
+from chalicelib.backends.aws.prices import Prices
+from chalicelib.backends.aws.quotas import Quotas, availability, quotas
+from chalicelib.backends.offline import OfflinePrices
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Disk, Gpu, InstanceType, Offer, Resources
+
+log = logging.getLogger(__name__)
+
+GIB = 1024
+MOST_VALUES = 200  # of a filter
+ROOT_DISK = 100 * GIB  # the machine's own disk, in MiB
+WITHOUT_GPU = ("t3", "m7i", "c7i", "r7i", "m7g", "c7g", "r7g")  # families
+ASKED = ("g*", "p*", *(f"{family}.*" for family in WITHOUT_GPU))
+UNDRIVEN = frozenset({"V100", "K80", "M60"})  # older than what the open driver of the usual images runs on
+SIZES = {"A10G": 24, "L4": 24, "L40S": 48, "B200": 180, "B300": 288}  # GB that people say, where AWS says others
+ARCHITECTURES = {"x86_64": "x86", "arm64": "arm"}
+
+Body = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Region:
+    """What AWS says about one region."""
+
+    name: str
+    types: Mapping[str, Body]
+    zones: Mapping[str, Sequence[str]]  # by type
+    spot: Mapping[str, Mapping[str, float]]  # by type and zone
+    quotas: Quotas
+
+
+class Catalogue:
+    def __init__(
+        self,
+        clients: Clients,
+        config: AWSBackendConfig,
+        now: Callable[[], Micros],
+        offline: OfflinePrices | None = None,
+    ) -> None:
+        self._clients, self._config = clients, config
+        self._prices = Prices(clients, now, offline)
+        self._more = frozenset(config.experimental_instance_types or ())
+
+    def offers(self) -> Sequence[Offer]:
+        """Raises if a region doesn't answer: half a catalogue would look like a whole one."""
+        regions = everywhere(regions_of(self._config), self._region)
+        prices, source = self._prices.on_demand(name for region in regions for name in region.types)
+        unknown = self._more.difference(*(region.types for region in regions))
+        if unknown:
+            log.warning(
+                "aws can't offer %s: no such type in these regions, or no whole GPU", ", ".join(sorted(unknown))
+            )
+        return [offer for region in regions for offer in _offers(region, prices, source)]
+
+    def _region(self, region: str) -> Region:
+        names = [*ASKED, *sorted(self._more)]
+        listed = self._clients.pages(
+            "ec2",
+            region,
+            "describe_instance_types",
+            "InstanceTypes",
+            Filters=filters(instance_type=names),
+            MaxResults=100,
+        )
+        types = {each["InstanceType"]: each for each in listed if self._wanted(each)}
+        if not types:
+            return Region(region, {}, {}, {}, {})
+        spot = [name for name, body in types.items() if "spot" in body.get("SupportedUsageClasses", ())]
+        prices = self._prices.spot(region, sorted(spot)) if spot else {}
+        return Region(region, types, self._zones(region, sorted(types)), prices, quotas(self._clients, region))
+
+    def _zones(self, region: str, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
+        """The zones that have each type. Local Zones are left out: their subnets are opted in one by one."""
+        found: dict[str, list[str]] = {}
+        for start in range(0, len(names), MOST_VALUES):
+            listed = self._clients.pages(
+                "ec2",
+                region,
+                "describe_instance_type_offerings",
+                "InstanceTypeOfferings",
+                LocationType="availability-zone",
+                Filters=filters(instance_type=names[start : start + MOST_VALUES]),
+                MaxResults=1000,
+            )
+            for each in listed:
+                if usual_zone(each["Location"]):
+                    found.setdefault(each["InstanceType"], []).append(each["Location"])
+        return {name: sorted(zones) for name, zones in found.items()}
+
+    def _wanted(self, body: Body) -> bool:
+        name = body["InstanceType"]
+        if "NeuronInfo" in body or _architecture(body) is None:
+            return False
+        if "GpuInfo" not in body:
+            return name in self._more or (name.partition(".")[0] in WITHOUT_GPU and not body.get("BareMetal"))
+        if not all(gpu.get("Count") and gpu["Manufacturer"] == "NVIDIA" for gpu in body["GpuInfo"]["Gpus"]):
+            return False
+        driven = UNDRIVEN.isdisjoint(gpu["Name"] for gpu in body["GpuInfo"]["Gpus"])
+        return name in self._more or (driven and not body.get("BareMetal"))
+
+
+def _offers(region: Region, prices: Mapping[str, Mapping[str, float]], source: str) -> Iterator[Offer]:
+    for name, body in sorted(region.types.items()):
+        zones = region.zones.get(name, ())
+        price = prices.get(name, {}).get(region.name)
+        if zones and price is not None and "on-demand" in body.get("SupportedUsageClasses", ("on-demand",)):
+            yield _offer(region, body, zones, price, source, spot=False)
+        of_spot = region.spot.get(name, {})
+        sold = [zone for zone in zones if zone in of_spot or "" in of_spot]
+        if sold:
+            dearest = max(of_spot.get(zone, of_spot.get("", 0.0)) for zone in sold)
+            yield _offer(region, body, sold, dearest, source if "" in of_spot else "", spot=True)
+
+
+def _offer(region: Region, body: Body, zones: Sequence[str], price: float, source: str, *, spot: bool) -> Offer:
+    name, cpus = body["InstanceType"], int(body["VCpuInfo"]["DefaultVCpus"])
+    has = Resources(
+        cpus=cpus,
+        memory_mib=int(body["MemoryInfo"]["SizeInMiB"]),
+        gpus=_gpus(body),
+        spot=spot,
+        disk=Disk(size_mib=ROOT_DISK),
+        cpu_arch=_architecture(body),
+    )
+    data: dict[str, Any] = {}
+    if cards := _efa_cards(body):
+        data["efa"] = cards
+    if disks := _local_disks(body):
+        data["local_disks_gb"] = disks
+    if source:
+        data["prices"] = source
+    return Offer(
+        backend="aws",
+        instance=InstanceType(name=name, resources=has),
+        region=region.name,
+        price=round(price, 6),
+        backend_data=data,
+        availability=availability(region.quotas, name, cpus, spot=spot),
+        availability_zones=tuple(zones),
+    )
+
+
+def _architecture(body: Body) -> str | None:
+    """Newer than 32 bits; a Mac has none that a job could use."""
+    known = (ARCHITECTURES.get(each) for each in body["ProcessorInfo"].get("SupportedArchitectures", ()))
+    return next((each for each in known if each), None)
+
+
+def _gpus(body: Body) -> tuple[Gpu, ...]:
+    """One for each device, under the name and with the memory that people use: `A10G` with 24 GB, where AWS says 22888
+    MiB; `RTXPRO6000` for `RTX PRO Server 6000`."""
+    found: list[Gpu] = []
+    for gpu in body.get("GpuInfo", {}).get("Gpus", ()):
+        name = gpu["Name"].replace(" Server", "").replace(" ", "").upper()
+        size = SIZES.get(name, round(gpu["MemoryInfo"]["SizeInMiB"] / GIB))
+        found += [Gpu(name=name, memory_mib=size * GIB, vendor="nvidia")] * int(gpu["Count"])
+    return tuple(found)
+
+
+def _efa_cards(body: Body) -> list[int]:
+    """The network cards that take an EFA, as many as the type may have."""
+    network = body.get("NetworkInfo", {})
+    most = network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
+    cards = [
+        int(card["NetworkCardIndex"])
+        for card in network.get("NetworkCards", ())
+        if not {"efa", "efa-only"}.isdisjoint(card.get("InterfaceTypes", ("efa",)))
+    ]
+    return sorted(cards)[:most]
+
+
+def _local_disks(body: Body) -> list[int]:
+    """Sizes of the disks that end with the machine."""
+    disks = body.get("InstanceStorageInfo", {}).get("Disks", ())
+    return [int(disk["SizeInGB"]) for disk in disks for _ in range(int(disk["Count"]))]

@@ -1,0 +1,90 @@
+"""How AWS is called: one client a service and region, one attempt a call, every failure in our words.
+
+The SDK is told not to repeat anything: it would repeat a stockout, and hide a throttle that the engine has to know of.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from chalicelib.backends.aws.errors import translated
+from chalicelib.domain.specs.credentials import AccessKeyCreds, DefaultCreds
+from chalicelib.errors import BackendError
+
+CONNECT, READ = 5.0, 50.0  # seconds; a launch may take most of a minute
+POOL = 16  # connections of a client
+PAGE = 500  # of a listing, where a page may be so long
+
+
+class Clients:
+    def __init__(
+        self,
+        creds: AccessKeyCreds | DefaultCreds,
+        *,
+        endpoint: str | None = None,
+        session: Callable[[], Any] | None = None,
+    ) -> None:
+        """`endpoint`: of an AWS of one's own, instead of the regions'. `session` makes the SDK's session."""
+        self._creds, self._endpoint = creds, endpoint
+        self._new_session = session or self._logged_in
+        self._session: Any = None
+        self._made: dict[tuple[str, str], Any] = {}
+        self._lock = threading.Lock()
+
+    def call(self, service: str, region: str, operation: str, **params: Any) -> dict[str, Any]:
+        """One call, one attempt. `operation` as the SDK's method is called."""
+        action = f"{service}:{''.join(map(str.capitalize, operation.split('_')))}"
+        try:
+            client = self._client(service, region)
+            answer: dict[str, Any] = getattr(client, operation)(**params)
+        except BackendError:
+            raise
+        except Exception as error:
+            from botocore.exceptions import BotoCoreError, ClientError
+            from botocore.parsers import ResponseParserError
+
+            if not isinstance(error, BotoCoreError | ClientError | ResponseParserError):
+                raise
+            raise translated(error, action, region) from error
+        return answer
+
+    def pages(self, service: str, region: str, operation: str, key: str, **params: Any) -> Iterator[dict[str, Any]]:
+        """What `key` lists on every page."""
+        answer = self.call(service, region, operation, **params)
+        yield from answer.get(key, ())
+        while answer.get("NextToken"):
+            answer = self.call(service, region, operation, **params, NextToken=answer["NextToken"])
+            yield from answer.get(key, ())
+
+    def close(self) -> None:
+        with self._lock:
+            made, self._made = self._made, {}
+        for client in made.values():
+            client.close()
+
+    def _client(self, service: str, region: str) -> Any:
+        with self._lock:  # a session makes one client at a time
+            client = self._made.get((service, region))
+            if client is None:
+                from botocore.config import Config
+
+                if self._session is None:
+                    self._session = self._new_session()
+                config = Config(
+                    retries={"total_max_attempts": 1},
+                    connect_timeout=CONNECT,
+                    read_timeout=READ,
+                    max_pool_connections=POOL,
+                )
+                client = self._session.client(service, region_name=region, endpoint_url=self._endpoint, config=config)
+                self._made[service, region] = client
+            return client
+
+    def _logged_in(self) -> Any:
+        import boto3
+
+        if isinstance(self._creds, AccessKeyCreds):
+            return boto3.Session(aws_access_key_id=self._creds.access_key, aws_secret_access_key=self._creds.secret_key)
+        return boto3.Session()

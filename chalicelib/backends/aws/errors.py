@@ -1,0 +1,156 @@
+"""What the error codes of AWS mean: each is one of ours, and the text names the action that was refused and where.
+
+A code that isn't in the table is an unknown outcome, and its text has the code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from chalicelib.errors import (
+    AlreadyThere,
+    BackendError,
+    Gone,
+    InsufficientCapacity,
+    InUse,
+    InvalidCredentials,
+    MissingPermission,
+    NotYet,
+    QuotaExceeded,
+    Throttled,
+    Transient,
+    Unfit,
+)
+from chalicelib.printable import printable
+
+LONGEST = 300  # characters of a text of theirs
+_ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
+_VALUES = re.compile(r", value: .*?(?=, (?:type|valid)|$)", re.MULTILINE)  # they may be secrets: user data has a token
+
+_TABLE: tuple[tuple[type[BackendError], str], ...] = (
+    (
+        InsufficientCapacity,
+        """InsufficientInstanceCapacity InsufficientHostCapacity InsufficientCapacity InsufficientAddressCapacity
+        InsufficientReservedInstanceCapacity InsufficientVolumeCapacity UnfulfillableCapacity SpotMaxPriceTooLow
+        ReservationCapacityExceeded IdempotentInstanceTerminated Server.InsufficientInstanceCapacity""",
+    ),
+    (
+        QuotaExceeded,
+        """VcpuLimitExceeded InstanceLimitExceeded MaxSpotInstanceCountExceeded AddressLimitExceeded
+        NetworkInterfaceLimitExceeded VolumeLimitExceeded MaxIOPSLimitExceeded PlacementGroupLimitExceeded
+        SecurityGroupLimitExceeded RulesPerSecurityGroupLimitExceeded ResourceLimitExceeded
+        SecurityGroupsPerInstanceLimitExceeded""",
+    ),
+    (
+        InvalidCredentials,
+        """AuthFailure InvalidClientTokenId SignatureDoesNotMatch MissingAuthenticationToken RequestExpired
+        ExpiredToken ExpiredTokenException UnrecognizedClientException InvalidAccessKeyId IncompleteSignature""",
+    ),
+    (
+        MissingPermission,
+        """UnauthorizedOperation AccessDenied AccessDeniedException OptInRequired Blocked TagPolicyViolation
+        AuthFailure.ServiceLinkedRoleCreationNotPermitted NotAuthorized""",
+    ),
+    (
+        Throttled,
+        """RequestLimitExceeded Throttling ThrottlingException ThrottledException TooManyRequestsException
+        EC2ThrottledException ResourceCountExceeded BandwidthLimitExceeded SlowDown""",
+    ),
+    (
+        Gone,
+        """InvalidInstanceID.NotFound InvalidInstanceID.Malformed InvalidInstanceID InvalidVolume.NotFound
+        InvalidVolumeID.Malformed InvalidVolume.Malformed InvalidAllocationID.NotFound InvalidAddress.NotFound
+        InvalidAddressID.NotFound InvalidPlacementGroup.Unknown InvalidGroup.NotFound InvalidNetworkInterfaceID.NotFound
+        InvalidNetworkInterface.NotFound""",
+    ),
+    (
+        AlreadyThere,
+        """IdempotentParameterMismatch InvalidGroup.Duplicate InvalidPlacementGroup.Duplicate
+        InvalidPermission.Duplicate Resource.AlreadyAssociated""",
+    ),
+    (
+        InUse,
+        """VolumeInUse InvalidPlacementGroup.InUse DependencyViolation InvalidIPAddress.InUse
+        InvalidNetworkInterface.InUse InvalidParameterValue.InUse""",
+    ),
+    (
+        NotYet,
+        """IncorrectState IncorrectInstanceState InvalidState InvalidCapacityReservationState.PendingActivation
+        PendingVerification""",
+    ),
+    (
+        Unfit,
+        """Unsupported UnsupportedOperation UnsupportedInstanceAttribute VolumeTypeNotAvailableInZone
+        InsufficientFreeAddressesInSubnet InvalidParameterValue InvalidParameterCombination InvalidParameter
+        MissingParameter UnknownParameter InvalidInstanceType InvalidInstanceType.NotFound InvalidBlockDeviceMapping
+        InvalidVolume.ZoneMismatch AttachmentLimitExceeded TagLimitExceeded InvalidAMIID.NotFound
+        InvalidAMIID.Unavailable InvalidAMIID.Malformed InvalidSubnetID.NotFound InvalidSubnet InvalidVpcID.NotFound
+        InvalidKeyPair.NotFound VPCIdNotSpecified DefaultVpcDoesNotExist InvalidUserData.Malformed
+        InvalidCapacityReservationId.NotFound InvalidCapacityReservationId.Malformed InvalidZone.NotFound
+        OperationNotPermitted ParameterNotFound NoSuchEntity InvalidTagKey.Malformed InvalidAvailabilityZone
+        TooManyTags InvalidID ValidationError""",
+    ),
+    (
+        Transient,
+        """InternalError InternalFailure ServerInternal Unavailable ServiceUnavailable ConcurrentTagAccess
+        RequestTimeout""",
+    ),
+)
+MEANS: Mapping[str, type[BackendError]] = {code: kind for kind, codes in _TABLE for code in codes.split()}
+
+# Of a launch: another zone may have what this one refused.
+_ELSEWHERE = frozenset({"Unsupported", "InsufficientFreeAddressesInSubnet", "InvalidAvailabilityZone"})
+
+
+def translated(error: Exception, action: str, region: str) -> BackendError:
+    """Our error for one of the SDK. `action`: in the words of IAM, `ec2:RunInstances`."""
+    from botocore import exceptions as sdk
+
+    if isinstance(error, sdk.ClientError):
+        return _answered(error.response, action, region)
+    text = _shortened(str(error))
+    if isinstance(error, sdk.ParamValidationError):
+        return Unfit(f"{action} in {region} can't be requested so: {_shortened(_VALUES.sub('', str(error)))}")
+    logins = (
+        sdk.NoCredentialsError,
+        sdk.PartialCredentialsError,
+        sdk.CredentialRetrievalError,
+        sdk.ProfileNotFound,
+        sdk.TokenRetrievalError,
+        sdk.UnauthorizedSSOTokenError,
+        sdk.SSOTokenLoadError,
+    )
+    if isinstance(error, logins):
+        return InvalidCredentials(f"There are no credentials for AWS: {text}")
+    return Transient(f"{action} in {region} has no answer: {text}")
+
+
+def _answered(response: Mapping[str, Any], action: str, region: str) -> BackendError:
+    found = response.get("Error", {})
+    code, text = str(found.get("Code", "")), _shortened(str(found.get("Message", "")))
+    kind = MEANS.get(code)
+    if code == "InvalidParameterValue" and "iam instance profile" in text.lower():
+        kind = Unfit
+    if kind is InvalidCredentials:
+        return kind(f"AWS refused the credentials ({code}): {text}")
+    if kind is MissingPermission:
+        return kind(f"AWS doesn't allow {action} in {region} ({code}): {text}")
+    return (kind or Transient)(f"{action} in {region}: {code or 'no code'}: {text}")
+
+
+def code_of(error: BackendError) -> str:
+    """AWS's own code; empty if it gave none."""
+    response = getattr(error.__cause__, "response", None)
+    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
+
+
+def elsewhere(error: BackendError) -> bool:
+    """Is the refusal of a launch about this zone only?"""
+    return isinstance(error, InsufficientCapacity) or code_of(error) in _ELSEWHERE
+
+
+def _shortened(text: str) -> str:
+    text = printable(_ENCODED.sub("", text)).strip()
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"

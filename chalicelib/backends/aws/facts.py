@@ -1,0 +1,23 @@
+"""What EC2 can do.
+
+There is no `batch`: one call can launch several machines, but gives all of them the same user data, and ours holds the
+machine's own id and token. So each machine has its call, and its own tags and client token with it.
+"""
+
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instants import MINUTE, SECOND
+
+FACTS = BackendFacts(
+    name="aws",
+    title="Amazon Web Services",
+    visibility_lag=60 * SECOND,
+    create_timeout=3 * MINUTE,  # a launch is tried in each zone of a region
+    provisioning_timeout=15 * MINUTE,
+    multinode=True,
+    placement_groups=True,
+    notices="ec2",
+    volumes=True,
+    unique_volumes=True,
+    multi_attach=True,  # io1 and io2 volumes that were made so
+    volume_zones=True,
+)

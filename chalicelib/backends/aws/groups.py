@@ -1,0 +1,75 @@
+"""Placement groups of EC2: its machines stand close together in one zone, which the first one decides.
+
+AWS takes no token for a group, but the name is unique in a region, so the name finds what a lost answer left.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from chalicelib.backends.aws.client import Clients
+from chalicelib.backends.aws.config import AWSBackendConfig
+from chalicelib.backends.aws.places import Body, everywhere, filters, regions_of, tagged, tags_of
+from chalicelib.backends.spi import GroupRequest, OwnedGroup
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.owner import Kind, from_tags
+from chalicelib.errors import AlreadyThere, Transient, Unfit
+
+_BURSTABLE = re.compile(r"t[0-9]")  # these families can't be in a group
+
+
+class Groups:
+    def __init__(self, clients: Clients, config: AWSBackendConfig) -> None:
+        self._clients, self._config = clients, config
+        self._regions = regions_of(config)
+
+    def create(self, request: GroupRequest) -> Handle:
+        region, type_name = request.offer.region, request.offer.instance.name
+        if _BURSTABLE.match(type_name):
+            raise Unfit(f"{type_name} can't be in a placement group.", hint="Use another instance type for a cluster.")
+        tags = {**(self._config.tags or {}), **dict(request.tags), "Name": request.name}
+        try:
+            self._clients.call(
+                "ec2",
+                region,
+                "create_placement_group",
+                GroupName=request.name,
+                Strategy="cluster",
+                TagSpecifications=tagged(["placement-group"], tags),
+            )
+        except AlreadyThere:
+            self._adopt(request, region)
+        return Handle(kind="group", id=request.name, data={"region": region})
+
+    def _adopt(self, request: GroupRequest, region: str) -> None:
+        found = self._clients.call(
+            "ec2", region, "describe_placement_groups", Filters=filters(group_name=request.name)
+        )["PlacementGroups"]
+        if not found or found[0]["State"] not in ("pending", "available"):
+            raise Transient(f"The placement group {request.name} of {region} is being created or deleted.")
+        if dict(request.tags).items() - tags_of(found[0]).items():
+            raise AlreadyThere(f"{region} has a placement group {request.name} that isn't ours.")
+
+    def delete(self, handle: Handle) -> None:
+        region = handle.data.get("region") or self._regions[0]
+        self._clients.call("ec2", region, "delete_placement_group", GroupName=handle.id)
+
+    def list_owned(self) -> Iterator[OwnedGroup]:
+        for found in everywhere(self._regions, lambda region: list(self._owned(region))):
+            yield from found
+
+    def _owned(self, region: str) -> Iterator[OwnedGroup]:
+        found = self._clients.call("ec2", region, "describe_placement_groups", Filters=filters(tag_key="dstack-group"))[
+            "PlacementGroups"
+        ]
+        for body in found:
+            if body["State"] != "deleted":
+                yield from _owner(body, region)
+
+
+def _owner(body: Body, region: str) -> Iterator[OwnedGroup]:
+    owner = from_tags(tags_of(body))
+    if owner is not None and owner.kind is Kind.group:
+        handle = Handle(kind="group", id=str(body["GroupName"]), data={"region": region})
+        yield OwnedGroup(handle, owner.install, owner.project_id, owner.fleet_id, owner.id)

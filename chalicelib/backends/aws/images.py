@@ -1,0 +1,93 @@
+"""Which image a machine starts from: the configured one, or AWS's own with Docker and the NVIDIA driver.
+
+The Deep Learning Base image serves machines without a GPU as well: it is kept current by AWS, and has Docker. The root
+device's name and size come from the image: a wrong name would add a second disk instead of sizing the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.backends.aws.client import Clients
+from chalicelib.backends.aws.config import AWSBackendConfig, AWSOSImage
+from chalicelib.backends.aws.places import filters
+from chalicelib.backends.aws.remembered import Remembered
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.offers import Offer, Resources
+from chalicelib.errors import Unfit
+
+PARAMETER = "/aws/service/deeplearning/ami/{arch}/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
+_TOO_OLD = ("P100", "V100", "K80", "M60")  # for the open kernel modules of that image's driver
+
+
+@dataclass(frozen=True)
+class Image:
+    id: str
+    root_device: str
+    root_gib: int
+
+
+class Images:
+    def __init__(self, clients: Clients, config: AWSBackendConfig, now: Callable[[], Micros]) -> None:
+        self._clients, self._given = clients, config.os_images
+        self._images: Remembered[Image] = Remembered(now)
+
+    def of(self, offer: Offer) -> Image:
+        has = offer.instance.resources
+        kind = "nvidia" if any(gpu.vendor in ("nvidia", None) for gpu in has.gpus) else "cpu"
+        if self._given is not None:
+            image = self._given.nvidia if kind == "nvidia" else self._given.cpu
+            if image is None:
+                raise Unfit(
+                    f"The backend's `os_images` has no image for {offer.instance.name}.",
+                    hint=f"Add `os_images.{kind}`, or remove `os_images`.",
+                )
+            return self._images.get(f"{offer.region} {kind}", lambda: self._named(offer.region, image))
+        return self._usual(offer.region, offer.instance.name, has)
+
+    def forget(self) -> None:
+        self._images.forget()
+
+    def _usual(self, region: str, type_name: str, has: Resources) -> Image:
+        if any(gpu.name.upper().startswith(_TOO_OLD) for gpu in has.gpus):
+            raise Unfit(
+                f"AWS's image has no driver for the GPUs of {type_name}.",
+                hint="Name one that has in the backend's `os_images.nvidia`.",
+            )
+        arch = "arm64" if has.cpu_arch == "arm" else "x86_64"
+        return self._images.get(f"{region} {arch}", lambda: self._by_parameter(region, PARAMETER.format(arch=arch)))
+
+    def _by_parameter(self, region: str, name: str) -> Image:
+        image_id = self._clients.call("ssm", region, "get_parameter", Name=name)["Parameter"]["Value"]
+        found = self._clients.call("ec2", region, "describe_images", ImageIds=[image_id])["Images"]
+        if not found:
+            raise Unfit(f"{region} hasn't the image {image_id} that {name} names.")
+        return _read(found[0])
+
+    def _named(self, region: str, asked: AWSOSImage) -> Image:
+        """The newest of those that fit. An owner is always asked for: anybody may give an image any name."""
+        found = self._clients.call(
+            "ec2",
+            region,
+            "describe_images",
+            Owners=[asked.owner],
+            Filters=filters(name=asked.name, state="available"),
+        )["Images"]
+        if not found:
+            raise Unfit(
+                f"{region} has no image {asked.name} of {'this account' if asked.owner == 'self' else asked.owner}.",
+                hint="Copy it there, correct `os_images`, or take the region out of `regions`.",
+            )
+        return _read(max(found, key=lambda image: (str(image["CreationDate"]), str(image["ImageId"]))))
+
+
+def _read(image: dict[str, Any]) -> Image:
+    root = image.get("RootDeviceName") or "/dev/sda1"
+    sizes = [
+        mapping["Ebs"].get("VolumeSize", 0)
+        for mapping in image.get("BlockDeviceMappings", ())
+        if mapping.get("DeviceName") == root and "Ebs" in mapping
+    ]
+    return Image(str(image["ImageId"]), str(root), int(next(iter(sizes), 0)))

@@ -1,0 +1,171 @@
+"""The request that launches a machine: a pure function, so that a repeated launch asks for the same to the byte.
+
+What stands in it for a reason:
+
+* The token is of this launch *and zone*: AWS takes the same token in another zone for another launch.
+* `CapacityReservationPreference: none`: by default a machine would use up an open reservation that it fits.
+* A machine that shuts itself down is terminated, not kept as a disk that costs money.
+* IMDSv2 with one hop: a container on a bridge reaches neither the machine's role nor its user data.
+* Tags are on everything that the launch makes, the disk and the network cards too.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.backends.aws.images import Image
+from chalicelib.backends.aws.places import MARK, tagged
+from chalicelib.backends.spi import CreateRequest
+from chalicelib.errors import Unfit
+
+MOST_USER_DATA = 16 * 1024  # bytes
+_OURS = ("instance", "volume", "network-interface")
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """A capacity reservation or block that machines are launched into."""
+
+    id: str
+    zone: str
+    block: bool
+    tenancy: str = "default"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a launch is tried, and with what."""
+
+    zone: str
+    subnet: str
+    group: str  # security group
+    image: Image
+    reservation: Reservation | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The account's own wishes."""
+
+    public_ips: bool = True
+    instance_profile: str | None = None
+    tags: Mapping[str, str] | None = None
+
+
+def client_token(token: str, zone: str) -> str:
+    return hashlib.sha256(f"{token}/{zone}".encode()).hexdigest()
+
+
+def owner_tags(request: CreateRequest, settings: Settings) -> dict[str, str]:
+    """The account's tags, then the request's, which win."""
+    return {**(settings.tags or {}), **dict(request.tags), "Name": request.name, MARK: request.token}
+
+
+def launch(request: CreateRequest, place: Place, settings: Settings) -> dict[str, Any]:
+    """The parameters of RunInstances."""
+    if len(request.user_data.encode()) > MOST_USER_DATA:
+        raise Unfit(f"The boot script of {request.name} is longer than the {MOST_USER_DATA} bytes that AWS takes.")
+    spot = request.offer.instance.resources.spot
+    asked: dict[str, Any] = {
+        "ImageId": place.image.id,
+        "InstanceType": request.offer.instance.name,
+        "MinCount": 1,
+        "MaxCount": 1,
+        "ClientToken": client_token(request.token, place.zone),
+        "UserData": request.user_data,
+        "BlockDeviceMappings": [_root(place.image, request.disk_mib)],
+        "NetworkInterfaces": interfaces(request, place, public_ips=settings.public_ips),
+        "MetadataOptions": {"HttpTokens": "required", "HttpEndpoint": "enabled", "HttpPutResponseHopLimit": 1},
+        "InstanceInitiatedShutdownBehavior": "terminate",
+        "TagSpecifications": tagged(
+            [*_OURS, *(["spot-instances-request"] if spot else [])], owner_tags(request, settings)
+        ),
+        **_market(spot, place.reservation),
+    }
+    placement = _placement(request, place.reservation)
+    if placement:
+        asked["Placement"] = placement
+    if settings.instance_profile:
+        asked["IamInstanceProfile"] = {"Name": settings.instance_profile}
+    return asked
+
+
+def _root(image: Image, disk_mib: int) -> dict[str, Any]:
+    return {
+        "DeviceName": image.root_device,
+        "Ebs": {
+            "VolumeSize": max(-(-disk_mib // 1024), image.root_gib),
+            "VolumeType": "gp3",
+            "DeleteOnTermination": True,
+        },
+    }
+
+
+def _market(spot: bool, reservation: Reservation | None) -> dict[str, Any]:
+    if reservation is None:
+        holding: dict[str, Any] = {"CapacityReservationSpecification": {"CapacityReservationPreference": "none"}}
+    else:
+        target = {"CapacityReservationTarget": {"CapacityReservationId": reservation.id}}
+        holding = {"CapacityReservationSpecification": target}
+    if reservation is not None and reservation.block:
+        return {**holding, "InstanceMarketOptions": {"MarketType": "capacity-block"}}
+    if spot:  # which never uses a reservation
+        options = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
+        return {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": options}}
+    return holding
+
+
+def _placement(request: CreateRequest, reservation: Reservation | None) -> dict[str, str]:
+    placement: dict[str, str] = {}
+    if request.placement_group is not None and not (reservation and reservation.block):  # a block has its own placement
+        placement["GroupName"] = request.placement_group.id
+    if reservation is not None and reservation.tenancy != "default":
+        placement["Tenancy"] = reservation.tenancy
+    return placement
+
+
+# --- network cards -------------------------------------------------------------------------------------------------
+
+
+def efa_cards(request: CreateRequest) -> tuple[int, ...]:
+    """The network cards with an EFA of a machine that joins a cluster; none for a machine by itself."""
+    if request.placement_group is None:
+        return ()
+    found: Sequence[int] = request.offer.backend_data.get("efa") or ()
+    return tuple(sorted(int(card) for card in found))
+
+
+def needs_address(request: CreateRequest, *, public_ips: bool) -> bool:
+    """AWS gives a machine with several network cards no public address."""
+    return public_ips and len(_cards(efa_cards(request))) > 1
+
+
+def interfaces(request: CreateRequest, place: Place, *, public_ips: bool) -> list[dict[str, Any]]:
+    cards = _cards(efa_cards(request))
+    listed = []
+    for card, device, kind in cards:
+        each: dict[str, Any] = {
+            "DeviceIndex": device,
+            "NetworkCardIndex": card,
+            "SubnetId": place.subnet,
+            "Groups": [place.group],
+            "DeleteOnTermination": True,
+        }
+        if kind != "interface":
+            each["InterfaceType"] = kind
+        if len(cards) == 1:
+            each["AssociatePublicIpAddress"] = public_ips
+        listed.append(each)
+    return listed
+
+
+def _cards(efa: Sequence[int]) -> list[tuple[int, int, str]]:
+    """Network card, device index and kind of each interface. With one EFA a single interface is both; with several,
+    the first carries the traffic, and each EFA is one that has no address."""
+    if tuple(efa) == (0,):
+        return [(0, 0, "efa")]
+    first = [(0, 0, "interface")]
+    return first + [(card, 1 if card == 0 else 0, "efa-only") for card in efa]

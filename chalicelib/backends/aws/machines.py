@@ -1,0 +1,314 @@
+"""Machines on EC2, and what belongs to one: its public address, if it needs one of its own.
+
+A launch is tried in one zone after another. What exists already is looked for first, by a tag, in all of them: AWS's
+own token is good for a zone only. Between a launch and the moment when it shows, the token of its zone finds it; one
+that was used for another request (with a newer image, say) is refused, never launched anew.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from chalicelib.backends.aws import launch
+from chalicelib.backends.aws.client import PAGE, Clients
+from chalicelib.backends.aws.config import AWSBackendConfig
+from chalicelib.backends.aws.errors import code_of, elsewhere
+from chalicelib.backends.aws.images import Images
+from chalicelib.backends.aws.launch import Place, Reservation, Settings
+from chalicelib.backends.aws.network import Networks
+from chalicelib.backends.aws.places import (
+    MARK,
+    Body,
+    everywhere,
+    filters,
+    fresh,
+    regions_of,
+    stamp,
+    tag_filters,
+    tagged,
+    tags_of,
+)
+from chalicelib.backends.spi import CreateRequest, Machine, Owned
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.owner import Kind, from_tags
+from chalicelib.errors import BackendError, Gone, InsufficientCapacity, MissingPermission, Transient, Unfit
+
+ALIVE = ("pending", "running", "stopping", "stopped")  # a stopped one still costs money
+_INSTANCE = re.compile(r"i-[0-9a-f]+")
+RECLAIMED = ("marked-for-termination", "marked-for-stop")
+
+
+class Machines:
+    def __init__(
+        self, clients: Clients, config: AWSBackendConfig, networks: Networks, images: Images, now: Callable[[], Micros]
+    ) -> None:
+        self._clients, self._networks, self._images, self._now = clients, networks, images, now
+        self._regions = regions_of(config)
+        self._settings = Settings(config.public_ips, config.iam_instance_profile, config.tags)
+
+    # --- create ------------------------------------------------------------------------------------------------------
+
+    def create(self, request: CreateRequest) -> Iterator[Handle]:
+        machine = self._launched(request)
+        if launch.needs_address(request, public_ips=self._settings.public_ips):
+            yield _address(self._allocated(request), request.offer.region)
+        yield _vm(machine or self._launch(request), request.offer.region)
+
+    def _launched(self, request: CreateRequest) -> Body | None:
+        alive = [*tag_filters({MARK: request.token}), *filters(instance_state_name=ALIVE)]
+        return next(self._instances(request.offer.region, alive), None)
+
+    def _launch(self, request: CreateRequest) -> Body:
+        refused: dict[str, BackendError] = {}
+        for place in self._places(request):
+            asked = launch.launch(request, place, self._settings)
+            try:
+                answer = self._clients.call("ec2", request.offer.region, "run_instances", **asked)
+            except BackendError as error:
+                if elsewhere(error):
+                    refused[place.zone] = error
+                    continue
+                self._doubt(error)
+                raise
+            machine: Body = answer["Instances"][0]
+            return machine
+        where = "; ".join(f"{zone}: {error.message}" for zone, error in refused.items())
+        short = any(isinstance(error, InsufficientCapacity) for error in refused.values())
+        raise (InsufficientCapacity if short else Unfit)(f"No zone has {request.offer.instance.name} now. {where}")
+
+    def _doubt(self, error: BackendError) -> None:
+        """A subnet, group or image that was remembered may be gone: the next launch looks again."""
+        if ".NotFound" in code_of(error):
+            self._networks.forget()
+            self._images.forget()
+
+    def _places(self, request: CreateRequest) -> list[Place]:
+        """Every place that is allowed, in the order in which the offer names the zones."""
+        region = request.offer.region
+        subnets = self._networks.of(region).subnets
+        reservation = self._reservation(request)
+        allowed = request.zones or request.offer.availability_zones or tuple(sorted(subnets))
+        zones = [zone for zone in allowed if zone in subnets and (reservation is None or zone == reservation.zone)]
+        if not zones:
+            wanted = reservation.zone if reservation else ", ".join(allowed)
+            raise Unfit(f"The VPC in {region} has no subnet for machines in {wanted}: it has some in {_list(subnets)}.")
+        install = dict(request.tags)["dstack-install"]
+        group = self._networks.group(region, install, self._settings.tags or {})
+        image = self._images.of(request.offer)
+        return [Place(zone, subnets[zone], group, image, reservation) for zone in zones]
+
+    def _reservation(self, request: CreateRequest) -> Reservation | None:
+        if request.reservation is None:
+            return None
+        region, wanted = request.offer.region, request.offer.instance.name
+        found = self._clients.call(
+            "ec2", region, "describe_capacity_reservations", CapacityReservationIds=[request.reservation]
+        )["CapacityReservations"]
+        if not found or found[0]["State"] != "active":
+            state = found[0]["State"] if found else "not there"
+            raise Unfit(f"The capacity reservation {request.reservation} in {region} isn't active: it is {state}.")
+        body = found[0]
+        if body["InstanceType"] != wanted:
+            raise Unfit(f"The capacity reservation {request.reservation} is for {body['InstanceType']}, not {wanted}.")
+        return Reservation(
+            body["CapacityReservationId"],
+            body["AvailabilityZone"],
+            body.get("ReservationType") == "capacity-block",
+            body.get("Tenancy", "default"),
+        )
+
+    def _allocated(self, request: CreateRequest) -> Body:
+        """AWS knows no token here. A second address that a lost answer left is released by its tag."""
+        region = request.offer.region
+        ours = self._clients.call("ec2", region, "describe_addresses", Filters=tag_filters({MARK: request.token}))
+        for address in sorted(ours["Addresses"], key=lambda each: str(each["AllocationId"])):
+            return dict(address)
+        tags = launch.owner_tags(request, self._settings)
+        return self._clients.call(
+            "ec2", region, "allocate_address", Domain="vpc", TagSpecifications=tagged(["elastic-ip"], tags)
+        )
+
+    # --- describe ----------------------------------------------------------------------------------------------------
+
+    def describe(self, handles: Sequence[Handle]) -> Machine:
+        vms = [handle for handle in handles if handle.kind == "vm"]
+        bodies = self._described(vms)
+        for handle in vms:
+            body = bodies.get(handle.id)
+            if body is None or body["State"]["Name"] not in ("pending", "running"):
+                continue
+            running = body["State"]["Name"] == "running"
+            if running:
+                body = self._addressed(body, handles, self._region(handle))
+            return Machine(
+                "running" if running else "pending",
+                str(body.get("PublicIpAddress") or body.get("PrivateIpAddress") or ""),
+                str(body.get("PrivateIpAddress") or ""),
+                interrupted=running and self._interrupted(body, self._region(handle)),
+            )
+        unseen = [handle for handle in vms if handle.id not in bodies and fresh(handle, self._now())]
+        if unseen:
+            raise Transient(f"AWS doesn't show {unseen[0].id} yet.")
+        raise Gone("; ".join(_ended(handle, bodies.get(handle.id)) for handle in vms) or "No machine was launched.")
+
+    def _described(self, vms: Sequence[Handle]) -> dict[str, Body]:
+        """By a filter, so that one that isn't known doesn't hide the others."""
+        regions: dict[str, list[str]] = {}
+        for handle in vms:
+            regions.setdefault(self._region(handle), []).append(handle.id)
+        return {
+            str(body["InstanceId"]): body
+            for region, ids in regions.items()
+            for body in self._instances(region, filters(instance_id=ids))
+        }
+
+    def _addressed(self, body: Body, handles: Sequence[Handle], region: str) -> Body:
+        """Gives a running machine the address that was allocated for it."""
+        primary = _primary(body)
+        address = next((handle for handle in handles if handle.kind == "address"), None)
+        if address is None or primary is None or primary.get("Association", {}).get("PublicIp") == address.data["ip"]:
+            return body
+        self._clients.call(
+            "ec2",
+            region,
+            "associate_address",
+            AllocationId=address.id,
+            NetworkInterfaceId=primary["NetworkInterfaceId"],
+            AllowReassociation=False,
+        )
+        return {**body, "PublicIpAddress": address.data.get("ip", "")}
+
+    def _interrupted(self, body: Body, region: str) -> bool:
+        request = body.get("SpotInstanceRequestId")
+        if not request:
+            return False
+        found = self._clients.call(
+            "ec2", region, "describe_spot_instance_requests", Filters=filters(spot_instance_request_id=request)
+        )["SpotInstanceRequests"]
+        return any(each.get("Status", {}).get("Code") in RECLAIMED for each in found)
+
+    # --- terminate ---------------------------------------------------------------------------------------------------
+
+    def terminate(self, handle: Handle) -> None:
+        ends: Mapping[str, Callable[[Handle, str], None]] = {
+            "vm": self._end_vm,
+            "address": self._end_address,
+            "disk": self._end_disk,
+            "nic": self._end_nic,
+        }
+        if handle.kind not in ends:
+            raise Gone(f"AWS has no {handle.kind} of ours.")
+        ends[handle.kind](handle, self._region(handle))
+
+    def _end_vm(self, handle: Handle, region: str) -> None:
+        try:
+            answer = self._clients.call("ec2", region, "terminate_instances", InstanceIds=[handle.id])
+        except Unfit as error:
+            if code_of(error) != "OperationNotPermitted":
+                raise
+            raise MissingPermission(
+                f"{handle.id} in {region} is protected against termination; remove its protection, then it is ended."
+            ) from error
+        except Gone as error:
+            self._prove_gone(handle, error)
+            raise
+        if all(each["CurrentState"]["Name"] == "terminated" for each in answer["TerminatingInstances"]):
+            raise Gone(f"{handle.id} is terminated.")
+
+    def _prove_gone(self, handle: Handle, error: Gone) -> None:
+        """That this call doesn't find a machine proves nothing: AWS may not show it everywhere yet."""
+        if code_of(error) != "InvalidInstanceID.Malformed" and _INSTANCE.fullmatch(handle.id):
+            body = self._described([handle]).get(handle.id)
+            if fresh(handle, self._now()) if body is None else body["State"]["Name"] != "terminated":
+                raise Transient(f"AWS doesn't find {handle.id} yet, so it may still be there.") from error
+
+    def _end_address(self, handle: Handle, region: str) -> None:
+        found = self._clients.call("ec2", region, "describe_addresses", Filters=filters(allocation_id=handle.id))
+        for address in found["Addresses"]:
+            if bound := address.get("AssociationId"):
+                self._clients.call("ec2", region, "disassociate_address", AssociationId=bound)
+        self._clients.call("ec2", region, "release_address", AllocationId=handle.id)
+
+    def _end_disk(self, handle: Handle, region: str) -> None:
+        self._clients.call("ec2", region, "delete_volume", VolumeId=handle.id)
+
+    def _end_nic(self, handle: Handle, region: str) -> None:
+        self._clients.call("ec2", region, "delete_network_interface", NetworkInterfaceId=handle.id)
+
+    # --- what is ours ------------------------------------------------------------------------------------------------
+
+    def list_owned(self, instance_id: str | None = None) -> Iterator[Owned]:
+        for found in everywhere(self._regions, lambda region: list(self._owned(region, instance_id))):
+            yield from found
+
+    def _owned(self, region: str, instance_id: str | None) -> Iterator[Owned]:
+        """Disks and network cards go with their machine, so only those that stayed behind are shown."""
+        if instance_id is None:
+            ours = filters(tag_key="dstack-instance")
+        else:
+            ours = tag_filters({"dstack-instance": instance_id})
+        idle = [*ours, *filters(status="available")]
+        for body in self._instances(region, [*ours, *filters(instance_state_name=[*ALIVE, "shutting-down"])]):
+            yield from _owner(body, _vm(body, region))
+        for body in self._clients.call("ec2", region, "describe_addresses", Filters=ours)["Addresses"]:
+            yield from _owner(body, _address(body, region))
+        for body in self._clients.pages("ec2", region, "describe_volumes", "Volumes", Filters=idle, MaxResults=PAGE):
+            yield from _owner(body, Handle(kind="disk", id=body["VolumeId"], data={"region": region}))
+        nics = self._clients.pages(
+            "ec2", region, "describe_network_interfaces", "NetworkInterfaces", Filters=idle, MaxResults=PAGE
+        )
+        for body in nics:
+            nic = Handle(kind="nic", id=body["NetworkInterfaceId"], data={"region": region})
+            yield from _owner({**body, "Tags": body.get("TagSet", ())}, nic)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _instances(self, region: str, wanted: list[dict[str, Any]]) -> Iterator[Body]:
+        pages = self._clients.pages(
+            "ec2", region, "describe_instances", "Reservations", Filters=wanted, MaxResults=PAGE
+        )
+        for reservation in pages:
+            yield from reservation["Instances"]
+
+    def _region(self, handle: Handle) -> str:
+        return handle.data.get("region") or self._regions[0]
+
+
+def _vm(body: Body, region: str) -> Handle:
+    data = {"region": region, "zone": str(body["Placement"]["AvailabilityZone"]), "at": stamp(body["LaunchTime"])}
+    return Handle(kind="vm", id=str(body["InstanceId"]), data=data)
+
+
+def _address(body: Body, region: str) -> Handle:
+    return Handle(
+        kind="address", id=str(body["AllocationId"]), data={"region": region, "ip": str(body.get("PublicIp", ""))}
+    )
+
+
+def _primary(body: Body) -> Body | None:
+    for nic in body.get("NetworkInterfaces", ()):
+        attachment = nic.get("Attachment", {})
+        if attachment.get("DeviceIndex") == 0 and not attachment.get("NetworkCardIndex"):
+            return dict(nic)
+    return None
+
+
+def _owner(body: Body, handle: Handle) -> Iterator[Owned]:
+    """Whose it is. What has no tags of ours is nobody's of ours, whatever one of them looks like."""
+    owner = from_tags(tags_of(body))
+    if owner is not None and owner.kind is Kind.instance:
+        yield Owned(handle, owner.install, owner.project_id, owner.id, owner.epoch)
+
+
+def _ended(handle: Handle, body: Body | None) -> str:
+    if body is None:
+        return f"AWS doesn't know {handle.id}"
+    why = body.get("StateReason", {}).get("Message") or body.get("StateTransitionReason") or ""
+    return f"{handle.id} is {body['State']['Name']}{': ' if why else ''}{why}"
+
+
+def _list(names: Mapping[str, str]) -> str:
+    return ", ".join(sorted(names))

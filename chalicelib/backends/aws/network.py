@@ -1,0 +1,191 @@
+"""Where machines stand: the VPC of a region, one subnet a zone, and the group that lets a cluster's machines talk.
+
+Nothing dials in to a machine, so the group opens no port: it lets its own members reach each other, and everybody out.
+EFA needs the rule for members in both directions. The group costs nothing and is shared by an installation's machines
+in a VPC, so it stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from chalicelib.backends.aws.client import PAGE, Clients
+from chalicelib.backends.aws.config import AWSBackendConfig
+from chalicelib.backends.aws.errors import code_of
+from chalicelib.backends.aws.places import Body, filters, tagged, usual_zone
+from chalicelib.backends.aws.remembered import Remembered
+from chalicelib.domain.instants import Micros
+from chalicelib.errors import AlreadyThere, Transient, Unfit
+
+_MEMBERS = "dstack: machines of one installation reach each other"
+
+
+@dataclass(frozen=True)
+class Network:
+    """A region's VPC, and a subnet in each zone that machines can be in."""
+
+    vpc: str
+    subnets: Mapping[str, str]
+
+
+class Networks:
+    def __init__(self, clients: Clients, config: AWSBackendConfig, now: Callable[[], Micros]) -> None:
+        self._clients, self._config = clients, config
+        self._networks: Remembered[Network] = Remembered(now)
+        self._groups: Remembered[str] = Remembered(now)
+
+    def of(self, region: str) -> Network:
+        """Raises Unfit if the region has no VPC, or none with a subnet that fits."""
+        return self._networks.get(region, lambda: self._look(region))
+
+    def group(self, region: str, install: str, tags: Mapping[str, str]) -> str:
+        """The id of the installation's security group, which is made if it isn't there."""
+        vpc = self.of(region).vpc
+        return self._groups.get(f"{region} {vpc} {install}", lambda: self._group(region, vpc, install, tags))
+
+    def forget(self) -> None:
+        """Something isn't as it was remembered."""
+        self._networks.forget()
+        self._groups.forget()
+
+    # --- subnets -----------------------------------------------------------------------------------------------------
+
+    def _look(self, region: str) -> Network:
+        vpc = self._vpc(region)
+        inside = filters(vpc_id=vpc)
+        tables = list(
+            self._clients.pages("ec2", region, "describe_route_tables", "RouteTables", Filters=inside, MaxResults=100)
+        )
+        found = self._clients.pages(
+            "ec2",
+            region,
+            "describe_subnets",
+            "Subnets",
+            Filters=[*inside, *filters(state="available")],
+            MaxResults=PAGE,
+        )
+        fits = _is_public if self._config.public_ips else _is_private
+        subnets: dict[str, str] = {}
+        for subnet in sorted(found, key=lambda each: str(each["SubnetId"])):  # so that a repeated launch names the same
+            zone = subnet["AvailabilityZone"]
+            if usual_zone(zone) and fits(_table(subnet["SubnetId"], tables)):
+                subnets.setdefault(zone, subnet["SubnetId"])
+        if not subnets:
+            raise Unfit(_no_subnet(vpc, region, public=self._config.public_ips))
+        return Network(vpc, subnets)
+
+    def _vpc(self, region: str) -> str:
+        config = self._config
+        if given := (config.vpc_ids or {}).get(region):
+            chosen, asked = filters(vpc_id=given), f"the VPC {given} that `vpc_ids` names"
+        elif config.vpc_name:
+            chosen, asked = [{"Name": "tag:Name", "Values": [config.vpc_name]}], f"a VPC named {config.vpc_name}"
+        elif config.default_vpcs:
+            chosen, asked = filters(is_default="true"), "a default VPC"
+        else:
+            raise Unfit(
+                f"No VPC is set for {region}.", hint="Name one in `vpc_ids`, or take the region out of `regions`."
+            )
+        vpcs = self._clients.call("ec2", region, "describe_vpcs", Filters=chosen)["Vpcs"]
+        if not vpcs:
+            raise Unfit(
+                f"{region} hasn't {asked}.", hint="Create it, name another, or take the region out of `regions`."
+            )
+        if len(vpcs) > 1:
+            raise Unfit(f"{region} has several VPCs named {config.vpc_name}.", hint="Name them by id in `vpc_ids`.")
+        return str(vpcs[0]["VpcId"])
+
+    # --- the security group ------------------------------------------------------------------------------------------
+
+    def _group(self, region: str, vpc: str, install: str, tags: Mapping[str, str]) -> str:
+        name = f"dstack-{install}"
+        group = self._find_group(region, vpc, name)
+        if group is None:
+            try:
+                made = self._clients.call(
+                    "ec2",
+                    region,
+                    "create_security_group",
+                    GroupName=name,
+                    Description=_MEMBERS,
+                    VpcId=vpc,
+                    TagSpecifications=tagged(["security-group"], {**tags, "Name": name, "dstack-install": install}),
+                )
+                group = {"GroupId": made["GroupId"]}
+            except AlreadyThere as error:
+                group = self._find_group(region, vpc, name)
+                if group is None:
+                    raise Transient(f"The security group {name} of {region} is being created.") from error
+        self._open(region, group)
+        return str(group["GroupId"])
+
+    def _find_group(self, region: str, vpc: str, name: str) -> Body | None:
+        found = self._clients.call(
+            "ec2", region, "describe_security_groups", Filters=filters(vpc_id=vpc, group_name=name)
+        )["SecurityGroups"]
+        return next(iter(found), None)
+
+    def _open(self, region: str, group: Body) -> None:
+        """Its members, in both directions. What is there already stays as it is."""
+        itself = group["GroupId"]
+        rule = [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": itself}]}]
+        for rules, operation in (
+            ("IpPermissions", "authorize_security_group_ingress"),
+            ("IpPermissionsEgress", "authorize_security_group_egress"),
+        ):
+            if any(_of_members(each, itself) for each in group.get(rules, ())):
+                continue
+            try:
+                self._clients.call("ec2", region, operation, GroupId=itself, IpPermissions=rule)
+            except AlreadyThere as error:
+                if code_of(error) != "InvalidPermission.Duplicate":
+                    raise
+
+
+def _of_members(rule: Mapping[str, Any], group: str) -> bool:
+    return rule.get("IpProtocol") == "-1" and any(
+        pair.get("GroupId") == group for pair in rule.get("UserIdGroupPairs", ())
+    )
+
+
+def _table(subnet: str, tables: list[dict[str, Any]]) -> Body:
+    """The subnet's own route table, or else the VPC's main one."""
+    main: Body = {}
+    for table in tables:
+        for association in table.get("Associations", ()):
+            if association.get("SubnetId") == subnet:
+                return table
+            if association.get("Main"):
+                main = table
+    return main
+
+
+def _ways_out(table: Body) -> list[Body]:
+    return [
+        route
+        for route in table.get("Routes", ())
+        if route.get("DestinationCidrBlock") == "0.0.0.0/0" and route.get("State") != "blackhole"
+    ]
+
+
+def _is_public(table: Body) -> bool:
+    return any(str(route.get("GatewayId", "")).startswith("igw-") for route in _ways_out(table))
+
+
+def _is_private(table: Body) -> bool:
+    """With a way out that isn't the internet gateway: without one, the agent could never report."""
+    return bool(_ways_out(table)) and not _is_public(table)
+
+
+def _no_subnet(vpc: str, region: str, *, public: bool) -> str:
+    if public:
+        return (
+            f"{vpc} in {region} has no public subnet: none has a route for 0.0.0.0/0 to an internet gateway. "
+            "Add one, or set `public_ips: false` if machines shall leave through a NAT gateway."
+        )
+    return (
+        f"{vpc} in {region} has no private subnet with a way out: none has a route for 0.0.0.0/0 through a NAT "
+        "gateway, a transit gateway or a peering. Add one, or set `public_ips: true`."
+    )

@@ -1,0 +1,156 @@
+"""The IAM actions that the calls of this backend need, on what, and how to ask whether they are allowed.
+
+A policy is made from this table. What we create must bear our tag from the start, and only what bears it is changed or
+ended; reading is allowed everywhere. `check` asks where AWS answers without doing anything: a reading call that finds
+nothing, or a creating one that is only rehearsed, with the tag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+OURS: Mapping[str, Any] = {"Null": {"aws:ResourceTag/dstack-install": "false"}}  # it has the tag, whatever its value
+MARKED: Mapping[str, Any] = {"Null": {"aws:RequestTag/dstack-install": "false"}}  # it gets the tag when it is created
+CREATIONS = ("RunInstances", "CreateVolume", "CreateSecurityGroup", "CreatePlacementGroup", "AllocateAddress")
+
+
+@dataclass(frozen=True)
+class Permission:
+    """A statement of a policy. `things` are the tails of ARNs, without region and account: `ec2:instance/*`."""
+
+    sid: str
+    actions: tuple[str, ...]
+    things: tuple[str, ...] = ("*",)
+    only_if: Mapping[str, Any] = field(default_factory=dict)
+
+
+PERMISSIONS: tuple[Permission, ...] = (
+    Permission("Account", ("sts:GetCallerIdentity", "ec2:DescribeRegions")),
+    Permission(
+        "Catalogue",
+        (
+            "ec2:DescribeInstanceTypes",
+            "ec2:DescribeInstanceTypeOfferings",
+            "ec2:DescribeSpotPriceHistory",
+            "pricing:GetProducts",  # or prices from a file
+            "servicequotas:ListServiceQuotas",
+        ),
+    ),
+    Permission(
+        "Reading",
+        (
+            "ec2:DescribeAddresses",
+            "ec2:DescribeCapacityReservations",
+            "ec2:DescribeImages",
+            "ec2:DescribeInstances",
+            "ec2:DescribeNetworkInterfaces",
+            "ec2:DescribePlacementGroups",
+            "ec2:DescribeRouteTables",
+            "ec2:DescribeSecurityGroups",
+            "ec2:DescribeSpotInstanceRequests",
+            "ec2:DescribeSubnets",
+            "ec2:DescribeVolumes",
+            "ec2:DescribeVpcs",
+        ),
+    ),
+    Permission("Images", ("ssm:GetParameter",), ("ssm:parameter/aws/service/deeplearning/*",)),
+    Permission(
+        "Launch",
+        ("ec2:RunInstances",),
+        ("ec2:instance/*", "ec2:volume/*", "ec2:network-interface/*", "ec2:spot-instances-request/*"),
+        MARKED,
+    ),
+    Permission(
+        "LaunchInto",
+        ("ec2:RunInstances",),
+        (
+            "ec2:image/*",
+            "ec2:subnet/*",
+            "ec2:security-group/*",
+            "ec2:placement-group/*",
+            "ec2:capacity-reservation/*",
+        ),
+    ),
+    Permission(
+        "Create",
+        ("ec2:AllocateAddress", "ec2:CreatePlacementGroup", "ec2:CreateSecurityGroup", "ec2:CreateVolume"),
+        ("ec2:elastic-ip/*", "ec2:placement-group/*", "ec2:security-group/*", "ec2:volume/*"),
+        MARKED,
+    ),
+    Permission("CreateInto", ("ec2:CreateSecurityGroup",), ("ec2:vpc/*",)),
+    Permission("Tag", ("ec2:CreateTags",), ("ec2:*/*",), {"StringEquals": {"ec2:CreateAction": list(CREATIONS)}}),
+    Permission(
+        "Change",
+        (
+            "ec2:AssociateAddress",
+            "ec2:AttachVolume",
+            "ec2:AuthorizeSecurityGroupEgress",
+            "ec2:AuthorizeSecurityGroupIngress",
+            "ec2:DeleteNetworkInterface",
+            "ec2:DeletePlacementGroup",
+            "ec2:DeleteVolume",
+            "ec2:DetachVolume",
+            "ec2:DisassociateAddress",
+            "ec2:ReleaseAddress",
+            "ec2:TerminateInstances",
+        ),
+        (
+            "ec2:elastic-ip/*",
+            "ec2:instance/*",
+            "ec2:network-interface/*",
+            "ec2:placement-group/*",
+            "ec2:security-group/*",
+            "ec2:volume/*",
+        ),
+        OURS,
+    ),
+    # A volume that somebody else created can be registered, and is then attached to our machines.
+    Permission("AttachForeign", ("ec2:AttachVolume", "ec2:DetachVolume"), ("ec2:volume/*",)),
+    Permission("Profile", ("iam:GetInstanceProfile",), ("iam:instance-profile/*",)),
+    Permission(
+        "PassRole", ("iam:PassRole",), ("iam:role/*",), {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+    ),
+    Permission(
+        "Spot",
+        ("iam:CreateServiceLinkedRole",),
+        ("iam:role/aws-service-role/spot.amazonaws.com/AWSServiceRoleForEC2Spot",),
+        {"StringEquals": {"iam:AWSServiceName": "spot.amazonaws.com"}},
+    ),
+)
+
+
+def actions() -> tuple[str, ...]:
+    """All of them, in alphabetical order."""
+    return tuple(sorted({action for each in PERMISSIONS for action in each.actions}))
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A call that shows whether it is allowed, without effect. `creates`: what it would make, but for the rehearsal."""
+
+    operation: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    creates: str = ""
+
+
+_GROUP = {"GroupName": "dstack-check"}
+
+
+def probes(zone: str, vpc: str) -> Sequence[Probe]:
+    """Of a region; the launch itself is rehearsed with the request that a machine would get."""
+    few = {"MaxResults": 5}
+    return (
+        Probe("describe_instances", few),
+        Probe("describe_volumes", few),
+        Probe("describe_addresses"),
+        Probe("describe_network_interfaces", few),
+        Probe("describe_placement_groups"),
+        Probe("describe_security_groups", few),
+        Probe("describe_images", {"Owners": ["self"]}),
+        Probe("create_security_group", _GROUP | {"Description": "check", "VpcId": vpc}, "security-group"),
+        Probe("allocate_address", {"Domain": "vpc"}, "elastic-ip"),
+        Probe("create_placement_group", _GROUP | {"Strategy": "cluster"}, "placement-group"),
+        Probe("create_volume", {"AvailabilityZone": zone, "Size": 1, "VolumeType": "gp3"}, "volume"),
+    )

@@ -1,0 +1,89 @@
+"""Regions, zones and tags: what several calls of EC2 share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from chalicelib.backends.aws.config import AWSBackendConfig
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import MINUTE, Micros, from_iso
+
+T = TypeVar("T")
+Body = Mapping[str, Any]
+
+# Where accounts usually have machines; a configuration may name others.
+REGIONS = (
+    "us-east-1",
+    "us-east-2",
+    "us-west-1",
+    "us-west-2",
+    "ca-central-1",
+    "eu-central-1",
+    "eu-north-1",
+    "eu-west-1",
+    "eu-west-2",
+    "eu-west-3",
+    "ap-southeast-1",
+)
+AT_ONCE = 12  # regions asked at the same time
+SETTLED: Micros = 5 * MINUTE  # after which AWS shows an instance that it created, and "not found" means it
+MARK = "dstack-token"  # tag by which a repeated call finds what the first one made, in whatever zone
+
+_ZONE = re.compile(r"[a-z]{2}(-[a-z]+)+-[0-9]+[a-z]")  # not a Local or a Wavelength Zone
+
+
+def regions_of(config: AWSBackendConfig) -> tuple[str, ...]:
+    return config.regions or REGIONS
+
+
+def everywhere(regions: Sequence[str], ask: Callable[[str], T]) -> list[T]:
+    """The answer of each region. Raises what any of them raises."""
+    if len(regions) == 1:
+        return [ask(regions[0])]
+    with ThreadPoolExecutor(min(AT_ONCE, len(regions))) as pool:
+        return list(pool.map(ask, regions))
+
+
+def usual_zone(zone: str) -> bool:
+    return _ZONE.fullmatch(zone) is not None
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"Key": key, "Value": value} for key, value in sorted(tags.items())]
+
+
+def tagged(kinds: Iterable[str], tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    """For a call that creates: everything it makes has its tags from the start, or isn't made."""
+    listed = tag_list(tags)
+    return [{"ResourceType": kind, "Tags": listed} for kind in kinds]
+
+
+def tags_of(body: Body) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in body.get("Tags", ())}
+
+
+def filters(**values: str | Sequence[str]) -> list[dict[str, Any]]:
+    """`filters(vpc_id="vpc-1")`; a tag is `tag={name: value}` elsewhere."""
+    return [
+        {"Name": name.replace("_", "-"), "Values": [value] if isinstance(value, str) else list(value)}
+        for name, value in values.items()
+    ]
+
+
+def tag_filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"Name": f"tag:{name}", "Values": [value]} for name, value in tags.items()]
+
+
+def stamp(at: datetime) -> str:
+    """A time of theirs, as it stands in a handle: the same whichever call showed it."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def fresh(handle: Handle, now: Micros, settled: Micros = SETTLED) -> bool:
+    """May AWS not show it yet? What is ours and isn't found then is somewhere all the same."""
+    made = handle.data.get("at")
+    return made is not None and now - from_iso(made) < settled

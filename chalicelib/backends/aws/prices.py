@@ -1,0 +1,102 @@
+"""What machines cost: on demand by type and region, spot by zone too.
+
+On-demand prices are asked for type by type, one call for all regions, a few at a time, and kept for a day: AWS refuses
+who asks faster, and a refresh that was refused goes on from where it got to. An account that may not ask uses the
+operator's file of prices, if there is one.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+from chalicelib.backends.aws.client import Clients
+from chalicelib.backends.aws.places import usual_zone
+from chalicelib.backends.offline import OfflinePrices
+from chalicelib.domain.instants import DAY, SECOND, Micros
+from chalicelib.errors import MissingPermission
+
+HOME = "us-east-1"  # one of the few regions where prices of all regions are told
+AT_ONCE = 4
+KEPT: Micros = DAY
+LINUX = "Linux/UNIX"
+
+_USUAL = {
+    "operatingSystem": "Linux",
+    "tenancy": "Shared",
+    "capacitystatus": "Used",
+    "preInstalledSw": "NA",
+    "licenseModel": "No License required",
+}
+Regional = Mapping[str, float]
+
+
+class Prices:
+    def __init__(self, clients: Clients, now: Callable[[], Micros], offline: OfflinePrices | None = None) -> None:
+        self._clients, self._now, self._offline = clients, now, offline
+        self._known: dict[str, tuple[Micros, Regional]] = {}  # by type
+        self._lock = threading.Lock()
+
+    def on_demand(self, names: Iterable[str]) -> tuple[Mapping[str, Regional], str]:
+        """By type and region, and where they are from if not from AWS."""
+        names = sorted(set(names))
+        try:
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                return dict(zip(names, pool.map(self._of, names), strict=True)), ""
+        except MissingPermission:
+            if self._offline is None:
+                raise
+        found: dict[str, dict[str, float]] = {}
+        for (name, region), (price, _) in self._offline.of("aws").items():
+            if price is not None:
+                found.setdefault(name, {})[region] = price
+        return found, self._offline.told
+
+    def _of(self, name: str) -> Regional:
+        with self._lock:
+            at, known = self._known.get(name, (0, {}))
+        now = self._now()
+        if known and 0 <= now - at < KEPT:
+            return known
+        wanted = {**_USUAL, "instanceType": name}
+        filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
+        asked = {"ServiceCode": "AmazonEC2", "Filters": filters, "MaxResults": 100}
+        found: dict[str, float] = {}
+        for row in self._clients.pages("pricing", HOME, "get_products", "PriceList", **asked):
+            found.update(_priced(str(row)))
+        with self._lock:
+            self._known[name] = (now, found)
+        return found
+
+    def spot(self, region: str, names: Sequence[str]) -> Mapping[str, Mapping[str, float]]:
+        """The present prices in the zones of a region, by type; of the file, under the zone `""`."""
+        now = datetime.fromtimestamp(self._now() / SECOND, UTC)
+        found: dict[str, dict[str, float]] = {}
+        asked = {"InstanceTypes": list(names), "ProductDescriptions": [LINUX], "StartTime": now, "MaxResults": 1000}
+        try:
+            for each in self._clients.pages("ec2", region, "describe_spot_price_history", "SpotPriceHistory", **asked):
+                if usual_zone(each["AvailabilityZone"]):
+                    zones = found.setdefault(each["InstanceType"], {})
+                    zones.setdefault(each["AvailabilityZone"], float(each["SpotPrice"]))  # the newest comes first
+        except MissingPermission:
+            if self._offline is None:
+                raise
+            for (name, there), (_, price) in self._offline.of("aws").items():
+                if there == region and price is not None:
+                    found[name] = {"": price}
+        return found
+
+
+def _priced(row: str) -> Regional:
+    """Region and price of one row. Those of capacity blocks pass the same filters, and cost nothing."""
+    body = json.loads(row)
+    region = body["product"]["attributes"].get("regionCode", "")
+    for term in body["terms"].get("OnDemand", {}).values():
+        for dimension in term["priceDimensions"].values():
+            price = float(dimension["pricePerUnit"].get("USD", 0))
+            if price > 0 and "Capacity Block" not in dimension.get("description", ""):
+                return {region: price}
+    return {}

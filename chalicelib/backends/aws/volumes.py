@@ -1,0 +1,214 @@
+"""EBS volumes. A volume is in a zone, and so is every machine that it is attached to.
+
+The agent finds it by the serial number that the kernel shows: the volume's id without its hyphen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from chalicelib.backends.aws.client import PAGE, Clients
+from chalicelib.backends.aws.config import AWSBackendConfig
+from chalicelib.backends.aws.errors import code_of
+from chalicelib.backends.aws.facts import FACTS
+from chalicelib.backends.aws.network import Networks
+from chalicelib.backends.aws.places import (
+    MARK,
+    Body,
+    everywhere,
+    filters,
+    fresh,
+    regions_of,
+    stamp,
+    tag_filters,
+    tagged,
+    tags_of,
+)
+from chalicelib.backends.spi import OwnedVolume, VolumeRequest
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.owner import Kind, from_tags
+from chalicelib.domain.volumes import Device, Disk
+from chalicelib.errors import BackendError, Gone, InUse, NotYet, Transient, Unfit
+
+NAMES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")  # for EC2 alone; the kernel has its own
+STATES: Mapping[str, str] = {
+    "creating": "creating",
+    "available": "available",
+    "in-use": "in_use",
+    "deleting": "deleting",
+    "error": "failed",
+}
+_SHOWN = ("attached", "detaching", "busy")  # an attachment that is complete, and hasn't ended
+_UNKNOWN = ("InvalidVolume.NotFound", "InvalidVolumeID.Malformed", "InvalidParameterValue")
+_HELD = ("attaching", *_SHOWN)
+
+
+class Volumes:
+    def __init__(
+        self, clients: Clients, config: AWSBackendConfig, networks: Networks, now: Callable[[], Micros]
+    ) -> None:
+        self._clients, self._config, self._networks, self._now = clients, config, networks, now
+        self._regions = regions_of(config)
+
+    def create(self, request: VolumeRequest) -> Handle:
+        region = request.region
+        ours = [*tag_filters({MARK: request.token}), *filters(status=["creating", "available", "in-use"])]
+        for body in self._listed(region, ours):
+            return _handle(body, region)
+        subnets = self._networks.of(region).subnets
+        zone = request.zone or min(subnets)
+        if zone not in subnets:
+            raise Unfit(f"No machine could have a volume in {zone}: the VPC in {region} has no subnet there.")
+        tags = {**(self._config.tags or {}), **dict(request.tags), "Name": request.name, MARK: request.token}
+        made = self._clients.call(
+            "ec2",
+            region,
+            "create_volume",
+            AvailabilityZone=zone,
+            Size=request.size_gib,
+            VolumeType="gp3",
+            ClientToken=hashlib.sha256(request.token.encode()).hexdigest(),
+            TagSpecifications=tagged(["volume"], tags),
+        )
+        return _handle(made, region)
+
+    def register(self, volume_id: str, region: str, zone: str) -> Disk:
+        enabled = self._clients.call("ec2", self._regions[0], "describe_regions")["Regions"]
+        if region not in {each["RegionName"] for each in enabled}:
+            raise Gone(f"The account has no region {region}.")
+        body = self._body(Handle(kind="volume", id=volume_id, data={"region": region}))
+        if zone and body["AvailabilityZone"] != zone:
+            raise Gone(f"Volume {volume_id} isn't in {zone}: it is in {body['AvailabilityZone']}.")
+        return _disk(body, region)
+
+    def describe(self, handle: Handle) -> Disk:
+        return _disk(self._body(handle), self._region(handle))
+
+    # --- attach and detach -------------------------------------------------------------------------------------------
+
+    def attach(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        body, region = self._body(handle), self._region(handle)
+        vm = _vm(machine)
+        if _attachment(body, vm.id) in _HELD:
+            return
+        host = self._host(vm, region)
+        where = host["Placement"]["AvailabilityZone"]
+        if where != body["AvailabilityZone"]:
+            raise Unfit(f"Volume {handle.id} is in {body['AvailabilityZone']}, and the machine {vm.id} is in {where}.")
+        if body["State"] not in ("available", "in-use"):
+            raise InUse(f"Volume {handle.id} is {body['State']}.")
+        taken = {mapping["DeviceName"] for mapping in host.get("BlockDeviceMappings", ())}
+        name = next((name for name in NAMES if name not in taken), None)
+        if name is None:
+            raise Unfit(f"The machine {vm.id} has no room for another volume.")
+        self._clients.call("ec2", region, "attach_volume", VolumeId=handle.id, InstanceId=vm.id, Device=name)
+
+    def _host(self, vm: Handle, region: str) -> Body:
+        found = self._clients.pages(
+            "ec2",
+            vm.data.get("region", region),
+            "describe_instances",
+            "Reservations",
+            Filters=filters(instance_id=vm.id),
+        )
+        hosts = [body for reservation in found for body in reservation["Instances"]]
+        if not hosts:
+            if fresh(vm, self._now()):
+                raise NotYet(f"AWS doesn't show the machine {vm.id} yet.")
+            raise Unfit(f"There is no machine {vm.id}.")
+        state = hosts[0]["State"]["Name"]
+        if state == "pending":
+            raise NotYet(f"The machine {vm.id} is still starting.")
+        if state != "running":
+            raise Unfit(f"The machine {vm.id} is {state}.")
+        host: Body = hosts[0]
+        return host
+
+    def detach(self, handle: Handle, machine: Sequence[Handle]) -> None:
+        body, vm = self._body(handle), _vm(machine)
+        if _attachment(body, vm.id) not in ("attaching", "attached", "busy"):
+            return
+        try:
+            self._clients.call("ec2", self._region(handle), "detach_volume", VolumeId=handle.id, InstanceId=vm.id)
+        except BackendError as error:
+            if code_of(error) not in ("IncorrectState", "InvalidAttachment.NotFound"):  # it is detached already
+                raise
+
+    # --- delete and list ---------------------------------------------------------------------------------------------
+
+    def delete(self, handle: Handle) -> None:
+        body = self._body(handle)
+        held = [each["InstanceId"] for each in body.get("Attachments", ()) if each["State"] in _HELD]
+        if held:
+            raise InUse(f"Volume {handle.id} is attached to {', '.join(sorted(held))}.")
+        if body["State"] != "deleting":
+            self._clients.call("ec2", self._region(handle), "delete_volume", VolumeId=handle.id)
+
+    def list_owned(self, volume_id: str | None = None) -> Iterator[OwnedVolume]:
+        ours = filters(tag_key="dstack-volume") if volume_id is None else tag_filters({"dstack-volume": volume_id})
+        for found in everywhere(self._regions, lambda region: list(self._owned(region, ours))):
+            yield from found
+
+    def _owned(self, region: str, ours: list[dict[str, object]]) -> Iterator[OwnedVolume]:
+        for body in self._listed(region, ours):
+            owner = from_tags(tags_of(body))
+            if owner is not None and owner.kind is Kind.volume:
+                yield OwnedVolume(_handle(body, region), owner.install, owner.project_id, owner.id, owner.epoch)
+
+    def _listed(self, region: str, wanted: list[dict[str, object]]) -> Iterator[Body]:
+        return self._clients.pages("ec2", region, "describe_volumes", "Volumes", Filters=wanted, MaxResults=PAGE)
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def _body(self, handle: Handle) -> Body:
+        region = self._region(handle)
+        try:
+            found = self._clients.call("ec2", region, "describe_volumes", VolumeIds=[handle.id])["Volumes"]
+        except BackendError as error:
+            if code_of(error) not in _UNKNOWN:
+                raise
+            if fresh(handle, self._now(), FACTS.visibility_lag) and ".NotFound" in code_of(error):
+                raise Transient(f"AWS doesn't show volume {handle.id} yet.") from error
+            raise Gone(f"Volume {handle.id} isn't in {region}.") from error
+        if not found or found[0]["State"] == "deleted":
+            raise Gone(f"Volume {handle.id} is deleted.")
+        body: Body = found[0]
+        return body
+
+    def _region(self, handle: Handle) -> str:
+        return handle.data.get("region") or self._regions[0]
+
+
+def _vm(machine: Sequence[Handle]) -> Handle:
+    for handle in machine:
+        if handle.kind == "vm":
+            return handle
+    raise Unfit("The machine has no handle, so nothing can be attached to it.")
+
+
+def _attachment(body: Body, instance: str) -> str:
+    return next((str(each["State"]) for each in body.get("Attachments", ()) if each["InstanceId"] == instance), "")
+
+
+def _handle(body: Body, region: str) -> Handle:
+    data = {"region": region, "zone": str(body["AvailabilityZone"]), "at": stamp(body["CreateTime"])}
+    return Handle(kind="volume", id=str(body["VolumeId"]), data=data)
+
+
+def _disk(body: Body, region: str) -> Disk:
+    device = Device(serial=str(body["VolumeId"]).replace("-", ""))
+    shown = sorted(str(each["InstanceId"]) for each in body.get("Attachments", ()) if each["State"] in _SHOWN)
+    soon = sorted(str(each["InstanceId"]) for each in body.get("Attachments", ()) if each["State"] == "attaching")
+    return Disk.model_validate(
+        {
+            "handle": _handle(body, region),
+            "state": STATES.get(body["State"], "failed"),
+            "zone": body["AvailabilityZone"],
+            "size_gib": body["Size"],
+            "multi_attach": bool(body.get("MultiAttachEnabled")),
+            "attached_to": tuple((machine, device) for machine in shown),
+            "attaching_to": tuple(soon),
+        }
+    )

@@ -1,0 +1,69 @@
+"""What a state machine's function does: the attempt that its state asks for, and the record's answer.
+
+Rule 1: it takes the same decisions and the same handlers as the looks do: the attempt is committed, made here, and its
+outcome is committed before anything is answered.
+Rule 2: the answer is read from the record, so a doubled call, or one after a lost answer, makes nothing twice.
+Rule 3: an error is raised under its class name, by which the state machine knows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from chalicelib.engine.execute import Executor
+from chalicelib.planning.executions import CANCELLED, Answer, Call
+from chalicelib.planning.starting import Start, await_stage, give_up, start_answered
+from chalicelib.planning.workflows import answered, decide_call
+
+
+class Driving:
+    """Of workflows that have a record."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+
+    def call(self, workflow_id: str, call: Call) -> Mapping[str, str]:
+        """All that the workflow remembers; nothing yet if the state waits for its callback."""
+        executor = self._executor
+        executor.take(f"workflow/{workflow_id}", lambda snapshot: decide_call(snapshot, call))
+        snapshot = executor.load.workflow(workflow_id, executor.here.clock.now())
+        gone = Answer(error=CANCELLED, message=f"no workflow {workflow_id} is known any more")
+        return told(executor, call, gone if snapshot is None else answered(snapshot, call))
+
+
+class Starting:
+    """Of starts of tasks on several nodes, whose records are their gangs'."""
+
+    def __init__(self, executor: Executor, look: Callable[[Sequence[str]], object]) -> None:
+        """`look`: a pass over these units, and those that they wake."""
+        self._executor, self._look = executor, look
+
+    def call(self, name: str, call: Call) -> Mapping[str, str]:
+        executor, start = self._executor, Start.named(name)
+        unit, now = f"run/{start.run_id}", executor.here.clock.now
+        if call.undo:
+            executor.take(unit, lambda snapshot: give_up(snapshot, start, call))
+        snapshot = executor.load.run(start.run_id, now())
+        if snapshot is not None:
+            self._look([f"queue/{snapshot.run.project_id}", unit])
+            executor.take(unit, lambda snapshot: await_stage(snapshot, start, call))
+            snapshot = executor.load.run(start.run_id, now())
+        gone = Answer({}) if call.undo else Answer(error=CANCELLED, message=f"no run {start.run_id} is known any more")
+        return told(executor, call, gone if snapshot is None else start_answered(snapshot, start, call))
+
+
+def told(executor: Executor, call: Call, answer: Answer) -> Mapping[str, str]:
+    """The answer as the state's function gives it."""
+    if answer.error:
+        raise failure(answer)
+    if answer.made is None:
+        return {}
+    if call.token and executor.here.executions is not None:
+        executor.here.executions.succeed(call.token, answer.made)  # a callback is all that such a state heeds
+    return answer.made
+
+
+def failure(answer: Answer) -> Exception:
+    """Lambda reports the name of an exception's class."""
+    made: Exception = type(answer.error, (Exception,), {})(answer.message or answer.error)
+    return made

@@ -1,0 +1,31 @@
+"""What is said to the executions of state machines. It has no outcome: the record shows whether they act on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.ports import Executions
+from chalicelib.planning.executions import AnswerExecution, StartExecution
+from chalicelib.planning.plan import Effect
+
+
+class Driven:
+    effects: ClassVar[Mapping[type[Effect], str]] = {StartExecution: "say", AnswerExecution: "say"}
+
+    def __init__(self, here: Acting) -> None:
+        self.here = here
+
+    def say(self, effect: StartExecution | AnswerExecution) -> None:
+        if self.here.executions is not None:
+            say(self.here.executions, effect)
+
+
+def say(executions: Executions, effect: StartExecution | AnswerExecution) -> None:
+    if isinstance(effect, StartExecution):
+        executions.start(effect.definition, effect.name)
+    elif effect.error:
+        executions.fail(effect.token, effect.error, effect.message)
+    else:
+        executions.succeed(effect.token, effect.made)

@@ -1,0 +1,40 @@
+"""Which agents broke their promise to report, where every write is billed.
+
+A pass that is due for each agent, to find that it has reported, would write its instance's due time anew every five
+minutes, which costs more than all its calls. So those due times lie hours ahead, and instead a round every other
+minute reads all presences, which an index lists: half a read unit each. The units it names are looked at in the same
+pass.
+"""
+
+from __future__ import annotations
+
+from chalicelib.domain import keys
+from chalicelib.domain.instances import Instance, InstanceStatus, Presence
+from chalicelib.engine.ports import Clock
+from chalicelib.errors import Conflict
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
+from chalicelib.store.port import Store
+
+
+def silent(store: Store, clock: Clock) -> list[str]:
+    """The units that a silence is news for: the instances, and the runs that have jobs there."""
+    now = clock.now()
+    listed = (nouns.read(Presence, record) for record in all_of(store, "gsi1", keys.PRESENCES))
+    late = [presence for presence in listed if presence.seen_until < now]
+    found = nouns.find_many(store, Instance, [keys.instance(each.instance_id) for each in late]) if late else []
+    units: dict[str, None] = {}
+    for presence, instance in zip(late, found, strict=True):
+        if instance is None or instance.status is InstanceStatus.terminated:
+            _leave_out(store, presence)
+        elif not instance.unreachable or instance.claims:
+            units[f"instance/{instance.id}"] = None
+            units |= dict.fromkeys(f"run/{claim.run_id}" for claim in instance.claims)
+    return list(units)
+
+
+def _leave_out(store: Store, presence: Presence) -> None:
+    try:
+        store.commit([nouns.put(presence.with_(over=True))])
+    except Conflict:
+        return  # an agent that hasn't heard yet; next time

@@ -1,0 +1,32 @@
+"""What each driver of the bill uses: a month of the schedules, a month of an instance, a run.
+
+Written by `make cost RECORD=1`, which measures it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+RATES: Mapping[str, Mapping[str, float]] = {
+    "the schedules": {
+        "Lambda requests": 83300.0,
+        "Lambda time": 2580.0,
+        "table reads": 256000.0,
+        "queue requests": 4380.0,
+        "S3 reads": 152.0,
+        "S3 writes": 578.0,
+        "table writes": 60.8,
+    },
+    "an instance": {"Lambda requests": 43800.0, "Lambda time": 164.0, "table reads": 68600.0, "table writes": 9240.0},
+    "a run": {
+        "Lambda requests": 83.9,
+        "Lambda time": 1.03,
+        "API Gateway requests": 17.0,
+        "table reads": 384.0,
+        "table writes": 101.0,
+        "S3 reads": 5.58,
+        "S3 writes": 4.92,
+        "table storage": 4.23e-05,
+        "S3 storage": 1.88e-05,
+    },
+}

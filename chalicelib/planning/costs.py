@@ -1,0 +1,88 @@
+"""What a control plane in AWS costs: prices, and how much of each thing an installation uses.
+
+Pure. What is used has three drivers: the schedules, which run whether or not anything happens; an instance, whose agent
+reports; and a run. `cost_rates.py` has what each uses, as measured (`make cost`), and a bill is a sum of products.
+Measured are calls and bytes. How long a function takes can't be measured without AWS, so `SECONDS` assumes that; the
+prices are those of one region, without the free tier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+REGION, READ_IN = "us-east-1", "November 2026"
+HOURS = 730  # of a month
+MILLION = 1_000_000
+RUNS = 60  # a month that an instance does, unless they are counted
+KEPT_MONTHS = 3  # for which what a run left is kept: the default of DSTACK_RETAIN_EVENTS and _LOGS
+
+Usage = Mapping[str, float]  # what → how much of it
+
+
+class Price(NamedTuple):
+    dollars: float
+    per: float
+    unit: str
+
+
+PRICES: Mapping[str, Price] = {
+    "Lambda requests": Price(0.20, MILLION, "million"),
+    "Lambda time": Price(0.0000166667, 1, "GB-second"),
+    "API Gateway requests": Price(3.50, MILLION, "million"),
+    "table writes": Price(0.625, MILLION, "million units"),
+    "table reads": Price(0.125, MILLION, "million units"),
+    "table storage": Price(0.45, 1, "GB-month"),  # with point-in-time recovery
+    "S3 writes": Price(5.00, MILLION, "million"),  # listings too
+    "S3 reads": Price(0.40, MILLION, "million"),
+    "S3 storage": Price(0.023, 1, "GB-month"),
+    "queue requests": Price(0.40, MILLION, "million"),
+    "state transitions": Price(25.0, MILLION, "million"),
+    "function logs": Price(0.53, 1, "GB"),  # taken in, and stored for a month
+}
+
+SECONDS: Mapping[str, float] = {  # of an invocation, on average
+    "api": 0.05,
+    "agent_sync": 0.015,
+    "reconcile": 0.05,
+    "reap_idle": 0.05,
+    "refresh_catalog": 5.0,
+}
+USUALLY = 0.15  # of any other
+
+
+@dataclass(frozen=True)
+class Line:
+    driver: str  # and how many of it
+    what: str
+    amount: float  # a month
+    dollars: float
+
+
+def bill(rates: Mapping[str, Usage], counts: Mapping[str, float]) -> list[Line]:
+    """A month's bill: for each driver what so many of it use, the dearest first."""
+    lines = [
+        Line(driver, what, count * used, count * used * price(what))
+        for driver, count in counts.items()
+        for what, used in rates[driver].items()
+    ]
+    return sorted((line for line in lines if line.dollars), key=lambda line: -line.dollars)
+
+
+def price(what: str) -> float:
+    """Of one of it."""
+    found = PRICES[what]
+    return found.dollars / found.per
+
+
+def total(lines: list[Line]) -> float:
+    return sum(line.dollars for line in lines)
+
+
+def counts(instances: float, runs: float | None = None) -> dict[str, float]:
+    """How many there are of each driver. `runs`: a month, in all."""
+    return {SCHEDULES: 1, INSTANCE: instances, RUN: RUNS * instances if runs is None else runs}
+
+
+SCHEDULES, INSTANCE, RUN = "the schedules", "an instance", "a run"

@@ -1,0 +1,163 @@
+"""The accounts of a running control plane: those that its operator started it with, and those in the store.
+
+One read of the roster tells whether anything has changed since the last look; without a change nothing is read again,
+and an account whose record is the same stays, with the clients it has made.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import orjson
+
+from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.backends.offline import OfflinePrices
+from chalicelib.backends.registry import BACKENDS, Row, backend_class, built, facts_of
+from chalicelib.backends.spi import Backend
+from chalicelib.domain import keys
+from chalicelib.domain.backends import Configured, Roster
+from chalicelib.domain.facts import BackendFacts
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.specs.reading import Spec
+from chalicelib.engine.ports import Clock
+from chalicelib.store import nouns, sealed_specs
+from chalicelib.store.port import Store
+from chalicelib.store.seal import Sealer
+from chalicelib.usecases.context import Providers
+
+log = logging.getLogger(__name__)
+
+LOOK_AGAIN: Micros = 5 * SECOND  # how long a process may use credentials that another one has replaced
+
+Table = Mapping[str, Row]
+
+
+def providers(prices: Path | None = None, *, own_elsewhere: bool = False, table: Table = BACKENDS) -> Providers:
+    """Those of the table. `prices`: the operator's file of them."""
+    offline = None if prices is None else OfflinePrices(prices)
+    made_by, facts = partial(made, offline=offline, table=table), partial(facts_of, table=table)
+    return Providers(built(table), made_by, facts, own_elsewhere)
+
+
+def made(config: Spec, offline: OfflinePrices | None = None, table: Table = BACKENDS) -> Backend:
+    """The backend that a configuration describes. Raises Refused if its SDK isn't installed."""
+    kind: Callable[..., Backend] = backend_class(str(getattr(config, "type")), table)  # noqa: B009
+    return kind(config) if offline is None else kind(config, prices=offline)
+
+
+class StoredAccounts:
+    """The accounts as they are now. `always`: those that no record describes, for every project."""
+
+    def __init__(
+        self,
+        store: Store,
+        seal: Sealer,
+        clock: Clock,
+        made_by: Providers,
+        always: Iterable[Account] = (),
+        changed: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._store, self._seal, self._clock = store, seal, clock
+        self._always, self._providers, self._changed = tuple(always), made_by, changed
+        self._lock, self._held = threading.Lock(), threading.local()
+        self._now = Accounts(self._always)
+        self._version = 0
+        self._looked_at: Micros | None = None
+        self._known: dict[tuple[str, str], tuple[Configured, Account]] = {}
+        self._replaced: list[Account] = []  # somebody may still be calling them, so they are closed last
+
+    # --- as the engine's port ----------------------------------------------------------------------------------------
+
+    def of(self, project_id: str, type: str) -> Backend:
+        now = self._seen()
+        if type not in now.facts(project_id):
+            now = self._look(at_once=True)  # it may have been configured a moment ago
+        return now.of(project_id, type)
+
+    def facts(self, project_id: str) -> Mapping[str, BackendFacts]:
+        return self._seen().facts(project_id)
+
+    def accounts(self, project_id: str | None = None) -> Sequence[Account]:
+        return self._seen().accounts(project_id)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        outer = getattr(self._held, "open", False)
+        self._held.open = True
+        try:
+            yield
+        finally:
+            self._held.open = outer
+            if not outer:
+                self._held.accounts = None
+
+    def look_again(self) -> None:
+        with self._lock:
+            self._looked_at = None
+        self._held.accounts = None
+        self._changed()
+
+    def close(self) -> None:
+        for account in (*self._now.accounts(), *self._replaced):
+            account.close()
+
+    # --- inside ------------------------------------------------------------------------------------------------------
+
+    def _seen(self) -> Accounts:
+        if not getattr(self._held, "open", False):
+            return self._look()
+        found: Accounts | None = getattr(self._held, "accounts", None)
+        if found is None:
+            found = self._held.accounts = self._look()
+        return found
+
+    def _look(self, *, at_once: bool = False) -> Accounts:
+        with self._lock:
+            now = self._clock.now()
+            if at_once or self._looked_at is None or not 0 <= now - self._looked_at < LOOK_AGAIN:
+                self._read()
+                self._looked_at = now
+            return self._now
+
+    def _read(self) -> None:
+        roster = nouns.find(self._store, Roster, keys.ROSTER) or Roster()
+        if roster.version == self._version:
+            return
+        records = nouns.find_many(self._store, Configured, [keys.backend(*row) for row in roster.rows])
+        before, self._known = self._known, {}
+        for record in records:
+            if record is not None and self._usable(record):
+                row = (record.project_id, record.type)
+                known = before.get(row)
+                self._known[row] = known if known and known[0] == record else (record, self._account(record))
+        stay = {id(account) for _, account in self._known.values()}
+        self._replaced += [account for _, account in before.values() if id(account) not in stay]
+        self._now = Accounts([*self._always, *(account for _, account in self._known.values())])
+        self._version = roster.version
+
+    def _usable(self, record: Configured) -> bool:
+        if any(account.facts.name == record.type for account in self._always):
+            log.error("project %s: the simulated cloud stands in for its backend %s", record.project_id, record.type)
+            return False
+        if record.type not in self._providers.types:
+            log.error("project %s: this version has no backend %s", record.project_id, record.type)
+            return False
+        return True
+
+    def _account(self, record: Configured) -> Account:
+        regions = orjson.loads(record.config).get("regions") or ()
+        return Account(self._providers.facts(record.type), partial(self._make, record), record.project_id, regions)
+
+    def _make(self, record: Configured) -> Backend:
+        from chalicelib.configuration.server_spec import config_model
+
+        model = config_model(record.type)
+        assert model is not None, "a type of the table has a model"
+        context = sealed_specs.of_backend(record.project_id, record.type)
+        raw = sealed_specs.opened(self._seal, model, orjson.loads(record.config), context)
+        return self._providers.make(model.model_validate(raw))

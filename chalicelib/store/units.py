@@ -1,0 +1,92 @@
+"""What a read or a write of the table costs in DynamoDB's request units. Pure arithmetic, so that a store in memory can
+be metered as if it were billed.
+
+A write unit is a kilobyte begun, of the larger of the item before and after; a read unit is four kilobytes begun, half
+of that where the read may lag. Every change of a transaction counts double, in the table only: indexes are written
+behind it. An entry whose index key moves is deleted and written anew, so it counts twice; one whose key stays
+once if anything that it shows has changed. What expires by its lifetime costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import ceil
+
+from chalicelib.store.packing import packed
+from chalicelib.store.port import Change, Check, Delete, Put, Record
+
+KB = 1024
+OVERHEAD = 100  # bytes that storage counts for each item besides
+TOKEN = 24  # characters of the token that every item carries
+_NUMBER = 10  # bytes of a number, at most, for the sizes of ours
+_ENTRY = 200  # bytes of an index entry, about
+
+
+def size(record: Record) -> int:
+    """Bytes of an item: the names of its attributes and their values."""
+    body = packed(record.body) or record.body
+    found = 2 + len(record.key.pk) + 2 + len(record.key.sk) + 7 + 3 + 6 + len(body) + 5 + TOKEN
+    for entry in (record.gsi1, record.gsi2):
+        if entry is not None:
+            found += len("partition1sort1") + len(entry[0]) + len(entry[1])
+    if record.due is not None:
+        found += len("due_kinddue_unitdue_atdue_lane") + 2 * len(record.due.kind) + 2 + len(record.due.unit) + _NUMBER
+    return found + (0 if record.expires_at is None else len("expires_at") + _NUMBER)
+
+
+def alone(changes: Sequence[Change]) -> Put | Delete | None:
+    """The one change of a commit that needs no transaction. Without a condition it does: a repetition of an unknown
+    outcome could overwrite what somebody else wrote meanwhile, and only a transaction's token prevents that."""
+    one = changes[0] if len(changes) == 1 else None
+    return None if one is None or isinstance(one, Check) or one.expect is None else one
+
+
+def written(changes: Sequence[Change], before: Sequence[Record | None]) -> float:
+    """Write units of a commit, given the records that it replaces."""
+    factor = 1 if alone(changes) is not None else 2
+    return sum(_change(change, old, factor) for change, old in zip(changes, before, strict=True))
+
+
+def refused(changes: Sequence[Change], before: Sequence[Record | None]) -> float:
+    """Write units of a commit whose condition failed: the table looked at every item, and wrote no index."""
+    factor = 1 if alone(changes) is not None else 2
+    return sum(factor * _kilobytes(old, _after(change)) for change, old in zip(changes, before, strict=True))
+
+
+def got(records: Iterable[Record | None]) -> float:
+    """Read units of reads by key, each consistent; one that finds nothing costs the least."""
+    return sum(max(1, ceil(size(record) / (4 * KB))) if record else 1 for record in records)
+
+
+def listed(records: Sequence[Record], *, index: bool) -> float:
+    """Read units of a query. Its items count together; an index gives keys, and each item is then read by itself."""
+    if not index:
+        return max(1, ceil(sum(map(size, records)) / (4 * KB)))
+    return entries(len(records)) + got(records) / 2
+
+
+def entries(count: int) -> float:
+    """Read units of so many entries of an index."""
+    return max(1, ceil(count * _ENTRY / (4 * KB))) / 2
+
+
+def _change(change: Change, old: Record | None, factor: int) -> float:
+    new = _after(change)
+    units = factor * _kilobytes(old, new)
+    if isinstance(change, Check):
+        return units
+    for index in ("gsi1", "gsi2"):
+        units += _moved(getattr(old, index, None), getattr(new, index, None))
+    return units + _moved(None if old is None else old.due, None if new is None else new.due)
+
+
+def _after(change: Change) -> Record | None:
+    return change.record if isinstance(change, Put) else None
+
+
+def _kilobytes(*records: Record | None) -> int:
+    return max([1, *(ceil(size(record) / KB) for record in records if record is not None)])
+
+
+def _moved(left: tuple[object, ...] | None, entered: tuple[object, ...] | None) -> int:
+    return 0 if left == entered else sum(entry is not None for entry in (left, entered))

@@ -1,0 +1,68 @@
+"""What drives this installation's bill in AWS: how many there are of each thing, and what the model says they cost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.domain import keys
+from chalicelib.domain.instants import DAY, SECOND, Micros, sortable
+from chalicelib.planning import costs
+from chalicelib.planning.cost_rates import RATES
+from chalicelib.planning.costs import INSTANCE, PRICES, RUN, SCHEDULES
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of, every
+from chalicelib.store.port import Store
+from chalicelib.usecases.context import Plane
+
+WINDOW = 30 * DAY  # whose runs are counted, as a month's
+MOST = 500  # runs of a project that are counted; of one with more, the newest tell how many come in a month
+
+
+def report(plane: Plane) -> dict[str, Any]:
+    """A month's bill, line by line. Where calls cost nothing there is none."""
+    pace = plane.pace
+    said: dict[str, Any] = {
+        "billed": not pace.long_poll,
+        "prices": f"{costs.REGION}, without free tier, read in {costs.READ_IN}",
+        "pace": {"fast": pace.fast, "slow": pace.slow, "presence": pace.presence, "log": pace.log},
+        "counts": {},
+        "lines": [],
+        "total": 0.0,
+    }
+    if pace.long_poll:
+        return said
+    counts = {SCHEDULES: 1.0, INSTANCE: float(_instances(plane.store)), RUN: _runs(plane.store, plane.clock.now())}
+    lines = costs.bill(RATES, counts)
+    shown = [
+        {
+            "driver": line.driver,
+            "what": line.what,
+            "amount": round(line.amount, 1),
+            "price": PRICES[line.what].dollars,
+            "unit": PRICES[line.what].unit,
+            "dollars": round(line.dollars, 4),
+        }
+        for line in lines
+    ]
+    return {**said, "counts": counts, "lines": shown, "total": round(costs.total(lines), 2)}
+
+
+def _instances(store: Store) -> int:
+    """Those whose agents report."""
+    return sum(1 for _ in all_of(store, "gsi1", keys.PRESENCES))
+
+
+def _runs(store: Store, now: Micros) -> float:
+    """That come in a month."""
+    projects = [nouns.pointed(record) for record in every(store, "projects", "name/")]
+    return sum(_of_project(store, project_id, now) for project_id in projects)
+
+
+def _of_project(store: Store, project_id: str, now: Micros) -> float:
+    low = sortable(now - WINDOW)
+    page = store.query("gsi1", keys.runs_of(project_id), low=low, limit=MOST, reverse=True)
+    if page.cursor is None or not page.records:
+        return len(page.records)
+    oldest = page.records[-1].gsi1
+    assert oldest is not None, "it stands in this index"
+    return len(page.records) * WINDOW / max(SECOND, now - int(oldest[1].partition("#")[0]))

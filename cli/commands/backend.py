@@ -1,0 +1,185 @@
+"""`dstack backend`: the clouds that a project can use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from chalicelib.errors import DstackError, Invalid, NotFound, Refused
+from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.render import as_json
+from cli.session import Session, completer, open_session
+from cli.shapes import document
+from cli.tables.backends import backends_table
+
+app = new_group("Manage backends: the clouds that a project can use.", invoke_without_command=True)
+NameArgument = Annotated[
+    str, typer.Argument(metavar="BACKEND", help="Its type, for example `aws`.", autocompletion=completer("backend"))
+]
+
+
+@app.callback()
+def backend(ctx: typer.Context, project: ProjectOption = None) -> None:
+    """Manage backends: the clouds that a project can use."""
+    if ctx.invoked_subcommand is None:
+        _list(open_session(ctx, project), json_wanted=False)
+
+
+@command(app, "list", "dstack backend list", "dstack backend list --json")
+def list_backends(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+    """List backends, and how old their offers are. Credentials are never shown."""
+    _list(open_session(ctx, project), json_wanted)
+
+
+def _list(session: Session, json_wanted: bool) -> None:
+    found = _known(session)
+    if json_wanted:
+        session.terminal.say(as_json(document("backend list", {"project": session.project, "backends": found})))
+        return
+    session.show(backends_table(found, session.terminal.now()))
+    if not found:
+        session.terminal.warn("No backends yet. Add one with `dstack backend add`.")
+
+
+@command(
+    app,
+    "add",
+    "dstack backend add aws --access-key AKIAIOSFODNN7EXAMPLE",
+    "dstack backend add aws --access-key AKIAIOSFODNN7EXAMPLE --secret-key - < secret.txt",
+    "dstack backend add -f backend.yml",
+)
+def add(
+    ctx: typer.Context,
+    *,
+    name: Annotated[str | None, typer.Argument(metavar="BACKEND", help="Its type, unless FILE says it.")] = None,
+    file: Annotated[
+        str | None, typer.Option("-f", "--file", metavar="FILE", help="A file with one entry of `backends`.")
+    ] = None,
+    access_key: Annotated[str | None, typer.Option("--access-key", metavar="ID", help="The access key's id.")] = None,
+    secret_key: Annotated[
+        str | None,
+        typer.Option("--secret-key", metavar="KEY", help="The access key; `-` reads it from standard input."),
+    ] = None,
+    own: Annotated[
+        bool, typer.Option("--default-creds", help="Use the server's own credentials; for global admins.")
+    ] = False,
+    region: Annotated[
+        list[str] | None, typer.Option("-r", "--region", metavar="REGION", help="A region to use; repeatable.")
+    ] = None,
+    project: ProjectOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Add a backend, or change it.
+
+    The provider is asked first, and the secret key without showing it. A key on the command line stays in the shell's
+    history. What isn't given stays as it is when a backend is changed; its machines stay too. No --json: it prints one
+    line.
+    """
+    session = open_session(ctx, project)
+    if (file is None) == (name is None):
+        raise typer.BadParameter("Give either a backend or -f FILE.", ctx=ctx)
+    if file is not None and (access_key or secret_key or own or region):
+        raise typer.BadParameter("-f FILE has all settings; leave the other flags out.", ctx=ctx)
+    if own and (access_key or secret_key):
+        raise typer.BadParameter("--default-creds and keys contradict each other.", ctx=ctx)
+    text = None if file is None else _text(session, file)
+    kind = name or _type_in(str(text), str(file))
+    there = any(one["name"] == kind for one in _known(session))
+    if there and not yes and not session.terminal.confirm(f"Change the backend {kind} of project {session.project}?"):
+        session.terminal.say("Nothing was changed.")
+        return
+    verb = "update" if there else "create"
+    if text is not None:
+        session.client.in_project(f"backends/{verb}_yaml", {"config_yaml": text})
+    else:
+        body = session.client.in_project(f"backends/{kind}/config_info") if there else {"type": kind}
+        creds = _creds(session, access_key, secret_key, own)
+        given = {"creds": creds, "regions": region or None}
+        session.client.in_project(f"backends/{verb}", {**body, **{key: value for key, value in given.items() if value}})
+    session.terminal.say(f"Backend {kind} is {'changed' if there else 'added'}.")
+
+
+def _creds(session: Session, access_key: str | None, secret_key: str | None, own: bool) -> dict[str, str] | None:
+    if own:
+        return {"type": "default"}
+    if access_key is None and secret_key is None:
+        return None
+    if access_key is None:
+        raise Refused("--secret-key is without its id.", hint="Add --access-key ID.")
+    here = session.terminal
+    secret = here.hidden("Secret key: ") if secret_key is None else here.secret(secret_key, "--secret-key")
+    return {"type": "access_key", "access_key": access_key, "secret_key": secret}
+
+
+def _text(session: Session, file: str) -> str:
+    from chalicelib.configuration.parse import decode
+
+    path = session.terminal.cwd / file
+    try:
+        return decode(path.read_bytes(), file)
+    except OSError as error:
+        raise Refused(f"{file} can't be read: {error.strerror}.", hint="Correct the path.") from error
+
+
+def _type_in(text: str, file: str) -> str:
+    """Read here, so that what is wrong in the file is told with its place there."""
+    from chalicelib.configuration.server import parse_backend
+
+    try:
+        return str(parse_backend(text, filename=file).__dict__["type"])
+    except Invalid as error:
+        raise Refused(str(error)) from None  # its lines aren't shown: they hold secrets
+
+
+@command(app, "check", "dstack backend check", "dstack backend check aws")
+def check(
+    ctx: typer.Context,
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="BACKEND", help="Its type; all unless given.", autocompletion=completer("backend")),
+    ] = None,
+    project: ProjectOption = None,
+) -> None:
+    """Ask the providers whether the backends work: the credentials, each permission, each region.
+
+    Exits with 1 if one doesn't. No --json: it prints a line for each.
+    """
+    session = open_session(ctx, project)
+    names = [one["name"] for one in _known(session)] if name is None else [name]
+    if not names:
+        session.terminal.warn("No backends yet. Add one with `dstack backend add`.")
+    wrong = False
+    for each in names:
+        try:
+            session.client.in_project(f"backends/{each}/check")
+        except NotFound:
+            raise
+        except DstackError as error:
+            wrong = True
+            session.terminal.say(f"{each}: {error}")
+        else:
+            session.terminal.say(f"{each}: works")
+    if wrong:
+        raise typer.Exit(1)
+
+
+@command(app, "delete", "dstack backend delete aws", "dstack backend delete aws -y")
+def delete(ctx: typer.Context, name: NameArgument, project: ProjectOption = None, yes: YesOption = False) -> None:
+    """Delete a backend and its credentials. One with machines or volumes is refused.
+
+    No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    question = f"Delete the backend {name} of project {session.project}, and its credentials?"
+    if not yes and not session.terminal.confirm(question):
+        session.terminal.say("Nothing was deleted.")
+        return
+    session.client.in_project("backends/delete", {"backends_names": [name]})
+    session.terminal.say(f"Backend {name} is deleted.")
+
+
+def _known(session: Session) -> list[Any]:
+    found: list[Any] = session.client.in_project("backends/list")
+    session.remember("backend", [one["name"] for one in found])
+    return found

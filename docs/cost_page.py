@@ -1,0 +1,58 @@
+"""The tables of `guides/aws-costs.md`, from the model. The words around them are the page's own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from chalicelib.planning import costs
+from chalicelib.planning.cost_rates import RATES
+from chalicelib.planning.costs import PRICES
+
+PAGE = Path(__file__).parent / "guides" / "aws-costs.md"
+SIZES = (0, 100, 1_000, 10_000)
+LEAST = 0.01  # of a bill: what is less isn't shown
+_PART = re.compile(r"(<!-- (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def page() -> str:
+    """The page, with its tables as they are now."""
+    parts = {"sizes": _sizes(), "bill": _bill(1_000), "rates": _rates(), "prices": _prices()}
+    return _PART.sub(lambda found: f"{found[1]}{parts[found[2]]}\n{found[3]}", PAGE.read_text(encoding="utf-8"))
+
+
+def _sizes() -> str:
+    bills = [costs.bill(RATES, costs.counts(size)) for size in SIZES]
+    rows = [("instances", "runs a month", "dollars a month"), ("--:", "--:", "--:")]
+    rows += [
+        (f"{size:,}", f"{size * costs.RUNS:,}", f"{costs.total(bill):,.2f}")
+        for size, bill in zip(SIZES, bills, strict=True)
+    ]
+    return _table(rows)
+
+
+def _bill(size: int) -> str:
+    lines = costs.bill(RATES, costs.counts(size))
+    shown = [line for line in lines if line.dollars >= LEAST * costs.total(lines)]
+    rows = [("for", "of", "a month", "dollars"), ("--", "--", "--:", "--:")]
+    rows += [(line.driver, line.what, f"{line.amount:,.0f}", f"{line.dollars:,.2f}") for line in shown]
+    return _table(rows)
+
+
+def _rates() -> str:
+    rows: list[tuple[str, ...]] = [("of", *RATES), ("--", *("--:" for _ in RATES))]
+    rows += [(what, *(f"{used.get(what, 0):,.6g}" for used in RATES.values())) for what in PRICES]
+    return _table([row for row in rows if any(cell != "0" for cell in row[1:])])
+
+
+def _prices() -> str:
+    rows = [("of", "dollars", "for a"), ("--", "--:", "--")]
+    return _table(rows + [(what, f"{price.dollars:.10g}", price.unit) for what, price in PRICES.items()])
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def write() -> None:
+    PAGE.write_text(page(), encoding="utf-8")

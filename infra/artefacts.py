@@ -1,0 +1,200 @@
+"""The zips that the functions run from, and what each may weigh.
+
+| artefact  | what is in it                                                | run by                                    |
+|-----------|--------------------------------------------------------------|-------------------------------------------|
+| `chalice` | what `chalice package` packs, and the packages that it needs | the API and the schedules of `app.py`     |
+| `clouds`  | `functions` and `chalicelib`, with boto3                     | whatever calls AWS's own cloud, or none   |
+| `ssh`     | the same, with paramiko                                      | `bootstrap_host`                          |
+
+A provider's SDK may be larger than all of this, so each provider with one gets an artefact of its own.
+
+Packages come from `requirements-dev.lock`, by hash, as wheels for Lambda's machines, whatever machine this is. What no
+function calls is left out: botocore describes 400 services in 25 MB, and a cold start reads what it needs from the zip.
+The same input makes the same bytes: a zip is named by the digest of what goes into it, so that an unchanged one is
+neither built nor uploaded again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from chalicelib.errors import Invalid
+from infra import requirements
+
+ROOT = requirements.ROOT
+BUILD = ROOT / "build"
+PYTHON = "3.11"
+RUNTIME = f"python{PYTHON}"
+MEGABYTE = 1_000_000
+MOST_UNZIPPED = 250 * MEGABYTE  # Lambda's limit
+PLATFORMS = ("manylinux2014_x86_64", "manylinux_2_17_x86_64")  # Amazon Linux 2, which that runtime is based on
+SERVICES = frozenset(  # those that some function calls
+    (
+        *("cloudwatch", "dynamodb", "ec2", "events", "iam", "lambda", "logs", "pricing"),
+        *("s3", "service-quotas", "sqs", "ssm", "stepfunctions", "sts"),
+    )
+)
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An artefact that can be built."""
+
+    packages: tuple[str, ...]
+    most_zipped: int = 50 * MEGABYTE  # what Lambda takes in one piece
+
+
+KINDS: Mapping[str, Kind] = {
+    "chalice": Kind(requirements.NEEDED, most_zipped=25 * MEGABYTE),
+    "clouds": Kind(requirements.NEEDED),
+    "ssh": Kind((*requirements.NEEDED, "paramiko")),
+}
+
+
+@dataclass(frozen=True)
+class Artefact:
+    name: str
+    path: Path
+    digest: str  # of what went into it
+    zipped: int
+    unzipped: int
+
+    @property
+    def key(self) -> str:
+        """Where it lies in the bucket."""
+        return f"deploy/{self.name}-{self.digest}.zip"
+
+
+def build(chalice_zip: Path, *, folder: Path = BUILD, say: Callable[[str], None] = print) -> dict[str, Artefact]:
+    """Every artefact. Raises Invalid for one that is larger than its limit."""
+    made: dict[str, Artefact] = {}
+    for name, kind in KINDS.items():
+        sources = _of_zip(chalice_zip) if name == "chalice" else _of_repository()
+        made[name] = pack(name, dict(sources), packages(kind, folder, say), folder)
+        check(made[name], kind)
+    return made
+
+
+def pack(name: str, sources: Mapping[str, bytes], installed: Path, folder: Path) -> Artefact:
+    digest = _digest(sources, installed.name)
+    path = folder / f"{name}-{digest}.zip"
+    if not path.exists():
+        for old in folder.glob(f"{name}-*.zip"):
+            old.unlink()
+        entries = {**dict(_of_folder(installed)), **sources}
+        draft = path.with_suffix(".draft")
+        _write(draft, entries)
+        draft.replace(path)
+    with zipfile.ZipFile(path) as archive:
+        unzipped = sum(each.file_size for each in archive.infolist())
+    return Artefact(name, path, digest, path.stat().st_size, unzipped)
+
+
+def _digest(sources: Mapping[str, bytes], packages_digest: str) -> str:
+    found = hashlib.sha256(packages_digest.encode())
+    for name, content in sorted(sources.items()):
+        found.update(f"{name}\0{len(content)}\0".encode() + content)
+    return found.hexdigest()[:20]
+
+
+def _write(path: Path, entries: Mapping[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for name, content in sorted(entries.items()):
+            one = zipfile.ZipInfo(name, _EPOCH)
+            one.compress_type, one.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+            archive.writestr(one, content)
+
+
+def check(artefact: Artefact, kind: Kind) -> None:
+    for size, most, what in (
+        (artefact.zipped, kind.most_zipped, "zipped"),
+        (artefact.unzipped, MOST_UNZIPPED, "unzipped"),
+    ):
+        if size > most:
+            raise Invalid(
+                f"The artefact {artefact.name} has {size / MEGABYTE:.1f} MB {what}; it may have {most // MEGABYTE}.",
+                hint="Leave out packages that its functions don't import: see KINDS in infra/artefacts.py.",
+            )
+
+
+# --- what goes in -----------------------------------------------------------------------------------------------------
+
+
+def packages(kind: Kind, folder: Path = BUILD, say: Callable[[str], None] = print) -> Path:
+    """A folder with the packages of one kind, installed once for what the lock says of them."""
+    lock = requirements.pinned((ROOT / "requirements-dev.lock").read_text(), kind.packages)
+    wanted = "\n".join([lock, PYTHON, *PLATFORMS, *sorted(SERVICES)])
+    place = folder / "packages" / hashlib.sha256(wanted.encode()).hexdigest()[:20]
+    if place.exists():
+        return place
+    place.parent.mkdir(parents=True, exist_ok=True)
+    say(f"Installing {', '.join(kind.packages)} for Lambda …")
+    with tempfile.TemporaryDirectory(dir=place.parent) as draft:
+        into = Path(draft) / "packages"
+        _install(lock, Path(draft) / "lock", into)
+        strip(into)
+        into.replace(place)
+    return place
+
+
+def _install(lock: str, file: Path, into: Path) -> None:
+    file.write_text(lock)
+    platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--target", str(into)]
+    wheels = ["--python-version", PYTHON, "--implementation", "cp", *platforms, "--only-binary", ":all:"]
+    pinned = ["--no-deps", "--no-compile", "--require-hashes", "-r", str(file)]
+    done = subprocess.run([*pip, *wheels, *pinned], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise Invalid(
+            f"pip couldn't fetch the functions' packages: {done.stderr.strip()[-600:]}",
+            hint="See that this machine reaches a package index, then run the same command again.",
+        )
+
+
+def strip(installed: Path) -> None:
+    """Without what isn't read in Lambda, and without what differs from one installation to the next."""
+    for models in (installed / "botocore" / "data").glob("*/"):
+        if models.name not in SERVICES:
+            shutil.rmtree(models)
+    for name in (
+        "*.dist-info/RECORD",
+        "*.dist-info/INSTALLER",
+        "*.dist-info/REQUESTED",
+        "**/*.pyi",
+        "**/*.c",
+        "**/*.h",
+    ):
+        for file in installed.glob(name):
+            file.unlink()
+    for folder in ("bin", "boto3/examples"):
+        shutil.rmtree(installed / folder, ignore_errors=True)
+
+
+def _of_zip(path: Path) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(path) as archive:
+        yield from ((each.filename, archive.read(each)) for each in archive.infolist() if _is_code(each.filename))
+
+
+def _of_repository(parts: Iterable[str] = ("chalicelib", "functions")) -> Iterator[tuple[str, bytes]]:
+    for part in parts:
+        yield from ((f"{part}/{name}", content) for name, content in _of_folder(ROOT / part))
+
+
+def _of_folder(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and _is_code(path.as_posix()):
+            yield path.relative_to(folder).as_posix(), path.read_bytes()
+
+
+def _is_code(name: str) -> bool:
+    """Not what Python made of it here."""
+    return not name.endswith("/") and "__pycache__" not in name

@@ -1,0 +1,86 @@
+"""What the stacks cost while nothing happens, and what a function's calls cost: the part of the bill that the templates
+decide.
+
+Every resource type that the templates may have is named here with its charge for merely existing. There is none that
+has one: a test fails for a template that has a type which isn't named, and whoever adds it has to look up its price.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from chalicelib.planning.costs import SECONDS, USUALLY, Usage
+from infra.functions import FUNCTIONS
+
+FREE = "nothing while it isn't used"
+CHARGES: Mapping[str, str] = {
+    "AWS::ApiGateway::RestApi": FREE,
+    "AWS::Budgets::Budget": "nothing: budgets that start no actions are free",
+    "AWS::DynamoDB::Table": "nothing but its storage, as it is billed by request",
+    "AWS::Events::EventBus": FREE,
+    "AWS::Events::Rule": FREE,
+    "AWS::IAM::Role": FREE,
+    "AWS::Lambda::EventInvokeConfig": FREE,
+    "AWS::Lambda::Function": FREE,
+    "AWS::Lambda::Permission": FREE,
+    "AWS::Lambda::Url": FREE,
+    "AWS::Logs::LogGroup": FREE,
+    "AWS::S3::Bucket": FREE,
+    "AWS::SNS::Subscription": FREE,
+    "AWS::SNS::Topic": FREE,
+    "AWS::SNS::TopicPolicy": FREE,
+    "AWS::SQS::Queue": FREE,
+    "AWS::SQS::QueuePolicy": FREE,
+    "AWS::SSM::Parameter": "nothing, as it is a standard one",
+    "AWS::Serverless::Api": FREE,
+    "AWS::Serverless::Function": FREE,
+    "AWS::StepFunctions::StateMachine": FREE,
+}
+
+GB = 1024**3
+PLATFORM_LINES = 400  # bytes that Lambda logs of an invocation by itself
+
+
+def unknown(template: Mapping[str, Any]) -> list[str]:
+    """Resource types whose charge nobody looked up."""
+    return sorted({resource["Type"] for resource in template["Resources"].values() if "Type" in resource} - {*CHARGES})
+
+
+def usage(counted: Mapping[tuple[str, str], float]) -> dict[str, float]:
+    """The meter's counts, as what is billed."""
+    memory = {function.name: function.memory for function in FUNCTIONS}
+    found: Counter[str] = Counter()
+    for (what, within), amount in counted.items():
+        if what == "lambda":
+            seconds = SECONDS.get(within, USUALLY)
+            found["Lambda requests"] += amount  # type: ignore[assignment]
+            found["Lambda time"] += amount * seconds * memory[within] / 1024  # type: ignore[assignment]
+        elif what in BILLED:
+            name, each = BILLED[what]
+            found[name] += amount * each  # type: ignore[assignment]
+    return dict(found)
+
+
+BILLED = {
+    "api-request": ("API Gateway requests", 1.0),
+    "read": ("table reads", 1.0),
+    "write": ("table writes", 1.0),
+    "s3-put": ("S3 writes", 1.0),
+    "s3-get": ("S3 reads", 1.0),
+    "sqs": ("queue requests", 1.0),
+    "transition": ("state transitions", 1.0),
+    "table-bytes": ("table storage", 1 / GB),
+    "kept-bytes": ("S3 storage", 1 / GB),
+    "log-bytes": ("function logs", 1 / GB),
+}
+
+
+def less(more: Usage, part: Usage, times: float = 1.0) -> dict[str, float]:
+    """What is left without so many of the part."""
+    return {what: amount - times * part.get(what, 0.0) for what, amount in more.items()}
+
+
+def scaled(used: Usage, factor: float) -> dict[str, float]:
+    return {what: amount * factor for what, amount in used.items()}

@@ -1,0 +1,226 @@
+"""`make deploy STAGE=dev`: a control plane in your AWS account, made or brought up to date.
+
+Each step looks at what is there and does only what is missing, so after any failure, or a broken connection, the same
+command goes on where it stopped. It keeps no state of its own: what is deployed is what CloudFormation says.
+
+1. The stack `dstack-<stage>-data`: what must outlive everything else. Nothing here ever deletes it.
+2. The install's keys, in Parameter Store. Made once; CloudFormation and its templates never see them.
+3. The functions' code and the agent program, uploaded unless they are there.
+4. The stack `dstack-<stage>`: everything else. What will change is shown first, and made after a yes (or `--yes`).
+   CloudFormation replaces functions between two events, so runs go on meanwhile; it undoes what it can't finish.
+5. The admin and the project `main`, if there are none. The token is shown this once: only its hash is stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from chalicelib.agent.build import build as agent
+from chalicelib.errors import Invalid, Refused
+from chalicelib.runtime.settings import emulator
+from chalicelib.store.blobs import S3Blobs
+from chalicelib.usecases.agent_files import publish
+from chalicelib.usecases.first_start import first_start
+from infra import account, artefacts, command, installed, spending, stateful
+from infra.account import Account, client, explained
+from infra.artefacts import MEGABYTE, Artefact
+from infra.functions import at_once
+from infra.packaging import packer
+from infra.stacks import Proposal, Stack
+
+KEYS = ("install-key", "master-key")
+UNDER = "deploy/"  # where the bucket has code and templates
+
+
+@dataclass
+class Report:
+    """What `--json` prints at the end."""
+
+    stage: str
+    account: str = ""
+    region: str = ""
+    changes: list[str] = field(default_factory=list)
+    megabytes: dict[str, float] = field(default_factory=dict)
+    api_url: str = ""
+    agent_url: str = ""
+    admin_token: str | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass
+class Deployment:
+    stage: str
+    where: Account
+    say: Callable[[str], None]
+    agree: Callable[[str], bool]
+    report: Report
+    parameters: dict[str, str] = field(default_factory=dict)
+    poll: float = 2.0
+
+    def run(self) -> None:
+        data = self._stack("-data")
+        main = self._stack("")
+        with packer(self.stage, installed.variables()) as packed:
+            built = self._timed("artefacts", lambda: artefacts.build(packed.zip(), say=self.say))
+            self._show(built.values())
+            self._timed("data", lambda: self._bring_up(data, {"Stage": self.stage}, TemplateBody=_data_template()))
+            bucket = data.physical("Bucket")
+            self._timed("keys", lambda: self._make_keys(data.physical("Table")))
+            code = {name: (bucket, artefact.key) for name, artefact in built.items()}
+            made = self._timed("template", lambda: packed.template(code, at_once(_room(self.stage))))
+            template = json.dumps(made, sort_keys=True)
+        url = self._timed("upload", lambda: self._upload(bucket, built, template))
+        self._timed("stack", lambda: self._bring_up(main, self.parameters, TemplateURL=url))
+        self.say(spending.told(main.parameters()))
+        self._timed("offers", self._ask_for_offers)
+        self._tidy(bucket, {artefact.key for artefact in built.values()}, template)
+        self._timed("first start", self._first_start)  # last, so that nothing fails between the token and its reader
+
+    def _stack(self, suffix: str) -> Stack:
+        return Stack(client("cloudformation"), f"dstack-{self.stage}{suffix}", self.say, self.poll)
+
+    def _timed(self, step: str, work: Callable[[], Any]) -> Any:
+        began = time.monotonic()
+        done = work()
+        self.report.seconds[step] = round(time.monotonic() - began, 2)
+        return done
+
+    def _show(self, built: Any) -> None:
+        for one in built:
+            self.report.megabytes[one.name] = round(one.zipped / MEGABYTE, 1)
+            self.say(
+                f"  {one.name:<8} {one.zipped / MEGABYTE:6.1f} MB zipped {one.unzipped / MEGABYTE:7.1f} MB unzipped"
+            )
+
+    def _bring_up(self, stack: Stack, parameters: Mapping[str, str], **template: str) -> None:
+        stack.settle()
+        proposal = stack.propose(parameters, **template)
+        if proposal is None:
+            self.say(f"{stack.name}: nothing to change.")
+            return
+        self._ask(stack, proposal)
+        stack.execute(proposal)
+        self.report.changes += [f"{stack.name}: {change.action} {change.id}" for change in proposal.changes]
+
+    def _ask(self, stack: Stack, proposal: Proposal) -> None:
+        self.say(f"{stack.name}: {len(proposal.changes)} changes")
+        for change in proposal.changes:
+            self.say(str(change))
+        if not self.agree(f"Make these changes of {stack.name} in account {self.where.id}, {self.where.region}?"):
+            stack.drop(proposal.id)
+            raise command.Declined("Nothing was changed.")
+
+    def _make_keys(self, table: str) -> None:
+        """Nobody reads what a control plane has sealed without its keys: new ones are made for an empty table only."""
+        ssm, names = client("ssm"), [f"{installed.prefix(self.stage)}/{key}" for key in KEYS]
+        with explained("make the install's keys"):
+            there = {one["Name"] for one in ssm.get_parameters(Names=names)["Parameters"]}
+            missing = [name for name in names if name not in there]
+            if missing and client("dynamodb").scan(TableName=table, Limit=1)["Items"]:
+                raise Refused(
+                    f"The table {table} has data, but {' and '.join(missing)} in Parameter Store are gone.",
+                    hint="Restore them: what the table holds is sealed with them, and new ones couldn't read it.",
+                )
+            for name in missing:
+                ssm.put_parameter(Name=name, Value=secrets.token_hex(32), Type="SecureString", Overwrite=False)
+
+    def _upload(self, bucket: str, built: Mapping[str, Artefact], template: str) -> str:
+        s3 = client("s3")
+        with explained(f"upload to {bucket}"):
+            there = _keys(s3, bucket)
+            for artefact in built.values():
+                if artefact.key not in there:
+                    self.say(f"Uploading {artefact.path.name} …")
+                    s3.upload_file(str(artefact.path), bucket, artefact.key)
+            key = _template_key(template)
+            if key not in there:
+                s3.put_object(Bucket=bucket, Key=key, Body=template.encode())
+            publish(S3Blobs(bucket, lambda: s3), agent())
+        return f"{s3.meta.endpoint_url}/{bucket}/{key}"
+
+    def _first_start(self) -> None:
+        with explained("make the first user"):
+            found = installed.settings(self.stage)
+            self.report.admin_token, _ = first_start(installed.root(found).plane)
+        self.report.api_url, self.report.agent_url = found.api_url, found.agent_url
+
+    def _ask_for_offers(self) -> None:
+        """The catalogue's schedule fires a quarter of an hour from now, and nothing is bought without offers."""
+        with explained("refresh the catalogue"):
+            name = f"dstack-{self.stage}-refresh_catalog"
+            client("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")
+
+    def _tidy(self, bucket: str, current: set[str], template: str) -> None:
+        """Only what is deployed now is kept, which is what a failed deployment would go back to."""
+        s3 = client("s3")
+        with explained(f"delete old code from {bucket}"):
+            for key in _keys(s3, bucket) - current - {_template_key(template)}:
+                s3.delete_object(Bucket=bucket, Key=key)
+
+
+def _room(stage: str) -> int:
+    """Concurrent executions that are this stage's to share out: what others reserved in the account is theirs."""
+    functions = client("lambda")
+    with explained("read the account's limit of concurrent functions"):
+        free = int(functions.get_account_settings()["AccountLimit"]["UnreservedConcurrentExecutions"])
+        try:
+            own = functions.get_function_concurrency(FunctionName=f"dstack-{stage}-provision")
+        except functions.exceptions.ResourceNotFoundException:  # the first deployment
+            own = {}
+        return free + int(own.get("ReservedConcurrentExecutions", 0))
+
+
+def _data_template() -> str:
+    return json.dumps(stateful.template())
+
+
+def _template_key(template: str) -> str:
+    return f"{UNDER}template-{hashlib.sha256(template.encode()).hexdigest()[:20]}.json"
+
+
+def _keys(s3: Any, bucket: str) -> set[str]:
+    found = s3.list_objects_v2(Bucket=bucket, Prefix=UNDER)
+    return {one["Key"] for one in found.get("Contents", ())}
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command.parser("infra.deploy", "Deploy a stage, or bring it up to date.")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a parameter of the stack")
+    return command.run(parser.parse_args(argv), deploy)
+
+
+def deploy(given: argparse.Namespace, say: Callable[[str], None], agree: Callable[[str], bool]) -> Report:
+    chosen = ({"SpendingAlarm": "0"} if emulator() else {}) | _pairs(given.set)  # an emulator has no budgets
+    where = account.here(given.region, given.profile)
+    report = Report(given.stage, where.id, where.region)
+    say(f"Stage {given.stage} in account {where.id}, region {where.region}, as {where.who}")
+    Deployment(given.stage, where, say, agree, report, chosen, given.poll).run()
+    say(f"\nThe control plane is at {report.api_url}")
+    if report.admin_token is not None:
+        say(f"Its admin's token, shown only now: {report.admin_token}\n")
+        say(f"  dstack project add --name main --url {report.api_url} --token {report.admin_token}")
+    return report
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    wrong = [text for text in given if "=" not in text]
+    if wrong:
+        raise Invalid(
+            f"--set {wrong[0]} is not NAME=VALUE.", hint="Set it as in --set BastionSubnets=subnet-1,subnet-2."
+        )
+    return {name: value for name, _, value in (text.partition("=") for text in given)}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

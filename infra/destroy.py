@@ -1,0 +1,82 @@
+"""`make destroy STAGE=dev`: everything of a stage that can be made again goes. Its data and its keys stay.
+
+A control plane that is gone ends no machines, so while it has any, or volumes that it created, it isn't destroyed:
+they would cost money with nobody to see it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import dataclass, field
+
+from chalicelib.errors import NotDeployed, Refused
+from infra import account, command, installed
+from infra.account import client, explained
+from infra.stacks import Stack
+
+SHOWN = 20  # names in a message
+
+
+@dataclass
+class Report:
+    stage: str
+    deleted: str | None = None
+    kept: list[str] = field(default_factory=list)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = command.parser("infra.destroy", "Delete a stage, but for its data and keys.")
+    parser.add_argument("--leave-machines", action="store_true", help="even if machines or volumes are left without it")
+    return command.run(parser.parse_args(argv), destroy)
+
+
+def destroy(given: argparse.Namespace, say: command.Say, agree: command.Agree) -> Report:
+    where = account.here(given.region, given.profile)
+    report = Report(given.stage)
+    formation = client("cloudformation")
+    main_, data = (Stack(formation, f"dstack-{given.stage}{suffix}", say, given.poll) for suffix in ("", "-data"))
+    if main_.found() is None:
+        say(f"There is no stack {main_.name} in account {where.id}, {where.region}.")
+    else:
+        if not given.leave_machines:
+            _nothing_left_alone(given.stage)
+        if not agree(f"Delete the stack {main_.name} in account {where.id}, {where.region}?"):
+            raise command.Declined("Nothing was deleted.")
+        main_.delete()
+        report.deleted = main_.name
+        say(f"{main_.name} is deleted.")
+    if data.found() is not None:
+        report.kept = [data.name, *(data.physical(name) for name in ("Table", "Bucket")), installed.prefix(given.stage)]
+        say(by_hand(given.stage, *report.kept[:3]))
+    return report
+
+
+def _nothing_left_alone(stage: str) -> None:
+    with explained("look for machines"):
+        try:
+            left = list(installed.costing(installed.root(installed.settings(stage)).ports.store))
+        except NotDeployed:
+            return  # it was never whole, so it has bought nothing
+    if left:
+        more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
+        raise Refused(
+            f"The stage {stage} still has {', '.join(left[:SHOWN])}{more}.",
+            hint="Delete them with `dstack fleet delete` and `dstack volume delete`, or add --leave-machines.",
+        )
+
+
+def by_hand(stage: str, stack: str, table: str, bucket: str) -> str:
+    keys = " ".join(f"{installed.prefix(stage)}/{key}" for key in ("install-key", "master-key"))
+    return f"""
+Its data and its keys are kept: `make deploy STAGE={stage}` brings it back as it was. To delete them for ever:
+
+  aws cloudformation delete-stack --stack-name {stack}
+  aws dynamodb update-table --table-name {table} --no-deletion-protection-enabled
+  aws dynamodb delete-table --table-name {table}
+  aws s3 rb s3://{bucket} --force
+  aws ssm delete-parameters --names {keys}"""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

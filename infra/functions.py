@@ -1,0 +1,252 @@
+"""The table of functions, from which everything else about them is rendered: `.chalice/`, and the stack in `stateless`.
+
+`python -m infra.functions` writes `.chalice/config.json` and `.chalice/policies/*.json` for the stage `prod`.
+
+Hints, effects and schedules are asynchronous invocations. Lambda keeps such an event, repeats it twice if the function
+raises, a minute later and then two, and for as long as the account has no execution free. `lasts` ends that after the
+time that the two repetitions need. It could wait for six hours, but nothing here is worth so much: what a hint names is
+due, so the schedule finds it within a minute; a schedule's next event comes anyway; and an effect has an `act_until`,
+mostly within half a minute, after which the executor drops it and its unit intends it anew. So what an outage leaves
+behind is bounded, and no heap of stale events has to be worked off after it. An event that was given up lies in the
+queue `aside`, from which `dead_letters` tells.
+
+What must not happen is that a provider's outage, when every call hangs until its timeout, leaves no execution for
+agents and people. `provision` alone makes such calls in any number; the sweep and the catalogue make one at a time. So
+`provision` has reserved concurrency, which is a bound as much as a reservation: the rest of its events wait in Lambda,
+and `agent_sync` and `api` have all other executions. What is reserved is taken from all others even while it sleeps, so
+it is a tenth of the account's, 50 at most. AWS wants 100 to stay unreserved, and a new account may have 10 executions
+at once in all. There a stack that reserves any can't be deployed, so none are (`at_once` is 0), and an outage can take
+all ten for as long as a call hangs, a minute for most. Meanwhile Lambda refuses other calls: agents repeat theirs by
+themselves, people repeat theirs, and events wait. Whoever runs more than a few machines asks AWS for more executions,
+which is free; the next deployment reserves some. A pass waits for nobody, so any number may run at once: where two
+meet, one of them loses its commit and decides again.
+
+A timeout is what the longest useful call needs: API Gateway gives up after 29 s, an agent before that; a pass repeats
+what it didn't finish. Memory buys CPU in proportion (1,769 MB are one core), which is what a cold start waits for; so
+whatever somebody waits for has more of it than its data needs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra import grants as may
+from infra.policies import Grant, in_file
+
+ROOT = Path(__file__).resolve().parents[1]
+CHALICE = "chalice"  # the artefact of app.py, made by `chalice package`; plain functions without an SDK run from it too
+PROVIDERS = {"clouds": "provision"}  # the artefacts with providers' SDKs, and the function of each one's effects
+SSH = "ssh"  # the artefact that logs in
+
+NEW_ACCOUNT = 10  # executions at once, at worst
+UNRESERVED = 100  # executions that AWS wants to stay free for functions without a reservation
+SHARE, ENOUGH = 10, 50  # of a bounded function: this part of the account's, and no more than that
+REPETITIONS, PAUSES = 2, 60 + 120  # of an event whose function raised; seconds that Lambda waits between, in all
+
+
+@dataclass(frozen=True)
+class Function:
+    name: str
+    memory: int  # MB
+    timeout: int  # seconds
+    grants: tuple[Grant, ...]
+    handler: str = ""  # `functions.<name>.handler` unless it says otherwise
+    artefact: str = CHALICE
+    chalice: str = ""  # the logical id, if Chalice deploys it
+    every: str = ""  # a rate
+    asked: bool = False  # by asynchronous events of other functions, which aren't lost unseen
+    bounded: bool = False  # runs no more often at once than the account's share
+    url: bool = False
+    vpc: bool = False  # may be put into one
+
+    @property
+    def id(self) -> str:
+        """Its logical id in the stack."""
+        return self.chalice or "".join(word.title() for word in self.name.split("_"))
+
+    @property
+    def entry(self) -> str:
+        return self.handler or f"functions.{self.name}.handler"
+
+    @property
+    def allowed(self) -> tuple[Grant, ...]:
+        return (may.logs(self.name), *self.grants, *((may.SET_ASIDE,) if self.asked else ()))
+
+    @property
+    def lasts(self) -> int:
+        """Seconds after which an event is given up: when the last repetition began, if each attempt took longest."""
+        return PAUSES + REPETITIONS * self.timeout
+
+
+FUNCTIONS = (
+    Function(
+        "api",
+        memory=1024,  # a person waits for its cold start
+        timeout=29,  # API Gateway waits no longer
+        chalice="APIHandler",
+        handler="app.app",
+        grants=(
+            *(may.SETTINGS, may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.LIST),
+            may.blobs("Keep", ("PutObject",), "archives"),
+            may.blobs("Show", ("GetObject",), "catalog", "logs"),
+            *may.ec2("Account", "Reading", "Create", "CreateInto", "Profile"),  # `dstack backend check` rehearses these
+        ),
+    ),
+    Function(
+        "agent_sync",
+        memory=256,  # called so often that no other's memory costs as much; a call takes milliseconds
+        timeout=20,  # less than the agent's own patience
+        url=True,
+        grants=(
+            *(may.SETTINGS, may.READ, may.QUERY_TABLE, may.PUT, may.WAKE, may.LIST),
+            may.blobs("Fetch", ("GetObject",), "archives", "agent"),
+            may.blobs("Publish", ("PutObject",), "agent"),  # for a host that joins before any machine was bought
+            may.blobs("Log", ("PutObject",), "logs"),
+        ),
+    ),
+    Function(
+        "reconcile",
+        memory=256,  # every minute, mostly for nothing
+        timeout=30,  # a pass stops in time by itself; the next one goes on
+        chalice="Reconcile",
+        every="rate(1 minute)",
+        asked=True,
+        grants=may.PASS,
+    ),
+    Function(
+        "reap_idle",
+        memory=256,
+        timeout=30,
+        chalice="ReapIdle",
+        every="rate(2 minutes)",  # reads every agent's presence; what is due, `reconcile` looks at every minute
+        grants=may.PASS,
+    ),
+    Function(
+        "sweep_orphans",
+        memory=512,
+        timeout=120,  # lists every account in every region
+        chalice="SweepOrphans",
+        every="rate(5 minutes)",
+        grants=(*may.CONCLUDE, *may.ec2("Account", "Reading", "Change")),
+    ),
+    Function(
+        "erase_unused",
+        memory=512,
+        timeout=120,  # a turn is bounded by numbers, not by time: this is far above its longest
+        chalice="EraseUnused",
+        every="rate(10 minutes)",
+        grants=(
+            *(may.SETTINGS, may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.SCAN, may.LIST, may.NEWEST),
+            may.blobs("Erase", ("DeleteObject",), "logs", "agent", "archives", "code"),
+        ),
+    ),
+    Function(
+        "provision",
+        memory=512,
+        timeout=120,  # a provider's call has 60 s, and some effects make two
+        artefact="clouds",
+        asked=True,
+        bounded=True,
+        grants=(
+            *may.CONCLUDE,
+            may.blobs("Publish", ("GetObject", "PutObject"), "agent"),
+            *may.ec2("Account", "Reading", "Images", "Launch", "LaunchInto", "Create", "CreateInto", "Tag", "Change"),
+            *may.ec2("AttachForeign", "Profile", "PassRole", "Spot"),
+        ),
+    ),
+    Function(
+        "refresh_catalog",
+        memory=1024,  # tens of thousands of offers, parsed and packed
+        timeout=300,
+        artefact="clouds",
+        every="rate(6 hours)",  # list prices change by the week, and each time costs as much as a day of passes
+        grants=(
+            *(may.SETTINGS, may.READ, may.LIST),
+            *may.ec2("Account", "Catalogue", "Reading"),
+            may.blobs("Catalog", ("GetObject", "PutObject", "DeleteObject"), "catalog"),
+        ),
+    ),
+    Function(
+        "dead_letters",
+        memory=256,
+        timeout=60,
+        every="rate(10 minutes)",  # an event source would poll the queue for $0.26 a month
+        grants=(may.SETTINGS, may.READ_MANY, may.QUERY, may.PUT, may.TAKE_ASIDE),
+    ),
+    Function("workflow_step", memory=512, timeout=60, grants=may.PASS),  # a state gives a call a minute
+    Function(
+        "bootstrap_host",
+        memory=512,
+        timeout=240,  # the longest step has 180 s, and its outcome is committed after that
+        artefact=SSH,
+        asked=True,
+        vpc=True,
+        grants=(
+            may.SETTINGS,
+            may.READ,
+            may.QUERY,
+            may.PUT,
+            may.DELETE,
+            may.WAKE,
+            may.DRIVE,
+        ),  # no bucket: it has the agent
+    ),
+)
+
+
+def at_once(limit: int = NEW_ACCOUNT) -> int:
+    """Executions of a bounded function, in an account with so many at once; 0 if none can be reserved there."""
+    share = min(ENOUGH, limit // SHARE)
+    return share if limit - share >= UNRESERVED else 0
+
+
+def named(name: str) -> Function:
+    return next(function for function in FUNCTIONS if function.name == name)
+
+
+# --- what Chalice reads ----------------------------------------------------------------------------------------------
+
+
+def config(stage: str, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """`.chalice/config.json`. `policies` are the files that it names."""
+    deployed = {function.name: _chalice(function) for function in FUNCTIONS if function.chalice}
+    api = deployed.pop("api")
+    made = {
+        "api_gateway_stage": "api",
+        "minimum_compression_size": 1024,
+        **api,
+        "environment_variables": {"DSTACK_KEYS": f"/dstack-{stage}", **(variables or {})},
+        "lambda_functions": {"api_handler": api, **deployed},
+    }
+    return {"version": "2.0", "app_name": "dstack", "stages": {stage: made}}
+
+
+def _chalice(function: Function) -> dict[str, Any]:
+    return {
+        "lambda_timeout": function.timeout,
+        "lambda_memory_size": function.memory,
+        "autogen_policy": False,
+        "iam_policy_file": f"policies/{function.name}.json",
+    }
+
+
+def policies(stage: str) -> dict[str, dict[str, Any]]:
+    """By the names of their files."""
+    return {
+        f"policies/{function.name}.json": in_file(function.allowed, stage) for function in FUNCTIONS if function.chalice
+    }
+
+
+def files(stage: str, variables: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What stands in `.chalice/`, by path."""
+    made = {"config.json": config(stage, variables), **policies(stage)}
+    return {path: json.dumps(content, indent=2) + "\n" for path, content in made.items()}
+
+
+if __name__ == "__main__":
+    for path, text in files("prod").items():
+        (ROOT / ".chalice" / path).write_text(text, encoding="utf-8")

@@ -1,0 +1,57 @@
+"""The grants that functions are made of: what a root needs, and what each kind of work adds to it."""
+
+from __future__ import annotations
+
+from chalicelib.backends.aws.permissions import PERMISSIONS
+from chalicelib.engine.workflows import WORKFLOWS
+from infra.policies import Grant
+
+TABLE = "dynamodb:table/dstack-{stage}"
+BUCKET = "s3:dstack-{stage}-{account}"
+
+SETTINGS = Grant("Settings", ("ssm:GetParametersByPath",), ("ssm:parameter/dstack-{stage}",))
+READ = Grant("Read", ("dynamodb:GetItem", "dynamodb:BatchGetItem"), (TABLE,))
+READ_MANY = Grant("ReadMany", ("dynamodb:BatchGetItem",), (TABLE,))
+QUERY_TABLE = Grant("QueryTable", ("dynamodb:Query",), (TABLE,))
+QUERY = Grant("Query", ("dynamodb:Query",), (TABLE, f"{TABLE}/index/*"))
+PUT = Grant("Put", ("dynamodb:PutItem",), (TABLE,))
+DELETE = Grant("Delete", ("dynamodb:DeleteItem",), (TABLE,))
+CHECK = Grant("Check", ("dynamodb:ConditionCheckItem",), (TABLE,))
+SCAN = Grant("Scan", ("dynamodb:Scan",), (TABLE,))
+WAKE = Grant("Wake", ("lambda:InvokeFunction",), ("lambda:function:dstack-{stage}-reconcile",))
+EFFECTS = Grant(
+    "Effects",
+    ("lambda:InvokeFunction",),
+    tuple(f"lambda:function:dstack-{{stage}}-{name}" for name in ("provision", "bootstrap_host")),
+)
+DRIVE = Grant(  # what is committed about a workflow begins its execution, and tells it what it waits for
+    "Drive",
+    ("states:StartExecution", "states:SendTaskSuccess", "states:SendTaskFailure"),
+    tuple(f"states:stateMachine:dstack-{{stage}}-{name}" for name in WORKFLOWS),
+)
+SET_ASIDE = Grant("SetAside", ("sqs:SendMessage",), ("sqs:dstack-{stage}-aside",))  # by Lambda, in the function's name
+TAKE_ASIDE = Grant("TakeAside", ("sqs:ReceiveMessage", "sqs:DeleteMessage"), ("sqs:dstack-{stage}-aside",))
+LIST = Grant("List", ("s3:ListBucket",), (BUCKET,))  # without it S3 says of a missing object that it is forbidden
+CATALOG = Grant("Catalog", ("s3:GetObject",), (f"{BUCKET}/catalog/*",))
+NEWEST = Grant("Newest", ("s3:GetObject",), (f"{BUCKET}/agent/agent.pyz",))
+
+# What concludes an outcome decides about any unit: it reads whatever that needs, commits, and wakes. No pass deletes.
+CONCLUDE = (SETTINGS, READ, QUERY, PUT, WAKE, DRIVE, CATALOG, LIST)
+PASS = (*CONCLUDE, EFFECTS)
+
+
+def blobs(sid: str, actions: tuple[str, ...], *folders: str) -> Grant:
+    return Grant(sid, tuple(f"s3:{action}" for action in actions), tuple(f"{BUCKET}/{folder}/*" for folder in folders))
+
+
+def logs(function: str) -> Grant:
+    """Of the group that the stack makes. It can't make one: that would have no end of its retention."""
+    group = f"logs:log-group:/aws/lambda/dstack-{{stage}}-{function}:*"
+    return Grant("Logs", ("logs:CreateLogStream", "logs:PutLogEvents"), (group,))
+
+
+def ec2(*sids: str) -> tuple[Grant, ...]:
+    """What the AWS backend needs where it has no key of its own, and so calls in the function's name. Reading has no
+    narrower resource than all; what is created must bear our tag, and only what bears it is changed."""
+    chosen = [each for each in PERMISSIONS if each.sid in sids]
+    return tuple(Grant(f"Ec2{each.sid}", each.actions, each.things, each.only_if, abroad=True) for each in chosen)

@@ -1,0 +1,93 @@
+"""`chalice package`, run in a folder of its own: the API's zip, and the template of everything.
+
+In a folder of its own, because Chalice takes whatever lies beside `app.py`, and because a stage's `.chalice` is
+rendered there: the one in the repository is for whoever uses Chalice directly. Chalice is not asked for the functions'
+packages: `artefacts` installs those from the lock, by hash, and once.
+
+`python -m infra.packaging STAGE FOLDER` writes both templates and the zips, for whoever deploys them in another way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from chalicelib.errors import Bug
+from infra import artefacts, stateful, stateless
+from infra.account import checked
+from infra.artefacts import Artefact
+from infra.functions import CHALICE, files
+from infra.requirements import ROOT
+
+_NOT_CODE = shutil.ignore_patterns("__pycache__")
+
+
+@dataclass(frozen=True)
+class Packer:
+    folder: Path
+    stage: str
+    variables: Mapping[str, str]  # of every function
+
+    def zip(self) -> Path:
+        """Without the packages that it needs."""
+        return self._packaged() / "deployment.zip"
+
+    def template(self, code: Mapping[str, tuple[str, str]], at_once: int) -> dict[str, Any]:
+        """Chalice's template with ours merged into it."""
+        ours = self.folder / "stateless.json"
+        ours.write_text(json.dumps(stateless.template(self.stage, code, self.variables, at_once)))
+        made: dict[str, Any] = json.loads((self._packaged("--merge-template", str(ours)) / "sam.json").read_text())
+        return made
+
+    def _packaged(self, *options: str) -> Path:
+        chalice = str(Path(sys.executable).with_name("chalice"))
+        done = subprocess.run(
+            [chalice, "package", "--stage", self.stage, *options, "out"],
+            cwd=self.folder,
+            env={"AWS_DEFAULT_REGION": "us-east-1", **os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise Bug(f"`chalice package` failed: {(done.stdout + done.stderr).strip()[-800:]}")
+        return self.folder / "out"
+
+
+@contextmanager
+def packer(stage: str, variables: Mapping[str, str]) -> Iterator[Packer]:
+    with tempfile.TemporaryDirectory(prefix="dstack-package-") as made:
+        folder = Path(made)
+        shutil.copy(ROOT / "app.py", folder)
+        for name in ("chalicelib", "functions", "vendor"):
+            shutil.copytree(ROOT / name, folder / name, symlinks=True, ignore=_NOT_CODE)
+        (folder / "requirements.txt").touch()
+        for path, text in files(stage, variables).items():
+            (folder / ".chalice" / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / ".chalice" / path).write_text(text)
+        yield Packer(folder, stage, variables)
+
+
+Builder = Callable[[Path], Mapping[str, Artefact]]
+
+
+def write(stage: str, into: Path, build: Builder = artefacts.build) -> None:
+    into.mkdir(parents=True, exist_ok=True)
+    with packer(stage, {}) as packed:
+        for name, artefact in build(packed.zip()).items():
+            shutil.copy(artefact.path, into / f"{'deployment' if name == CHALICE else name}.zip")
+        (into / "template.json").write_text(json.dumps(packed.template({}, at_once=0), indent=2))
+    (into / "data.json").write_text(json.dumps(stateful.template(), indent=2))
+
+
+if __name__ == "__main__":
+    write(checked(sys.argv[1]), Path(sys.argv[2]))

@@ -1,0 +1,238 @@
+"""A CloudFormation stack: what is there, what a template would change, and making it so.
+
+Every change goes through a change set, so that it is known before it is made, and CloudFormation undoes what it can't
+finish. So a stack is always one of these, and what to do about it needs no memory of what was done before:
+
+| status                               | what to do                                                                  |
+|--------------------------------------|-----------------------------------------------------------------------------|
+| none, or only looked at              | create it                                                                   |
+| complete, or rolled back to complete | change it                                                                   |
+| in progress                          | somebody deploys, or did and went away: follow it to its end, then look again |
+| `ROLLBACK_COMPLETE`                  | its creation failed and nothing of it is left: delete it, then create it     |
+| any failure                          | a person must look; the error says at what                                  |
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from chalicelib.errors import Invalid, Refused
+from infra.account import explained
+
+Course = Literal["create", "change", "follow", "clear", "refuse"]
+
+CAPABILITIES = ["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"]
+POLL = 2.0  # seconds between looks at what CloudFormation does
+_EMPTY = ("didn't contain changes", "No updates are to be performed")
+_SIGNS = {"Add": "+", "Modify": "~", "Remove": "-"}
+
+
+def course(status: str | None) -> Course:
+    if status in (None, "REVIEW_IN_PROGRESS"):
+        return "create"
+    if status.endswith("_IN_PROGRESS"):
+        return "follow"
+    if status == "ROLLBACK_COMPLETE":
+        return "clear"
+    return "change" if status.endswith("_COMPLETE") else "refuse"
+
+
+def stuck(name: str, status: str) -> Refused:
+    """What a person can do about a stack that CloudFormation gave up."""
+    if status == "UPDATE_ROLLBACK_FAILED":
+        do = f"Mend what its events name, then run `aws cloudformation continue-update-rollback --stack-name {name}`"
+    else:
+        do = f"Look at its events, then delete it with `aws cloudformation delete-stack --stack-name {name}`"
+    return Refused(f"The stack {name} is stuck: {status}.", hint=f"{do}; after that run this command again.")
+
+
+@dataclass(frozen=True)
+class Change:
+    """One line of a change set."""
+
+    action: str
+    id: str
+    type: str
+    replaced: bool = False
+
+    def __str__(self) -> str:
+        note = "  (replaced by a new one)" if self.replaced else ""
+        return f"  {_SIGNS.get(self.action, '?')} {self.id}  {self.type}{note}"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A change set that can be executed; without changes there is none."""
+
+    id: str
+    changes: tuple[Change, ...]
+
+
+class Stack:
+    def __init__(self, formation: Any, name: str, say: Callable[[str], None], poll: float = POLL) -> None:
+        self._formation, self.name, self._say, self._poll = formation, name, say, poll
+
+    def found(self) -> dict[str, Any] | None:
+        with explained(f"look at the stack {self.name}"):
+            return _one_or_none(self._formation, self.name)
+
+    def status(self) -> str | None:
+        found = self.found()
+        return None if found is None else found["StackStatus"]
+
+    def parameters(self) -> dict[str, str]:
+        """As they are deployed."""
+        found = self.found() or {}
+        return {each["ParameterKey"]: each["ParameterValue"] for each in found.get("Parameters", ())}
+
+    def physical(self, logical: str) -> str:
+        """What a resource is called in the account."""
+        with explained(f"find {logical} of the stack {self.name}"):
+            found = self._formation.describe_stack_resource(StackName=self.name, LogicalResourceId=logical)
+            return str(found["StackResourceDetail"]["PhysicalResourceId"])
+
+    def settle(self) -> None:
+        """Until it can be created or changed. Raises Refused if only a person can bring it there."""
+        while (now := course(status := self.status())) in ("follow", "clear"):
+            if now == "follow":
+                self._say(f"{self.name} is being changed by somebody else ({status}); waiting for its end …")
+                self._follow(set())
+            else:
+                self._say(f"{self.name} was never finished ({status}): deleting what is left of it …")
+                self.delete()
+        if now == "refuse":
+            raise stuck(self.name, str(status))
+
+    def propose(self, parameters: Mapping[str, str], **template: str) -> Proposal | None:
+        """A change set for the template (`TemplateBody` or `TemplateURL`); None if there is nothing to change."""
+        existing = self.found()
+        kind = "CREATE" if course(existing and existing["StackStatus"]) == "create" else "UPDATE"
+        kept = {each["ParameterKey"] for each in (existing or {}).get("Parameters", ())} if kind == "UPDATE" else set()
+        with explained(f"prepare the change of {self.name}"):
+            declared = self._declared(template)
+            if unknown := sorted(parameters.keys() - declared):
+                raise Invalid(
+                    f"The stack {self.name} has no parameter {', '.join(unknown)}.",
+                    hint=f"It has {', '.join(sorted(declared))}.",
+                )
+            asked = self._formation.create_change_set(
+                StackName=self.name,
+                ChangeSetName=f"deploy-{time.time_ns()}",
+                ChangeSetType=kind,
+                Capabilities=CAPABILITIES,
+                Parameters=_parameters(parameters, kept & declared),
+                **template,
+            )
+            return self._prepared(asked["Id"])
+
+    def _declared(self, template: dict[str, str]) -> set[str]:
+        summary = self._formation.get_template_summary(**template)
+        return {each["ParameterKey"] for each in summary.get("Parameters", ())}
+
+    def _prepared(self, id_: str) -> Proposal | None:
+        while True:
+            told = self._formation.describe_change_set(ChangeSetName=id_, StackName=self.name)
+            if told["Status"] == "FAILED":
+                self.drop(id_)
+                reason = told.get("StatusReason", "")
+                if any(text in reason for text in _EMPTY):
+                    return None
+                raise Refused(f"CloudFormation can't change {self.name}: {reason}")
+            if told["Status"] == "CREATE_COMPLETE":
+                return Proposal(id_, tuple(self._changes(id_, told)))
+            time.sleep(self._poll)
+
+    def _changes(self, id_: str, told: dict[str, Any]) -> Sequence[Change]:
+        found = list(told["Changes"])
+        while told.get("NextToken"):
+            told = self._formation.describe_change_set(
+                ChangeSetName=id_, StackName=self.name, NextToken=told["NextToken"]
+            )
+            found += told["Changes"]
+        resources = [each["ResourceChange"] for each in found]
+        return sorted(
+            (
+                Change(one["Action"], one["LogicalResourceId"], one["ResourceType"], one.get("Replacement") == "True")
+                for one in resources
+            ),
+            key=lambda change: (change.action, change.id),
+        )
+
+    def drop(self, id_: str) -> None:
+        with explained("delete a change set"):
+            self._formation.delete_change_set(ChangeSetName=id_, StackName=self.name)
+
+    def execute(self, proposal: Proposal) -> None:
+        """Until it is done. Raises Refused with the first resource that failed; the stack is then as it was."""
+        with explained(f"change {self.name}"):
+            seen = {event["EventId"] for event in self._events()}
+            self._formation.execute_change_set(ChangeSetName=proposal.id, StackName=self.name)
+        self._follow(seen, failing=True)
+
+    def delete(self) -> None:
+        with explained(f"delete {self.name}"):
+            found = self.found()
+            if found is None:
+                return
+            seen = {event["EventId"] for event in self._events()}
+            self._formation.delete_stack(StackName=found["StackId"])
+        self._follow(seen, failing=True, name=found["StackId"])
+
+    def _follow(self, seen: set[str], *, failing: bool = False, name: str = "") -> None:
+        first = ""
+        while True:
+            with explained(f"follow {self.name}"):
+                found = _one_or_none(self._formation, name or self.name)
+                for event in reversed([each for each in self._events(name) if each["EventId"] not in seen]):
+                    seen.add(event["EventId"])
+                    first = first or _failure(event)
+                    self._say(_line(event))
+            status = found["StackStatus"] if found else "DELETE_COMPLETE"
+            if course(status) != "follow":
+                break
+            time.sleep(self._poll)
+        if failing and ("ROLLBACK" in status or status.endswith("_FAILED")):
+            raise Refused(
+                f"{self.name} could not be changed: {first or status}.",
+                hint="CloudFormation has undone what it had begun. Mend the cause, then run this command again.",
+            )
+
+    def _events(self, name: str = "") -> list[dict[str, Any]]:
+        """The latest, newest first."""
+        if _one_or_none(self._formation, name or self.name) is None:
+            return []
+        return list(self._formation.describe_stack_events(StackName=name or self.name)["StackEvents"])
+
+
+def _one_or_none(formation: Any, name: str) -> dict[str, Any] | None:
+    from botocore.exceptions import ClientError
+
+    try:
+        found: list[dict[str, Any]] = formation.describe_stacks(StackName=name)["Stacks"]
+    except ClientError as error:
+        if "does not exist" in error.response["Error"].get("Message", ""):
+            return None
+        raise
+    return found[0] if found else None
+
+
+def _parameters(given: Mapping[str, str], kept: set[str]) -> list[dict[str, Any]]:
+    """What isn't given stays as it was deployed."""
+    set_ = [{"ParameterKey": name, "ParameterValue": value} for name, value in given.items()]
+    old = [{"ParameterKey": name, "UsePreviousValue": True} for name in sorted(kept - given.keys())]
+    return set_ + old
+
+
+def _failure(event: dict[str, Any]) -> str:
+    reason = event.get("ResourceStatusReason", "")
+    if event["ResourceStatus"].endswith("_FAILED") and "cancelled" not in reason:
+        return f"{event['LogicalResourceId']} ({event['ResourceType']}): {reason}"
+    return ""
+
+
+def _line(event: dict[str, Any]) -> str:
+    reason = f"  {event['ResourceStatusReason']}" if event.get("ResourceStatusReason") else ""
+    return f"  {event['ResourceStatus']:<28} {event['LogicalResourceId']}{reason}"

@@ -1,0 +1,268 @@
+"""The stack `dstack-<stage>`: everything that may be made anew from the code, since what it knows is in the stateful
+one.
+
+`python -m infra.stateless STAGE` prints it for `chalice package --merge-template`, which merges it into the template
+of the functions that `app.py` names: theirs are completed here by their logical ids, and the others are added.
+
+Names, not imports, tie it to the stateful stack: both are named after the stage, so neither can be in the other's way.
+The settings that functions read are a parameter that this stack writes, so CloudFormation joins what it made with what
+there was, and no program copies an output to anywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from chalicelib.engine import asl
+from chalicelib.engine.workflows import WORKFLOWS
+from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
+from chalicelib.planning.workflows import Definition
+from infra import spending
+from infra.functions import CHALICE, FUNCTIONS, PROVIDERS, REPETITIONS, Function, named
+from infra.policies import VERSION, in_template, sub_arn
+
+RUNTIME = "python3.11"
+KEPT_DAYS = 14  # of logs
+Resources = dict[str, Any]
+Code = Mapping[str, tuple[str, str]]  # by artefact: bucket and key
+
+
+def template(
+    stage: str, code: Code | None = None, variables: Mapping[str, str] | None = None, at_once: int = 0
+) -> dict[str, Any]:
+    """`code`: where the artefacts were uploaded to; one that isn't named is a file beside the template, which
+    `aws cloudformation package` uploads. `variables`: more of the environment for every function. `at_once`: executions
+    that are reserved for calls to providers, and their most; none in a new account, which has none to spare."""
+    in_vpc = {"Fn::Not": [{"Fn::Equals": [{"Ref": "BastionSubnets"}, ""]}]}
+    traced = {"Fn::Equals": [{"Ref": "Tracing"}, "Active"]}
+    resources: Resources = {"Settings": _settings(stage)}
+    for function in FUNCTIONS:
+        resources |= _function(function, stage, code or {}, variables or {}, at_once)
+    for definition in WORKFLOWS.values():
+        resources |= _state_machine(definition, stage)
+    return {
+        "Parameters": _parameters() | spending.parameters(),
+        "Conditions": {"InVpc": in_vpc, "Traced": traced, **spending.conditions()},
+        "Resources": resources | spending.resources(stage),
+        "Outputs": {"ApiUrl": {"Value": _API_URL}, "AgentUrl": {"Value": _AGENT_URL}},
+    }
+
+
+_API_URL = {"Fn::Sub": "https://${RestAPI}.execute-api.${AWS::Region}.${AWS::URLSuffix}/api"}
+_AGENT_URL = {"Fn::GetAtt": ["AgentSyncUrl", "FunctionUrl"]}
+
+
+def _parameters() -> Resources:
+    """What belongs to the account rather than to the code. Each has a default that is right for a new account."""
+    ids = {"Type": "String", "Default": ""}  # with commas
+    return {
+        "Tracing": {
+            "Type": "String",
+            "Default": "PassThrough",
+            "AllowedValues": ["PassThrough", "Active"],
+            "Description": "Active: each call is traced by X-Ray, for $5 a million",
+        },
+        "BastionSubnets": {**ids, "Description": "subnets from which hosts are reached by SSH; none: the internet"},
+        "BastionSecurityGroups": {
+            **ids,
+            "Description": "security groups of the function in those subnets: one at least",
+        },
+    }
+
+
+def _settings(stage: str) -> Resources:
+    value = {
+        "table": f"dstack-{stage}",
+        "bucket": f"dstack-{stage}-${{AWS::AccountId}}",
+        "wake_function": f"dstack-{stage}-reconcile",
+        "effect_functions": {artefact: f"dstack-{stage}-{function}" for artefact, function in PROVIDERS.items()},
+        "host_function": f"dstack-{stage}-bootstrap_host",
+        "aside_queue": f"https://sqs.${{AWS::Region}}.${{AWS::URLSuffix}}/${{AWS::AccountId}}/dstack-{stage}-aside",
+        "api_url": _API_URL["Fn::Sub"],
+        "agent_url": "${AgentSyncUrl.FunctionUrl}",
+        "state_machines": {name: f"${{{_machine_id(name)}}}" for name in WORKFLOWS},
+    }
+    properties = {
+        "Name": f"/dstack-{stage}/settings",
+        "Type": "String",
+        "Description": "written by the stack; the functions read it at their start",
+        "Value": {"Fn::Sub": json.dumps(value)},
+    }
+    return {"Type": "AWS::SSM::Parameter", "Properties": properties}
+
+
+# --- functions -------------------------------------------------------------------------------------------------------
+
+
+def _function(function: Function, stage: str, code: Code, variables: Mapping[str, str], at_once: int) -> Resources:
+    made = {f"{function.id}Logs": _logs(function, stage)}
+    properties: Resources = {
+        "FunctionName": f"dstack-{stage}-{function.name}",
+        "LoggingConfig": {"LogGroup": {"Ref": f"{function.id}Logs"}},
+        "Environment": {"Variables": {"DSTACK_KEYS": f"/dstack-{stage}", **variables}},
+    }
+    if function.chalice:
+        made |= _of_chalice(function, stage, code, properties)
+    else:
+        made |= _plain(function, stage, code, properties)
+        if function.every:
+            made |= _schedule(function)
+    if function.bounded and at_once:
+        properties["ReservedConcurrentExecutions"] = at_once
+    if function.every or function.asked:
+        made[f"{function.id}Events"] = _events(function, stage)
+    return made | (_url(function) if function.url else {})
+
+
+def _of_chalice(function: Function, stage: str, code: Code, properties: Resources) -> Resources:
+    """What Chalice doesn't say, merged into its own resource. And the plain handler instead of Chalice's, which takes
+    the schedule's events alone, where `reconcile` is also given hints."""
+    properties |= {"Runtime": RUNTIME, "Handler": function.entry, "Tracing": {"Ref": "Tracing"}}
+    properties["CodeUri"] = _where(function, code, "Bucket", "Key")
+    role = f"{function.id}Role" if function.id != "APIHandler" else "ApiHandlerRole"
+    may = {"Policies": _policies(function, stage), "ManagedPolicyArns": _managed(function)}
+    return {function.id: {"Properties": properties}, role: {"Properties": may}}
+
+
+def _plain(function: Function, stage: str, code: Code, properties: Resources) -> Resources:
+    properties |= {
+        "Runtime": RUNTIME,
+        "Architectures": ["x86_64"],
+        "Handler": function.entry,
+        "Code": _where(function, code, "S3Bucket", "S3Key"),
+        "MemorySize": function.memory,
+        "Timeout": function.timeout,
+        "Role": {"Fn::GetAtt": [f"{function.id}Role", "Arn"]},
+        "TracingConfig": {"Mode": {"Ref": "Tracing"}},
+    }
+    role = _role("lambda.amazonaws.com", _policies(function, stage))
+    role["Properties"]["ManagedPolicyArns"] = _managed(function)
+    if function.vpc:
+        listed = {"SubnetIds": "BastionSubnets", "SecurityGroupIds": "BastionSecurityGroups"}
+        inside = {name: {"Fn::Split": [",", {"Ref": parameter}]} for name, parameter in listed.items()}
+        properties["VpcConfig"] = _if("InVpc", inside)
+    return {function.id: {"Type": "AWS::Lambda::Function", "Properties": properties}, f"{function.id}Role": role}
+
+
+def _where(function: Function, code: Code, bucket: str, key: str) -> Any:
+    if function.artefact in code:
+        return dict(zip((bucket, key), code[function.artefact], strict=True))
+    return "./deployment.zip" if function.artefact == CHALICE else f"./{function.artefact}.zip"
+
+
+def _if(condition: str, value: Any) -> Resources:
+    return {"Fn::If": [condition, value, {"Ref": "AWS::NoValue"}]}
+
+
+def _managed(function: Function) -> list[Resources]:
+    """AWS's own policies, for what a parameter switches on; none otherwise."""
+    found = {"Traced": "AWSXRayDaemonWriteAccess"}
+    if function.vpc:
+        found["InVpc"] = "service-role/AWSLambdaVPCAccessExecutionRole"
+    arn = "arn:${AWS::Partition}:iam::aws:policy/"
+    return [_if(condition, {"Fn::Sub": f"{arn}{name}"}) for condition, name in found.items()]
+
+
+def _logs(function: Function, stage: str) -> Resources:
+    properties = {"LogGroupName": f"/aws/lambda/dstack-{stage}-{function.name}", "RetentionInDays": KEPT_DAYS}
+    return {"Type": "AWS::Logs::LogGroup", "Properties": properties}
+
+
+def _policies(function: Function, stage: str) -> list[Resources]:
+    return [{"PolicyName": function.name, "PolicyDocument": in_template(function.allowed, stage)}]
+
+
+def _role(service: str, policies: list[Resources]) -> Resources:
+    trust = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+    properties = {"AssumeRolePolicyDocument": {"Version": VERSION, "Statement": [trust]}, "Policies": policies}
+    return {"Type": "AWS::IAM::Role", "Properties": properties}
+
+
+# --- what brings events ----------------------------------------------------------------------------------------------
+
+
+def _schedule(function: Function) -> Resources:
+    arn = {"Fn::GetAtt": [function.id, "Arn"]}
+    rule = {"ScheduleExpression": function.every, "Targets": [{"Id": function.name, "Arn": arn}]}
+    source = {"Fn::GetAtt": [f"{function.id}Schedule", "Arn"]}
+    return {
+        f"{function.id}Schedule": {"Type": "AWS::Events::Rule", "Properties": rule},
+        f"{function.id}ScheduleMay": _may_invoke(function, "events.amazonaws.com", SourceArn=source),
+    }
+
+
+def _events(function: Function, stage: str) -> Resources:
+    """What becomes of asynchronous events that aren't handled at once. A schedule's next one comes anyway, so only what
+    others ask for is set aside."""
+    properties: Resources = {
+        "FunctionName": {"Ref": function.id},
+        "Qualifier": "$LATEST",
+        "MaximumRetryAttempts": REPETITIONS,
+        "MaximumEventAgeInSeconds": function.lasts,
+    }
+    if function.asked:
+        aside = {"Fn::Sub": sub_arn(f"sqs:dstack-{stage}-aside")}
+        properties["DestinationConfig"] = {"OnFailure": {"Destination": aside}}
+    return {"Type": "AWS::Lambda::EventInvokeConfig", "Properties": properties}
+
+
+def _url(function: Function) -> Resources:
+    """Open to everybody: agents have no identity in AWS, and each call proves itself by its token. Lambda asks for both
+    permissions; the second is only for calls that come by the URL."""
+    target = {"TargetFunctionArn": {"Ref": function.id}, "AuthType": "NONE"}
+    by_url = {"Action": "lambda:InvokeFunctionUrl", "FunctionUrlAuthType": "NONE"}
+    return {
+        f"{function.id}Url": {"Type": "AWS::Lambda::Url", "Properties": target},
+        f"{function.id}UrlOpen": _may_invoke(function, "*", **by_url),
+        f"{function.id}UrlMay": _may_invoke(function, "*", InvokedViaFunctionUrl=True),
+    }
+
+
+def _may_invoke(function: Function, principal: str, **more: Any) -> Resources:
+    properties = {
+        "FunctionName": {"Ref": function.id},
+        "Action": "lambda:InvokeFunction",
+        "Principal": principal,
+        **more,
+    }
+    return {"Type": "AWS::Lambda::Permission", "Properties": properties}
+
+
+# --- workflows -------------------------------------------------------------------------------------------------------
+
+
+def _state_machine(definition: Definition, stage: str) -> Resources:
+    name, id_ = f"dstack-{stage}-{definition.name}", _machine_id(definition.name)
+    performer = {"Fn::GetAtt": [performer_of(definition).id, "Arn"]}
+    itself = {"Fn::Sub": sub_arn(f"states:stateMachine:{name}")}
+    statements = [
+        {"Sid": "Perform", "Effect": "Allow", "Action": "lambda:InvokeFunction", "Resource": performer},
+        {"Sid": "GoOn", "Effect": "Allow", "Action": "states:StartExecution", "Resource": itself},
+    ]
+    policy = {"PolicyName": definition.name, "PolicyDocument": {"Version": VERSION, "Statement": statements}}
+    properties = {
+        "StateMachineName": name,
+        "DefinitionString": json.dumps(asl.render(definition)),
+        "DefinitionSubstitutions": {"Performer": performer},
+        "RoleArn": {"Fn::GetAtt": [f"{id_}Role", "Arn"]},
+    }
+    return {
+        id_: {"Type": "AWS::StepFunctions::StateMachine", "Properties": properties},
+        f"{id_}Role": _role("states.amazonaws.com", [policy]),
+    }
+
+
+def performer_of(definition: Definition) -> Function:
+    """The steps that log in to hosts are made by the one function that can."""
+    return named("bootstrap_host" if definition in (ADD_HOST, REMOVE_HOST) else "workflow_step")
+
+
+def _machine_id(name: str) -> str:
+    return "".join(word.title() for word in name.split("_")) + "Workflow"
+
+
+if __name__ == "__main__":
+    json.dump(template(sys.argv[1] if len(sys.argv) > 1 else "prod"), sys.stdout, indent=2)

@@ -1,0 +1,263 @@
+"""What AWS sells: types as it describes them, prices and quotas, by region; on an account whose prices are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from moto.ec2.models.instance_types import INSTANCE_TYPES
+
+from chalicelib.backends.aws.catalogue import Catalogue, Region, _offers
+from chalicelib.backends.aws.client import Clients
+from chalicelib.backends.aws.config import AWSBackendConfig
+from chalicelib.backends.aws.quotas import availability, code_of
+from chalicelib.backends.offline import OfflinePrices
+from chalicelib.domain.instants import DAY, SECOND, Micros
+from chalicelib.domain.offers import Availability, Offer
+from chalicelib.errors import MissingPermission, Throttled, Unfit
+from tests.backends.aws.account import Account, Fault, Script
+from tests.backends.aws.shop import price
+
+HERE = "eu-west-1"
+NAMED = ("g5.xlarge", "m5.large")
+
+
+class Clock:
+    at: Micros = 1_795_000_000 * SECOND
+
+    def now(self) -> Micros:
+        return self.at
+
+
+class Market:
+    def __init__(self, script: Script, prices: Path | None = None) -> None:
+        self.clock, self.script = Clock(), script
+        self.account = Account(self.clock.now, script)
+        config = AWSBackendConfig.model_validate(
+            {
+                "type": "aws",
+                "creds": {"type": "default"},
+                "regions": [HERE],
+                "experimental_instance_types": ["m5.large", "g6f.large"],
+            }
+        )
+        self.clients = Clients(config.creds, session=self.account.session)
+        offline = OfflinePrices(prices) if prices else None
+        self.catalogue = Catalogue(self.clients, config, self.clock.now, offline)
+
+    def offers(self) -> dict[str, Offer]:
+        return {offer.key.removeprefix(f"aws/{HERE}/"): offer for offer in self.catalogue.offers()}
+
+    def asked(self, operation: str) -> int:
+        return sum(call.operation == operation for call in self.account.calls)
+
+    def close(self) -> None:
+        self.clients.close()
+        self.account.close()
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script(lag=0, sold=(*NAMED, "g6f.large"))  # each type is a call
+
+
+@pytest.fixture
+def market(script: Script) -> Iterator[Market]:
+    made = Market(script)
+    yield made
+    made.close()
+
+
+def test_an_account_sells_what_it_has_in_its_zones(market: Market, caplog: pytest.LogCaptureFixture) -> None:
+    found = market.offers()
+    assert set(found) == {f"{name}/{how}" for name in NAMED for how in ("on-demand", "spot")}
+    offer = found["g5.xlarge/on-demand"]
+    has = offer.instance.resources
+    assert (has.cpus, has.memory_mib, has.cpu_arch, has.spot) == (4, 16 * 1024, "x86", False)
+    assert [(gpu.name, gpu.memory_mib, gpu.vendor) for gpu in has.gpus] == [("A10G", 24 * 1024, "nvidia")]
+    zones = offer.availability_zones
+    assert zones and all(zone.startswith(HERE) and len(zone) == len(HERE) + 1 for zone in zones)
+    assert offer.price == price("g5.xlarge", HERE) and offer.availability is Availability.unknown
+    assert offer.backend_data == {"local_disks_gb": [250]}
+    spot = found["g5.xlarge/spot"]
+    assert spot.instance.resources.spot and offer.price * 0.3 < spot.price < offer.price * 0.4
+    assert "g6f.large" in caplog.text
+
+
+def test_the_dearest_zone_is_a_spot_machines_price(market: Market) -> None:
+    spot = market.offers()["g5.xlarge/spot"]
+    assert spot.availability_zones == tuple(f"{HERE}{letter}" for letter in "abc")
+    assert spot.price == pytest.approx(price("g5.xlarge", HERE) * 0.32), "of the third zone"
+
+
+def test_prices_are_asked_for_once_a_day_and_go_on_after_a_refusal(market: Market, script: Script) -> None:
+    script.faults.append(Fault("GetProducts", "ThrottlingException"))
+    with pytest.raises(Throttled):
+        market.offers()
+    market.offers()
+    asked = market.asked("GetProducts")
+    assert asked <= len(NAMED) + 1, "one was refused, and no other is asked for again"
+    market.offers()
+    assert market.asked("GetProducts") == asked
+    market.clock.at += DAY
+    market.offers()
+    assert market.asked("GetProducts") == asked + len(NAMED)
+
+
+def test_a_region_that_does_not_answer_leaves_no_half_catalogue(market: Market, script: Script) -> None:
+    script.faults.append(Fault("DescribeInstanceTypeOfferings", "InternalError", status=500))
+    with pytest.raises(Exception, match="InternalError"):
+        market.offers()
+
+
+def test_a_quota_that_is_too_small_is_said_and_an_unknown_one_is_not(market: Market, script: Script) -> None:
+    script.quotas |= {"L-DB2E81BA": 3.0, "L-3819A6DF": 4.0}
+    found = market.offers()
+    assert found["g5.xlarge/on-demand"].availability is Availability.no_quota
+    assert found["g5.xlarge/spot"].availability is Availability.unknown, "four vCPUs are enough for one"
+    script.faults.append(Fault("ListServiceQuotas", "AccessDeniedException"))
+    assert market.offers()["g5.xlarge/on-demand"].availability is Availability.unknown
+
+
+def test_small_pages_are_read_to_their_end(market: Market, script: Script) -> None:
+    whole = market.offers()
+    script.page = 1
+    assert market.offers() == whole
+
+
+# --- without the right to ask for prices ------------------------------------------------------------------------------
+
+CSV = """provider,instance_type,region,vcpus,mem_gib,gpu_name,gpu_count,gpu_mem_gib,price,spot_price
+aws,g5.xlarge,eu-west-1,4,16,a10g,1,22,1.123,0.5
+aws,m5.large,us-east-1,2,8,,0,,0.096,
+gcp,m5.large,eu-west-1,2,8,,0,,9.9,9.9
+"""
+
+
+@pytest.fixture
+def denied(script: Script, tmp_path: Path) -> Iterator[Market]:
+    script.faults.append(Fault("GetProducts", "AccessDeniedException", times=99))
+    script.faults.append(Fault("DescribeSpotPriceHistory", "UnauthorizedOperation", times=99, status=403))
+    (tmp_path / "prices.csv").write_text(CSV)
+    made = Market(script, tmp_path / "prices.csv")
+    yield made
+    made.close()
+
+
+def test_a_file_has_the_prices_that_an_account_may_not_ask_for(denied: Market) -> None:
+    found = denied.offers()
+    assert {key: offer.price for key, offer in found.items()} == {"g5.xlarge/on-demand": 1.123, "g5.xlarge/spot": 0.5}
+    assert all(offer.backend_data["prices"].startswith("prices.csv, 20") for offer in found.values())
+
+
+def test_the_file_is_read_again_when_it_changes(denied: Market, tmp_path: Path) -> None:
+    denied.offers()
+    (tmp_path / "prices.csv").write_text(CSV.replace("1.123", "22.75"))
+    assert denied.offers()["g5.xlarge/on-demand"].price == 22.75
+
+
+def test_without_a_file_the_permission_is_named(market: Market, script: Script) -> None:
+    script.faults.append(Fault("GetProducts", "AccessDeniedException", times=99))
+    with pytest.raises(MissingPermission, match="pricing:GetProducts"):
+        market.offers()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, "can't be read"),
+        ("provider,region\naws,x\n", "lack the column instance_type, price, spot_price"),
+        (CSV.replace("1.123", "cheap"), "line 2: price is 'cheap'"),
+        (CSV.replace("1.123", "-1"), "line 2: price is '-1'"),
+        (CSV.replace("1.123", "nan"), "line 2: price is 'nan'"),
+        (b"\xff\xfe", "can't be read"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_told_with_the_line(tmp_path: Path, text: str | bytes | None, said: str) -> None:
+    path = tmp_path / "prices.csv"
+    if text is not None:
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    with pytest.raises(Unfit, match=said):
+        OfflinePrices(path).of("aws")
+
+
+# --- every type there is ----------------------------------------------------------------------------------------------
+
+
+def everything(names: Mapping[str, Any] = INSTANCE_TYPES) -> dict[str, Offer]:
+    """What would be offered of these, at a dollar each."""
+    config = AWSBackendConfig.model_validate({"type": "aws", "creds": {"type": "default"}})
+    catalogue = Catalogue(Clients(config.creds), config, lambda: 0)
+    types = {name: body for name, body in names.items() if catalogue._wanted(body)}
+    region = Region(HERE, types, {name: ["eu-west-1a"] for name in types}, {}, {})
+    return {offer.instance.name: offer for offer in _offers(region, {name: {HERE: 1.0} for name in types}, "")}
+
+
+@pytest.fixture(scope="module")
+def all_types() -> dict[str, Offer]:
+    return everything()
+
+
+@pytest.mark.parametrize(
+    ("name", "gpus", "memory", "efa"),
+    [
+        ("g4dn.12xlarge", ["T4"] * 4, 16, [0]),
+        ("g5.48xlarge", ["A10G"] * 8, 24, [0]),
+        ("g5g.xlarge", ["T4G"], 16, []),
+        ("g6.xlarge", ["L4"], 24, []),
+        ("g6e.48xlarge", ["L40S"] * 8, 48, [0, 1, 2, 3]),
+        ("g7e.2xlarge", ["RTXPRO6000"], 96, []),
+        ("p4d.24xlarge", ["A100"] * 8, 40, [0, 1, 2, 3]),
+        ("p4de.24xlarge", ["A100"] * 8, 80, [0, 1, 2, 3]),
+        ("p5.48xlarge", ["H100"] * 8, 80, list(range(32))),
+        ("p5en.48xlarge", ["H200"] * 8, 141, list(range(16))),
+        ("p6-b200.48xlarge", ["B200"] * 8, 180, list(range(8))),
+        ("p6-b300.48xlarge", ["B300"] * 8, 288, list(range(1, 17))),
+    ],
+)
+def test_gpus_have_the_names_and_sizes_that_people_use(
+    all_types: dict[str, Offer], name: str, gpus: list[str], memory: int, efa: list[int]
+) -> None:
+    offer = all_types[name]
+    has = offer.instance.resources
+    assert [gpu.name for gpu in has.gpus] == gpus and {gpu.memory_mib for gpu in has.gpus} == {memory * 1024}
+    assert offer.backend_data.get("efa", []) == efa
+
+
+def test_shares_of_a_gpu_and_what_a_run_cannot_ask_for_are_left_out(all_types: dict[str, Offer]) -> None:
+    assert not any(name.startswith(("g6f.", "gr6f.", "trn", "inf", "mac", "p3")) for name in all_types)
+    assert not any("metal" in name for name in all_types)
+    assert all_types["m7g.large"].instance.resources.cpu_arch == "arm"
+    assert {offer.instance.resources.cpu_arch for offer in all_types.values()} == {"x86", "arm"}
+
+
+@pytest.mark.parametrize(
+    ("name", "on_demand", "spot"),
+    [
+        ("m7i.large", "L-1216C47A", "L-34B43A08"),
+        ("im4gn.large", "L-1216C47A", "L-34B43A08"),
+        ("gr6.4xlarge", "L-DB2E81BA", "L-3819A6DF"),
+        ("p4d.24xlarge", "L-417A185B", "L-7212CCBC"),
+        ("p5en.48xlarge", "L-417A185B", "L-C4BD4855"),
+        ("p6-b200.48xlarge", "L-417A185B", None),
+        ("trn2.48xlarge", "L-2C3B7624", "L-6B0D517C"),
+        ("inf2.xlarge", "L-1945791B", "L-B5D1601B"),
+        ("dl1.24xlarge", "L-6E869C2A", "L-85EED4F7"),
+        ("u-3tb1.56xlarge", None, None),
+        ("mac2.metal", None, None),
+    ],
+)
+def test_a_type_counts_against_its_familys_quota(name: str, on_demand: str | None, spot: str | None) -> None:
+    assert (code_of(name, spot=False), code_of(name, spot=True)) == (on_demand, spot)
+
+
+def test_every_type_that_is_offered_has_a_quota(all_types: dict[str, Offer]) -> None:
+    assert [name for name in all_types if code_of(name, spot=False) is None] == []
+
+
+def test_a_quota_is_compared_with_the_types_vcpus() -> None:
+    assert availability({"L-DB2E81BA": 7}, "g5.2xlarge", 8, spot=False) is Availability.no_quota
+    assert availability({"L-DB2E81BA": 8}, "g5.2xlarge", 8, spot=False) is Availability.unknown
+    assert availability({}, "g5.2xlarge", 8, spot=False) is Availability.unknown

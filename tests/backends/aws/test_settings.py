@@ -1,0 +1,120 @@
+"""Every field of an AWS account's configuration reaches AWS: what is asked of it differs, or the field is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from chalicelib.backends.aws.backend import AwsBackend
+from chalicelib.backends.aws.client import Clients
+from chalicelib.backends.aws.config import AWSBackendConfig
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.offers import Disk, Gpu, InstanceType, Offer, Resources
+from chalicelib.domain.specs.credentials import AccessKeyCreds, DefaultCreds
+from chalicelib.errors import BackendError
+from tests.backends.aws.account import Account
+from tests.backends.aws.provider import config
+from tests.backends.conformance.requests import request_for
+
+HERE = "us-east-1"
+NOW: Micros = 1_795_000_000 * SECOND
+IDS = re.compile(r"\b(vpc|subnet|sg|sgr|i|vol|eni|rtb|igw|r)-[0-9a-f]{8,}")  # that moto makes up
+IMAGE = {"name": "ours-*", "owner": "self", "user": "ubuntu"}
+CHANGES: dict[str, Any] = {
+    "regions": ["eu-west-1"],
+    "vpc_name": "research",
+    "vpc_ids": {HERE: "vpc-0123456789abcdef0"},
+    "default_vpcs": False,
+    "public_ips": False,
+    "iam_instance_profile": "training",
+    "tags": {"team": "ml"},
+    "os_images.cpu": IMAGE,
+    "os_images.nvidia": IMAGE,
+    "experimental_instance_types": ["m5.large"],
+}
+ELSEWHERE = {"type", "creds"}  # which model reads it; see below
+
+
+def offer(name: str, *, gpu: bool) -> Offer:
+    gpus = (Gpu(name="A10G", memory_mib=24_576, vendor="nvidia"),) if gpu else ()
+    has = Resources(cpus=4, memory_mib=16_384, gpus=gpus, disk=Disk(size_mib=102_400), cpu_arch="x86")
+    zones = (f"{HERE}a",)
+    return Offer(
+        backend="aws",
+        instance=InstanceType(name=name, resources=has),
+        region=HERE,
+        price=1.0,
+        availability_zones=zones,
+    )
+
+
+class Few(Clients):
+    """Asks for the types by name alone, since each of hundreds would be a call."""
+
+    def call(self, service: str, region: str, operation: str, **params: Any) -> dict[str, Any]:
+        if operation == "describe_instance_types":
+            [wanted] = params["Filters"]
+            exact = [name for name in wanted["Values"] if "*" not in name]
+            params["Filters"] = [{"Name": "instance-type", "Values": ["g5.xlarge", *exact]}]
+        return super().call(service, region, operation, **params)
+
+
+def asked(**changes: Any) -> list[str]:
+    """Everything that AWS is asked, for a machine with a GPU, one without, and the offers; and what was refused."""
+    account = Account(lambda: NOW)
+    given = config(**{"regions": [HERE], "vpc_ids": None, **changes})
+    backend = AwsBackend(given, Few(given.creds, session=account.session), lambda: NOW)
+    said = []
+    for one in (offer("g5.xlarge", gpu=True), offer("m7i.xlarge", gpu=False)):
+        try:
+            list(backend.create(request_for(one, one.instance.name)))
+        except BackendError as error:
+            said.append(f"refused: {error}")
+    try:
+        said += [each.key for each in backend.offers()]
+    except BackendError as error:
+        said.append(f"no offers: {error}")
+    said += [
+        IDS.sub(r"\1-x", f"{call.operation} {call.region} {sorted(call.params.items())}") for call in account.calls
+    ]
+    account.close()
+    return sorted(said)
+
+
+def fields() -> set[str]:
+    """The fields, those of the images one by one."""
+    found = set()
+    for name in AWSBackendConfig.model_fields:
+        found |= {"os_images.cpu", "os_images.nvidia"} if name == "os_images" else {name}
+    return found
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[str]:
+    return asked()
+
+
+def test_every_field_has_a_case() -> None:
+    assert fields() == CHANGES.keys() | ELSEWHERE
+
+
+def test_the_same_configuration_asks_the_same(plain: list[str]) -> None:
+    assert asked() == plain
+    assert any(line.startswith("RunInstances") for line in plain) and not any("refused" in line for line in plain)
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_field_makes_a_difference(plain: list[str], field: str) -> None:
+    name, _, part = field.partition(".")
+    value = {part: CHANGES[field]} if part else CHANGES[field]
+    assert asked(**{name: value}) != plain
+
+
+def test_credentials_are_those_that_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIA2")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")
+    given = AccessKeyCreds(type="access_key", access_key="AKIA1", secret_key="hush")
+    logged_in = [Clients(creds)._logged_in() for creds in (given, DefaultCreds(type="default"))]
+    assert [session.get_credentials().access_key for session in logged_in] == ["AKIA1", "AKIA2"]

@@ -1,0 +1,287 @@
+"""What is easily lost on AWS: addresses, twins in another zone, and whatever an interrupted launch leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from chalicelib.backends.accounts import Account as Served
+from chalicelib.backends.accounts import Accounts
+from chalicelib.backends.aws.backend import AwsBackend
+from chalicelib.backends.spi import CreateRequest
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.offers import Offer
+from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.execute import Executor
+from chalicelib.engine.load import Loader
+from chalicelib.engine.read import Reader
+from chalicelib.engine.sweep import Sweeper
+from chalicelib.errors import BackendError, InsufficientCapacity, QuotaExceeded, Unfit
+from tests.backends.aws.account import Account, Fault
+from tests.backends.aws.lines import KEY
+from tests.backends.aws.provider import AwsProvider, clients, config
+from tests.backends.aws.wire import Call
+from tests.backends.conformance import group_request_for, inside, request_for, volume_request
+from tests.backends.conformance.requests import INSTALL
+from tests.backends.conformance.suite import cut_short, is_gone
+from tests.backends.test_aws import Clock, usual_offers
+from tests.world.engine import Engine
+from tests.world.ports import Books
+from tests.world.ports import accounts as stock
+
+HERE = "us-east-1"
+ZONES = tuple(f"{HERE}{letter}" for letter in "abcdef")
+
+
+class Site:
+    """An account, and a backend of it."""
+
+    def __init__(self, **configured: object) -> None:
+        self.clock = Clock()
+        self.account = Account(self.clock.now)
+        self.provider = AwsProvider(self.account)
+        self.backend = AwsBackend(config(regions=[HERE], **configured), clients(self.account), self.clock.now)
+
+    def later(self, micros: Micros = 2 * MINUTE) -> None:
+        self.clock.at += micros
+
+    def end(self, handles: Sequence[Handle]) -> None:
+        for _ in range(50):
+            if all([is_gone(self.backend, handle) for handle in reversed(handles)]):
+                return
+            self.later(5 * SECOND)
+        pytest.fail(f"of {handles}, something is still there")
+
+    @property
+    def machines(self) -> set[str]:
+        return {each for each in self.provider.existing() if each.startswith("i-")}
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    yield site
+    site.account.close()
+
+
+def offer(name: str, *, spot: bool = False) -> Offer:
+    found = (o for o in usual_offers() if (o.region, o.instance.name) == (HERE, name))
+    return next(each for each in found if each.instance.resources.spot is spot)
+
+
+@pytest.fixture
+def of_a_cluster(site: Site) -> CreateRequest:
+    """A machine with several network cards, which needs an address of its own."""
+    group = site.backend.create_group(group_request_for(offer("p4d.24xlarge")))
+    return inside(request_for(offer("p4d.24xlarge")), group)
+
+
+# --- addresses --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_an_address_is_never_lost(site: Site, of_a_cluster: CreateRequest, after: int) -> None:
+    made = cut_short(site.backend, of_a_cluster, after)
+    assert {handle.id for handle in made} == site.provider.existing()
+    site.later()
+    again = list(site.backend.create(of_a_cluster))
+    assert again[: len(made)] == made and [handle.kind for handle in again] == ["address", "vm"]
+    assert {handle.id for handle in again} == site.provider.existing()
+    site.end(again)
+    assert site.provider.existing() == set()
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_what_was_yielded_of_a_machine_with_an_address_is_all_there_is(
+    site: Site, of_a_cluster: CreateRequest, after: int
+) -> None:
+    site.end(cut_short(site.backend, of_a_cluster, after))
+    assert site.provider.existing() == set()
+
+
+def test_a_running_machine_gets_its_address_and_keeps_it(site: Site, of_a_cluster: CreateRequest) -> None:
+    made = list(site.backend.create(of_a_cluster))
+    site.later()
+    found = site.backend.describe(made)
+    assert found.hostname == made[0].data["ip"] != found.internal_ip
+    assert site.backend.describe(made[::-1]) == found
+    assert len(site.account.asked("AssociateAddress")) == 1
+
+
+def test_no_address_left_is_a_quota(site: Site, of_a_cluster: CreateRequest) -> None:
+    site.account.script.addresses = 0
+    with pytest.raises(QuotaExceeded):
+        list(site.backend.create(of_a_cluster))
+    assert site.provider.existing() == set()
+
+
+def test_an_address_whose_machine_isnt_to_be_had_is_released(site: Site, of_a_cluster: CreateRequest) -> None:
+    site.provider.none_left(of_a_cluster.offer)
+    made = []
+    with pytest.raises(InsufficientCapacity):
+        for handle in site.backend.create(of_a_cluster):
+            made.append(handle)  # noqa: PERF402 - what came before the failure counts
+    assert {handle.id for handle in made} == site.provider.existing()
+    site.end(made)
+    assert site.provider.existing() == set()
+
+
+def test_without_public_addresses_none_is_asked_for() -> None:
+    site = Site(public_ips=False)
+    with pytest.raises(Unfit, match="no private subnet"):
+        list(site.backend.create(request_for(offer("m7i.large"))))
+    assert site.account.asked("AllocateAddress") == [] == site.account.asked("RunInstances")
+    site.account.close()
+
+
+# --- zones ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_launch_goes_on_in_the_next_zone(site: Site) -> None:
+    name = "g5.xlarge"
+    site.account.script.capacity[f"{ZONES[0]}/{name}"] = 0
+    site.account.script.not_offered.add(f"{ZONES[1]}/{name}")
+    (machine,) = site.backend.create(request_for(offer(name)))
+    assert machine.data["zone"] == ZONES[2]
+    tokens = [asked["ClientToken"] for asked in site.account.asked("RunInstances")]
+    assert len(tokens) == len(set(tokens)) == 3, "a token is good for one zone"
+
+
+def test_a_stockout_is_asked_about_once_a_zone(site: Site) -> None:
+    """The SDK alone would ask thrice."""
+    request = request_for(offer("g5.xlarge"))
+    site.provider.none_left(request.offer)
+    with pytest.raises(InsufficientCapacity) as told:
+        list(site.backend.create(request))
+    assert len(site.account.asked("RunInstances")) == len(request.zones or ())
+    assert all(zone in str(told.value) for zone in request.zones or ())
+
+
+@pytest.mark.parametrize(
+    "code", ["VcpuLimitExceeded", "RequestLimitExceeded", "UnauthorizedOperation", "InternalError"]
+)
+def test_what_isnt_about_the_zone_ends_the_launch(site: Site, code: str) -> None:
+    site.account.script.faults.append(Fault("RunInstances", code, times=9))
+    with pytest.raises(BackendError):
+        list(site.backend.create(request_for(offer("g5.xlarge"))))
+    assert len(site.account.asked("RunInstances")) == 1
+
+
+def test_a_machine_that_went_to_another_zone_is_adopted(site: Site) -> None:
+    """Once it shows: AWS's own token knows nothing of it in the first zone, which has room again."""
+    request = request_for(offer("g5.xlarge"))
+    site.account.script.capacity[f"{ZONES[0]}/g5.xlarge"] = 0
+    made = list(site.backend.create(request))
+    site.account.script.capacity.clear()
+    site.later()
+    assert list(site.backend.create(request)) == made
+    assert site.machines == {made[0].id}
+
+
+# --- reservations -----------------------------------------------------------------------------------------------------
+
+
+def test_a_reservation_is_used_where_it_is(site: Site) -> None:
+    reserved = site.account.places.reserve(HERE, ZONES[3], "g5.xlarge")
+    (machine,) = site.backend.create(replace(request_for(offer("g5.xlarge")), reservation=reserved))
+    assert machine.data["zone"] == ZONES[3]
+    assert site.account.machines.all[machine.id].reservation == reserved
+    with pytest.raises(InsufficientCapacity):
+        list(site.backend.create(replace(request_for(offer("g5.xlarge"), "two"), reservation=reserved)))
+
+
+def test_a_capacity_block_is_launched_as_one(site: Site) -> None:
+    block = site.account.places.reserve(HERE, ZONES[0], "p4d.24xlarge", ReservationType="capacity-block")
+    (machine,) = site.backend.create(replace(request_for(offer("p4d.24xlarge")), reservation=block))
+    (asked,) = site.account.asked("RunInstances")
+    assert asked["InstanceMarketOptions"] == {"MarketType": "capacity-block"}
+    assert machine.id in site.machines
+
+
+# --- orphans ----------------------------------------------------------------------------------------------------------
+
+
+def orphans(site: Site) -> set[str]:
+    """Everything that interrupted launches have been seen to leave."""
+    tags = dict(request_for(offer("g5.xlarge"), "lost").tags)
+    listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+
+    def ask(operation: str, **params: object) -> dict[str, object]:
+        return site.account.handle(Call("ec2", HERE, operation, params, KEY))
+
+    def specified(kind: str) -> list[dict[str, object]]:
+        return [{"ResourceType": kind, "Tags": listed}]
+
+    launched = {"ImageId": "ami-0d1a000000000001", "InstanceType": "g5.xlarge", "MinCount": 1, "MaxCount": 1}
+    for zone in ZONES[:2]:  # twins: one token, two zones
+        ask("RunInstances", **launched, TagSpecifications=specified("instance"), Placement={"AvailabilityZone": zone})
+    address = ask("AllocateAddress", Domain="vpc", TagSpecifications=specified("elastic-ip"))["AllocationId"]
+    volume = site.account.disks.add(HERE, ZONES[0], tags)
+    nic = site.account.new_id("eni")
+    site.account.places.loose[nic] = {
+        "NetworkInterfaceId": nic,
+        "Status": "available",
+        "TagSet": listed,
+        "Tags": listed,
+        "Region": HERE,
+        "AvailabilityZone": ZONES[0],
+    }
+    return {str(address), volume, nic, *site.machines}
+
+
+def test_orphans_are_listed_and_ended(site: Site) -> None:
+    strangers = site.provider.strangers(site.backend, offer("g5.xlarge"))
+    left = orphans(site) - strangers
+    site.later()
+    found = [one for one in site.backend.list_owned() if one.install == INSTALL]
+    assert {one.handle.id for one in found} == left and len(left) == 5
+    assert {one.instance_id for one in found} == {request_for(offer("g5.xlarge"), "lost").instance_id}
+    site.end([one.handle for one in found])
+    assert site.provider.existing() == strangers
+
+
+def test_an_empty_group_is_listed_and_ended(site: Site) -> None:
+    site.backend.create_group(group_request_for(offer("p4d.24xlarge")))
+    (owned,) = site.backend.list_owned_groups()
+    assert owned.install == INSTALL
+    site.backend.delete_group(owned.handle)
+    assert site.account.places.groups == {}
+
+
+def test_an_address_whose_machine_is_gone_is_listed(site: Site, of_a_cluster: CreateRequest) -> None:
+    made = list(site.backend.create(of_a_cluster))
+    site.later()
+    site.backend.describe(made)
+    site.provider.lost(made, "silence")
+    site.later()
+    assert [one.handle for one in site.backend.list_owned()] == [made[0]]
+    site.end([made[0]])
+    assert site.provider.existing() == set()
+
+
+def sweep(site: Site, place: Engine) -> None:
+    """As the program does it: whatever no record of ours explains ends once two looks agree."""
+    place.at = site.clock.at
+    accounts = Accounts([Served.made(site.backend)])
+    here = Acting(place.store, place, accounts, INSTALL, b"k" * 32)
+    load = Loader(Reader(place.store), Books(), accounts)
+    Sweeper(Executor(here, load, wake=place.woken.extend)).run()
+
+
+def test_the_sweep_ends_every_orphan_and_nothing_of_anybody_else(site: Site) -> None:
+    place = Engine.in_memory(backends=stock(site.backend.facts))
+    strangers = site.provider.strangers(site.backend, offer("g5.xlarge"))
+    orphans(site)
+    site.backend.create_group(group_request_for(offer("p4d.24xlarge")))
+    site.backend.create_volume(volume_request(HERE))
+    site.later()
+    for look in range(12):
+        sweep(site, place)
+        assert look or len(site.provider.existing()) > len(strangers) + 5, "nothing is done at first sight"
+        site.later(10 * MINUTE)
+    assert site.provider.existing() == strangers
+    assert site.account.places.groups == {}
+    place.store.close()

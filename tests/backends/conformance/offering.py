@@ -1,0 +1,56 @@
+"""Facts and offers."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.backends.spi import Backend
+from chalicelib.domain.facts import BackendFacts
+from tests.backends.conformance.provider import Provider
+from tests.backends.conformance.suite import Suite
+
+
+class Offering(Suite):
+    def test_facts_need_no_credentials(self, broken: Backend) -> None:
+        facts = broken.facts
+        assert isinstance(facts, BackendFacts)
+        assert facts.name
+        assert facts.create_timeout > 0 <= facts.visibility_lag
+        assert facts.provisioning_timeout > facts.create_timeout
+
+    def test_check_accepts_good_credentials(self, backend: Backend) -> None:
+        backend.check()
+
+    def test_offers_are_priced_and_its_own(self, backend: Backend) -> None:
+        offers = backend.offers()
+        assert offers
+        for offer in offers:
+            assert offer.backend == backend.facts.name
+            assert offer.price >= 0
+            assert offer.region
+            assert offer.instance.resources.cpus > 0
+            if backend.facts.simulated:
+                assert offer.instance.resources.description == "simulated"
+
+    def test_offers_are_told_apart_by_their_key(self, backend: Backend) -> None:
+        found = [offer.key for offer in backend.offers()]
+        assert len(found) == len(set(found))
+
+    def test_offers_cost_what_the_provider_asks(self, backend: Backend, provider: Provider) -> None:
+        """Whatever else stands in its price list, of nothing or of something else."""
+        for offer in backend.offers():
+            assert offer.price == pytest.approx(provider.price(offer), rel=1e-3), offer.key
+
+    def test_offers_are_the_same_when_asked_again(self, backend: Backend) -> None:
+        assert sorted(offer.key for offer in backend.offers()) == sorted(offer.key for offer in backend.offers())
+
+    def test_zones_are_of_the_offers_region(self, backend: Backend) -> None:
+        zones: dict[str, set[str]] = {}
+        for offer in backend.offers():
+            for zone in offer.availability_zones or ():
+                zones.setdefault(zone, set()).add(offer.region)
+        assert [zone for zone, regions in zones.items() if len(regions) > 1] == []
+
+    def test_close_may_be_repeated(self, backend: Backend) -> None:
+        backend.close()
+        backend.close()

@@ -1,0 +1,65 @@
+"""The provider's side of the suite: what a test arranges there, and what it reads past the backend.
+
+Its answers are the truth, whatever the provider's own listings show at the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+from chalicelib.backends.spi import Backend
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.offers import Offer
+
+LetPass = Callable[[float], None]
+Fails = Literal["InvalidCredentials", "MissingPermission", "Throttled", "Transient"]
+Call = Literal["check", "offers", "create", "describe", "terminate", "list"]
+
+
+class Provider(Protocol):
+    @property
+    def secrets(self) -> Sequence[str]:
+        """What the backend was given and must not show."""
+
+    def existing(self) -> set[str]:
+        """The ids of everything of ours that costs money, or that nobody may leave behind."""
+
+    def fail(self, call: Call, error: Fails, *, when: Literal["before", "after"] = "before", times: int = 1) -> None:
+        """The next calls end so: before anything is done, or after all is and only the answer is lost."""
+
+    def page_fails(self) -> None:
+        """The next page of the listing of machines that isn't its first, if listings have pages."""
+
+    def region_down(self, region: str) -> None: ...
+
+    def invisible_for(self, seconds: float) -> None:
+        """How long what is created from now on stays out of listings and descriptions."""
+
+    def pages_of(self, size: int) -> None:
+        """Listings come in pages of so many."""
+
+    def none_left(self, offer: Offer) -> None:
+        """No machine of the type is left in the region."""
+
+    def quota(self, offer: Offer, machines: int) -> None:
+        """The account may have so many."""
+
+    def lost(self, handles: Sequence[Handle], why: Literal["capacity", "silence"]) -> None:
+        """The machine is gone: the provider had no capacity after all, or nobody knows why."""
+
+    def reclaim(self, handles: Sequence[Handle]) -> None:
+        """Notice is given to a spot machine."""
+
+    def strangers(self, backend: Backend, offer: Offer) -> set[str]:
+        """Creates what isn't ours: with no tags, with tags that can't be read, and another installation's, complete."""
+
+    def price(self, offer: Offer) -> float:
+        """By the provider's own list."""
+
+    def user_data(self, handles: Sequence[Handle]) -> str:
+        """As the machine gets it."""
+
+    def disk_gib(self, handles: Sequence[Handle]) -> float: ...
+
+    def tags(self, handle: Handle) -> dict[str, str]: ...

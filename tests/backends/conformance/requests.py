@@ -1,0 +1,62 @@
+"""Requests as the engine makes them: owners, names and tags by the same codec."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from chalicelib.backends.spi import CreateRequest, GroupRequest, VolumeRequest
+from chalicelib.domain.boot_script import user_data
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.offers import Offer
+from chalicelib.domain.owner import CALLED, Kind, Owner
+
+INSTALL, OTHER_INSTALL = derive("conformance", "install"), derive("elsewhere", "install")
+PROJECT, FLEET = derive("conformance", "project"), derive("conformance", "fleet")
+BOOT_TOKEN = "5ec2e7" * 10  # which lets a machine join: never shown
+
+
+def request_for(offer: Offer, name: str = "one", epoch: int = 0, install: str = INSTALL) -> CreateRequest:
+    instance_id = derive(install, "instance", name)
+    owner = Owner(Kind.instance, install, PROJECT, instance_id, epoch)
+    return CreateRequest(
+        token=derive(instance_id, "create", epoch),
+        name=owner.name,
+        tags=(*owner.tags, (CALLED, name)),
+        offer=offer,
+        instance_id=instance_id,
+        user_data=user_data("http://127.0.0.1:1", instance_id, BOOT_TOKEN, "0" * 64),
+        disk_mib=offer.instance.resources.disk.size_mib,
+        zones=offer.availability_zones,
+    )
+
+
+def group_request_for(offer: Offer, name: str = "one") -> GroupRequest:
+    group_id = derive("conformance", "placement-group", name)
+    owner = Owner(Kind.group, INSTALL, PROJECT, group_id, fleet_id=FLEET)
+    return GroupRequest(
+        token=derive(group_id, "create"),
+        name=owner.name,
+        tags=(*owner.tags, (CALLED, name)),
+        offer=offer,
+        zones=offer.availability_zones,
+    )
+
+
+def inside(request: CreateRequest, group: Handle) -> CreateRequest:
+    """The same machine in this group, where that is."""
+    zone = group.data.get("zone")
+    return replace(request, placement_group=group, zones=(zone,) if zone else request.zones)
+
+
+def volume_request(region: str, name: str = "data", epoch: int = 0) -> VolumeRequest:
+    volume_id = derive("conformance", "volume", name)
+    owner = Owner(Kind.volume, INSTALL, PROJECT, volume_id, epoch)
+    return VolumeRequest(
+        token=derive(volume_id, "create", epoch),
+        name=owner.name,
+        tags=(*owner.tags, (CALLED, name)),
+        region=region,
+        zone="",
+        size_gib=1,
+    )

@@ -1,0 +1,88 @@
+"""The simulated cloud, as the conformance suite arranges it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from chalicelib.backends.simulated import catalogue
+from chalicelib.backends.simulated.cloud import FakeCloud
+from chalicelib.backends.simulated.script import Fault, Script
+from chalicelib.backends.spi import Backend
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.instants import SECOND
+from chalicelib.domain.offers import Offer
+from tests.backends.conformance.provider import Call, Fails
+from tests.backends.conformance.requests import INSTALL, OTHER_INSTALL, request_for
+
+
+class SimulatedProvider:
+    secrets: Sequence[str] = ()  # it has no credentials
+
+    def __init__(self, cloud: FakeCloud, script: Script) -> None:
+        self._cloud, self._script = cloud, script
+
+    def existing(self) -> set[str]:
+        return {body["id"] for body in self._cloud.resources()} | {body["id"] for body in self._cloud.disks.all()}
+
+    def fail(self, call: Call, error: Fails, *, when: Literal["before", "after"] = "before", times: int = 1) -> None:
+        whole = call in (
+            "describe",
+            "list",
+            "check",
+            "offers",
+        )  # there is no effect before or after which it could fail
+        self._script.faults.append(Fault(call, error, "before" if whole else when, times))
+
+    def page_fails(self) -> None:
+        """It lists everything in one page."""
+        self.fail("list", "Transient")
+
+    def region_down(self, region: str) -> None:
+        """It lists all regions with one call."""
+        self.fail("list", "Transient")
+
+    def invisible_for(self, seconds: float) -> None:
+        self._script.lag = min(round(seconds * SECOND), self._cloud.facts.visibility_lag)
+
+    def pages_of(self, size: int) -> None:
+        """It has no pages."""
+
+    def none_left(self, offer: Offer) -> None:
+        self._script.capacity[f"{offer.region}/{offer.instance.name}"] = 0
+
+    def quota(self, offer: Offer, machines: int) -> None:
+        self._script.quota[offer.instance.name] = machines
+
+    def lost(self, handles: Sequence[Handle], why: Literal["capacity", "silence"]) -> None:
+        self._cloud.lose(self._vm(handles)["id"])
+
+    def reclaim(self, handles: Sequence[Handle]) -> None:
+        self._cloud.interrupt(dict(self._vm(handles)["tags"])["dstack-instance"])
+
+    def strangers(self, backend: Backend, offer: Offer) -> set[str]:
+        before = self.existing()
+        nobodys = replace(request_for(offer, "web"), token="web", name="web-1", tags=(("team", "web"),))
+        broken = replace(nobodys, token="db", name="db-1", tags=(("dstack-install", INSTALL), ("dstack-instance", "x")))
+        for request in (nobodys, broken, request_for(offer, "one", install=OTHER_INSTALL)):
+            list(self._cloud.create(request))
+        return self.existing() - before
+
+    def price(self, offer: Offer) -> float:
+        on_demand = catalogue.TYPES[offer.instance.name][-1] * catalogue.REGIONS[offer.region][0]
+        return on_demand * (catalogue.SPOT_SHARE if offer.instance.resources.spot else 1.0)
+
+    def user_data(self, handles: Sequence[Handle]) -> str:
+        return str(self._vm(handles)["user_data"])
+
+    def disk_gib(self, handles: Sequence[Handle]) -> float:
+        return float(self._vm(handles)["disk_mib"]) / 1024
+
+    def tags(self, handle: Handle) -> dict[str, str]:
+        (body,) = (body for body in self._cloud.resources() if body["id"] == handle.id)
+        return dict(body["tags"])
+
+    def _vm(self, handles: Sequence[Handle]) -> Any:
+        ids = {handle.id for handle in handles}
+        return next(body for body in self._cloud.machines() if body["id"] in ids)

@@ -1,0 +1,82 @@
+"""`make cost`: what the control plane costs in AWS, from a metered month in small.
+
+`--record` keeps what was measured in `chalicelib/planning/cost_rates.py`, which the API and the docs read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pprint
+import subprocess
+import sys
+
+from chalicelib.planning import costs
+from chalicelib.planning.costs import PRICES, Usage
+from tests.bench import month
+from tests.harness.server import ROOT
+
+RATES = ROOT / "chalicelib" / "planning" / "cost_rates.py"
+BUDGETS = {0: 0.10, 100: 7, 1_000: 55, 10_000: 450}
+HEAD = '''"""What each driver of the bill uses: a month of the schedules, a month of an instance, a run.
+
+Written by `make cost RECORD=1`, which measures it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+'''
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.cost", description=__doc__)
+    parser.add_argument("--record", action="store_true")
+    chosen = parser.parse_args()
+    found = month.measured()
+    rates = found.rates
+    lines = [f"Prices of {costs.REGION}, without free tier, read in {costs.READ_IN}; a month is {costs.HOURS} h.", ""]
+    lines += ["Measured", *(f"  {play}" for play in found.plays), ""]
+    lines += [f"  {found.a_sync:.3f} write units a steady sync; of a run:"]
+    lines += [f"  {amount:5.0f}  {what}" for what, amount in found.steps]
+    lines += [f"  {sum(amount for _, amount in found.steps):5.0f}  in all", ""]
+    over = []
+    for instances, budget in BUDGETS.items():
+        bill = costs.bill(rates, costs.counts(instances))
+        lines += table(instances, bill, budget)
+        over += [str(instances)] if costs.total(bill) > budget else []
+    print("\n".join(lines))
+    if chosen.record:
+        record(rates)
+    print(f"over budget: {', '.join(over) or 'nothing'}")
+    return 0
+
+
+def table(instances: int, bill: list[costs.Line], budget: float) -> list[str]:
+    total = costs.total(bill)
+    lines = [f"{instances:,} instances, {instances * costs.RUNS:,} runs a month: ${total:,.2f} of ${budget:,.2f}"]
+    for line in bill:
+        if line.dollars >= total / 200:
+            price = PRICES[line.what]
+            lines.append(
+                f"  ${line.dollars:>9,.4f}  {line.driver:<14} {line.what:<21} {line.amount:>17,.1f}"
+                f" × ${price.dollars:g} a {price.unit}"
+            )
+    return [*lines, ""]
+
+
+def record(rates: dict[str, Usage]) -> None:
+    kept = {
+        driver: {what: _short(amount) for what, amount in used.items() if amount > 0} for driver, used in rates.items()
+    }
+    text = f"{HEAD}RATES: Mapping[str, Mapping[str, float]] = {pprint.pformat(kept, width=100, sort_dicts=False)}\n"
+    RATES.write_text(text)
+    subprocess.run([sys.executable, "-m", "ruff", "format", "-q", str(RATES)], check=True)
+
+
+def _short(amount: float) -> float:
+    return float(f"{amount:.3g}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""A month of the control plane in AWS in small: its functions and agents' sessions on the world's time, and
+every billed call counted.
+
+Three stretches, each less what the one before uses anyway: nothing at all; machines whose agents report; and runs on
+them, submitted, looked at and followed by the command line itself. A month is these times what there is of each.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from chalicelib.domain.instants import SECOND
+from chalicelib.planning.costs import HOURS, INSTANCE, KEPT_MONTHS, RUN, SCHEDULES, Usage
+from chalicelib.store import units
+from infra import cost
+from tests.scenarios.stages import Virtual
+from tests.world.metered import MeteredSite
+
+HOUR = 3600.0
+LOOKS = 6  # of a person at each run: its status and its log, a second apart
+RESOURCES = "resources: {cpu: 2.., memory: 8GB..}\n"
+LINE = "x" * 99
+
+
+@dataclass
+class Measured:
+    """What each driver uses, and how it came to that."""
+
+    rates: dict[str, Usage]
+    steps: list[tuple[str, float]]  # of one run: what was committed, and its write units
+    a_sync: float  # write units of a steady agent's call
+    plays: list[str]  # the arithmetic, in words
+
+
+@contextmanager
+def opened() -> Iterator[tuple[MeteredSite, Virtual]]:
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        site = MeteredSite("month", home / "blobs")
+        yield site, Virtual(site, home, "work")
+
+
+def measured(machines: int = 10, idle: float = 24, steady: float = 6) -> Measured:
+    """With so many machines, and so many hours without and with them."""
+    with opened() as (site, stage):
+        site.time.pass_(HOUR)  # what happens once
+        schedules = cost.scaled(_during(site, idle), HOURS / idle)
+        fleet = f"type: fleet\nname: machines\nnodes: {machines}\n{RESOURCES}idle_duration: off\n"
+        _apply(stage, "fleet", fleet)
+        site.time.pass_(HOUR)
+        reported = cost.scaled(_during(site, steady), HOURS / steady)
+        a_sync = site.meter.counts["write", "agent_sync"] / site.meter.counts["lambda", "agent_sync"]
+        an_instance = cost.scaled(cost.less(reported, schedules), 1 / machines)
+        worked, hours = _runs(site, stage, machines)
+        beside = cost.scaled(cost.less(schedules, an_instance, -machines), hours / HOURS)
+        a_run = cost.scaled(cost.less(worked, beside), 1 / machines)
+        steps = _steps(site, stage)
+    plays = [
+        f"{SCHEDULES}: {idle:g} h without an instance × {HOURS / idle:.4g}",
+        f"{INSTANCE}: ({steady:g} h of {machines} × {HOURS / steady:.4g} - the schedules) / {machines}",
+        f"{RUN}: ({machines} of an hour each - {hours:.2f} h of the schedules and {machines} instances) / {machines}",
+    ]
+    return Measured({SCHEDULES: schedules, INSTANCE: an_instance, RUN: a_run}, steps, a_sync, plays)
+
+
+def _during(site: MeteredSite, hours: float) -> dict[str, float]:
+    site.meter.take()
+    site.time.pass_(hours * HOUR)
+    return cost.usage(site.meter.counts)
+
+
+def _apply(stage: Virtual, name: str, text: str) -> None:
+    (stage.home / f"{name}.dstack.yml").write_text(text)
+    said, status = stage.dstack(["apply", "-y", "-d", "-f", f"{name}.dstack.yml"])
+    assert status == 0, said
+
+
+def _runs(site: MeteredSite, stage: Virtual, count: int) -> tuple[dict[str, float], float]:
+    """So many runs of an hour that write a line every minute, from before their submission until nothing more follows:
+    what they used, and how many hours that took."""
+    began, before = site.time.at, _kept(site)
+    site.meter.take()
+    script = " && ".join([f"echo {LINE} && sleep 60"] * 60)
+    names = [f"run-{number}" for number in range(count)]
+    for name in names:
+        _apply(stage, name, f'type: task\nname: {name}\n{RESOURCES}commands: ["{script}"]\n')
+        for _ in range(LOOKS):
+            site.time.pass_(1)
+            job = stage.ask("runs/get", {"run_name": name})["jobs"][0]["job_submissions"][-1]
+            stage.ask("logs/poll", {"run_name": name, "job_submission_id": job["id"], "limit": 1000})
+    site.time.pass_(HOUR + 600)
+    assert [task.exit_status for task in site.hosts.tasks.values()] == [0] * count
+    for name in names:
+        assert stage.dstack(["logs", name]) == (f"{LINE}\n" * 60, 0)
+    used = cost.usage(site.meter.counts)
+    left = cost.usage({(what, ""): amount - before[what] for what, amount in _kept(site).items()})
+    return {**used, **cost.scaled(left, KEPT_MONTHS)}, (site.time.at - began) / SECOND / HOUR
+
+
+def _kept(site: MeteredSite) -> dict[str, float]:
+    table = sum(units.size(record) + units.OVERHEAD for record in site.store.below.records())
+    return {"table-bytes": table, "kept-bytes": site.blobs.bytes("logs/")}
+
+
+def _steps(site: MeteredSite, stage: Virtual) -> list[tuple[str, float]]:
+    """The commits of a simple run, from its submission until it is erased."""
+    site.store.log.clear()
+    _apply(stage, "simple", f'type: task\nname: simple\n{RESOURCES}commands: ["echo hello && sleep 5"]\n')
+    site.time.pass_(90)
+    stage.dstack(["delete", "-y", "simple"])
+    site.time.pass_(26 * HOUR)
+    ours = [each for each in site.store.log if any(word in each[1] for word in ("run/", "job", "events/", "project/"))]
+    return [(f"{within}: {families}", amount) for within, families, amount in ours]

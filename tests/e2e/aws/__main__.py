@@ -1,0 +1,31 @@
+"""`make e2e-aws`: a deployment on an emulator of AWS from nothing to nothing. The last line is JSON: which stages were
+as they should be, how long each took, and what the deploy command reported of itself."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.e2e.aws.journey import STAGES, begun
+from tests.e2e.onprem.__main__ import Watch
+
+
+def main() -> int:
+    watch = Watch()
+    seen: dict[str, object] = {}
+    with tempfile.TemporaryDirectory() as folder, begun(Path(folder)) as trip:
+        watch.lap("an emulator, a clean clone, make deploy")
+        seen["deploy_s"], seen["deploy"] = trip.made.seconds, trip.made.report["seconds"]
+        seen["megabytes"] = trip.made.report["megabytes"]
+        for stage in STAGES:
+            stage(trip)
+            watch.lap((stage.__doc__ or stage.__name__).strip().split("\n")[0])
+            seen[stage.__name__] = True
+    print(json.dumps({**seen, "seconds": watch.seconds}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

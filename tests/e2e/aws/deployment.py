@@ -1,0 +1,109 @@
+"""A deployment on the emulator, made by `make deploy` in a clean clone, as somebody makes theirs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.aws.front import Front, before
+from tests.emulators.ministack import Emulator
+from tests.harness.server import ROOT, Server
+
+STAGE = "e2e"
+VENV = Path(sys.executable).parents[1]
+PACE = 0.3  # seconds between an agent's calls while something changes
+
+
+@dataclass
+class Deployment(Server):
+    """The control plane as a user has it: an address and a token. Its functions live in the emulator."""
+
+    emulator: Emulator | None = None
+    front: Front | None = None
+    clone: Path = Path()
+
+    def client(self, service: str) -> Any:
+        assert self.emulator is not None
+        return self.emulator.client(service)
+
+    def make(self, target: str, *, args: str = "", check: bool = True, **variables: str) -> Made:
+        """`make deploy` or `make destroy` in the clone, with this machine's environment instead of one of its own."""
+        assert self.emulator is not None and self.front is not None
+        command = ["make", "-s", "-o", f"{VENV}/.dev", f"VENV={VENV}", target, f"STAGE={STAGE}", "YES=1"]
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        settings = {
+            "DSTACK_API_URL": self.front.url,
+            "DSTACK_AGENT_URL": self.front.url,
+            "DSTACK_SYNC_SECONDS": str(PACE),
+            "DSTACK_AWS_ENDPOINT": self.emulator.url,
+            "DSTACK_FAKE_CLOUD": str(self.data / "fake-cloud"),
+        }
+        began = time.monotonic()
+        done = subprocess.run(
+            [*command, f"ARGS=--json --poll 0.2 {args}"],
+            cwd=self.clone,
+            env={**kept, **self.emulator.environment, **settings, **variables},
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"make {target} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        report = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
+        return Made(report, done.stderr, round(time.monotonic() - began, 2), done.returncode)
+
+    def lead(self) -> None:
+        """The front leads to what is deployed now."""
+        assert self.front is not None
+        outputs = self.outputs(f"dstack-{STAGE}")
+        self.front.leads_to(outputs["ApiUrl"], outputs["AgentUrl"])
+
+    def outputs(self, stack: str) -> dict[str, str]:
+        found = self.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]["Outputs"]
+        return {one["OutputKey"]: one["OutputValue"] for one in found}
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a command said."""
+
+    report: dict[str, Any]
+    said: str
+    seconds: float
+    status: int
+
+
+def cloned(folder: Path) -> Path:
+    """What is committed, and nothing else; packages that were fetched before aren't fetched again."""
+    clone = folder / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    fetched = ROOT / "build" / "packages"
+    fetched.mkdir(parents=True, exist_ok=True)
+    (clone / "build").mkdir()
+    (clone / "build" / "packages").symlink_to(fetched)
+    return clone
+
+
+@contextmanager
+def deployed(emulator: Emulator, folder: Path) -> Iterator[tuple[Deployment, Made]]:
+    """The deployment, and what the command that made it said."""
+    with before(emulator.url) as front:
+        one = Deployment(folder / "home", emulator=emulator, front=front, clone=cloned(folder), url=front.url)
+        one.home.mkdir()
+        try:
+            made = one.make("deploy")
+            one.token = made.report["admin_token"]
+            one.lead()
+            yield one, made
+        finally:
+            one.close()
+            shutil.rmtree(one.clone, ignore_errors=True)

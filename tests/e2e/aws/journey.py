@@ -1,0 +1,166 @@
+"""What somebody does with a control plane in AWS, stage by stage: each looks at what the one before it left."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.artefacts import KINDS, MEGABYTE
+from tests.e2e.aws.deployment import STAGE, Deployment, Made, deployed
+from tests.emulators import ministack
+from tests.harness.server import HttpError, until
+from tests.scenarios.stages import Real
+from tests.scenarios.texts import FOLDER, check
+
+PROJECT = "hello"  # the scenario's
+LONG = """type: task
+name: long
+commands:
+  - echo before the upgrade
+  - while [ ! -e {flag} ]; do sleep 0.2; done
+  - echo after it
+"""
+
+
+@dataclass
+class Journey:
+    one: Deployment
+    made: Made
+    stage: Real
+    folder: Path
+
+    def run(self, name: str) -> dict[str, Any]:
+        """Asked again where the emulator gives no answer: it may not while it replaces functions that are at work."""
+        return dict(until(f"an answer about {name}", lambda: self._asked(name), seconds=300.0))
+
+    def _asked(self, name: str) -> dict[str, Any] | None:
+        try:
+            return dict(self.stage.ask("runs/get", {"run_name": name}))
+        except HttpError as error:
+            if error.status != 502:
+                raise
+            return None
+
+    def dstack(self, *words: str) -> str:
+        said, status = self.stage.dstack(list(words))
+        assert status == 0, said
+        return said
+
+    def write(self, name: str, text: str) -> str:
+        (self.stage.home / name).write_text(text)
+        return name
+
+
+@contextmanager
+def begun(folder: Path) -> Iterator[Journey]:
+    """On an emulator of its own: its schedules fire for as long as it lives."""
+    home = folder / "user"
+    home.mkdir()
+    with ministack.running() as emulator, deployed(emulator, folder) as (one, made):
+        yield Journey(one, made, Real(one, home, PROJECT), folder)
+
+
+def first_deployment(trip: Journey) -> None:
+    """It said where the API is and the admin's token, and the token is nowhere but with whoever read it."""
+    report, token = trip.made.report, trip.one.token
+    assert report["api_url"] == trip.one.url and token in trip.made.said
+    assert f"dstack project add --name main --url {trip.one.url} --token {token}" in trip.made.said
+    assert all(report["megabytes"][name] <= kind.most_zipped / MEGABYTE for name, kind in KINDS.items())
+    assert any(change.endswith("Add APIHandler") for change in report["changes"])
+    assert trip.one.call("/api/users/get_my_user", {})["username"] == "admin"
+    try:
+        trip.one.call("/api/users/get_my_user", {}, token="another")
+        raise AssertionError("anybody is let in")
+    except HttpError as refused:
+        assert refused.status == 403
+    stored = trip.one.client("ssm").get_parameters_by_path(Path=f"/dstack-{STAGE}", WithDecryption=True)["Parameters"]
+    assert {one["Type"] for one in stored if one["Name"].endswith("-key")} == {"SecureString"}
+    template = json.dumps(trip.one.client("cloudformation").get_template(StackName=f"dstack-{STAGE}")["TemplateBody"])
+    for secret in (token, *(one["Value"] for one in stored if one["Name"].endswith("-key"))):
+        assert secret not in template
+
+
+def second_deployment(trip: Journey) -> None:
+    """The same command again changes nothing, and shows no token."""
+    again = trip.one.make("deploy")
+    assert (again.report["changes"], again.report["admin_token"]) == ([], None)
+
+
+def task(trip: Journey) -> None:
+    """A fleet, a task, its log and history over HTTP, with the real agent as the machine: as the scenario has it."""
+    trip.stage.behave("{}")
+    check(FOLDER / f"{PROJECT}.txt", trip.stage)
+
+
+def schedules(trip: Journey) -> None:
+    """A hint that finds no execution free is repeated, then set aside and told of. Only the schedule can find the run
+    that it named, once there are executions again."""
+    functions, reconcile = trip.one.client("lambda"), f"dstack-{STAGE}-reconcile"
+    functions.put_function_concurrency(FunctionName=reconcile, ReservedConcurrentExecutions=0)
+    try:
+        name = trip.write("alone.dstack.yml", "type: task\nname: alone\ncommands: [echo found]\n")
+        trip.dstack("apply", "-y", "-d", "-f", name)
+        until("the hint to be set aside", lambda: set_aside(trip) > 0, every=0.5)
+        assert trip.run("alone")["status"] == "submitted"
+    finally:
+        functions.delete_function_concurrency(FunctionName=reconcile)
+    until("the run to end", lambda: trip.run("alone")["status"] == "done", every=0.5)
+    functions.invoke(FunctionName=f"dstack-{STAGE}-dead_letters", Payload=b"{}")
+    assert set_aside(trip) == 0
+
+
+def set_aside(trip: Journey) -> int:
+    """Events that Lambda gave up, and nobody has told of yet."""
+    sqs, names = trip.one.client("sqs"), ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    url = sqs.get_queue_url(QueueName=f"dstack-{STAGE}-aside")["QueueUrl"]
+    return sum(int(n) for n in sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"].values())
+
+
+def upgrade(trip: Journey) -> None:
+    """New code and settings for every function while a job runs: it isn't started again, and loses no line."""
+    flag = trip.folder / "flag"
+    trip.dstack("apply", "-y", "-d", "-f", trip.write("long.dstack.yml", LONG.format(flag=flag)))
+    until("the task to run", lambda: trip.run("long")["status"] == "running", every=0.3)
+    with (trip.one.clone / "functions" / "__init__.py").open("a") as code:
+        code.write("\n# A newer release.\n")
+    made = trip.one.make("deploy", DSTACK_RETAIN_EVENTS="31")
+    assert {f"dstack-{STAGE}: Modify {name}" for name in ("AgentSync", "Provision", "Reconcile")} <= {
+        *made.report["changes"]
+    }
+    trip.one.lead()
+    functions = trip.one.client("lambda")
+    for name in ("api", "agent_sync", "reconcile", "provision"):
+        variables = functions.get_function_configuration(FunctionName=f"dstack-{STAGE}-{name}")["Environment"]
+        assert variables["Variables"]["DSTACK_RETAIN_EVENTS"] == "31"
+    assert trip.run("long")["status"] == "running"
+    flag.touch()
+    until("the task to end", lambda: trip.run("long")["status"] == "done", every=0.3, seconds=400.0)
+    assert trip.dstack("logs", "long").split("\n")[:2] == ["before the upgrade", "after it"]
+    assert [len(job["job_submissions"]) for job in trip.run("long")["jobs"]] == [1]
+
+
+def removal(trip: Journey) -> None:
+    """Not while there is a machine; then everything goes but the data and the keys."""
+    refused = trip.one.make("destroy", check=False)
+    assert refused.status != 0 and "cloud-0 in hello" in refused.said
+    trip.dstack("fleet", "delete", "cloud", "-y")
+    until("the fleet to be gone", lambda: trip.stage.ask("fleets/list", {}) == [], every=0.5)
+    gone = trip.one.make("destroy")
+    assert gone.report["deleted"] == f"dstack-{STAGE}"
+    stacks = trip.one.client("cloudformation").list_stacks()["StackSummaries"]
+    assert {one["StackName"] for one in stacks if one["StackStatus"] != "DELETE_COMPLETE"} == {f"dstack-{STAGE}-data"}
+    assert trip.one.client("lambda").list_functions()["Functions"] == []
+    assert trip.one.client("events").list_rules()["Rules"] == []
+    parameters = trip.one.client("ssm").get_parameters_by_path(Path=f"/dstack-{STAGE}")["Parameters"]
+    assert {one["Name"].rpartition("/")[2] for one in parameters} == {"install-key", "master-key"}
+    assert f"dstack-{STAGE}" in trip.one.client("dynamodb").list_tables()["TableNames"]
+
+
+Stage = Callable[[Journey], None]
+STAGES: tuple[Stage, ...] = (first_deployment, second_deployment, task, schedules, upgrade, removal)
+# In the suite: without what waits for the emulator, which takes a minute for each of the two.
+SHORT: tuple[Stage, ...] = tuple(stage for stage in STAGES if stage not in (schedules, upgrade))

@@ -1,0 +1,88 @@
+"""The functions' zips: the same input makes the same bytes, nothing needless is in them, none is too large."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from chalicelib.errors import Invalid
+from infra import artefacts, requirements
+from infra.artefacts import KINDS, Artefact, check, pack, strip
+from infra.functions import FUNCTIONS
+from infra.requirements import ROOT
+
+LOCK = (ROOT / "requirements-dev.lock").read_text()
+
+
+def packages(folder: Path) -> Path:
+    """A folder as pip leaves it."""
+    installed = folder / "installed"
+    for name, text in {
+        "botocore/data/s3/2006/service-2.json.gz": "s3",
+        "botocore/data/polly/2016/service-2.json.gz": "polly",
+        "botocore/data/endpoints.json": "{}",
+        "six.py": "six",
+        "six-1.17.0.dist-info/METADATA": "Name: six",
+        "six-1.17.0.dist-info/RECORD": "differs",
+        "bin/tool": "#!/bin/sh",
+        "six/__pycache__/x.pyc": "compiled",
+    }.items():
+        (installed / name).parent.mkdir(parents=True, exist_ok=True)
+        (installed / name).write_text(text)
+    return installed
+
+
+def test_what_no_function_reads_is_left_out(tmp_path: Path) -> None:
+    installed = packages(tmp_path)
+    strip(installed)
+    made = pack("clouds", {"functions/one.py": b"1"}, installed, tmp_path)
+    with zipfile.ZipFile(made.path) as archive:
+        assert archive.namelist() == [
+            "botocore/data/endpoints.json",
+            "botocore/data/s3/2006/service-2.json.gz",
+            "functions/one.py",
+            "six-1.17.0.dist-info/METADATA",
+            "six.py",
+        ]
+
+
+def test_the_same_input_makes_the_same_bytes_and_is_built_once(tmp_path: Path) -> None:
+    installed = packages(tmp_path)
+    places = [tmp_path / name for name in ("a", "b")]
+    for place in places:
+        place.mkdir()
+    one, two = (pack("clouds", {"functions/one.py": b"1"}, installed, place) for place in places)
+    assert one.path.read_bytes() == two.path.read_bytes() and one.key == two.key
+    one.path.write_bytes(two.path.read_bytes() + b"PK\5\6" + b"\0" * 18)  # an archive that a build wouldn't leave
+    assert pack("clouds", {"functions/one.py": b"1"}, installed, places[0]).zipped == two.zipped + 22
+
+
+def test_another_input_has_another_name_and_replaces_the_old(tmp_path: Path) -> None:
+    installed = packages(tmp_path)
+    first = pack("clouds", {"functions/one.py": b"1"}, installed, tmp_path)
+    second = pack("clouds", {"functions/one.py": b"2"}, installed, tmp_path)
+    assert first.key != second.key and not first.path.exists() and second.path.exists()
+
+
+@pytest.mark.parametrize(("zipped", "unzipped", "what"), [(26, 30, "26.0 MB zipped"), (5, 251, "251.0 MB unzipped")])
+def test_one_that_is_too_large_is_refused_with_its_size(zipped: int, unzipped: int, what: str) -> None:
+    mega = artefacts.MEGABYTE
+    made = Artefact("chalice", Path("x"), "d", zipped * mega, unzipped * mega)
+    with pytest.raises(Invalid, match=what):
+        check(made, KINDS["chalice"])
+
+
+def test_every_function_runs_from_an_artefact_that_is_built() -> None:
+    assert {function.artefact for function in FUNCTIONS} <= KINDS.keys()
+
+
+def test_what_is_installed_is_pinned_by_hash() -> None:
+    """With what each needs, and nothing else."""
+    pinned = requirements.pinned(LOCK, ("boto3",))
+    names = [line.split("==")[0] for line in pinned.splitlines() if "==" in line]
+    assert names == ["boto3", "botocore", "jmespath", "python-dateutil", "s3transfer", "six", "urllib3"]
+    for block in pinned.split("\n\n"):
+        assert "--hash=sha256:" in block
+    assert all(line in LOCK for line in pinned.splitlines())

@@ -1,0 +1,82 @@
+"""`infra.deploy` and `infra.destroy` where they can't go on: each says what to do, and nothing raises."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
+
+from chalicelib.errors import DstackError, Invalid, Refused
+from infra import deploy, destroy
+from infra.account import checked, explained
+from infra.installed import variables
+
+
+@pytest.mark.parametrize("name", ["", "Dev", "1st", "a" * 22, "de v", "dev/x"])
+def test_a_stage_needs_a_name_that_resources_can_bear(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(Invalid):
+        checked(name)
+    assert deploy.main([name]) == destroy.main([name]) == 1
+    assert "no name for a stage" in capsys.readouterr().err
+
+
+def test_a_name_of_21_characters_is_one() -> None:
+    assert checked("a" * 21) == "a" * 21
+
+
+def failed(code: str) -> ClientError:
+    return ClientError({"Error": {"Code": code, "Message": "as told"}}, "Call")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (NoCredentialsError(), "There are no AWS credentials. Set AWS_PROFILE"),
+        (failed("ExpiredToken"), "have expired. Log in again"),
+        (failed("InvalidClientTokenId"), "doesn't know these credentials"),
+        (failed("AccessDenied"), "refused to look: as told (AccessDenied) Deploying needs rights"),
+        (failed("LimitExceeded"), "refused to look: as told (LimitExceeded)"),
+        (EndpointConnectionError(endpoint_url="https://x"), "Check the connection and the region"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_what_the_sdk_raises_is_told_with_a_way_out(error: Exception, words: str) -> None:
+    with pytest.raises(Refused) as raised, explained("look"):
+        raise error
+    assert words in str(raised.value)
+
+
+def test_without_a_region_it_says_where_to_set_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: object
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", f"{tmp_path}/none")
+    assert deploy.main(["dev"]) == 1
+    assert "No region is set." in capsys.readouterr().err
+
+
+def test_without_a_terminal_nobody_is_taken_to_have_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from infra import command
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+    with pytest.raises(DstackError, match="Nobody is there"):
+        command._ask("Really?")
+
+
+def test_a_parameter_is_a_name_and_a_value() -> None:
+    assert deploy._pairs(["A=1", "B=x=y"]) == {"A": "1", "B": "x=y"}
+    with pytest.raises(Invalid, match="NAME=VALUE"):
+        deploy._pairs(["A"])
+
+
+def test_only_variables_that_functions_read_are_passed_on() -> None:
+    given = {"DSTACK_RETAIN_EVENTS": "9", "DSTACK_API_URL": "https://x", "DSTACK_DIND_IMAGE": "", "HOME": "/root"}
+    assert variables(given) == {"DSTACK_RETAIN_EVENTS": "9", "DSTACK_API_URL": "https://x"}
+
+
+def test_what_is_kept_can_be_deleted_by_hand() -> None:
+    told = destroy.by_hand("dev", "dstack-dev-data", "dstack-dev", "dstack-dev-1")
+    for words in ("delete-stack --stack-name dstack-dev-data", "s3://dstack-dev-1", "/dstack-dev/master-key"):
+        assert words in told

@@ -1,0 +1,70 @@
+"""What the templates cost while nothing happens, and how a bill is made."""
+
+from __future__ import annotations
+
+import pytest
+
+from chalicelib.planning import costs
+from chalicelib.planning.cost_rates import RATES
+from chalicelib.planning.costs import INSTANCE, PRICES, RUN, SCHEDULES
+from docs import cost_page
+from infra import cost, stateful, stateless
+from tests.bench import month
+
+TEMPLATES = {"stateful": stateful.template(), "stateless": stateless.template("prod")}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_every_resource_type_is_one_whose_charge_is_known_to_be_none(name: str) -> None:
+    assert cost.unknown(TEMPLATES[name]) == []
+
+
+def test_a_type_that_nobody_looked_up_is_named() -> None:
+    resources = {"Way": {"Type": "AWS::EC2::NatGateway"}, "Alarm": {"Type": "AWS::CloudWatch::Alarm"}, "Part": {}}
+    assert cost.unknown({"Resources": resources}) == ["AWS::CloudWatch::Alarm", "AWS::EC2::NatGateway"]
+
+
+def test_calls_become_what_is_billed() -> None:
+    counted = {
+        ("lambda", "agent_sync"): 1_000_000.0,
+        ("read", "api"): 3.0,
+        ("read", "reconcile"): 4.0,
+        ("sqs", "dead_letters"): 6.0,
+    }
+    used = cost.usage(counted)
+    assert used["Lambda requests"] == 1_000_000
+    assert used["Lambda time"] == pytest.approx(1_000_000 * 0.015 * 0.25)
+    assert (used["table reads"], used["queue requests"]) == (7, 6)
+
+
+def test_a_bill_is_a_sum_of_products() -> None:
+    rates = {
+        SCHEDULES: {"table writes": 1e6},
+        INSTANCE: {"Lambda requests": 1e6, "S3 reads": 0.0},
+        RUN: {"S3 writes": 1e3},
+    }
+    lines = costs.bill(rates, costs.counts(10))
+    assert [(line.driver, line.amount, round(line.dollars, 6)) for line in lines] == [
+        (RUN, 600_000, 3.0),
+        (INSTANCE, 10_000_000, 2.0),
+        (SCHEDULES, 1_000_000, 0.625),
+    ]
+    assert costs.total(lines) == pytest.approx(5.625)
+
+
+def test_the_guide_has_the_models_figures() -> None:
+    assert cost_page.PAGE.read_text(encoding="utf-8") == cost_page.page(), "make docs"
+
+
+def test_what_is_recorded_is_what_a_month_in_small_measures() -> None:
+    """Fewer machines for a shorter time than `make cost` plays, so not the same to the last call."""
+    found = month.measured(machines=3, idle=4, steady=1)
+    for driver in (INSTANCE, RUN):
+        for what in ("Lambda requests", "table reads", "table writes"):
+            assert found.rates[driver][what] == pytest.approx(RATES[driver][what], rel=0.3), (driver, what)
+    assert found.a_sync <= 0.2
+
+
+def test_prices_are_those_of_the_list() -> None:
+    assert costs.price("Lambda requests") * 1e6 == pytest.approx(0.20)
+    assert {name for name, _ in cost.BILLED.values()} | {"Lambda requests", "Lambda time"} == set(PRICES)

@@ -1,0 +1,58 @@
+"""`docs/guides/aws.md`: its commands are taken as they stand there, and do what it says."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from infra import command, deploy, packaging
+from infra.artefacts import KINDS, Artefact
+from tests.scenarios.guides import AWS, ROOT
+
+GUIDE = next(path for path in AWS if path.stem == "aws").read_text()
+LINES = [line for block in re.findall(r"```shell\n(.*?)```", GUIDE, re.DOTALL) for line in block.splitlines()]
+MAKE = [line for line in LINES if line.startswith("make ")]
+
+
+@pytest.mark.parametrize("line", MAKE)
+def test_make_passes_on_what_the_guide_says(line: str) -> None:
+    words = shlex.split(line)
+    shown = subprocess.run(
+        [*words, "-n", "-o", ".venv/.dev"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    (run,) = (shlex.split(each) for each in shown.splitlines() if "infra." in each)
+    parser = command.parser("infra.x", "")
+    parser.add_argument("--set", action="append", default=[])
+    given = parser.parse_args(run[3:])
+    assert (run[2], given.stage) == (f"infra.{words[1]}", "dev")
+    assert given.region == ("eu-west-1" if "REGION=eu-west-1" in words else None)
+    if "BastionSubnets" in line:
+        assert deploy._pairs(given.set) == {"BastionSubnets": "subnet-1,subnet-2", "BastionSecurityGroups": "sg-1"}
+
+
+def test_the_guide_deploys_upgrades_and_removes() -> None:
+    assert [line.split()[1] for line in MAKE] == ["deploy", "deploy", "deploy", "destroy"]
+    assert f"python -m {packaging.__name__} prod out" in LINES
+
+
+def test_a_pipeline_gets_templates_and_the_zips_that_they_name(tmp_path: Path) -> None:
+    """With zips that were built before: what is in them is pip's to fetch."""
+
+    def built(chalice_zip: Path) -> dict[str, Artefact]:
+        assert chalice_zip.exists()
+        for name in KINDS:
+            (tmp_path / name).write_bytes(b"zip")
+        return {name: Artefact(name, tmp_path / name, "d", 3, 3) for name in KINDS}
+
+    packaging.write("prod", tmp_path / "out", built)
+    template = json.loads((tmp_path / "out" / "template.json").read_text())
+    properties = [one["Properties"] for one in template["Resources"].values()]
+    named = {one.get("CodeUri") or one.get("Code") for one in properties if "Handler" in one}
+    assert named == {"./deployment.zip", "./clouds.zip", "./ssh.zip"}
+    assert all((tmp_path / "out" / name).read_bytes() == b"zip" for name in named)
+    assert "Table" in json.loads((tmp_path / "out" / "data.json").read_text())["Resources"]

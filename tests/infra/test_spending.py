@@ -1,0 +1,36 @@
+"""The alarm on the control plane's own spending: on by default, and without a charge of its own."""
+
+from __future__ import annotations
+
+from chalicelib.planning import costs
+from chalicelib.planning.cost_rates import RATES
+from infra import cost, spending, stateless
+
+TEMPLATE = stateless.template("dev")
+
+
+def test_a_days_spending_is_watched_unless_somebody_chose_otherwise() -> None:
+    made = TEMPLATE["Resources"]["SpendingBudget"]
+    assert TEMPLATE["Parameters"]["SpendingAlarm"]["Default"] == spending.DOLLARS
+    assert made["Properties"]["Budget"]["TimeUnit"] == "DAILY"
+    assert made["Properties"]["Budget"]["BudgetLimit"]["Amount"] == {"Ref": "SpendingAlarm"}
+    (notice,) = made["Properties"]["NotificationsWithSubscribers"]
+    assert notice["Subscribers"] == [{"SubscriptionType": "SNS", "Address": {"Ref": "SpendingTopic"}}]
+    ours = [each for name, each in TEMPLATE["Resources"].items() if name.startswith("Spending")]
+    assert {each["Condition"] for each in ours} == set(spending.conditions()) <= set(TEMPLATE["Conditions"])
+    assert all(each["Type"] in cost.CHARGES for each in ours)
+
+
+def test_its_figure_is_above_what_a_hundred_instances_cost_and_below_ten_thousand() -> None:
+    def daily(instances: int) -> float:
+        return costs.total(costs.bill(RATES, costs.counts(instances))) / 30
+
+    assert 5 * daily(100) < spending.DOLLARS < daily(10_000)
+
+
+def test_a_deployment_says_the_figure_and_who_hears_of_it() -> None:
+    assert "more than $2 a day, AWS tells the topic" in spending.told({})
+    assert "more than $9 a day, AWS tells me@example.com" in spending.told(
+        {"SpendingAlarm": "9", "SpendingEmail": "me@example.com"}
+    )
+    assert spending.told({"SpendingAlarm": "0"}).startswith("No alarm")

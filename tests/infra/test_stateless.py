@@ -1,0 +1,165 @@
+"""The stack of the functions: whole, and bound to the stateful one by names that both use."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.backends.aws.permissions import PERMISSIONS
+from chalicelib.engine.workflows import WORKFLOWS
+from infra import stateful
+from infra.functions import ENOUGH, FUNCTIONS, NEW_ACCOUNT, PAUSES, UNRESERVED, Function, at_once, named
+from infra.policies import in_template
+from infra.stateless import performer_of, template
+
+TEMPLATE = template("dev")
+RESOURCES = TEMPLATE["Resources"]
+PSEUDO = {f"AWS::{name}" for name in ("Region", "AccountId", "Partition", "URLSuffix", "NoValue")}
+OF_CHALICE = {"RestAPI"}  # made by Chalice, whose other resources are completed here
+EVENTS = [function for function in FUNCTIONS if function.every or function.asked]
+PLAIN = [function for function in FUNCTIONS if not function.chalice]
+
+
+def things(of: Any) -> Iterator[Any]:
+    yield of
+    for each in of.values() if isinstance(of, dict) else of if isinstance(of, list) else ():
+        yield from things(each)
+
+
+def referred(of: Any) -> Iterator[str]:
+    for each in things(of):
+        if isinstance(each, dict):
+            yield from [each["Ref"]] if "Ref" in each else []
+            yield from [each["Fn::GetAtt"][0]] if "Fn::GetAtt" in each else []
+            if isinstance(text := each.get("Fn::Sub"), str):
+                yield from (name.split(".")[0] for name in re.findall(r"\$\{([^!}]+)\}", text))
+
+
+def test_every_reference_leads_somewhere() -> None:
+    known = set(RESOURCES) | set(TEMPLATE["Parameters"]) | PSEUDO | OF_CHALICE
+    assert set(referred(TEMPLATE)) <= known
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: str(function.name))
+def test_a_functions_logs_end(function: Function) -> None:
+    logs = RESOURCES[f"{function.id}Logs"]["Properties"]
+    assert logs["RetentionInDays"] and logs["LogGroupName"] == f"/aws/lambda/dstack-dev-{function.name}"
+    assert RESOURCES[function.id]["Properties"]["LoggingConfig"] == {"LogGroup": {"Ref": f"{function.id}Logs"}}
+
+
+def test_names_lead_to_what_the_stacks_make() -> None:
+    state = json.dumps(stateful.template()["Resources"]).replace("${Stage}", "dev")
+    settings = json.loads(RESOURCES["Settings"]["Properties"]["Value"]["Fn::Sub"])
+    for name in (settings["table"], settings["bucket"], settings["aside_queue"].rsplit("/", 1)[1]):
+        assert f'"{name}"' in state
+    asked = {settings["wake_function"], settings["host_function"], *settings["effect_functions"].values()}
+    assert asked == {f"dstack-dev-{function.name}" for function in FUNCTIONS if function.asked}
+    assert asked <= {RESOURCES[function.id]["Properties"]["FunctionName"] for function in FUNCTIONS}
+
+
+def test_nothing_is_polled() -> None:
+    """An event source would ask its queue all month, for $0.26."""
+    assert not [name for name, each in RESOURCES.items() if each.get("Type", "").endswith("EventSourceMapping")]
+
+
+@pytest.mark.parametrize("function", EVENTS, ids=lambda function: str(function.name))
+def test_an_event_is_repeated_twice_and_one_that_others_asked_for_is_set_aside(function: Function) -> None:
+    events = RESOURCES[f"{function.id}Events"]["Properties"]
+    assert events["FunctionName"] == {"Ref": function.id} and events["MaximumRetryAttempts"] == 2
+    assert PAUSES < events["MaximumEventAgeInSeconds"] <= 3600
+    aside = events.get("DestinationConfig", {}).get("OnFailure", {}).get("Destination", {}).get("Fn::Sub", "")
+    may = [each for each in in_template(function.allowed, "dev")["Statement"] if each["Sid"] == "SetAside"]
+    if function.asked:
+        assert aside.endswith(":dstack-dev-aside") and may[0]["Resource"] == [{"Fn::Sub": aside}]
+    else:
+        assert not aside and not may
+
+
+def test_every_workflow_has_a_state_machine_that_may_invoke_its_performer_alone() -> None:
+    settings = json.loads(RESOURCES["Settings"]["Properties"]["Value"]["Fn::Sub"])
+    assert set(settings["state_machines"]) == set(WORKFLOWS)
+    for name, reference in settings["state_machines"].items():
+        machine = RESOURCES[reference.strip("${}")]["Properties"]
+        performer = {"Fn::GetAtt": [performer_of(WORKFLOWS[name]).id, "Arn"]}
+        assert machine["DefinitionSubstitutions"] == {"Performer": performer}
+        (policy,) = RESOURCES[machine["RoleArn"]["Fn::GetAtt"][0]]["Properties"]["Policies"]
+        invoke, go_on = policy["PolicyDocument"]["Statement"]
+        assert invoke["Resource"] == performer
+        assert go_on["Resource"]["Fn::Sub"].endswith(f":stateMachine:{machine['StateMachineName']}")
+
+
+def test_an_outage_of_a_provider_leaves_executions_for_agents_and_people() -> None:
+    """Where the account has any to reserve; a new one has not, and a stack that reserved some couldn't be deployed."""
+    reserved = {
+        name: each["Properties"]["ReservedConcurrentExecutions"]
+        for name, each in template("dev", at_once=7)["Resources"].items()
+        if "ReservedConcurrentExecutions" in each["Properties"]
+    }
+    assert reserved == {"Provision": 7}
+    assert not any("ReservedConcurrentExecutions" in each["Properties"] for each in RESOURCES.values())
+    assert [at_once(limit) for limit in (NEW_ACCOUNT, UNRESERVED, 110, 111, 1_000)] == [0, 0, 0, 11, ENOUGH]
+
+
+@pytest.mark.parametrize("function", PLAIN, ids=lambda function: str(function.name))
+def test_code_is_a_file_beside_the_template_or_where_it_was_uploaded_to(function: Function) -> None:
+    assert RESOURCES[function.id]["Properties"]["Code"] in ("./deployment.zip", f"./{function.artefact}.zip")
+    uploaded = template("dev", {function.artefact: ("b", "k")}, {"MORE": "1"})["Resources"][function.id]["Properties"]
+    assert uploaded["Code"] == {"S3Bucket": "b", "S3Key": "k"}
+    assert uploaded["Environment"]["Variables"] == {"DSTACK_KEYS": "/dstack-dev", "MORE": "1"}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: str(function.name))
+def test_a_policy_fits_into_a_role_and_each_statement_has_a_name(function: Function) -> None:
+    policy = in_template(function.allowed, "a" * 21)
+    assert len(json.dumps(policy, separators=(",", ":"))) < 10_240  # of all policies in a role
+    sids = [statement["Sid"] for statement in policy["Statement"]]
+    assert len(sids) == len(set(sids)) and all(sid.isalnum() for sid in sids)
+
+
+def test_what_the_aws_backend_may_do_is_somebodys_to_do() -> None:
+    given = {grant.sid for function in FUNCTIONS for grant in function.allowed}
+    assert {f"Ec2{each.sid}" for each in PERMISSIONS} <= given
+
+
+def test_machines_are_rented_in_any_region_and_of_anybodys_image() -> None:
+    statements = in_template(named("provision").allowed, "dev")["Statement"]
+    into = next(each["Resource"] for each in statements if each["Sid"] == "Ec2LaunchInto")
+    assert {"Fn::Sub": "arn:${AWS::Partition}:ec2:*::image/*"} in into
+    assert {"Fn::Sub": "arn:${AWS::Partition}:ec2:*:${AWS::AccountId}:subnet/*"} in into
+    assert next(each["Resource"] for each in statements if each["Sid"] == "Ec2Reading") == ["*"]
+    launch = next(each for each in statements if each["Sid"] == "Ec2Launch")
+    assert launch["Condition"] == {"Null": {"aws:RequestTag/dstack-install": "false"}}
+
+
+def test_the_stacks_have_the_resources_that_were_reviewed() -> None:
+    """`UPDATE_GOLDEN=1` writes them anew; read the difference: what goes is deleted by the next deployment."""
+    found = []
+    for stack, made in (("dstack-STAGE-data", stateful.template()), ("dstack-STAGE", template("STAGE"))):
+        kinds = {name: each.get("Type", "completes Chalice's") for name, each in made["Resources"].items()}
+        found += [f"{stack} {kind} {name}\n" for name, kind in sorted(kinds.items(), key=lambda each: each[::-1])]
+    golden = Path(__file__).parent / "golden" / "resources.txt"
+    if os.environ.get("UPDATE_GOLDEN"):
+        golden.write_text("".join(found))
+    assert golden.read_text() == "".join(found)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: str(function.name))
+def test_calls_are_traced_only_if_somebody_asks_for_it(function: Function) -> None:
+    """Then the function may write traces, too."""
+    properties = RESOURCES[function.id]["Properties"]
+    assert properties.get("Tracing", properties.get("TracingConfig", {}).get("Mode")) == {"Ref": "Tracing"}
+    role = RESOURCES[properties["Role"]["Fn::GetAtt"][0] if "Role" in properties else role_of_chalice(function)]
+    first, *others = role["Properties"]["ManagedPolicyArns"]
+    assert first["Fn::If"][0] == "Traced" and "XRay" in first["Fn::If"][1]["Fn::Sub"]
+    assert [each["Fn::If"][0] for each in others] == (["InVpc"] if function.vpc else [])
+    assert TEMPLATE["Parameters"]["Tracing"]["Default"] == "PassThrough"
+
+
+def role_of_chalice(function: Function) -> str:
+    return "ApiHandlerRole" if function.id == "APIHandler" else f"{function.id}Role"

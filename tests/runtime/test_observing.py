@@ -1,0 +1,74 @@
+"""What operators see of the functions, read as CloudWatch reads it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+
+import pytest
+
+from chalicelib.engine.about import about, ids
+from chalicelib.runtime import observing
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def logger(*handlers: logging.Handler) -> logging.Logger:
+    """One that nobody else listens to."""
+    made = logging.Logger("made")
+    made.handlers[:] = handlers
+    observing.structure_logs(made)
+    return made
+
+
+def test_a_line_of_log_says_what_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:
+    log = logger()
+    with about("run/r1"), about("instance/i1"):
+        log.warning("it takes %s", "long")
+    log.info("done")
+    within, after = lines(capsys)
+    assert (within["run_id"], within["instance_id"], within["message"]) == ("r1", "i1", "it takes long")
+    assert within["level"] == "WARNING" and "run_id" not in after
+
+
+def test_a_failure_is_one_line_with_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        with about("fleet/f1"):
+            raise ValueError("bad")
+    except ValueError:
+        logger().exception("it failed")
+    (line,) = lines(capsys)
+    assert line["exception_name"] == "ValueError" and "Traceback" in str(line["exception"])
+
+
+def test_what_lambda_adds_to_its_records_stays(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its handler knows the request's id."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.addFilter(lambda record: setattr(record, "aws_request_id", "q1") or True)
+    logger(handler).info("hello")
+    (line,) = lines(capsys)
+    assert line["aws_request_id"] == "q1"
+
+
+def test_units_at_work_are_forgotten_when_they_are_left() -> None:
+    with about("run/r1"):
+        with about("run/r2"):
+            assert ids() == {"run_id": "r2"}
+        assert ids() == {"run_id": "r1"}
+    assert ids() == {}
+
+
+def test_a_metric_is_one_line_without_dimensions(capsys: pytest.CaptureFixture[str]) -> None:
+    observing.count("dstack-dev", observing.SET_ASIDE, 3)
+    (line,) = lines(capsys)
+    (told,) = line["_aws"]["CloudWatchMetrics"]  # type: ignore[index]
+    assert told["Namespace"] == "dstack-dev" and told["Dimensions"] == [[]]
+    assert told["Metrics"] == [{"Name": "SetAside", "Unit": "Count"}] and line["SetAside"] == [3.0]
+
+
+def test_what_didnt_happen_costs_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    observing.count("dstack-dev", observing.SET_ASIDE, 0)
+    assert lines(capsys) == []

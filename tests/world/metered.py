@@ -1,0 +1,256 @@
+"""The functions in AWS on the world's time, with every billed call counted.
+
+The table and the bucket are in memory, so that an hour of a hundred machines takes seconds; what each call would cost
+is computed as DynamoDB does (`store/units.py`). The functions and the agents' sessions are the real ones.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from chalicelib.backends.accounts import Account, Accounts
+from chalicelib.domain import keys
+from chalicelib.domain.keys import Due, Key
+from chalicelib.domain.retention import Retention
+from chalicelib.domain.usage import Usage
+from chalicelib.errors import Conflict
+from chalicelib.runtime.control_plane import ControlPlane
+from chalicelib.runtime.lambda_ import Aside, Hints, InvokedEffects, nobody_waits
+from chalicelib.runtime.ports import Ports
+from chalicelib.runtime.root import Root
+from chalicelib.store import units
+from chalicelib.store.blobs import FileBlobs
+from chalicelib.store.expiring import ExpiringStore
+from chalicelib.store.log_blobs import BlobLogs
+from chalicelib.store.memory import MemoryStore
+from chalicelib.store.port import Change, Index, Page, Record
+from chalicelib.store.seal import Sealer
+from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.pace import PER_CALL
+from functions import (
+    agent_sync,
+    dead_letters,
+    erase_unused,
+    provision,
+    reap_idle,
+    reconcile,
+    refresh_catalog,
+    sweep_orphans,
+)
+from tests.harness.lambda_host import api_event, scheduled_event, url_event
+from tests.world.aws import Events
+from tests.world.site import ADMIN, Answer, Site
+
+
+@dataclass
+class Meter:
+    """What was used, by service and what for. `within` names the function that is running."""
+
+    counts: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))
+    within: str = ""
+
+    def add(self, what: str, amount: float, detail: str = "") -> None:
+        self.counts[what, detail or self.within] += amount
+
+    @contextmanager
+    def during(self, function: str) -> Iterator[None]:
+        before, self.within = self.within, function
+        try:
+            yield
+        finally:
+            self.within = before
+
+    def take(self) -> dict[tuple[str, str], float]:
+        """All since the last time."""
+        taken, self.counts = self.counts, defaultdict(float)
+        return taken
+
+
+class MeteredStore:
+    """`Store`: another one, with its units counted."""
+
+    def __init__(self, below: Any, meter: Meter) -> None:
+        self.below, self._meter = below, meter
+        self.next_due, self.close = lambda: 0, below.close
+        self.log: list[tuple[str, str, float]] = []  # function, families of the commit, units
+
+    def get(self, key: Key) -> Record | None:
+        record: Record | None = self.below.get(key)
+        self._meter.add("read", units.got([record]))
+        return record
+
+    def get_many(self, keys: Sequence[Key]) -> list[Record | None]:
+        records: list[Record | None] = self.below.get_many(keys)
+        self._meter.add("read", units.got(records))
+        return records
+
+    def query(self, index: Index, partition: str, **more: Any) -> Page:
+        page: Page = self.below.query(index, partition, **more)
+        self._meter.add("read", units.listed(page.records, index=index != "main"))
+        return page
+
+    def scan(self, after: Key | None = None, *, limit: int = 500) -> list[Record]:
+        records: list[Record] = self.below.scan(after, limit=limit)
+        self._meter.add("read", units.listed(records, index=False))
+        return records
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        if not changes:
+            return
+        before = [self.below.get(change.key) for change in changes]
+        try:
+            self.below.commit(changes)
+        except Conflict:
+            self._meter.add("write", units.refused(changes, before))
+            raise
+        amount = units.written(changes, before)
+        self._meter.add("write", amount)
+        self.log.append((self._meter.within, " ".join(map(_family, changes)), amount))
+
+    def due(self, kinds: Sequence[str], shard: int, now: int, limit: int) -> list[Due]:
+        found: list[Due] = self.below.due(kinds, shard, now, limit)
+        self._meter.add("read", units.entries(len(found)))
+        return found
+
+
+def _family(change: Change) -> str:
+    if change.key.pk.startswith(keys.EVENTS):
+        return keys.EVENTS
+    return "/".join(part.partition("/")[0] for part in change.key)
+
+
+class MeteredBlobs:
+    """`Blobs`: another one, with S3's requests and bytes counted."""
+
+    def __init__(self, below: FileBlobs, meter: Meter) -> None:
+        self._below, self._meter = below, meter
+        self.tidy = below.tidy
+
+    def put(self, name: str, data: bytes) -> None:
+        self._meter.add("s3-put", 1)
+        self._meter.add("s3-bytes", len(data))
+        self._below.put(name, data)
+
+    def get(self, name: str) -> bytes | None:
+        self._meter.add("s3-get", 1)
+        return self._below.get(name)
+
+    def delete(self, *names: str) -> None:
+        self._below.delete(*names)
+
+    def list(self, prefix: str, after: str = "", limit: int = 1000) -> list[str]:
+        self._meter.add("s3-put", 1)  # a listing has the price of a PUT
+        return self._below.list(prefix, after, limit)
+
+    def dated(self, prefix: str, after: str = "", limit: int = 1000) -> Sequence[tuple[str, int]]:
+        self._meter.add("s3-put", 1)
+        return self._below.dated(prefix, after, limit)
+
+    def bytes(self, prefix: str) -> int:
+        return sum(len(self._below.get(name) or b"") for name in self._below.list(prefix, limit=1_000_000))
+
+
+class MeteredSite(Site):
+    long_poll = False
+
+    def __init__(self, name: str, folder: Path, cloud: str = "simulated") -> None:
+        super().__init__(name, cloud)
+        self.meter = Meter()
+        self.store = MeteredStore(MemoryStore(clock=self.time.now), self.meter)
+        self.blobs = MeteredBlobs(FileBlobs(folder), self.meter)
+        self._api, self._agents = self._function(), self._function()
+        first_start(self._api.plane, ADMIN)
+        self._app = ControlPlane(lambda: self._api.plane)
+        woken = self._deployed("reconcile", reconcile.handler)
+        self._asked = {
+            "reconcile": Events(self.time, woken),
+            "provision": Events(self.time, self._deployed("provision", provision.handler)),
+        }
+        refresh = self._deployed("refresh_catalog", refresh_catalog.handler)
+        refresh(scheduled_event("refresh-catalog"))
+        for rule, minutes, function in (
+            ("reconcile", 1, woken),
+            ("reap-idle", 2, self._deployed("reap_idle", reap_idle.handler)),
+            ("sweep-orphans", 5, self._deployed("sweep_orphans", sweep_orphans.handler)),
+            ("refresh-catalog", 360, refresh),
+            ("erase-unused", 10, self._deployed("erase_unused", erase_unused.handler)),
+            ("dead-letters", 10, self._deployed("dead_letters", dead_letters.handler)),
+        ):
+            self.time.every(minutes * 60.0, lambda rule=rule, function=function: function(scheduled_event(rule)))
+        self.meter.take()
+
+    def _function(self) -> Root:
+        retention = Retention()
+        return self._here(
+            Root(
+                Ports(
+                    store=ExpiringStore(self.store, retention),
+                    blobs=self.blobs,
+                    logs=BlobLogs(self.store, self.blobs),
+                    seal=Sealer(b"k" * 32),
+                    install_key=b"i" * 32,
+                    backends=Accounts([Account.made(self.cloud)]),
+                    wake=Hints(self._client, "reconcile"),
+                    effects=InvokedEffects(self._client, "provision"),
+                    news=nobody_waits,
+                    pace=PER_CALL,
+                    server_url=self.url,
+                    clock=self.time,
+                    random_id=self._id,
+                    random_token=self._id,
+                    measure=Usage,
+                    logins=None,
+                    tunnels=False,
+                    aside=Aside(self._client, "aside"),
+                    retention=retention,
+                )
+            )
+        )
+
+    def _deployed(self, name: str, handler: Callable[..., Any]) -> Callable[[dict[str, Any]], Any]:
+        root = self._function()
+
+        def run(event: dict[str, Any]) -> Any:
+            with self.meter.during(name):
+                self.meter.add("lambda", 1)
+                return handler(event, None, root)
+
+        return run
+
+    def _client(self, service: str) -> Any:
+        assert service in ("lambda", "sqs"), f"nothing here calls {service}"
+        return self
+
+    def invoke(self, FunctionName: str, InvocationType: str, Payload: bytes) -> None:
+        """Billed is the function's run."""
+        self._asked[FunctionName].put(Payload)
+
+    def receive_message(self, QueueUrl: str, MaxNumberOfMessages: int) -> dict[str, Any]:
+        self.meter.add("sqs", 1)
+        return {}
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        parts = urlsplit(path)
+        of_agents = parts.path.startswith("/agent/")
+        with self.meter.during("agent_sync" if of_agents else "api"):
+            self.meter.add("lambda", 1)
+            if of_agents:
+                answer = agent_sync.handler(
+                    url_event(method, parts.path, parts.query, headers, body), None, self._agents
+                )
+            else:
+                self.meter.add("api-request", 1)
+                binary = tuple(self._app.api.binary_types)
+                answer = self._app(api_event(method, parts.path, parts.query, headers, body, binary=binary), None)
+        content = answer["body"]
+        return answer["statusCode"], base64.b64decode(content) if answer.get("isBase64Encoded") else content.encode()
