@@ -243,9 +243,8 @@ class Presence(Noun):
     seq: int = 0  # the last message from this boot that changed something; an older one is a replay
     past_boots: tuple[str, ...] = ()  # earlier agent processes, newest first; messages from them are replays
     credential_hash: str = ""
-    earlier_hashes: tuple[str, ...] = ()  # of credentials issued for the same token in the same minute: valid too
-    previous_hash: str = ""  # the bootstrap token, valid for another 60 s from the same boot
-    previous_until: Micros = 0
+    earlier_hashes: tuple[str, ...] = ()  # of credentials that repeats of the same exchange issued: valid too
+    previous_hash: str = ""  # the bootstrap token, which the same boot may repeat until it uses a credential
     last_seen: Micros = 0
     seen_until: Micros = 0  # the agent promised to report before this
     followed_until: Micros = 0  # somebody reads a log of a job there

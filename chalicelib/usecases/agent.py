@@ -190,7 +190,7 @@ class _Exchange:
             log.info("instance %s reports task %.40r, which isn't assigned to it", self.message.instance, task)
 
     def _commit(self, given: Given, entry: Admission, draft: Draft, known: Presence | None) -> None:
-        presence = self._presence(entry, changed=not draft.empty)
+        presence = self._presence(entry, changed=not draft.empty or entry.presence != known)
         beside: list[Change] = [] if presence == known else [nouns.put(presence)]
         if presence.health is not None and not presence.health.same(entry.presence.health):
             beside.append(check_put(self.message.instance, presence.health, self.now))

@@ -1,8 +1,9 @@
 """Agents' credentials. A bootstrap token is exchanged for one random credential, of which the store keeps the hash.
 
-The token travels through user data, which others may read, so it works once. If the response is lost, the same agent
-process may repeat the exchange for a minute. Each repeat creates a new credential, because the old one can't be read
-back, and the old one stays valid: the process may hold either, since the network itself may repeat a request.
+The token travels through user data, which others may read, so it works once: until a credential that it bought is used.
+Before that the response may have been lost, however long the network is down, and the same agent process may repeat the
+exchange. Each repeat creates a new credential, because the old one can't be read back, and the old one stays valid: the
+process may hold either, since the network itself may repeat a request.
 """
 
 from __future__ import annotations
@@ -12,14 +13,12 @@ from dataclasses import dataclass
 
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, Presence
-from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.tenants import hash_token
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.errors import Forbidden
 from chalicelib.store import nouns
 from chalicelib.usecases.context import Plane
 
-REPEATABLE: Micros = MINUTE
 REPEATS = 8
 _REFUSED = "This credential doesn't belong to this instance"
 
@@ -38,15 +37,14 @@ def admit(plane: Plane, instance: Instance | None, presence: Presence | None, cr
         raise Forbidden(_REFUSED)
     given = hash_token(credential)
     if presence is not None and holds(presence, credential):
-        return Admission(presence)
+        return Admission(presence.with_(previous_hash=""))
     expected = bootstrap_token(plane.install_key, instance.id, instance.epoch)
     if not hmac.compare_digest(given, hash_token(expected)):
         raise Forbidden(_REFUSED)
-    now = plane.clock.now()
     if presence is None or not presence.credential_hash:
         known = presence or Presence(instance_id=instance.id, project_id=instance.project_id)
-        known = known.with_(previous_hash=given, previous_until=now + REPEATABLE)
-    elif presence.boot == boot and presence.previous_hash == given and now < presence.previous_until:
+        known = known.with_(previous_hash=given)
+    elif presence.boot == boot and presence.previous_hash == given:
         known = presence.with_(earlier_hashes=(presence.credential_hash, *presence.earlier_hashes)[:REPEATS])
     else:
         raise Forbidden("This bootstrap token was already used")
@@ -72,7 +70,7 @@ def readmit(plane: Plane, instance_id: str) -> None:
     """Deletes the credential, so that the bootstrap token works once more: for a host whose agent lost its data."""
     presence = nouns.find(plane.store, Presence, keys.presence(instance_id))
     if presence is not None and presence.credential_hash:
-        forgotten = presence.with_(credential_hash="", earlier_hashes=(), previous_hash="", previous_until=0)
+        forgotten = presence.with_(credential_hash="", earlier_hashes=(), previous_hash="")
         plane.store.commit([nouns.put(forgotten)])
 
 

@@ -3,4 +3,5 @@ a test beside the fixed code."""
 
 FAILED: dict[int, str] = {
     83: "a purchase refused at the second try was called gone, though the first, cut short, had left a disk",
+    6093: "an agent to which no reply came for a minute after its first message was refused for ever",
 }

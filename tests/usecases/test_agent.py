@@ -15,11 +15,10 @@ from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.retention import Retention
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.errors import Forbidden, Invalid
+from chalicelib.errors import Invalid
 from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from chalicelib.usecases.agent import has_news, sync
-from chalicelib.usecases.agent_credentials import readmit
 from chalicelib.usecases.secrets import set_secret
 from tests.usecases.cluster import FACTS, INSTANCE, PROJECT, Agent, Cluster, exited, logs, running, wants
 from tests.world.plane import World
@@ -31,84 +30,6 @@ def cluster(world: World) -> Cluster:
     made.agent.join()
     world.take_woken()
     return made
-
-
-# --- credentials ------------------------------------------------------------------------------------------------------
-
-
-def test_a_bootstrap_token_buys_a_credential_once(world: World) -> None:
-    cluster = Cluster.of(world, InstanceStatus.provisioning)
-    answer = cluster.agent.join()
-    assert has_news(answer) and answer["credential"].startswith(INSTANCE)
-    assert answer["credential"] not in cluster.presence.model_dump_json()
-    assert f"instance/{INSTANCE}" in world.take_woken()
-    assert "credential" not in cluster.agent.say()
-    late = Agent(world, boot="another", credential=bootstrap_token(world.plane.install_key, INSTANCE, 0))
-    with pytest.raises(Forbidden, match="already used"):
-        late.say()
-
-
-def test_a_lost_reply_may_be_repeated_for_a_minute_by_the_same_process(world: World) -> None:
-    cluster = Cluster.of(world)
-    token = bootstrap_token(world.plane.install_key, INSTANCE, 0)
-    first = cluster.agent.join()["credential"]
-    world.clock.pass_(50)
-    cluster.agent.credential = token
-    second = cluster.agent.say()["credential"]
-    assert second != first
-    for seq, credential in enumerate((first, second, first), 10):  # whichever reply arrived
-        Agent(world, credential=credential, seq=seq).say()
-    world.clock.pass_(11)
-    with pytest.raises(Forbidden, match="already used"):
-        Agent(world, credential=token, seq=20).say()
-
-
-@pytest.mark.parametrize("credential", ["", "nonsense", f"{INSTANCE}.token", "0" * 64])
-def test_a_forged_credential_is_refused_and_changes_nothing(cluster: Cluster, credential: str) -> None:
-    before = cluster.presence
-    with pytest.raises(Forbidden):
-        Agent(cluster.world, credential=credential, seq=99).say(facts=FACTS)
-    assert cluster.presence == before
-
-
-def test_a_foreign_instances_credential_is_refused(cluster: Cluster) -> None:
-    other = derive("test", "other-instance")
-    cluster.save(cluster.instance.with_(id=other).model_copy(update={"version": 0}))
-    with pytest.raises(Forbidden):
-        Agent(cluster.world, instance_id=other, credential=cluster.agent.credential).say()
-    with pytest.raises(Invalid, match="another instance"):
-        sync(cluster.world.plane, other, cluster.agent.credential, cluster.agent.message())
-    with pytest.raises(Forbidden):
-        Agent(cluster.world, credential=bootstrap_token(cluster.world.plane.install_key, other, 0)).say()
-
-
-def test_an_unknown_instance_is_refused_like_a_bad_credential(world: World) -> None:
-    unknown, other = derive("test", "nobody"), derive("test", "somebody")
-    for credential in ("", "nonsense", f"{unknown}.token", bootstrap_token(world.plane.install_key, other, 0)):
-        with pytest.raises(Forbidden):
-            Agent(world, instance_id=unknown, credential=credential).say()
-
-
-def test_an_instance_whose_record_was_erased_ends_its_agent(world: World) -> None:
-    """Its token proves that there was one."""
-    erased = derive("test", "nobody")
-    agent = Agent(world, instance_id=erased, credential=bootstrap_token(world.plane.install_key, erased, 0))
-    answer = agent.say()
-    assert (answer["error"], answer["next_sync_in"]) == ("gone", 60), "it ends, and if it can't, it asks no more often"
-
-
-def test_a_host_that_lost_its_data_can_be_let_in_again(cluster: Cluster) -> None:
-    readmit(cluster.world.plane, INSTANCE)
-    with pytest.raises(Forbidden):
-        cluster.agent.say()
-    again = Agent(cluster.world, boot="boot-2")
-    assert again.join()["credential"]
-
-
-def test_an_instance_that_is_gone_ends_its_agent(cluster: Cluster) -> None:
-    cluster.save(cluster.instance.with_(status=InstanceStatus.terminated))
-    answer = cluster.agent.say()
-    assert answer["error"] == "gone" and has_news(answer)
 
 
 # --- a job's life -----------------------------------------------------------------------------------------------------
@@ -519,6 +440,7 @@ def test_the_fleets_env_lies_below_the_jobs_own(cluster: Cluster) -> None:
 
 
 def test_a_quiet_call_writes_nothing_until_the_promise_must_be_renewed(cluster: Cluster) -> None:
+    cluster.agent.say()  # uses what it got for its token
     written = cluster.presence
     cluster.world.clock.pass_(100)
     cluster.agent.say()
