@@ -23,7 +23,7 @@ from pydantic import TypeAdapter
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.offers import Offer
 from chalicelib.engine.ports import Age, Backends, Clock
-from chalicelib.errors import BackendError
+from chalicelib.errors import BackendError, Throttled, Transient
 from chalicelib.store.kept import Lru
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 FOLDER = "catalog"
 LOOK_AGAIN: Micros = 30 * SECOND  # how old a reader's copy may get before it looks for a newer one
+LOOK_SOON: Micros = 2 * SECOND  # the same while there are no offers yet, for which jobs wait
 
 
 class Blobs(Protocol):
@@ -54,6 +55,12 @@ class Head:
     taken_at: Micros | None = None
     error: str = ""  # why that refresh brought nothing newer
     prices: str = ""  # where they are from, if not from the provider
+    again: bool = False  # the error may be gone a moment later
+
+    @property
+    def awaited(self) -> bool:
+        """It has never answered, and may soon."""
+        return not self.blob and (self.again or not self.error)
 
 
 @dataclass
@@ -85,6 +92,11 @@ class StoredCatalog:
             if name.split("/")[1] not in known:
                 self._blobs.delete(name)
 
+    def refresh_awaited(self) -> None:
+        """Fetch the offers of those who have never answered, and may now."""
+        for account in self.awaited():
+            self.refresh_account(account)
+
     def refresh_account(self, account: Account) -> None:
         """Fetch one account's offers. Independent of the others, whenever and wherever those are refreshed."""
         before = self._read_head(account.key)
@@ -104,10 +116,10 @@ class StoredCatalog:
             offers = list(account.backend.offers())
         except BackendError as error:
             log.warning("keeping the previous offers of %s: %s", account.key, error)
-            return replace(before, error=str(error))
+            return replace(before, error=str(error), again=isinstance(error, Transient | Throttled))
         except Exception as error:  # a bug in its backend; the other accounts are still refreshed
             log.exception("the offers of %s stay as they are", account.key)
-            return replace(before, error=f"the backend failed unexpectedly ({type(error).__name__})")
+            return replace(before, error=f"the backend failed unexpectedly ({type(error).__name__})", again=False)
         blob = f"{FOLDER}/{account.key}/{now}.json"
         self._blobs.put(blob, _adapter().dump_json(offers, exclude_defaults=True))
         elsewhere = {str(offer.backend_data["prices"]) for offer in offers if "prices" in offer.backend_data}
@@ -118,8 +130,10 @@ class StoredCatalog:
     def book(self, project_id: str) -> OfferBook:
         """What the project's accounts sell, as of the last refresh of each."""
         with self._lock:
-            kept = [self._shelf(account.key) for account in self._backends.accounts(project_id)]
-            return self._books.get(tuple(each.read.blob for each in kept), lambda: _bound(kept))
+            accounts = self._backends.accounts(project_id)
+            kept = [self._shelf(account.key) for account in accounts]
+            awaited = tuple(a.facts.name for a, each in zip(accounts, kept, strict=True) if each.head.awaited)
+            return self._books.get((awaited, *(each.read.blob for each in kept)), lambda: _bound(kept, awaited))
 
     def ages(self, project_id: str) -> Mapping[str, Age]:
         """How old the offers of each of the project's backends are, by type."""
@@ -127,9 +141,9 @@ class StoredCatalog:
             heads = {a.facts.name: self._look(a.key).head for a in self._backends.accounts(project_id)}
         return {name: Age(head.taken_at, head.error, head.prices) for name, head in heads.items()}
 
-    def unanswered(self) -> list[Account]:
-        """The accounts whose offers have never been fetched."""
-        return [account for account in self._backends.accounts() if not self._read_head(account.key).blob]
+    def awaited(self) -> list[Account]:
+        """The accounts that have never answered, and may soon."""
+        return [account for account in self._backends.accounts() if self._read_head(account.key).awaited]
 
     def _shelf(self, key: str) -> _Kept:
         kept = self._look(key)
@@ -146,7 +160,8 @@ class StoredCatalog:
 
     def _look(self, key: str) -> _Kept:
         now, kept = self._clock.now(), self._kept.setdefault(key, _Kept())
-        if kept.looked_at is None or not 0 <= now - kept.looked_at < LOOK_AGAIN:
+        fresh = LOOK_AGAIN if kept.head.blob else LOOK_SOON
+        if kept.looked_at is None or not 0 <= now - kept.looked_at < fresh:
             kept.head, kept.looked_at = self._read_head(key), now
         return kept
 
@@ -166,11 +181,12 @@ def _shelf_of(body: bytes) -> Shelf:
     return Shelf(_adapter().validate_json(body))
 
 
-def _bound(kept: Sequence[_Kept]) -> OfferBook:
+def _bound(kept: Sequence[_Kept], awaited: Sequence[str]) -> OfferBook:
     from chalicelib.planning.offers import OfferBook
 
     taken = [each.read.taken_at for each in kept if each.read.taken_at is not None]
-    return OfferBook(shelves=[each.shelf for each in kept if each.shelf], taken_at=min(taken, default=0))
+    shelves = [each.shelf for each in kept if each.shelf]
+    return OfferBook(taken_at=min(taken, default=0), shelves=shelves, awaited=awaited)
 
 
 def _head_of(key: str) -> str:

@@ -11,11 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.reasons import JobReason
 from chalicelib.planning.bitmaps import rows_of
 from chalicelib.planning.buying import Buy, is_full, may_grow, tried_by
+from chalicelib.planning.colocation import is_cluster
 from chalicelib.planning.combine import Wants
 from chalicelib.planning.floor import Floor
 from chalicelib.planning.offers import slice_of
@@ -23,6 +25,9 @@ from chalicelib.planning.plan import Note
 from chalicelib.planning.pools import Pool
 from chalicelib.planning.stock import Query
 from chalicelib.planning.why_not import refusals
+
+TO_BE_HEARD: Micros = 10 * MINUTE  # that a job waits for a backend's first offers; most have them in seconds
+LOOK_FOR_OFFERS: Micros = 5 * SECOND
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,7 @@ class Waits:
 
     fleet: str
     text: str
+    look: Micros | None = None  # when to look again, if sooner than usual
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,11 @@ class Hopeless:
 
     notes: tuple[Note, ...]
     reason: JobReason = JobReason.failed_to_start_due_to_no_capacity
+    unheard: Waits | None = None  # unless what this waits for changes that: a backend has yet to say what it sells
+
+    def so_far(self, job: Job, now: Micros) -> Waits | Hopeless:
+        """What to tell a job: that nothing will do is certain once every backend has been heard, or had its time."""
+        return self.unheard if self.unheard and now - job.submitted_at < TO_BE_HEARD else self
 
 
 Verdict = Spot | Buy | Waits | Hopeless
@@ -55,7 +66,22 @@ Verdict = Spot | Buy | Waits | Hopeless
 
 def find(floor: Floor, wants: Wants, job: Job) -> Verdict:
     question = _Question(floor, wants, job)
-    return question.spot() or question.purchase() or question.wait() or Hopeless(refusals(floor, wants, job))
+    return question.spot() or question.purchase() or question.wait() or hopeless(floor, wants, job)
+
+
+def hopeless(floor: Floor, wants: Wants, job: Job, *, together: bool = False) -> Hopeless:
+    """`together`: the run has several nodes, which only a cluster takes."""
+    notes = refusals(floor, wants, job, together=together)
+    return Hopeless(notes, unheard=_unheard(floor, wants, together) if floor.book.awaited else None)
+
+
+def _unheard(floor: Floor, wants: Wants, together: bool) -> Waits | None:
+    for at, pool in enumerate(floor.pools):
+        query, count = floor.asked(wants).query(at), floor.count[pool.view.fleet.id]
+        grows = may_grow(pool, count, wants) and (is_cluster(pool.view.spec) or not together)
+        if grows and isinstance(query, Query) and (awaited := floor.book.awaited_by(query)):
+            return Waits(pool.view.fleet.name, f"for the first offers of {awaited}", LOOK_FOR_OFFERS)
+    return None
 
 
 class _Question:

@@ -19,6 +19,7 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.machines.fleet import LOOK_DELETING
 from chalicelib.machines.instance import FLEET_IDLE
 from chalicelib.planning import purchases
+from chalicelib.planning.asking import LOOK_FOR_OFFERS
 from chalicelib.planning.buying import in_zones
 from chalicelib.planning.colocation import beside, capable, first_of, is_cluster, place_of
 from chalicelib.planning.combine import fleet_query, idle_seconds, merged_fleet
@@ -139,6 +140,8 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
         query = found
     machines = snapshot.offers.machines(query, OFFERS_READ)
     usable = [m for m in machines if m[0].availability.usable and m[0].key not in fleet.tried]
+    if not usable and (awaited := snapshot.offers.awaited_by(query)):
+        return _await_offers(fleet, now, awaited)
     if not usable:
         return _pause(fleet, now, found=bool(machines), where=f" in {place_of(first)}" if first else "")
     steps: list[Step] = []
@@ -169,6 +172,14 @@ def _await(fleet: Fleet, now: Micros, first: Instance | None) -> tuple[list[Step
     due = (first.act_until if first else None) or now
     fleet = fleet.with_(due_at=sooner(fleet, max(due, now + NEXT_BATCH)), last_processed_at=now)
     return [Step((fleet,))], [], fleet
+
+
+def _await_offers(fleet: Fleet, now: Micros, awaited: str) -> tuple[list[Step], list[Note], Fleet]:
+    """That nothing fits counts once every backend has said what it sells."""
+    message = f"waiting for the first offers of {awaited}"
+    due = sooner(fleet, now + LOOK_FOR_OFFERS)
+    fleet = fleet.with_(due_at=due, message=message, last_processed_at=now)
+    return [Step((fleet,))], [Note(f"fleet `{fleet.name}`", message)], fleet
 
 
 def _at_once(view: FleetView, offer: Offer, snapshot: FleetSnapshot) -> int:

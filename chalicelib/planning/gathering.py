@@ -24,7 +24,7 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.volumes import Volume
 from chalicelib.machines.gang import TO_MEET, TO_SEAL
 from chalicelib.planning import starting
-from chalicelib.planning.asking import Hopeless, Waits
+from chalicelib.planning.asking import Hopeless, Waits, hopeless
 from chalicelib.planning.attachments import take
 from chalicelib.planning.bitmaps import rows_of
 from chalicelib.planning.buying import Buy
@@ -43,7 +43,6 @@ from chalicelib.planning.stock import Query
 from chalicelib.planning.together import Unplaced, nowhere
 from chalicelib.planning.too_few import too_few_hosts, too_few_machines
 from chalicelib.planning.transitions import Draft
-from chalicelib.planning.why_not import refusals
 
 CHUNK = 30  # nodes whose places one commit takes: each writes its machine and an event
 CHUNK_WITH_DISKS = 15  # so too where each has volumes
@@ -268,7 +267,7 @@ def seek(floor: Floor, needs: Needs, gang: Gang | None) -> Found | Waits | Hopel
         return waits or Waits("", f"for the rest of {gang.nodes if gang else 0} hosts")
     notes += too_few_machines(floor, needs)
     if not notes and any(is_cluster(pool.view.spec) for pool in floor.pools):
-        return Hopeless(refusals(floor, next(iter(groups)), _with_all_attempts(needs), together=True))
+        return hopeless(floor, next(iter(groups)), _with_all_attempts(needs), together=True)
     return Hopeless(tuple(notes) or (no_cluster(floor),))
 
 

@@ -118,17 +118,28 @@ class Shelf:
 
 
 class OfferBook:
-    """The shelves of a project's accounts, read as one. Immutable; `taken_at` says how old the oldest of them is."""
+    """The shelves of a project's accounts, read as one. Immutable; `taken_at` says how old the oldest of them is, and
+    `awaited` names the backends that have yet to say what they sell."""
 
     def __init__(
-        self, offers: Iterable[Offer] = (), taken_at: Micros = 0, *, shelves: Iterable[Shelf] | None = None
+        self,
+        offers: Iterable[Offer] = (),
+        taken_at: Micros = 0,
+        *,
+        shelves: Iterable[Shelf] | None = None,
+        awaited: Iterable[str] = (),
     ) -> None:
         """From `shelves`, which other books may share, or from `offers` on a shelf of their own."""
-        self.taken_at = taken_at
+        self.taken_at, self.awaited = taken_at, tuple(sorted(awaited))
         self._shelves = (Shelf(offers),) if shelves is None else tuple(shelves)
 
     def __len__(self) -> int:
         return sum(map(len, self._shelves))
+
+    def awaited_by(self, query: Query) -> str:
+        """The awaited backends that the query takes, in words; empty if there are none."""
+        taken = (name for name in self.awaited if query.backends is None or name.lower() in query.backends)
+        return " and ".join(f"`{name}`" for name in taken)
 
     def match(self, query: Query, limit: int = 50) -> tuple[tuple[Offer, ...], int]:
         """The best `limit` offers and how many there are in all."""

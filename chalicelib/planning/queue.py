@@ -45,23 +45,28 @@ def decide_queue(snapshot: QueueSnapshot) -> Plan:
     steps: list[Step] = []
     notes: list[Note] = []
     waiting: dict[str, int] = {}
+    look = LOOK_HEAD
     for unit in todo:
         answer = gathering.places(unit) if is_gang(unit) else _together(snapshot, floor, unit)
         if not isinstance(answer, Unplaced):
             steps += answer
-        elif isinstance(answer.reason, Waits):
-            fleet, message = answer.reason.fleet, f"waiting {answer.reason.text}"
+            continue
+        verdict = answer.verdict(snapshot.now)
+        if isinstance(verdict, Waits):
+            fleet, message = verdict.fleet, f"waiting {verdict.text}"
             ahead = waiting.get(fleet, 0)
             waiting[fleet] = ahead + 1
             notes.append(Note(answer.item.job.name, f"{message}; {ahead} ahead of it"))
+            usual = LOOK_HEAD if sum(waiting.values()) == 1 else LOOK_REST
+            look = min(look, verdict.look or usual)
             for item in _queued(unit):
-                steps += _wait(snapshot.now, item.job, message, head=sum(waiting.values()) == 1)
+                steps += _wait(snapshot.now, item.job, message, verdict.look or usual)
         else:
-            notes += answer.reason.notes
-            reason, why = answer.reason.reason, say(answer.reason.notes).strip()
+            notes += verdict.notes
+            reason, why = verdict.reason, say(verdict.notes).strip()
             message = why if reason is JobReason.volume_error else f"nowhere to run: {why}"
             steps += [_fail(snapshot.now, item.job, reason, message) for item in _queued(unit)]
-    return Plan(tuple(steps), tuple(notes), snapshot.now + LOOK_HEAD if waiting else None)
+    return Plan(tuple(steps), tuple(notes), snapshot.now + look if waiting else None)
 
 
 def _together(snapshot: QueueSnapshot, floor: Floor, unit: list[QueuedJob]) -> tuple[Step, ...] | Unplaced:
@@ -143,9 +148,9 @@ def _assign(draft: Draft, floor: Floor, item: QueuedJob, instance: Instance, off
     return instance
 
 
-def _wait(now: Micros, job: Job, message: str, *, head: bool) -> list[Step]:
+def _wait(now: Micros, job: Job, message: str, pause: Micros) -> list[Step]:
     """Record once what the job waits for, and when to look again, no more often than needed."""
-    look = now + (LOOK_HEAD if head else LOOK_REST)
+    look = now + pause
     if job.message == message and job.due_at is not None and now < job.due_at <= look:
         return []
     return [Step((job.with_(message=message, due_at=look, last_processed_at=now),))]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.reasons import JobReason
 from chalicelib.planning.asking import Hopeless, Spot, Verdict, Waits, find
 from chalicelib.planning.buying import Buy
@@ -25,6 +26,9 @@ class Unplaced:
 
     item: QueuedJob
     reason: Waits | Hopeless
+
+    def verdict(self, now: Micros) -> Waits | Hopeless:
+        return self.reason if isinstance(self.reason, Waits) else self.reason.so_far(self.item.job, now)
 
 
 def place_together(

@@ -191,6 +191,9 @@ def closed_to(wants: Wants, view: FleetView, query: Query | None = None) -> Note
 
 def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
     """Why a fleet that may grow has nothing to buy, and a change that would help."""
+    if awaited := book.awaited_by(query):
+        text = f"can grow, but nothing that fits is known to be sold, and the first offers of {awaited} are awaited"
+        return Note(subject, text, "see `dstack backend list`")
     if not len(book):
         return Note(subject, "can grow, but no backend has any offers", "configure a backend")
     if query.max_price is not None and (dear := book.match(query._replace(max_price=None), 1)[0]):

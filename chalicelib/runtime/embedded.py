@@ -37,6 +37,7 @@ ERASE_EVERY = 600.0  # seconds between turns of erasing what nobody uses any mor
 REFRESH_EVERY = 600.0  # seconds between refreshes of the offers: prices change by the hour, and each costs a call
 LOGIN_KEPT = 10.0  # seconds that a login to a host waits for the next step there
 FIRST_OFFERS = 2.0  # seconds that a start waits for the first offers of a backend; a slow one's come later
+ASK_AGAIN = 5.0  # seconds until a backend that couldn't answer, and never has, is asked again
 
 
 class EmbeddedRoot(Root):
@@ -67,13 +68,14 @@ class EmbeddedRoot(Root):
         publish(blobs, program.read_bytes())
         clouds = [self.simulated(settings, server_url, program)] if settings.fake_cloud else []
         self.polls, self.effects = Polls(), Effects()
+        self.ask_again = ASK_AGAIN
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.streams = Streams(random_id, random_token, min(MOST, max(1, seats // 3)))  # two connections each
         self.loop = Loop(clock, store.next_due)
         seal = Sealer(*sealing_keys(config, kept_secret(folder / "master.key")))
         known = providers(settings.catalog_file)
         always = [Account.made(cloud) for cloud in clouds]
-        self.refreshes = Ticker(REFRESH_EVERY, self.refresh_catalog, at_once=True)
+        self.refreshes = Ticker(REFRESH_EVERY, self.keep_catalog, at_once=True)
         super().__init__(
             Ports(
                 store=store,
@@ -115,8 +117,8 @@ class EmbeddedRoot(Root):
 
     def start(self) -> None:
         self.refreshes.start()
-        if self.catalog.unanswered():
-            self.refreshes.wait_first(FIRST_OFFERS)  # or waiting jobs would find no offers
+        if self.catalog.awaited():
+            self.refreshes.wait_first(FIRST_OFFERS)  # or the first plans would have no offers
         self.effects.start(self.executor.execute)
         self.loop.start(self.reconciler)
         self.erasures.start()
@@ -133,6 +135,14 @@ class EmbeddedRoot(Root):
     def tunnel_wanted(self) -> None:
         if self._tunnels is not None:
             self._tunnels.look()
+
+    def keep_catalog(self) -> None:
+        """One turn: a refresh, and soon another of those for whose first offers jobs wait."""
+        self.refresh_catalog()
+        for _ in range(int(REFRESH_EVERY / ASK_AGAIN)):
+            if not self.catalog.awaited() or not self.refreshes.rest(self.ask_again):
+                break
+            self.catalog.refresh_awaited()
 
     def erase(self) -> Erased:
         done = super().erase()

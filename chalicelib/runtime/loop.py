@@ -106,6 +106,10 @@ class Ticker:
         """Have another turn at once, or after the present one."""
         self._wanted.set()
 
+    def rest(self, seconds: float) -> bool:
+        """For `work`, a pause in its turn; returns whether to go on: not if the next turn is wanted."""
+        return not self._wanted.wait(seconds)
+
     def stop(self) -> None:
         self._stopping.set()
         self._wanted.set()

@@ -10,7 +10,7 @@ from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.backends.spi import Backend
-from chalicelib.catalog.offers import LOOK_AGAIN, StoredCatalog
+from chalicelib.catalog.offers import LOOK_AGAIN, LOOK_SOON, StoredCatalog
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import HOUR
@@ -18,7 +18,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.resources import CPUSpec, ResourcesSpec
 from chalicelib.engine.ports import Age
-from chalicelib.errors import Refused, Transient
+from chalicelib.errors import InvalidCredentials, Refused, Throttled, Transient
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.stock import Query
 from tests.world.engine import Engine
@@ -197,6 +197,49 @@ def test_backend_that_is_taken_out_leaves_nothing_behind(place: Engine, blobs: B
     assert len(without.book(PROJECT)) == 0
     without.refresh()
     assert blobs.kept == {}
+
+
+# --- before the first offers -----------------------------------------------------------------------------------------
+
+
+def test_offers_are_awaited_until_the_first_answer_and_read_soon_after_it(place: Engine, blobs: Blobs) -> None:
+    backends = Accounts([Account.made(Seller(1.0), PROJECT)])
+    reader = StoredCatalog(blobs, place, backends)
+    assert reader.book(PROJECT).awaited == ("nimbus",)
+    StoredCatalog(blobs, place, backends).refresh()
+    place.at += LOOK_SOON
+    assert (len(reader.book(PROJECT)), reader.book(PROJECT).awaited) == (3, ())
+
+
+@pytest.mark.parametrize(
+    ("error", "awaited"),
+    [
+        (Transient("no answer"), True),
+        (Throttled("too many calls"), True),
+        (InvalidCredentials("a wrong key"), False),
+        (ZeroDivisionError("a bug"), False),
+    ],
+)
+def test_who_failed_is_asked_again_soon_if_that_may_help(
+    place: Engine, blobs: Blobs, error: Exception, awaited: bool
+) -> None:
+    seller = Seller(1.0)
+    catalog = StoredCatalog(blobs, place, Accounts([Account.made(seller, PROJECT)]))
+    seller.error = error
+    catalog.refresh()
+    assert (catalog.book(PROJECT).awaited == ("nimbus",), len(catalog.awaited())) == (awaited, awaited)
+    seller.error = None
+    catalog.refresh_awaited()
+    assert (len(catalog.book(PROJECT)) > 0) == awaited
+
+
+def test_an_account_with_older_offers_is_not_awaited(place: Engine, blobs: Blobs) -> None:
+    seller = Seller(1.0)
+    catalog = StoredCatalog(blobs, place, Accounts([Account.made(seller, PROJECT)]))
+    catalog.refresh()
+    seller.error = Transient("no answer")
+    catalog.refresh()
+    assert (catalog.book(PROJECT).awaited, catalog.awaited()) == ((), [])
 
 
 # --- accounts of several projects ------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from chalicelib.domain.jobs import Attempt, Job, JobStatus
 from chalicelib.domain.offers import Availability
 from chalicelib.domain.reasons import JobReason
 from chalicelib.planning import purchases
+from chalicelib.planning.asking import LOOK_FOR_OFFERS, TO_BE_HEARD
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.snapshots import QueueSnapshot
@@ -348,3 +349,36 @@ def test_a_fixed_fleet_whose_machines_never_fit_is_no_reason_to_wait() -> None:
     plan = decide(b.waiting(item, fleets=(b.view(cloud, small, nodes="0..1"),), offers=offers))
     job = jobs_of(plan)["a"]
     assert job.status == JobStatus.submitted and "for room in fleet `cloud`" in job.message
+
+
+# --- before every backend has said what it sells ---------------------------------------------------------------------
+
+
+def test_a_job_waits_for_the_first_offers_and_looks_soon() -> None:
+    plan = decide(b.waiting(b.queued("a"), fleets=(b.view(CLOUD, nodes="0..1"),), awaited=("aws",)))
+    job = jobs_of(plan)["a"]
+    assert (job.status, job.message) == (JobStatus.submitted, "waiting for the first offers of `aws`")
+    assert job.due_at == plan.next_wake == b.NOW + LOOK_FOR_OFFERS
+
+
+def test_a_job_does_not_wait_for_them_for_ever() -> None:
+    late = b.NOW + TO_BE_HEARD
+    plan = decide(b.waiting(b.queued("a"), fleets=(b.view(CLOUD, nodes="0..1"),), now=late, awaited=("aws",)))
+    assert jobs_of(plan)["a"].reason is JobReason.failed_to_start_due_to_no_capacity
+    assert "the first offers of `aws` are awaited (see `dstack backend list`)" in jobs_of(plan)["a"].message
+
+
+def test_offers_that_fit_are_bought_whoever_else_is_yet_to_be_heard() -> None:
+    plan = decide(
+        b.waiting(b.queued("a"), fleets=(b.view(CLOUD, nodes="0..1"),), offers=(b.offer(),), awaited=("gcp",))
+    )
+    assert placed(plan) == {"a": "cloud-0"}
+
+
+@pytest.mark.parametrize(
+    ("config", "fleet"), [({"backends": ["gcp"]}, {"nodes": "0..1"}), ({"creation_policy": "reuse"}, {"nodes": "0..1"})]
+)
+def test_a_job_that_none_of_them_would_help_is_told_so_at_once(config: dict[str, Any], fleet: dict[str, Any]) -> None:
+    item = b.queued("a", b.run_spec(**config))
+    plan = decide(b.waiting(item, fleets=(b.view(CLOUD, **fleet),), awaited=("aws",)))
+    assert jobs_of(plan)["a"].status is JobStatus.failed

@@ -69,6 +69,17 @@ def test_a_turn_that_is_asked_for_comes_at_once() -> None:
     ticker.stop()
 
 
+def test_work_that_rests_goes_on_unless_another_turn_is_wanted() -> None:
+    rested: Queue[bool] = Queue()
+    ticker = Ticker(NEVER, lambda: rested.put(ticker.rest(0.0)) or rested.put(ticker.rest(LONG)), at_once=True)
+    ticker.start()
+    assert rested.get(timeout=LONG)
+    ticker.now()
+    assert not rested.get(timeout=LONG)
+    assert rested.get(timeout=LONG)  # of the turn that was wanted
+    ticker.stop()
+
+
 def test_a_failure_is_a_turn_too_and_the_next_one_comes() -> None:
     turns: Queue[int] = Queue()
 

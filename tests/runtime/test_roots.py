@@ -202,7 +202,7 @@ def test_a_simulated_cloud_sells_under_the_name_it_is_given(embedded: Embedded) 
 
 def test_offers_sweeps_and_erasing_come_again_on_schedules_of_their_own(embedded: Embedded) -> None:
     root = embedded.root("one", fake_cloud=True)
-    assert (root.refreshes.work, root.refreshes.every) == (root.refresh_catalog, 600.0)
+    assert (root.refreshes.work, root.refreshes.every) == (root.keep_catalog, 600.0)
     assert (root.sweeps.work, root.sweeps.every) == (root.sweeper.run, 300.0)
     assert (root.erasures.work, root.erasures.every) == (root.erase, 600.0)
 
@@ -221,6 +221,16 @@ def test_offers_that_a_refresh_does_not_bring_stay_with_their_age_and_the_reason
     embedded.clock.pass_(REFRESH_EVERY)
     rig.root.refresh_catalog()  # the fault was for one call
     assert rig.ages() == [{"backend": "dstack", "taken_at": iso(embedded.clock.at), "error": None, "prices": None}]
+
+
+def test_a_cloud_that_could_not_answer_at_first_is_asked_again_within_the_same_turn(embedded: Embedded) -> None:
+    rig = embedded.rig("one", fake_cloud=True)
+    script = {"faults": [{"call": "offers", "error": "Transient"}]}
+    (embedded.folder / "one" / "fake-cloud").mkdir(parents=True, exist_ok=True)
+    (embedded.folder / "one" / "fake-cloud" / "script.json").write_text(json.dumps(script))
+    rig.root.ask_again = 0.0
+    rig.root.keep_catalog()
+    assert (rig.root.catalog.awaited(), rig.ages()[0]["error"]) == ([], None)
 
 
 def test_a_cloud_that_is_gone_from_the_settings_is_gone_from_the_offers(embedded: Embedded) -> None:

@@ -169,9 +169,13 @@ def heard(instance: Instance, *, last: Micros = NOW, promise: Micros = MINUTE, *
 
 
 def waiting(
-    *items: QueuedJob, fleets: tuple[FleetView, ...] = (), offers: tuple[Offer, ...] = (), now: Micros = NOW
+    *items: QueuedJob,
+    fleets: tuple[FleetView, ...] = (),
+    offers: tuple[Offer, ...] = (),
+    now: Micros = NOW,
+    awaited: tuple[str, ...] = (),
 ) -> QueueSnapshot:
-    return QueueSnapshot(now, PROJECT, items, fleets, OfferBook(offers, now), FACTS)
+    return QueueSnapshot(now, PROJECT, items, fleets, OfferBook(offers, now, awaited=awaited), FACTS)
 
 
 __all__ = ["DAY", "MINUTE", "SECOND"]

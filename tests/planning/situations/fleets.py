@@ -13,10 +13,12 @@ from tests.planning.situations.kit import BEFORE, NOW, Decided, situation
 from tests.world import nouns as b
 
 
-def fleet(*machines: str, nodes: Any = "0..2", offers: Any = None, **fields: Any) -> Decided:
+def fleet(
+    *machines: str, nodes: Any = "0..2", offers: Any = None, awaited: tuple[str, ...] = (), **fields: Any
+) -> Decided:
     of = b.fleet("cloud", **{"created_at": BEFORE, "last_processed_at": BEFORE, **fields})
     there = [b.machine(num, of, status=InstanceStatus(status)) for num, status in enumerate(machines)]
-    book = OfferBook((b.offer(),) if offers is None else offers)
+    book = OfferBook((b.offer(),) if offers is None else offers, awaited=awaited)
     snapshot = FleetSnapshot(NOW, FleetView(of, b.fleet_spec(nodes=nodes), tuple(there)), book, b.FACTS)
     return snapshot, decide_fleet(snapshot)
 
@@ -28,6 +30,7 @@ situation("a fleet with less than its minimum", fleet, "terminating", "idle", no
 situation("a fleet that has no room yet", fleet, "terminating", "idle", nodes="2")
 situation("a fleet with more than its maximum", fleet, "idle", "busy", "idle", "terminating", nodes="0..2")
 situation("a fleet of hosts that is asked for machines", fleet, nodes=None, to_create=1, due_at=NOW)
+situation("a fleet before a backend's first offers", fleet, nodes="1", offers=(), awaited=("aws",))
 situation("a fleet without offers", fleet, nodes="1", offers=())
 situation("a fleet whose offers have failed", fleet, nodes="1", tried=(b.offer().key,), due_at=NOW)
 situation("a fleet that pauses", fleet, nodes="1", consolidation_attempt=1, paused_until=NOW + 1, due_at=NOW + 1)

@@ -77,9 +77,10 @@ def queue(
     offers: tuple[Offer, ...] = (),
     gangs: Sequence[tuple[Sequence[QueuedJob], Gang]] = (),
     ahead: Sequence[QueuedJob] = (),
+    awaited: tuple[str, ...] = (),
 ) -> Decided:
     known = {unit[0].job.id: gang for unit, gang in gangs}
-    book = OfferBook(offers, NOW)
+    book = OfferBook(offers, NOW, awaited=awaited)
     snapshot = QueueSnapshot(NOW, b.PROJECT, items, fleets, book, SEVERAL, gangs=known, ahead=tuple(ahead))
     return snapshot, decide_queue(snapshot)
 
@@ -102,6 +103,7 @@ situation(
 )
 situation("four nodes in a cluster of three", queue, *FOUR, fleets=(of_hosts(*hosts(3)),))
 situation("four nodes in a cluster of one", queue, *FOUR, fleets=(of_hosts(*hosts(1)),))
+situation("two nodes before a backend's first offers", queue, *TWO, fleets=(of_machines(),), awaited=("aws",))
 situation("two nodes without a fleet", queue, *TWO, fleets=())
 situation("two nodes without a cluster", queue, *TWO, fleets=(b.view(b.fleet("loose"), b.host(0, b.fleet("loose"))),))
 situation(

@@ -36,8 +36,14 @@ def local(*there: Instance, **config: Any) -> FleetView:
     return b.view(LOCAL, *there, **config)
 
 
-def queue(*items: QueuedJob, fleets: tuple[FleetView, ...] = (), offers: tuple[Offer, ...] = ()) -> Decided:
-    snapshot = QueueSnapshot(NOW, b.PROJECT, items, fleets, OfferBook(offers, NOW), b.FACTS)
+def queue(
+    *items: QueuedJob,
+    fleets: tuple[FleetView, ...] = (),
+    offers: tuple[Offer, ...] = (),
+    awaited: tuple[str, ...] = (),
+) -> Decided:
+    book = OfferBook(offers, NOW, awaited=awaited)
+    snapshot = QueueSnapshot(NOW, b.PROJECT, items, fleets, book, b.FACTS)
     return snapshot, decide_queue(snapshot)
 
 
@@ -46,6 +52,15 @@ SPLIT = b.host(0, LOCAL, total_blocks=2, offer=b.host(0).offer.with_(blocks=2, t
 YOUNG = {"status": InstanceStatus.pending, "started_at": None, "idle_since": None}
 GPU = {"resources": {"gpu": 1}}
 
+situation(
+    "two jobs wait for a backend's first offers",
+    queue,
+    asks("a", job={"submitted_at": NOW}),
+    asks("b", job={"submitted_at": NOW}),
+    fleets=(cloud(),),
+    awaited=("aws",),
+)
+situation("a job has waited long for a backend's first offers", queue, asks(), fleets=(cloud(),), awaited=("aws",))
 situation("an empty queue", queue, fleets=(local(HOST),))
 situation("a job takes a free host", queue, asks(), fleets=(local(HOST),))
 situation(
