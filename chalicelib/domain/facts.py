@@ -23,5 +23,6 @@ class BackendFacts(Value):
     unique_volumes: bool = False  # no two disks have one id, whatever accounts they are in
     multi_attach: bool = False  # some of them can be attached to several machines at once
     read_only_attach: bool = False  # they can be attached so that nothing on the machine can write them
+    largest_volume: int = 0  # in GiB; 0: any size that a configuration can have
     volume_zones: bool = False  # a volume can only be attached to machines in its zone
     simulated: bool = False  # nothing is bought; offers say so

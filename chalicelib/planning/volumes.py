@@ -25,7 +25,7 @@ from chalicelib.planning.plan import Effect, Failed, Outcome, Plan
 from chalicelib.planning.snapshots import VolumeSnapshot
 from chalicelib.planning.transitions import Draft
 
-WAIT_UNUSED: Micros = MINUTE  # at least, while a run that hasn't got it names it
+WAIT_UNUSED: Micros = MINUTE  # at least, so that a run that follows the volume, or another run, finds it there
 WAIT_DETACHED: Micros = MINUTE  # its attachments' ends wake a volume that is to be deleted; look again all the same
 
 
@@ -98,11 +98,17 @@ def may_begin(volume: Volume, effect: Effect, facts: BackendFacts, now: Micros) 
     return now <= effect.act_until - facts.visibility_lag - facts.create_timeout // 2
 
 
+def kept(volume: Volume) -> Micros | None:
+    """How long it stays while nobody uses it; None: for ever."""
+    return None if volume.auto_cleanup_seconds is None else max(WAIT_UNUSED, volume.auto_cleanup_seconds * SECOND)
+
+
 def unused_until(volume: Volume) -> Micros | None:
     """When it will have been unused long enough, unless somebody uses it before."""
-    if volume.status is not VolumeStatus.active or volume.auto_cleanup_seconds is None or volume.attachments:
+    stays = kept(volume)
+    if volume.status is not VolumeStatus.active or stays is None or volume.attachments:
         return None
-    return max(volume.active_at or 0, volume.used_at or 0) + volume.auto_cleanup_seconds * SECOND
+    return max(volume.active_at or 0, volume.used_at or 0) + stays
 
 
 def decide_volume(snapshot: VolumeSnapshot) -> Plan:
@@ -213,13 +219,12 @@ class Look:
     # --- in use, or not ----------------------------------------------------------------------------------------------
 
     def active(self) -> None:
-        unused = unused_until(self.volume)
+        unused, stays = unused_until(self.volume), kept(self.volume) or 0
         if unused is not None and unused <= self.now and self.snapshot.wanted:
-            again = max(WAIT_UNUSED, min(self.volume.auto_cleanup_seconds or 0, LOOK_ACTIVE // SECOND) * SECOND)
-            self._keep(used_at=self.now, due_at=self.now + again)  # who waits for it finds it with its data
+            again = self.now + min(stays, LOOK_ACTIVE)
+            self._keep(used_at=self.now, due_at=again)  # who waits for it finds it with its data
         elif unused is not None and unused <= self.now:
-            kept = spoken((self.volume.auto_cleanup_seconds or 0) * SECOND)
-            self._move("delete", note=f"unused for {kept}", due_at=self.now)
+            self._move("delete", note=f"unused for {spoken(stays)}", due_at=self.now)
         elif self.volume.external and self._due():  # no listing of ours shows it
             self._keep(due_at=self.now + LOOK_ACTIVE)
             self._act(DescribeVolume, self.now + LOOK_ACTIVE)
@@ -314,7 +319,7 @@ class _Outcome(Look):
             self._keep(due_at=self.now + ASK_EVERY)
 
     def _ready(self, disk: Disk) -> None:
-        cleanup = self.volume.auto_cleanup_seconds
+        stays = kept(self.volume)
         self._move(
             "ready",
             handle=disk.handle,
@@ -326,7 +331,7 @@ class _Outcome(Look):
             active_at=self.now,
             act_until=None,
             deadline=None,
-            due_at=self.now + (LOOK_ACTIVE if cleanup is None else min(LOOK_ACTIVE, cleanup * SECOND)),
+            due_at=self.now + (LOOK_ACTIVE if stays is None else min(LOOK_ACTIVE, stays)),
         )
         self.draft.wake(f"queue/{self.volume.project_id}")
 

@@ -150,6 +150,10 @@ def _refuse_unavailable(plane: Plane, project: Project, configuration: AnyVolume
         raise NoBackend(f"The backend {backend} isn't configured for the project {project.name}.", hint=hint)
     if backend not in able:
         raise NotSupported(f"Volumes of the backend {backend} aren't supported yet.", hint=hint)
+    size, most = getattr(configuration, "size", None) or 0, facts[backend].largest_volume
+    if 0 < most < size:
+        text, hint = f"{size:,.0f} GB is too much for one volume", f"at most {most:,} GB on {backend}"
+        raise Invalid([Problem(text, path="size", hint=hint, code="too-large")])
     if isinstance(configuration, KubernetesVolumeConfiguration):
         _refuse_fields(configuration)
 

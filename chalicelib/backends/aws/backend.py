@@ -14,6 +14,7 @@ from chalicelib.backends.aws.groups import Groups
 from chalicelib.backends.aws.images import Images
 from chalicelib.backends.aws.machines import Machines
 from chalicelib.backends.aws.network import Networks
+from chalicelib.backends.aws.prices import Prices
 from chalicelib.backends.aws.volumes import Volumes
 from chalicelib.backends.offline import OfflinePrices
 from chalicelib.backends.spi import (
@@ -45,8 +46,9 @@ class AwsBackend:
         self._networks = Networks(self._clients, config, now)
         self._machines = Machines(self._clients, config, self._networks, Images(self._clients, config, now), now)
         self._groups = Groups(self._clients, config)
-        self._catalogue = Catalogue(self._clients, config, now, prices)
-        self._volumes = Volumes(self._clients, config, self._networks, now)
+        priced = Prices(self._clients, now, prices)
+        self._catalogue = Catalogue(self._clients, config, priced)
+        self._volumes = Volumes(self._clients, config, self._networks, priced, now)
 
     def check(self) -> None:
         check(self._clients, self._config, self._networks)

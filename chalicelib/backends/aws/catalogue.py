@@ -9,7 +9,7 @@ its offer says.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,6 @@ from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.places import everywhere, filters, regions_of, usual_zone
 from chalicelib.backends.aws.prices import Prices
 from chalicelib.backends.aws.quotas import Quotas, availability, quotas
-from chalicelib.backends.offline import OfflinePrices
-from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Disk, Gpu, InstanceType, Offer, Resources
 
 log = logging.getLogger(__name__)
@@ -48,15 +46,8 @@ class Region:
 
 
 class Catalogue:
-    def __init__(
-        self,
-        clients: Clients,
-        config: AWSBackendConfig,
-        now: Callable[[], Micros],
-        offline: OfflinePrices | None = None,
-    ) -> None:
-        self._clients, self._config = clients, config
-        self._prices = Prices(clients, now, offline)
+    def __init__(self, clients: Clients, config: AWSBackendConfig, prices: Prices) -> None:
+        self._clients, self._config, self._prices = clients, config, prices
         self._more = frozenset(config.experimental_instance_types or ())
 
     def offers(self) -> Sequence[Offer]:

@@ -19,5 +19,6 @@ FACTS = BackendFacts(
     volumes=True,
     unique_volumes=True,
     multi_attach=True,  # io1 and io2 volumes that were made so
+    largest_volume=65_536,  # of type gp3
     volume_zones=True,
 )

@@ -28,7 +28,7 @@ class Groups:
         region, type_name = request.offer.region, request.offer.instance.name
         if _BURSTABLE.match(type_name):
             raise Unfit(f"{type_name} can't be in a placement group.", hint="Use another instance type for a cluster.")
-        tags = {**(self._config.tags or {}), **dict(request.tags), "Name": request.name}
+        tags = {"Name": request.name, **(self._config.tags or {}), **dict(request.tags)}
         try:
             self._clients.call(
                 "ec2",

@@ -61,7 +61,7 @@ def client_token(token: str, zone: str) -> str:
 
 def owner_tags(request: CreateRequest, settings: Settings) -> dict[str, str]:
     """The account's tags, then the request's, which win."""
-    return {**(settings.tags or {}), **dict(request.tags), "Name": request.name, MARK: request.token}
+    return {"Name": request.name, **(settings.tags or {}), **dict(request.tags), MARK: request.token}
 
 
 def launch(request: CreateRequest, place: Place, settings: Settings) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""What machines cost: on demand by type and region, spot by zone too.
+"""What machines cost: on demand by type and region, spot by zone too; and what volumes do.
 
-On-demand prices are asked for type by type, one call for all regions, a few at a time, and kept for a day: AWS refuses
-who asks faster, and a refresh that was refused goes on from where it got to. An account that may not ask uses the
-operator's file of prices, if there is one.
+Prices are asked for type by type, one call for all regions, a few at a time, and kept for a day: AWS refuses who asks
+faster, and a refresh that was refused goes on from where it got to. An account that may not ask uses the operator's
+file of prices, if there is one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ _USUAL = {
     "preInstalledSw": "NA",
     "licenseModel": "No License required",
 }
+_DISKS = {"productFamily": "Storage", "locationType": "AWS Region"}
 Regional = Mapping[str, float]
 
 
@@ -45,7 +46,7 @@ class Prices:
         names = sorted(set(names))
         try:
             with ThreadPoolExecutor(AT_ONCE) as pool:
-                return dict(zip(names, pool.map(self._of, names), strict=True)), ""
+                return dict(zip(names, pool.map(self._of_machine, names), strict=True)), ""
         except MissingPermission:
             if self._offline is None:
                 raise
@@ -55,18 +56,29 @@ class Prices:
                 found.setdefault(name, {})[region] = price
         return found, self._offline.told
 
-    def _of(self, name: str) -> Regional:
+    def of_volume(self, kind: str, region: str) -> float | None:
+        """Of a GB for a month, on a volume of this type; None: neither AWS nor the file says it."""
+        try:
+            return self._of(kind, {**_DISKS, "volumeApiName": kind}, "GB-Mo").get(region)
+        except MissingPermission:
+            if self._offline is None:
+                raise
+            return self._offline.of("aws").get((kind, region), (None, None))[0]
+
+    def _of_machine(self, name: str) -> Regional:
+        return self._of(name, {**_USUAL, "instanceType": name}, "Hrs")
+
+    def _of(self, name: str, wanted: Mapping[str, str], unit: str) -> Regional:
         with self._lock:
             at, known = self._known.get(name, (0, {}))
         now = self._now()
         if known and 0 <= now - at < KEPT:
             return known
-        wanted = {**_USUAL, "instanceType": name}
         filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
         asked = {"ServiceCode": "AmazonEC2", "Filters": filters, "MaxResults": 100}
         found: dict[str, float] = {}
         for row in self._clients.pages("pricing", HOME, "get_products", "PriceList", **asked):
-            found.update(_priced(str(row)))
+            found.update(_priced(str(row), unit))
         with self._lock:
             self._known[name] = (now, found)
         return found
@@ -90,13 +102,13 @@ class Prices:
         return found
 
 
-def _priced(row: str) -> Regional:
+def _priced(row: str, unit: str) -> Regional:
     """Region and price of one row. Those of capacity blocks pass the same filters, and cost nothing."""
     body = json.loads(row)
     region = body["product"]["attributes"].get("regionCode", "")
     for term in body["terms"].get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():
             price = float(dimension["pricePerUnit"].get("USD", 0))
-            if price > 0 and "Capacity Block" not in dimension.get("description", ""):
+            if price > 0 and dimension["unit"] == unit and "Capacity Block" not in dimension.get("description", ""):
                 return {region: price}
     return {}

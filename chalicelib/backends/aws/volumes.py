@@ -1,11 +1,15 @@
 """EBS volumes. A volume is in a zone, and so is every machine that it is attached to.
 
 The agent finds it by the serial number that the kernel shows: the volume's id without its hyphen.
+
+Its price is that of its size. A type or a setting that is charged for more than that has none, and neither has a volume
+whose price AWS doesn't tell just now: none waits for its price.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from chalicelib.backends.aws.client import PAGE, Clients
@@ -25,12 +29,16 @@ from chalicelib.backends.aws.places import (
     tagged,
     tags_of,
 )
+from chalicelib.backends.aws.prices import Prices
+from chalicelib.backends.aws.remembered import Remembered
 from chalicelib.backends.spi import OwnedVolume, VolumeRequest
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import Kind, from_tags
 from chalicelib.domain.volumes import Device, Disk
 from chalicelib.errors import BackendError, Gone, InUse, NotYet, Transient, Unfit
+
+log = logging.getLogger(__name__)
 
 NAMES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")  # for EC2 alone; the kernel has its own
 STATES: Mapping[str, str] = {
@@ -43,13 +51,25 @@ STATES: Mapping[str, str] = {
 _SHOWN = ("attached", "detaching", "busy")  # an attachment that is complete, and hasn't ended
 _UNKNOWN = ("InvalidVolume.NotFound", "InvalidVolumeID.Malformed", "InvalidParameterValue")
 _HELD = ("attaching", *_SHOWN)
+_INCLUDED: Mapping[str, tuple[int, int]] = {  # operations and MiB a second that cost nothing more, by type
+    "gp3": (3_000, 125),
+    "gp2": (16_000, 250),
+    "st1": (500, 500),
+    "sc1": (250, 250),
+}
 
 
 class Volumes:
     def __init__(
-        self, clients: Clients, config: AWSBackendConfig, networks: Networks, now: Callable[[], Micros]
+        self,
+        clients: Clients,
+        config: AWSBackendConfig,
+        networks: Networks,
+        prices: Prices,
+        now: Callable[[], Micros],
     ) -> None:
         self._clients, self._config, self._networks, self._now = clients, config, networks, now
+        self._prices, self._rates = prices, Remembered[float | None](now)
         self._regions = regions_of(config)
 
     def create(self, request: VolumeRequest) -> Handle:
@@ -61,7 +81,7 @@ class Volumes:
         zone = request.zone or min(subnets)
         if zone not in subnets:
             raise Unfit(f"No machine could have a volume in {zone}: the VPC in {region} has no subnet there.")
-        tags = {**(self._config.tags or {}), **dict(request.tags), "Name": request.name, MARK: request.token}
+        tags = {"Name": request.name, **(self._config.tags or {}), **dict(request.tags), MARK: request.token}
         made = self._clients.call(
             "ec2",
             region,
@@ -81,10 +101,10 @@ class Volumes:
         body = self._body(Handle(kind="volume", id=volume_id, data={"region": region}))
         if zone and body["AvailabilityZone"] != zone:
             raise Gone(f"Volume {volume_id} isn't in {zone}: it is in {body['AvailabilityZone']}.")
-        return _disk(body, region)
+        return self._disk(body, region)
 
     def describe(self, handle: Handle) -> Disk:
-        return _disk(self._body(handle), self._region(handle))
+        return self._disk(self._body(handle), self._region(handle))
 
     # --- attach and detach -------------------------------------------------------------------------------------------
 
@@ -180,6 +200,22 @@ class Volumes:
     def _region(self, handle: Handle) -> str:
         return handle.data.get("region") or self._regions[0]
 
+    def _disk(self, body: Body, region: str) -> Disk:
+        rate = self._rate(body["VolumeType"], region) if _by_size(body) else None
+        return _disk(body, region, None if rate is None else round(rate * body["Size"], 6))
+
+    def _rate(self, kind: str, region: str) -> float | None:
+        """Remembered, whatever it is: what depends on the volume shouldn't wait for its price again and again."""
+
+        def ask() -> float | None:
+            try:
+                return self._prices.of_volume(kind, region)
+            except BackendError as error:
+                log.warning("the price of volumes of type %s in %s isn't known: %s", kind, region, error)
+                return None
+
+        return self._rates.get(f"{kind} {region}", ask)
+
 
 def _vm(machine: Sequence[Handle]) -> Handle:
     for handle in machine:
@@ -197,7 +233,12 @@ def _handle(body: Body, region: str) -> Handle:
     return Handle(kind="volume", id=str(body["VolumeId"]), data=data)
 
 
-def _disk(body: Body, region: str) -> Disk:
+def _by_size(body: Body) -> bool:
+    operations, throughput = _INCLUDED.get(body["VolumeType"], (-1, -1))
+    return int(body.get("Iops", 0)) <= operations and int(body.get("Throughput", 0)) <= throughput
+
+
+def _disk(body: Body, region: str, price: float | None) -> Disk:
     device = Device(serial=str(body["VolumeId"]).replace("-", ""))
     shown = sorted(str(each["InstanceId"]) for each in body.get("Attachments", ()) if each["State"] in _SHOWN)
     soon = sorted(str(each["InstanceId"]) for each in body.get("Attachments", ()) if each["State"] == "attaching")
@@ -207,6 +248,7 @@ def _disk(body: Body, region: str) -> Disk:
             "state": STATES.get(body["State"], "failed"),
             "zone": body["AvailabilityZone"],
             "size_gib": body["Size"],
+            "price": price,
             "multi_attach": bool(body.get("MultiAttachEnabled")),
             "attached_to": tuple((machine, device) for machine in shown),
             "attaching_to": tuple(soon),

@@ -52,6 +52,7 @@ FACTS = BackendFacts(
     volumes=True,
     multi_attach=True,
     read_only_attach=True,
+    largest_volume=16_000,  # a file of ext4 has less than 16 TB
     volume_zones=True,
     simulated=True,
 )

@@ -31,6 +31,7 @@ SpotPolicy = Literal["spot", "on-demand", "auto"]
 
 _TAG_NAME = re.compile(r"[A-Za-z0-9_-]{1,60}")
 _TAG_TEXT = re.compile(r"[A-Za-z0-9 .:/=_\-+@]{0,256}")
+_OUR_TAGS = "dstack-"  # they say whose a resource is
 
 
 def _tags(tags: dict[str, str]) -> dict[str, str]:
@@ -39,6 +40,9 @@ def _tags(tags: dict[str, str]) -> dict[str, str]:
         if not _TAG_NAME.fullmatch(name):
             hint = "1 to 60 letters, digits, `_` and `-`"
             wrong.append(("invalid-tag", f"`{name[:70]}` can't be the name of a tag", hint, name))
+        elif name.lower().startswith(_OUR_TAGS):
+            why = f"`{name}` can't be set: the control plane itself uses the tags whose names begin with `{_OUR_TAGS}`"
+            wrong.append(("invalid-tag", why, "choose another name", name))
         if not _TAG_TEXT.fullmatch(text):
             hint = "at most 256 letters, digits, spaces and `. : / = _ - + @`"
             wrong.append(("invalid-tag", f"`{text[:70]}` can't be the value of a tag", hint, name))

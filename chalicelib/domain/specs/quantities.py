@@ -7,6 +7,7 @@ A duration has one unit, never two, and an exact amount means exactly that. Four
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -114,40 +115,59 @@ IdleDuration = Annotated[_SignedSeconds | None, Reads(idle, (_TEXT_OFF, _NUMBER,
 InactivityDuration = Annotated[_Seconds | None, Reads(inactivity, (_TEXT_OFF, _NUMBER, _SWITCH))]
 
 
-def gigabytes(written: Any) -> float:
+def gigabytes(written: Any, what: str = "memory") -> float:
+    """An amount of `what`."""
     if is_number(written):
-        if not 0 <= written <= _MOST_GB:
-            raise fault("invalid-memory", f"{written} isn't an amount of memory in GB", "for example `16GB`")
-        return float(written)
+        return _limited(written, written, what)
     if isinstance(written, str):
         text = "".join(written.split())
-        if (found := _MEMORY.fullmatch(text)) and len(found[1]) < 16:
-            return gigabytes(float(found[1]) * _GB[(found[2] or "gb").lower()])
+        if (found := _MEMORY.fullmatch(text)) and len(found[1]) < 100:
+            return _limited(float(found[1]) * _GB[(found[2] or "gb").lower()], written, what)
         if _POWER.fullmatch(text):
-            return gigabytes(float(text))
+            return _limited(float(text), written, what)
         short = re.fullmatch(r"(\d+(?:\.\d+)?)([mgt])i?b?", text, re.IGNORECASE)
         hint = f"units are MB, GB and TB: `{short[1]}{short[2].upper()}B`" if short else "for example `512MB` or `16GB`"
-        raise fault("invalid-memory", f"`{_cut(written)}` isn't an amount of memory", hint)
-    raise fault("invalid-memory", f"expected an amount of memory, got {_kind(written)}", "for example `16GB`")
+        raise fault("invalid-memory", f"`{_cut(written)}` isn't an amount of {what}", hint)
+    raise fault("invalid-memory", f"expected an amount of {what}, got {_kind(written)}", "for example `16GB`")
+
+
+def _limited(amount: float, written: Any, what: str) -> float:
+    if amount > _MOST_GB:
+        raise fault("too-large", f"`{_cut(str(written))}` is too much {what}", f"at most {_MOST_GB:,.0f} GB")
+    if not amount >= 0:  # what is no number, too
+        raise fault("invalid-memory", f"{written} isn't an amount of {what} in GB", "for example `16GB`")
+    return float(amount)
+
+
+def disk_size(written: Any) -> float:
+    return gigabytes(written, "disk space")
 
 
 def memory_range(written: Any) -> Any:
+    return _range(written, gigabytes)
+
+
+def disk_range(written: Any) -> Any:
+    return _range(written, disk_size)
+
+
+def _range(written: Any, amount: Callable[[Any], float]) -> Any:
     """A range whose bounds have units, also as `{min, max}` or already read."""
     if isinstance(written, str) and ".." in written:
         low, _, high = written.partition("..")
-        return _bounds(low.strip(), high.strip())
+        return _bounds(low.strip(), high.strip(), amount)
     if isinstance(written, dict):
-        return _bounds(written.get("min"), written.get("max")) if written.keys() <= {"min", "max"} else written
+        return _bounds(written.get("min"), written.get("max"), amount) if written.keys() <= {"min", "max"} else written
     if isinstance(written, Range):
         return written
-    amount = gigabytes(written)
-    return {"min": amount, "max": amount}
+    exact = amount(written)
+    return {"min": exact, "max": exact}
 
 
-def _bounds(low: Any, high: Any) -> dict[str, float | None]:
+def _bounds(low: Any, high: Any, amount: Callable[[Any], float]) -> dict[str, float | None]:
     return {
-        "min": None if low in (None, "") else gigabytes(low),
-        "max": None if high in (None, "") else gigabytes(high),
+        "min": None if low in (None, "") else amount(low),
+        "max": None if high in (None, "") else amount(high),
     }
 
 
@@ -158,11 +178,14 @@ def _not_negative(counted: Range[int]) -> Range[int]:
 
 
 Count = Annotated[Range[int], AfterValidator(_not_negative)]
-Memory = Annotated[float, Field(ge=0, le=_MOST_GB, allow_inf_nan=False), Reads(gigabytes, (_TEXT_MEMORY,))]
+_Gigabytes = Annotated[float, Field(ge=0, le=_MOST_GB, allow_inf_nan=False)]
+Memory = Annotated[_Gigabytes, Reads(gigabytes, (_TEXT_MEMORY,))]
+DiskSize = Annotated[_Gigabytes, Reads(disk_size, (_TEXT_MEMORY,))]
 _BOUND = {"anyOf": [_TEXT_MEMORY, _NUMBER, {"type": "null"}]}
 _BOUNDS = {"type": "object", "properties": {"min": _BOUND, "max": _BOUND}, "additionalProperties": False}
 MEMORY_RANGE_FORMS = (_TEXT_MEMORIES, _NUMBER)
 MemoryRange = Annotated[Range[float], Reads(memory_range, (*MEMORY_RANGE_FORMS, _BOUNDS))]
+DiskRange = Annotated[Range[float], Reads(disk_range, (*MEMORY_RANGE_FORMS, _BOUNDS))]
 
 
 def _cut(text: str) -> str:

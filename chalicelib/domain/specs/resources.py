@@ -14,7 +14,7 @@ from pydantic import Field
 
 from chalicelib.domain.bounds import MOST_AMOUNT
 from chalicelib.domain.ranges import Range
-from chalicelib.domain.specs.quantities import MEMORY_RANGE_FORMS, Count, Memory, MemoryRange, memory_range
+from chalicelib.domain.specs.quantities import MEMORY_RANGE_FORMS, Count, DiskRange, Memory, MemoryRange, memory_range
 from chalicelib.domain.specs.reading import JsonSchema, Reads, Spec, fault, is_number
 
 Vendor = Literal["nvidia", "amd", "google", "intel", "tenstorrent"]
@@ -169,7 +169,7 @@ class GPUSpec(Spec):
 class DiskSpec(Spec):
     """The disk of a machine."""
 
-    size: MemoryRange = Field(description="Its size.")
+    size: DiskRange = Field(description="Its size.")
 
     SHORT_FORMS: ClassVar[tuple[JsonSchema, ...]] = MEMORY_RANGE_FORMS
 

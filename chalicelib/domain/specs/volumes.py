@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from chalicelib.domain.specs.profiles import Tags
-from chalicelib.domain.specs.quantities import IdleDuration, Memory
+from chalicelib.domain.specs.quantities import DiskSize, IdleDuration
 from chalicelib.domain.specs.reading import TAG, Spec, faults
 
 _NAME = "The name of the volume; a random one unless set."
@@ -44,19 +45,25 @@ class VolumeConfiguration(Spec):
         if "size" in fields and not getattr(self, "size", None) and self.external_id is None:
             other = "claim_name" if "claim_name" in fields else "volume_id"
             found.append(("missing", f"a volume needs `size`, or `{other}`", "for example `size: 100GB`", ""))
-        if self.external_id is not None and getattr(self, "size", None):
-            found.append(("exclusive", "an existing volume has a size of its own", "remove `size`", "size"))
-        if self.external_id is not None and (self.auto_cleanup_duration or -1) > 0:
-            hint = "remove `auto_cleanup_duration`"
-            found.append(("exclusive", "an existing volume isn't deleted for you", hint, "auto_cleanup_duration"))
+        if self.external_id is not None:
+            found += [("exclusive", why, f"remove `{field}`", field) for field, why in self._for_new_ones()]
         if found:
             raise faults(found)
         return self
 
+    def _for_new_ones(self) -> Iterator[tuple[str, str]]:
+        """What is set and can't be for an existing volume, and why."""
+        if getattr(self, "size", None):
+            yield "size", "an existing volume has a size of its own"
+        if self.tags:
+            yield "tags", "an existing volume stays as it is, so it gets no tags"
+        if self.auto_cleanup_duration is not None and self.auto_cleanup_duration >= 0:
+            yield "auto_cleanup_duration", "an existing volume isn't deleted for you"
+
 
 class AWSVolumeConfiguration(VolumeConfiguration):
     backend: Literal["aws"] = Field(default="aws", description="`aws`.")
-    size: Memory | None = Field(default=None, description="Its size.")
+    size: DiskSize | None = Field(default=None, description="Its size.")
     volume_id: str | None = Field(default=None, description=_EXISTING)
     region: str = Field(description="The region it is in.")
     availability_zone: str | None = Field(default=None, description="The zone it is in; any unless set.")
@@ -64,7 +71,7 @@ class AWSVolumeConfiguration(VolumeConfiguration):
 
 class GCPVolumeConfiguration(VolumeConfiguration):
     backend: Literal["gcp"] = Field(default="gcp", description="`gcp`.")
-    size: Memory | None = Field(default=None, description="Its size.")
+    size: DiskSize | None = Field(default=None, description="Its size.")
     volume_id: str | None = Field(default=None, description=_EXISTING)
     region: str = Field(description="The region it is in.")
     availability_zone: str | None = Field(default=None, description="The zone it is in; any unless set.")
@@ -72,7 +79,7 @@ class GCPVolumeConfiguration(VolumeConfiguration):
 
 class RunpodVolumeConfiguration(VolumeConfiguration):
     backend: Literal["runpod"] = Field(default="runpod", description="`runpod`.")
-    size: Memory | None = Field(default=None, description="Its size.")
+    size: DiskSize | None = Field(default=None, description="Its size.")
     volume_id: str | None = Field(default=None, description=_EXISTING)
     region: str = Field(description="The region it is in.")
     availability_zone: str | None = Field(
@@ -82,7 +89,7 @@ class RunpodVolumeConfiguration(VolumeConfiguration):
 
 class KubernetesVolumeConfiguration(VolumeConfiguration):
     backend: Literal["kubernetes"] = Field(default="kubernetes", description="`kubernetes`.")
-    size: Memory | None = Field(default=None, description="Its size.")
+    size: DiskSize | None = Field(default=None, description="Its size.")
     region: str = Field(default="", description="The cluster it is in.")
     claim_name: str | None = Field(default=None, description="An existing claim; instead of `size`.")
     storage_class_name: str | None = Field(

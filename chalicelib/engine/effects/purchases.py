@@ -155,9 +155,9 @@ class Purchases:
             token=self._token(instance),
             name=owner.name,
             tags=(
+                *sorted(instance.tags.items()),
                 *owner.tags,
                 (CALLED, instance.name),
-                *sorted((name, value) for name, value in instance.tags.items() if not name.startswith("dstack-")),
             ),
             offer=instance.offer,
             instance_id=instance.id,

@@ -165,9 +165,9 @@ class VolumeEffects:
             token=derive(f"{install}/{volume.project_id}/{volume.id}/{volume.epoch}", "create-volume"),
             name=owner.name,
             tags=(
+                *sorted(volume.tags.items()),
                 *owner.tags,
                 (CALLED, volume.name),
-                *sorted((name, value) for name, value in volume.tags.items() if not name.startswith("dstack-")),
             ),
             region=volume.region,
             zone=volume.zone,

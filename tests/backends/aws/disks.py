@@ -194,6 +194,7 @@ class Disks:
             "AvailabilityZone": volume.zone,
             "Size": volume.params.get("Size", 8),
             "VolumeType": volume.params.get("VolumeType", "gp2"),
+            **_performance(volume.params),
             "State": "creating" if creating else "in-use" if volume.attached else "available",
             "CreateTime": self._account.at(volume.made_at),
             "MultiAttachEnabled": bool(volume.params.get("MultiAttachEnabled")),
@@ -211,3 +212,11 @@ class Disks:
             "State": state,
             "DeleteOnTermination": held.goes_with_it,
         }
+
+
+def _performance(params: Params) -> Params:
+    """What AWS shows of it: of gp3 both, of gp2 what comes with its size."""
+    kind = params.get("VolumeType", "gp2")
+    if kind == "gp3":
+        return {"Iops": params.get("Iops", 3000), "Throughput": params.get("Throughput", 125)}
+    return {"Iops": params.get("Iops", 100)} if kind in ("gp2", "io1", "io2") else {}

@@ -34,6 +34,7 @@ QUOTAS = (
 PLENTY = 100_000.0
 # Where it sells, and how much dearer.
 DEARER = {"us-east-1": 1.0, "us-east-2": 1.0, "us-west-2": 1.0, "eu-central-1": 1.15, "eu-west-1": 1.1}
+VOLUMES = {"gp3": 0.08, "gp2": 0.1, "io2": 0.125}  # a GB and month
 
 
 class Shop:
@@ -88,6 +89,10 @@ class Shop:
 
     def products(self, call: Call) -> Params:
         wanted = {each["Field"]: each["Value"] for each in call.params.get("Filters", ())}
+        if wanted.get("productFamily") == "Storage":
+            kind = wanted["volumeApiName"]
+            found = [_row_of_volume(kind, region) for region in DEARER] if kind in VOLUMES else []
+            return {"FormatVersion": "aws_v1", "PriceList": found}
         name, region = wanted.get("instanceType"), wanted.get("regionCode")
         names = sorted(INSTANCE_TYPES) if name is None else [name] if name in INSTANCE_TYPES else []
         regions = DEARER if region is None else [region]
@@ -180,6 +185,19 @@ def _row(name: str, region: str, dollars: float, said: str = "On Demand") -> str
     }
     terms = {"OnDemand": {f"{name}.A": {"priceDimensions": {f"{name}.A.B": dimension}}}}
     return json.dumps({"product": {"productFamily": "Compute Instance", "attributes": attributes}, "terms": terms})
+
+
+def volume_price(kind: str, region: str) -> float:
+    return round(VOLUMES[kind] * DEARER[region], 6)
+
+
+def _row_of_volume(kind: str, region: str) -> str:
+    dollars = volume_price(kind, region)
+    said = f"${dollars} per GB-month of {kind} provisioned storage - {region}"
+    dimension = {"unit": "GB-Mo", "pricePerUnit": {"USD": f"{dollars:.10f}"}, "description": said}
+    attributes = {"volumeApiName": kind, "regionCode": region, "usagetype": f"EBS:VolumeUsage.{kind}"}
+    terms = {"OnDemand": {f"{kind}.A": {"priceDimensions": {f"{kind}.A.B": dimension}}}}
+    return json.dumps({"product": {"productFamily": "Storage", "attributes": attributes}, "terms": terms})
 
 
 def _free_row(name: str, region: str) -> str:

@@ -12,13 +12,14 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 from chalicelib.backends.aws.catalogue import Catalogue, Region, _offers
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
+from chalicelib.backends.aws.prices import Prices
 from chalicelib.backends.aws.quotas import availability, code_of
 from chalicelib.backends.offline import OfflinePrices
 from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.errors import MissingPermission, Throttled, Unfit
 from tests.backends.aws.account import Account, Fault, Script
-from tests.backends.aws.shop import price
+from tests.backends.aws.shop import price, volume_price
 
 HERE = "eu-west-1"
 NAMED = ("g5.xlarge", "m5.large")
@@ -45,7 +46,8 @@ class Market:
         )
         self.clients = Clients(config.creds, session=self.account.session)
         offline = OfflinePrices(prices) if prices else None
-        self.catalogue = Catalogue(self.clients, config, self.clock.now, offline)
+        self.prices = Prices(self.clients, self.clock.now, offline)
+        self.catalogue = Catalogue(self.clients, config, self.prices)
 
     def offers(self) -> dict[str, Offer]:
         return {offer.key.removeprefix(f"aws/{HERE}/"): offer for offer in self.catalogue.offers()}
@@ -127,11 +129,23 @@ def test_small_pages_are_read_to_their_end(market: Market, script: Script) -> No
     assert market.offers() == whole
 
 
+def test_what_volumes_cost_is_asked_for_once_a_day(market: Market) -> None:
+    for _ in range(3):
+        assert market.prices.of_volume("gp3", HERE) == volume_price("gp3", HERE)
+        assert market.prices.of_volume("gp3", "us-east-1") == volume_price("gp3", "us-east-1")
+    assert market.prices.of_volume("gp9", HERE) is None
+    assert market.asked("GetProducts") == 2
+    market.clock.at += DAY
+    market.prices.of_volume("gp3", HERE)
+    assert market.asked("GetProducts") == 3
+
+
 # --- without the right to ask for prices ------------------------------------------------------------------------------
 
 CSV = """provider,instance_type,region,vcpus,mem_gib,gpu_name,gpu_count,gpu_mem_gib,price,spot_price
 aws,g5.xlarge,eu-west-1,4,16,a10g,1,22,1.123,0.5
 aws,m5.large,us-east-1,2,8,,0,,0.096,
+aws,gp3,eu-west-1,,,,,,0.088,
 gcp,m5.large,eu-west-1,2,8,,0,,9.9,9.9
 """
 
@@ -150,6 +164,10 @@ def test_a_file_has_the_prices_that_an_account_may_not_ask_for(denied: Market) -
     found = denied.offers()
     assert {key: offer.price for key, offer in found.items()} == {"g5.xlarge/on-demand": 1.123, "g5.xlarge/spot": 0.5}
     assert all(offer.backend_data["prices"].startswith("prices.csv, 20") for offer in found.values())
+
+
+def test_the_file_has_prices_of_volumes_too(denied: Market) -> None:
+    assert (denied.prices.of_volume("gp3", HERE), denied.prices.of_volume("gp2", HERE)) == (0.088, None)
 
 
 def test_the_file_is_read_again_when_it_changes(denied: Market, tmp_path: Path) -> None:
@@ -189,7 +207,7 @@ def test_a_file_that_cannot_be_used_is_told_with_the_line(tmp_path: Path, text: 
 def everything(names: Mapping[str, Any] = INSTANCE_TYPES) -> dict[str, Offer]:
     """What would be offered of these, at a dollar each."""
     config = AWSBackendConfig.model_validate({"type": "aws", "creds": {"type": "default"}})
-    catalogue = Catalogue(Clients(config.creds), config, lambda: 0)
+    catalogue = Catalogue(Clients(config.creds), config, Prices(Clients(config.creds), lambda: 0))
     types = {name: body for name, body in names.items() if catalogue._wanted(body)}
     region = Region(HERE, types, {name: ["eu-west-1a"] for name in types}, {}, {})
     return {offer.instance.name: offer for offer in _offers(region, {name: {HERE: 1.0} for name in types}, "")}

@@ -105,12 +105,17 @@ def test_everything_that_a_launch_makes_has_the_owners_tags() -> None:
 
 
 def test_the_accounts_tags_never_replace_the_owners() -> None:
-    settings = Settings(tags={"dstack-install": "another", "Name": "mine"})
+    settings = Settings(tags={"dstack-install": "another"})
     request = request_for(offer())
     for spec in asked(request, settings=settings)["TagSpecifications"]:
         tags = {tag["Key"]: tag["Value"] for tag in spec["Tags"]}
         assert tags["dstack-install"] == dict(request.tags)["dstack-install"] != "another"
-        assert tags["Name"] == request.name
+
+
+def test_a_name_is_the_users_to_give() -> None:
+    request = replace(request_for(offer()), tags=(*request_for(offer()).tags, ("Name", "theirs")))
+    for spec in asked(request, settings=Settings(tags={"Name": "the account's"}))["TagSpecifications"]:
+        assert {"Key": "Name", "Value": "theirs"} in spec["Tags"]
 
 
 def test_a_spot_machine_ends_when_it_is_reclaimed() -> None:

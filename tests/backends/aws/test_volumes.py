@@ -1,0 +1,75 @@
+"""Volumes on AWS beyond the suite: what they cost, and that nothing waits for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chalicelib.backends.aws.backend import AwsBackend
+from chalicelib.domain.instants import MINUTE
+from tests.backends.aws.account import Account, Fault
+from tests.backends.aws.provider import clients, config
+from tests.backends.aws.shop import volume_price
+from tests.backends.conformance import volume_request
+from tests.backends.test_aws import Clock
+
+HERE = "us-east-1"
+
+
+class Site:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.account = Account(self.clock.now)
+        self.backend = AwsBackend(config(regions=[HERE]), clients(self.account), self.clock.now)
+
+    def price_of(self, **params: Any) -> float | None:
+        """Of a volume of somebody's."""
+        volume = self.account.disks.add(HERE, f"{HERE}a", {}, **params)
+        return self.backend.register_volume(volume, HERE, "").price
+
+    def asked(self) -> int:
+        return sum(call.operation == "GetProducts" for call in self.account.calls)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    yield site
+    site.account.close()
+
+
+def test_a_new_volume_costs_its_size_a_month(site: Site) -> None:
+    request = volume_request(HERE)
+    handle = site.backend.create_volume(request)
+    site.clock.at += 2 * MINUTE
+    expected = volume_price("gp3", HERE) * request.size_gib
+    assert [site.backend.describe_volume(handle).price for _ in range(3)] == [pytest.approx(expected)] * 3
+    assert site.asked() == 1
+
+
+@pytest.mark.parametrize(
+    ("params", "per_gb"),
+    [
+        ({"VolumeType": "gp3"}, 0.08),
+        ({"VolumeType": "gp3", "Iops": 4000}, None),
+        ({"VolumeType": "gp3", "Throughput": 250}, None),
+        ({"VolumeType": "gp2"}, 0.1),
+        ({"VolumeType": "io2"}, None),
+    ],
+)
+def test_a_price_is_told_only_if_it_is_that_of_the_size(
+    site: Site, params: dict[str, Any], per_gb: float | None
+) -> None:
+    assert site.price_of(Size=50, **params) == (None if per_gb is None else pytest.approx(50 * per_gb))
+
+
+@pytest.mark.parametrize("code", ["AccessDeniedException", "ThrottlingException", "InternalError"])
+def test_nothing_waits_for_a_price(site: Site, code: str, caplog: pytest.LogCaptureFixture) -> None:
+    site.account.script.faults.append(Fault("GetProducts", code))
+    assert site.price_of(VolumeType="gp3") is None
+    assert "the price of volumes of type gp3 in us-east-1 isn't known" in caplog.text
+    assert (site.price_of(VolumeType="gp3"), site.asked()) == (None, 1), "it isn't asked for again at once"
+    site.clock.at += 11 * MINUTE
+    assert site.price_of(VolumeType="gp3") == pytest.approx(8 * 0.08)
