@@ -14,7 +14,7 @@
 | Contact   | instance/<id>    | contact                 | tunnels, instance                  |                        |
 | Join      | join/<id>        | status                  | joins/<fleet>, created#id          |                        |
 | Volume    | volume/<id>      | status                  | volumes/<project>, created#id      | ended-volumes (*****)  |
-| Event     | events/<project> | at#id                   | run-events/<run>                   | fleet-events/<fleet>   |
+| Event     | events/<project> | at#id of the first      | run-events/<run>                   | fleet-events/<fleet>   |
 | User      | user/<id>        | status                  |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
 | Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
@@ -171,7 +171,7 @@ def events_of(project_id: str) -> str:
 
 
 def event_at(key: Key) -> Micros:
-    """When the event under this key happened."""
+    """When the first event under this key happened."""
     return int(key.sk.partition("#")[0])
 
 

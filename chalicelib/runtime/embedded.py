@@ -53,7 +53,7 @@ class EmbeddedRoot(Root):
         from chalicelib.runtime.accounts import StoredAccounts, providers
         from chalicelib.store.blobs import FileBlobs
         from chalicelib.store.disk import used
-        from chalicelib.store.expiring import ExpiringStore
+        from chalicelib.store.history import HistoryStore
         from chalicelib.store.log_files import FileLogs
         from chalicelib.store.seal import Sealer
         from chalicelib.store.sqlite import SqliteStore
@@ -62,7 +62,7 @@ class EmbeddedRoot(Root):
 
         folder, clock = settings.data_dir, clock or SystemClock()
         self._database = SqliteStore(folder / "plane.db")
-        store = ExpiringStore(self._database, settings.retention)
+        store = HistoryStore(self._database, settings.retention)
         blobs = FileBlobs(folder / "blobs")
         program = agent_program(folder)
         publish(blobs, program.read_bytes())

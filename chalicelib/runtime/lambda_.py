@@ -48,7 +48,7 @@ class LambdaRoot(Root):
         from chalicelib.runtime.step_functions import Said, StepFunctions
         from chalicelib.store.blobs import S3Blobs
         from chalicelib.store.dynamo import DynamoStore
-        from chalicelib.store.expiring import ExpiringStore
+        from chalicelib.store.history import HistoryStore
         from chalicelib.store.log_blobs import BlobLogs
         from chalicelib.store.log_uploads import S3Uploads
         from chalicelib.store.seal import Sealer
@@ -57,7 +57,7 @@ class LambdaRoot(Root):
         workflows = StepFunctions(clients, settings.state_machines) if settings.state_machines else None
         effects: Effects = InvokedEffects(clients, settings.effect_functions[CLOUDS], _own_functions(settings))
         blobs = S3Blobs(settings.bucket, lambda: clients("s3"))
-        store = ExpiringStore(DynamoStore(settings.table, endpoint=settings.endpoint), settings.retention)
+        store = HistoryStore(DynamoStore(settings.table, endpoint=settings.endpoint), settings.retention)
         logs = BlobLogs(store, blobs)
         seal, known = Sealer(settings.master_key), providers(own_elsewhere=True)
         super().__init__(

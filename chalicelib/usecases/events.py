@@ -1,9 +1,11 @@
 """Reading history: one stream merged from those of projects, runs or fleets, newest or oldest first.
 
 Every stream is in time order under the same sort key, so they are merged while reading, and a page reads little more
-than it shows. Events the reader may not see are left out, whatever the filters.
+than it shows. A record may hold several events and stands where its earliest would, so the records of a stream are
+taken apart, and an event is held back until no record that is still to come can precede it. Events the reader may not
+see are left out, whatever the filters.
 
-A filter that hardly anything matches would read all history. So one call reads LOOKED_AT records, then answers with
+A filter that hardly anything matches would read all history. So one call looks at LOOKED_AT events, then answers with
 the shorter page that it has: clients page by the last event they got, so the next call continues there. Only if it has
 none yet does it read on, up to MOST. For clients an empty page is the end, so older matches are then out of reach.
 """
@@ -11,21 +13,24 @@ none yet does it read on, up to MOST. For clients an empty page is the end, so o
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.instants import Micros, sortable
 from chalicelib.domain.tenants import GlobalRole, Project, User
-from chalicelib.store import nouns
+from chalicelib.store.history import SPAN, events_in
 from chalicelib.store.port import Index, Record, Store
 from chalicelib.usecases.trail import EVERYWHERE
 
 PAGE = 100
 FEWEST = 10  # records that a query of one of many streams asks for
-LOOKED_AT, MOST = 1_000, 20_000  # records that one call reads: usually, and while it has found nothing
+LOOKED_AT, MOST = 1_000, 20_000  # events that one call looks at: usually, and while it has found nothing
 Ids = frozenset[str]
+Placed = tuple[str, Event | None]  # an event and its place in the streams; None for a record with none that fits
 
 
 @dataclass(frozen=True)
@@ -49,23 +54,20 @@ def list_events(store: Store, actor: User, projects: Mapping[str, Project], want
     sources = _sources(actor, projects, wanted)
     size = max(FEWEST, PAGE // max(1, len(sources)))  # all streams are begun, however few events a page takes of each
     streams = [_stream(store, index, partition, wanted, size) for index, partition in sources]
-    merged = heapq.merge(*streams, key=lambda record: record.key.sk, reverse=not wanted.ascending)
-    words = _words(wanted)
+    merged = heapq.merge(*streams, key=itemgetter(0), reverse=not wanted.ascending)
     found: dict[str, Event] = {}  # by id: an event may appear in two streams
-    for number, record in enumerate(merged):
+    for number, (_, event) in enumerate(merged):
         if number >= (LOOKED_AT if found else MOST):
             break
-        if all(any(word in record.body for word in choice) for choice in words):
-            event = nouns.read(Event, record)
-            if _fits(event, actor, projects, wanted):
-                found[event.id] = event
-                if len(found) == wanted.limit:
-                    break
+        if event is not None and _fits(event, actor, projects, wanted):
+            found[event.id] = event
+            if len(found) == wanted.limit:
+                break
     return list(found.values())
 
 
 def _words(wanted: Filter) -> list[tuple[bytes, ...]]:
-    """What the text of an event must contain to fit, one of each choice. It spares parsing most that don't fit."""
+    """What a record must contain if an event of it fits, one of each choice. It spares parsing most that don't."""
     targets = None if wanted.targets is None else {id_ for _, id_ in wanted.targets}
     actors = None if wanted.actors is None or None in wanted.actors else wanted.actors
     choices = (targets, wanted.within_runs, wanted.within_fleets, wanted.target_types, actors)
@@ -95,16 +97,46 @@ def _sources(actor: User, projects: Mapping[str, Project], wanted: Filter) -> li
     return [("main", keys.event(project, 0, "").pk) for project in (*shown, *own)]
 
 
-def _stream(store: Store, index: Index, partition: str, wanted: Filter, size: int) -> Iterator[Record]:
-    low = high = ""
-    if wanted.prev_at is not None:
-        place = sortable(wanted.prev_at) + (f"#{wanted.prev_id}" if wanted.prev_id else "")
-        low, high = (place + "~", "") if wanted.ascending else ("", place)
+def _stream(store: Store, index: Index, partition: str, wanted: Filter, size: int) -> Iterator[Placed]:
+    """The events of one stream, in order, from behind the page before."""
+    ascending, words = wanted.ascending, _words(wanted)
+    low, first, last = _bounds(wanted)
+    held: list[Placed] = []  # oldest first; some record to come may have one that precedes them
+    for record in _records(store, index, partition, low, last, size, ascending):
+        if ascending:
+            surely = bisect_left(held, record.key.sk, key=itemgetter(0))
+            yield from held[:surely]
+            del held[:surely]
+        else:
+            surely = bisect_left(held, sortable(keys.event_at(record.key) + SPAN) + "~", key=itemgetter(0))
+            yield from reversed(held[surely:])
+            del held[surely:]
+        for placed in _placed(record, words):
+            if first <= placed[0] and (not last or placed[0] < last):
+                insort(held, placed, key=itemgetter(0))
+    yield from held if ascending else reversed(held)
+
+
+def _bounds(wanted: Filter) -> tuple[str, str, str]:
+    """The places from which on records are read, from which on their events count, and before which both end."""
+    if wanted.prev_at is None:
+        return "", "", ""
+    place = sortable(wanted.prev_at) + (f"#{wanted.prev_id}" if wanted.prev_id else "")
+    return (sortable(max(0, wanted.prev_at - SPAN)), place + "~", "") if wanted.ascending else ("", "", place)
+
+
+def _placed(record: Record, words: Sequence[tuple[bytes, ...]]) -> list[Placed]:
+    if not all(any(word in record.body for word in choice) for choice in words):
+        return [(record.key.sk, None)]
+    return [(event.place().key.sk, event) for event in events_in(record)]
+
+
+def _records(
+    store: Store, index: Index, partition: str, low: str, high: str, size: int, ascending: bool
+) -> Iterator[Record]:
     cursor: str | None = None
     while True:
-        page = store.query(
-            index, partition, low=low, high=high, limit=size, cursor=cursor, reverse=not wanted.ascending
-        )
+        page = store.query(index, partition, low=low, high=high, limit=size, cursor=cursor, reverse=not ascending)
         yield from page.records
         cursor, size = page.cursor, PAGE
         if cursor is None:

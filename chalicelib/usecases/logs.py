@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from operator import attrgetter
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event
@@ -13,6 +14,7 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.tenants import Project
 from chalicelib.errors import Conflict, Invalid, NotFound
 from chalicelib.store import nouns
+from chalicelib.store.history import events_in
 from chalicelib.store.listing import every
 from chalicelib.store.logs import LogAsk, Piece
 from chalicelib.usecases.context import Plane
@@ -60,9 +62,10 @@ def story(plane: Plane, project: Project, run_name: str, job_id: str, ask: LogAs
     if ask.token is not None:
         raise Invalid("A job's diagnosis is a single page; there is no next one.", hint="Leave out `next_token`.")
     page = plane.store.query("gsi1", keys.run_events(run_id), limit=1000, reverse=ask.descending)
-    told = [nouns.read(Event, record) for record in page.records]
+    told = [event for record in page.records for event in events_in(record) if event.run_id == run_id]
     mine = [event for event in told if all(t.type != "job" or t.id == job_id for t in event.targets)]
     inside = [event for event in mine if ask.start <= event.at < ask.end]
+    inside.sort(key=attrgetter("at", "id"), reverse=ask.descending)
     return [(event.at, _line(event).encode()) for event in inside[: ask.limit]]
 
 

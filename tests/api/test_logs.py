@@ -17,6 +17,7 @@ from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import GlobalRole, ProjectRole, User
 from chalicelib.domain.usage import Part, Usage
 from chalicelib.store import nouns
+from chalicelib.store.history import SPAN
 from chalicelib.store.port import MAX_CHANGES, Page, Store
 from chalicelib.usecases import events
 from chalicelib.usecases.agent_message import MetricPoint
@@ -245,13 +246,13 @@ def test_filters(rig: Rig, job: Job) -> None:
 
 
 def happened(rig: Rig, count: int, **which: Any) -> None:
-    """So many older events of the project, `which` says of what kind, a microsecond apart."""
+    """So many older events of the project, `which` says of what kind, farther apart than those of a commit."""
     now = rig.world.plane.clock.now()
     made = [
         Event(
             id=derive("test", "event", number),
             project_id=rig.project.id,
-            at=now - 1_000_000 - number,
+            at=now - 1_000_000 - number * (SPAN + 1),
             type=EventType.changed,
             targets=(Target(type="secret", id=derive("test", "secret", number), name=f"s{number}"),),
             **(which if number == count - 1 else {}),

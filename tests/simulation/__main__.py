@@ -85,8 +85,7 @@ def shortest(met: dict[int, set[str]], times: int) -> list[int]:
 
 def tell(seed: int) -> bool:
     """One history with its log of events; False if it goes wrong."""
-    from chalicelib.domain.events import Event
-    from chalicelib.store import nouns
+    from chalicelib.store.history import events_in
     from tests.simulation.history import History
     from tests.simulation.world import START, Violation
 
@@ -96,7 +95,12 @@ def tell(seed: int) -> bool:
         history.play()
     except Violation as violation:
         wrong = violation
-    events = [nouns.read(Event, r) for r in history.scene.site.store.records() if r.key.pk.startswith("events/")]
+    events = [
+        event
+        for record in history.scene.site.store.records()
+        if record.key.pk.startswith("events/")
+        for event in events_in(record)
+    ]
     for event in sorted(events, key=lambda event: event.at):
         names = ", ".join(target.name for target in event.targets)
         print(f"{(event.at - START) / 1e6:10.3f}  {names}: {event.message}")

@@ -12,6 +12,7 @@ from chalicelib.backends.simulated.cloud import FACTS, FakeCloud, Launcher
 from chalicelib.catalog.offers import StoredCatalog
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.retention import Retention
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.table import FAMILIES, Family
 from chalicelib.engine.execute import Executor
@@ -25,6 +26,7 @@ from chalicelib.engine.watching import silent
 from chalicelib.errors import StorageFull
 from chalicelib.planning.executions import AnswerExecution, StartExecution
 from chalicelib.planning.plan import Effect
+from chalicelib.store.history import HistoryStore
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.seal import Sealer
@@ -98,7 +100,7 @@ class Process:
         self._hints: dict[str, None] = {}
         self._planned = False
         self.reconciler, self.executor = site.process(self)
-        self.store = self.reconciler.store
+        self.store = self.reconciler.store.below  # what lies under it counts its commits
         self.sweeper = parts.sweeper(self.executor)
 
     def wake(self, units: Iterable[str]) -> None:
@@ -193,7 +195,7 @@ class Site:
         self.loses_news: Callable[[], bool] = lambda: False
         self._ids = 0
         self.plane = Plane(
-            store=ShakyStore(self.store, world, self.weather),
+            store=HistoryStore(ShakyStore(self.store, world, self.weather), Retention()),
             blobs=blobs,
             logs=BlobLogs(MemoryStore(), blobs),
             seal=Sealer(b"s" * 32, random=rng.randbytes),
@@ -215,7 +217,7 @@ class Site:
     def process(self, effects: Effects) -> tuple[Reconciler, Executor]:
         """What a process that starts now has in memory."""
         parts, key = self.parts, self.plane.install_key
-        store = ShakyStore(self.store, self.world, self.weather)
+        store = HistoryStore(ShakyStore(self.store, self.world, self.weather), Retention())
         load = Loader(parts.reader(store), self.catalog, self.backends, executions=self.executions is not None)
         reconciler = Reconciler(
             store,

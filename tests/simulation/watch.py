@@ -16,6 +16,7 @@ from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run
 from chalicelib.engine.kinds import Kinds
 from chalicelib.store import nouns
+from chalicelib.store.history import events_in
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Change, Put
 
@@ -47,18 +48,20 @@ class Watch:
     def _kind_of(self, key: Key) -> type[Noun] | None:
         """The noun of a record; None for those that no history checks."""
         head, part = key.pk.partition("/")[0], key.sk.partition("/")[0]
-        return Event if head == "events" else self._kinds.get(head if part == keys.STATUS else part)
+        return self._kinds.get(head if part == keys.STATUS else part)
 
     def _committed(self, changes: Sequence[Change]) -> None:
         commit = Commit()
         for change in changes:
-            kind = self._kind_of(change.key) if isinstance(change, Put) else None
-            if kind is None or not isinstance(change, Put):
+            if not isinstance(change, Put):
+                continue
+            if change.key.pk.startswith(keys.EVENTS):
+                commit.events.extend(events_in(change.record))
+                continue
+            kind = self._kind_of(change.key)
+            if kind is None:
                 continue
             noun: Any = nouns.read(kind, change.record)
-            if isinstance(noun, Event):
-                commit.events.append(noun)
-                continue
             commit.nouns.append((self.known[kind].get(noun.id), noun))
             self.known[kind][noun.id] = noun
         self._told(commit)

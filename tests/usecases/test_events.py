@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 from chalicelib.domain.events import Event, EventType, Target
+from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import GlobalRole, Project, User
 from chalicelib.store import nouns
+from chalicelib.store.history import SPAN, HistoryStore
 from chalicelib.store.memory import MemoryStore
 from chalicelib.usecases.events import PAGE, Filter, gone_actors, list_events
 from chalicelib.usecases.trail import EVERYWHERE
@@ -121,6 +124,42 @@ def test_more_than_a_page_of_the_store() -> None:
     found = list_events(store, ANN, PROJECTS, Filter(limit=1000, within_runs=frozenset({"r"})))
     assert [each.id for each in found] == [each.id for each in reversed(many)]
     assert len(list_events(store, ANN, PROJECTS, Filter())) == PAGE
+
+
+@pytest.mark.parametrize("ascending", [False, True])
+@pytest.mark.parametrize("limit", [1, 3, 100])
+@pytest.mark.parametrize("seed", range(5))
+def test_events_that_share_records_are_listed_and_paged_one_by_one(seed: int, limit: int, ascending: bool) -> None:
+    """However commits overlap in time: nothing is left out, shown twice or out of order."""
+    rng = random.Random(seed)
+    store = HistoryStore(MemoryStore(), Retention())
+    told = []
+    for commit in range(60):
+        began = rng.randrange(0, 20) * SPAN // 4
+        some = [
+            event(
+                f"{commit:02d}{number}",
+                began + number * rng.choice((0, 1, SPAN // 3)),
+                ("run", "r"),
+                run=rng.choice(("", "r")),
+                fleet=rng.choice(("", "f", "g")),
+            )
+            for number in range(rng.randrange(1, 6))
+        ]
+        store.commit([nouns.put(each) for each in some])
+        told += some
+    told.sort(key=lambda each: (each.at, each.id), reverse=not ascending)
+    for only in ({}, {"within_runs": frozenset({"r"})}, {"within_fleets": frozenset({"f", "g"})}):
+        wanted = [each for each in told if (each.run_id or "within_runs" not in only)]
+        wanted = [each for each in wanted if (each.fleet_id or "within_fleets" not in only)]
+        found: list[Event] = []
+        while True:
+            last = {"prev_at": found[-1].at, "prev_id": found[-1].id} if found else {}
+            page = list_events(store, ANN, PROJECTS, Filter(limit=limit, ascending=ascending, **only, **last))
+            if not page:
+                break
+            found += page
+        assert [each.id for each in found] == [each.id for each in wanted]
 
 
 def test_an_event_in_two_streams_is_shown_once(store: MemoryStore) -> None:

@@ -27,7 +27,7 @@ from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.root import Root
 from chalicelib.store import units
 from chalicelib.store.blobs import FileBlobs
-from chalicelib.store.expiring import ExpiringStore
+from chalicelib.store.history import HistoryStore
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.memory import MemoryStore
 from chalicelib.store.port import Change, Index, Page, Record
@@ -191,7 +191,7 @@ class MeteredSite(Site):
         return self._here(
             Root(
                 Ports(
-                    store=ExpiringStore(self.store, retention),
+                    store=HistoryStore(self.store, retention),
                     blobs=self.blobs,
                     logs=BlobLogs(self.store, self.blobs),
                     seal=Sealer(b"k" * 32),
