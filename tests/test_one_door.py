@@ -79,7 +79,8 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         and (getattr(node.func.value, "attr", "") or getattr(node.func.value, "id", "")) in ("store", "_store")
     }
     tenants = {
-        f"chalicelib/usecases/{part}.py" for part in ("users", "projects", "secrets", "repos", "files", "first_start")
+        f"chalicelib/usecases/{part}.py"
+        for part in ("users", "projects", "rights", "secrets", "repos", "files", "first_start")
     }
     beside = {
         "chalicelib/engine/commit.py",

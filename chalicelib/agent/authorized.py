@@ -7,9 +7,11 @@ key is for. Its comment says which jobs those are, so that each can be taken out
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import errno
 import fcntl
+import hashlib
 import os
 import pwd
 import re
@@ -30,9 +32,12 @@ JOB = re.compile(r"([A-Za-z0-9._-]+)=(\d{1,5})")
 def allow(
     user: str, keys: List[str], task: str, port: int, entry_of: EntryOf = pwd.getpwnam, pause: Pause = time.sleep
 ) -> None:
-    """Lets these keys log in as `user`, for this port only. Raises OSError; KeyError if there is no such user."""
+    """Lets these keys log in as `user` to the task, for this port only, and no other keys. Raises OSError; KeyError if
+    there is no such user."""
     with _changing(entry_of(user), pause, True) as lines:
         known = _jobs(lines)
+        for jobs in known.values():
+            jobs.pop(task, None)
         for key in filter(None, (bare(key) for key in keys)):
             known.setdefault(key, {})[task] = port
         _put(lines, known)
@@ -57,6 +62,15 @@ def bare(key: str) -> str:
     """The type and the data of a public key; empty if it isn't one."""
     words = key.split()
     return " ".join(words[:2]) if KEY.match(" ".join(words[:2])) else ""
+
+
+def fingerprint(key: str) -> str:
+    """Of a bare key, as sshd writes it; empty for data that are none, with which nobody logs in."""
+    try:
+        digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
+    except ValueError:
+        return ""
+    return "SHA256:" + base64.b64encode(digest).decode("ascii").rstrip("=")
 
 
 def _jobs(lines: List[str]) -> Dict[str, Dict[str, int]]:

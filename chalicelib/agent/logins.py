@@ -16,6 +16,9 @@ nobody counts who comes through it.
 | `sessions.lock` | held while the process lives, whose id it has |
 | `ssh/` | its configuration, its host key, the job's keys; the same for the nodes |
 
+Who may log in can change while the job runs: the agent writes it down and sends SIGHUP. A connection whose key isn't
+among the job's any more is cut, with all that was begun through it.
+
 LC_ALL is ours: others of its kind may name files, which what still is root would load before the session is the job's.
 
 sshd wants a user with an account and a valid shell, and host root may be locked; so it sees a list of users of ours,
@@ -38,9 +41,10 @@ import subprocess
 import sys
 import time
 import traceback
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import authorized, namespaces, networks, process_tree
+from .login_connections import Connection, Door
 from .session_command import SFTP
 from .task_runtime import TaskRuntime, micros
 from .tasks import FINAL, TaskFolder, read_json, read_text, take_lock, write_atomic, write_slot
@@ -59,7 +63,6 @@ LOG_MOST = 65536  # bytes of notes on what went wrong
 PLACES = "/usr/sbin:/usr/local/sbin:/sbin:/usr/bin:/usr/local/bin:/bin"
 PRIVSEP_FOLDER = "/run/sshd"
 RECORDS = ("/var/log/lastlog", "/var/log/wtmp", "/run/utmp", "/var/run/utmp")  # of logins to the host itself
-ACCEPTED = b"Accepted publickey"
 
 CONFIGURATION = """\
 HostKey "{folder}/{host_key}"
@@ -115,8 +118,7 @@ class Logins:
 def begin(folder: TaskFolder, runtime: TaskRuntime) -> Logins:
     """Starts the job's SSH server, if it has keys and none runs yet. Its caller has one thread and holds no lock, which
     the server would hold too."""
-    spec = folder.launch()["spec"]
-    if not spec.get("authorized_keys") and not spec.get("node_ssh"):
+    if not folder.let_in() and not folder.launch()["spec"].get("node_ssh"):
         return Logins(None)
     ours, theirs = socket.socketpair()
     child = os.fork()
@@ -132,6 +134,7 @@ def _detached(folder: TaskFolder, runtime: TaskRuntime, line: socket.socket) -> 
     """In a child that isn't the supervisor's: what that ends at the job's end must not be this. Doesn't return."""
     try:
         os.setsid()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until the server listens for it, and reads the keys after that
         if os.fork() == 0:
             held = patient_lock(os.path.join(folder.path, "sessions.lock"))
             if held is not None:
@@ -220,6 +223,13 @@ def end(folder: TaskFolder) -> None:
         process_tree.send([found], signal.SIGTERM)
 
 
+def rekey(folder: TaskFolder) -> None:
+    """The keys of the job have changed. A server that begins just now reads the new ones."""
+    found = process(folder)
+    if found is not None:
+        process_tree.send([found], signal.SIGHUP)
+
+
 def remove(folder: TaskFolder, withdraw: Callable[[str, str], None] = authorized.withdraw) -> None:
     """Ends the server, and takes out what a killed one left on the host, however early that was."""
     end(folder)
@@ -252,36 +262,6 @@ def program(name: str) -> str:
     return found
 
 
-class Door:
-    """A port where sshd is started for whoever comes, with one configuration."""
-
-    def __init__(self, listener: socket.socket, config: str, most: int) -> None:
-        self.listener, self.config, self.most = listener, config, most
-        listener.setblocking(False)
-
-
-class Connection:
-    """One sshd. What it says on its standard error tells when the login succeeded, and when all of it has ended."""
-
-    def __init__(self, pid: int, said: int, door: Door, peer: str) -> None:
-        """`peer`: the address that it comes from."""
-        self.pid, self.said, self.door, self.peer, self.accepted = pid, said, door, peer, False
-        self._last = b""
-
-    def listen(self) -> bool:
-        """Takes in what it said; False once it has ended."""
-        try:
-            part = os.read(self.said, 65536)
-        except BlockingIOError:
-            return True
-        self._last = (self._last + part)[-8192:]
-        self.accepted = self.accepted or ACCEPTED in self._last
-        return bool(part)
-
-    def last_words(self) -> str:
-        return " / ".join(self._last.decode("utf-8", "replace").split("\r\n"))[-400:].strip(" /")
-
-
 class Server:
     def __init__(self, folder: TaskFolder, runtime: TaskRuntime, line: socket.socket, news: News) -> None:
         self._folder, self._runtime, self._news = folder, runtime, news
@@ -290,6 +270,7 @@ class Server:
         self._place = os.path.join(folder.path, "ssh")
         self._connections: List[Connection] = []
         self._in_use = 0
+        self._allowed: Set[str] = set()  # the fingerprints of the keys that may log in
         self._until = float("inf")  # after the job: when connections are cut
         self._log = os.open(os.path.join(folder.path, "sessions.log"), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         process_tree.become_subreaper()
@@ -297,15 +278,15 @@ class Server:
         for fd in (self._told, self._wakeup):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(self._wakeup, warn_on_full_buffer=False)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
         user = server_user()
         if os.getuid() != 0:
             check_listed(os.getuid())
         os.makedirs(self._place, mode=0o700, exist_ok=True)
         key = self._host_key()
-        keys = [authorized.bare(key) for key in self._spec.get("authorized_keys") or ()]
-        config = self._configure(user, "", "local", SESSIONS_MOST, [key for key in keys if key])
+        keys = self._read_keys()
+        config = self._configure(user, "", "local", SESSIONS_MOST, keys)
         self._users = Door(self._listen(), config, CONNECTIONS_MOST)
         self._nodes = self._door_for_nodes(user)
         port = self._users.listener.getsockname()[1]
@@ -377,6 +358,11 @@ class Server:
         write_atomic(path, text)
         return path
 
+    def _read_keys(self) -> List[str]:
+        keys = [key for key in (authorized.bare(key) for key in self._folder.let_in()) if key]
+        self._allowed = {authorized.fingerprint(key) for key in keys}
+        return keys
+
     def _private_files(self, user: str) -> Dict[str, str]:
         """What sshd sees in the places of the host's files. Empty without root, which may show it nothing else."""
         if os.getuid() != 0:
@@ -403,7 +389,7 @@ class Server:
         if os.getuid() != 0:
             raise NoServer("attaching isn't possible: the agent of this host isn't root, so it can't let in job users")
         try:
-            authorized.allow(user, self._spec["authorized_keys"], self._folder.task, port)
+            authorized.allow(user, self._folder.let_in(), self._folder.task, port)
         except (KeyError, OSError) as problem:
             raise NoServer("attaching isn't possible: the keys of %s on this host: %s" % (user, problem)) from None
 
@@ -420,6 +406,8 @@ class Server:
             for connection in [each for each in self._connections if each.said in ready]:
                 if not connection.listen():
                     self._gone(connection)
+                elif self._barred(connection):
+                    self._cut(connection)
             self._count()
             if self._line is not None and self._line.fileno() in ready:  # the supervisor has ended
                 self._line.close()
@@ -480,7 +468,7 @@ class Server:
         """Between fork and exec; sshd closes all other descriptors."""
         try:
             os.setsid()
-            for number in (signal.SIGCHLD, signal.SIGTERM):
+            for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             os.dup2(connection, 0)
             os.dup2(connection, 1)
@@ -514,9 +502,32 @@ class Server:
         if not connection.accepted:
             self._note("no login: %s" % connection.last_words())
 
+    def _barred(self, connection: Connection) -> bool:
+        """Did it log in with a key that isn't the job's, or not any more?"""
+        users = connection.door is self._users
+        return users and bool(connection.fingerprint) and connection.fingerprint not in self._allowed
+
+    @staticmethod
+    def _cut(connection: Connection) -> None:
+        process_tree.send([*process_tree.descendants(connection.pid), connection.pid], signal.SIGKILL)
+
+    def _rekey(self) -> None:
+        keys = self._read_keys()
+        write_atomic(os.path.join(self._place, "authorized_keys"), "".join(key + "\n" for key in keys))
+        for connection in self._connections:
+            if self._barred(connection):
+                self._cut(connection)
+        self._let_in(self._users.listener.getsockname()[1])
+
     def _reap(self) -> None:
-        if signal.SIGTERM in _drained(self._told):
+        signals = _drained(self._told)
+        if signal.SIGTERM in signals:
             self._until = 0.0
+        if signal.SIGHUP in signals:
+            try:
+                self._rekey()
+            except (OSError, NoServer) as problem:
+                self._note("changing who may log in: %s" % problem)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

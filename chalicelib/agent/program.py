@@ -24,7 +24,7 @@ from .link import Link, LinkError
 from .log_stream import LogStreams
 from .notices import Notice
 from .roster import Roster, archives_of
-from .session import Abort, Command, Dial, End, Keep, Message, Put, Remove, Session, Skip, Start, Stop, Trim
+from .session import Abort, Command, Dial, End, Keep, Message, Put, Rekey, Remove, Session, Skip, Start, Stop, Trim
 from .streams import Streams, port_opener, ssh_opener
 from .task_runtime import CONTAINER, TaskError, TaskRuntime, isolation, micros
 from .tasks import make_pipe, read_text, write_atomic
@@ -421,8 +421,8 @@ class Program:
                 self._obey_about_output(command)
             elif isinstance(command, Dial):
                 self.streams.dial(command.order)
-            elif isinstance(command, Keep):
-                write_atomic(os.path.join(self._data, "credential"), command.credential, durable=True)
+            elif isinstance(command, (Keep, Rekey)):
+                self._obey_about_keys(command)
             elif isinstance(command, End):
                 for task in self._session.tasks():
                     self._remove(task)
@@ -436,6 +436,12 @@ class Program:
             self._skip(command)
         else:
             self._slow.submit(self._logged, self._put, command)
+
+    def _obey_about_keys(self, command: Union[Keep, Rekey]) -> None:
+        if isinstance(command, Keep):
+            write_atomic(os.path.join(self._data, "credential"), command.credential, durable=True)
+        elif self._roster.rekey(command.task, command.access, command.keys):
+            self._refresh(command.task)
 
     def _start(self, command: Start) -> None:
         try:

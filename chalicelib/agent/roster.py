@@ -150,6 +150,15 @@ class Roster:
     def abort(self, task: str) -> None:
         self.folder(task).write_request({"abort": True})
 
+    def rekey(self, task: str, access: str, keys: List[str]) -> bool:
+        """Only these keys may log in from now on; whoever is here with another one has to leave. False: it is gone."""
+        folder = self.folder(task)
+        if not folder.access():
+            return False
+        folder.write_access(access, keys)
+        logins.rekey(folder)
+        return True
+
     def beside(self, task: str) -> bool:
         """Is it in the machine's own network: a plain process, or one of several nodes?"""
         runtime = self._runtimes.get(self.folder(task).launch().get("runtime", ""))
@@ -199,6 +208,9 @@ class Roster:
         report = {"id": task, "state": "preparing"}
         report.update({name: state[name] for name in REPORTED if state.get(name) is not None})
         report.update({name: state[name] for name in VOLUMES_TOLD if state.get(name)})
+        access = self.folder(task).access().get("access")
+        if access is not None and report["state"] != FINAL:
+            report["access"] = access
         if report["state"] in ("running", FINAL):
             told = logins.told(self.folder(task))
             report.update({name: told[name] for name in logins.REPORTED if told.get(name) is not None})

@@ -100,6 +100,15 @@ class Put:
 
 
 @dataclass(frozen=True)
+class Rekey:
+    """From now on these keys may log in to this task, and no others."""
+
+    task: str
+    access: str
+    keys: List[str]
+
+
+@dataclass(frozen=True)
 class Keep:
     """Save this credential; every later message uses it."""
 
@@ -118,7 +127,7 @@ class End:
     """The instance is no longer wanted: end every task, leave nothing, stop."""
 
 
-Command = Union[Start, Stop, Abort, Remove, Trim, Skip, Put, Keep, Dial, End]
+Command = Union[Start, Stop, Abort, Remove, Rekey, Trim, Skip, Put, Keep, Dial, End]
 PUT_TRIES = 3  # in a row, before output goes into messages for good: the store may be out of this machine's reach
 BOOTS_MOST = 3  # ids of one process: two that run for one machine must not displace each other for ever
 STRENGTH = {"": 0, "stop": 1, "abort": 2, "remove": 3}
@@ -146,6 +155,7 @@ class _Task:
     held: int = 0  # bytes the server says it has
     waiting_since: Optional[float] = None  # first byte after `sent` appeared
     asked: str = ""  # the strongest command passed on
+    rekeyed: str = ""  # the last change of keys passed on
     stuck: int = 0  # consecutive messages after which the server's cursor hadn't moved
     stuck_until: float = 0.0
     bare: bool = False  # the server refused the report with its texts
@@ -525,7 +535,9 @@ class Session:
             return []  # a late response about a task that has ended and was removed
         task = self._tasks.get(name)
         if want == "run":
-            if task is not None or not wanted.get("spec") or len(self._tasks) >= TASKS_MOST:
+            if task is not None:
+                return self._wanted_keys(name, task, wanted)
+            if not wanted.get("spec") or len(self._tasks) >= TASKS_MOST:
                 return []  # this machine has as many tasks as it may; the server will send this one again
             self._tasks[name] = _Task({"id": name, "state": "preparing"})
             self._revision += 1
@@ -538,6 +550,14 @@ class Session:
         if want == "stop":
             return [Stop(name, wanted.get("grace"))]
         return [Abort(name)] if want == "abort" else [Remove(name)]
+
+    @staticmethod
+    def _wanted_keys(name: str, task: _Task, wanted: Body) -> List[Command]:
+        access = wanted.get("access")
+        if access is None or access in (task.rekeyed, task.report.get("access")):
+            return []
+        task.rekeyed = access
+        return [Rekey(name, access, [str(key) for key in wanted.get("authorized_keys") or ()])]
 
     def _wanted_stream(self, order: Body) -> List[Command]:
         if order["id"] in self._dialled or order["task"] not in self._tasks:

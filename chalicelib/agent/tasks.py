@@ -1,6 +1,7 @@
 """A folder for each task: all that agent and supervisor know about it, so that either may be killed and started again.
 
 spec.json      the task as the server wants it, with the runtime and GPUs chosen here     (agent writes)
+access.json    which keys may log in, and the server's name for that state of them        (agent writes)
 request.json   `stop` with its grace, or `abort`                                          (agent writes)
 state.json     preparing, pulling, running, exited, and all that goes with it             (supervisor writes)
 log/           the output (see `spool`)                                                   (supervisor writes)
@@ -24,6 +25,7 @@ from typing import Any, Dict, List, Optional
 FINAL = "exited"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 SLOT_BYTES = 4000
+KEYS_BYTES = 16000  # of keys: those that are removed must go even if the disk is full
 
 
 def write_atomic(path: str, text: str, mode: int = 0o600, durable: bool = False) -> None:
@@ -46,9 +48,9 @@ def write_atomic(path: str, text: str, mode: int = 0o600, durable: bool = False)
         raise
 
 
-def write_slot(path: str, value: Dict[str, Any]) -> None:
+def write_slot(path: str, value: Dict[str, Any], room: int = SLOT_BYTES) -> None:
     """Write a small record that can be replaced even on a full disk: there it is overwritten in place."""
-    text = json.dumps(value).ljust(SLOT_BYTES)
+    text = json.dumps(value).ljust(room)
     try:
         write_atomic(path, text)
     except OSError as problem:
@@ -124,6 +126,9 @@ class TaskFolder:
         os.makedirs(self.path, mode=0o711, exist_ok=True)
         self.write_state({})
         write_slot(os.path.join(self.path, "request.json"), {})
+        spec = launch.get("spec") or {}
+        if "access" in spec:
+            self.write_access(spec["access"], spec.get("authorized_keys") or [])
         write_atomic(os.path.join(self.path, "spec.json"), json.dumps(launch))
 
     def state(self) -> Dict[str, Any]:
@@ -143,6 +148,18 @@ class TaskFolder:
     def write_request(self, request: Dict[str, Any]) -> None:
         write_slot(os.path.join(self.path, "request.json"), request)
         tell(self.wake, "request")
+
+    def access(self) -> Dict[str, Any]:
+        """`access` and `keys`; none in a task of an agent that couldn't change them."""
+        return read_json(os.path.join(self.path, "access.json")) or {}
+
+    def write_access(self, access: str, keys: List[str]) -> None:
+        write_slot(os.path.join(self.path, "access.json"), {"access": access, "keys": keys}, KEYS_BYTES)
+
+    def let_in(self) -> List[str]:
+        """Who may log in, now."""
+        known = self.access()
+        return known["keys"] if known else self.launch()["spec"].get("authorized_keys") or []
 
     def tell_agent(self) -> None:
         tell(os.path.join(self.data, "wake"), self.task)

@@ -44,6 +44,8 @@ class EventType(StrEnum):
     step_done = "step_done"  # of a workflow: `detail`
     step_undone = "step_undone"
     health = "health"  # of an instance: `before` → `after`, because of `detail`
+    key_added = "key_added"  # a user's public key: `detail`
+    key_deleted = "key_deleted"
 
 
 class Target(Value):
@@ -189,5 +191,7 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.missing: _missing,
     EventType.step_done: lambda event: _joined("done", event.detail),
     EventType.health: lambda event: _joined(f"health {event.before} → {event.after}", event.detail),
+    EventType.key_added: lambda event: _joined("public key added", event.detail),
+    EventType.key_deleted: lambda event: _joined("public key deleted", event.detail),
     EventType.step_undone: lambda event: _joined("undone", event.detail),
 }

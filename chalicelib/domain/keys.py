@@ -16,6 +16,7 @@
 | Volume    | volume/<id>      | status                  | volumes/<project>, created#id      | ended-volumes (*****)  |
 | Event     | events/<project> | at#id of the first      | run-events/<run>                   | fleet-events/<fleet>   |
 | User      | user/<id>        | status                  |                                    |                        |
+| Admins    | users            | admins                  |                                    |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
 | Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
 | Member    | project/<id>     | member/<user>           | member-of/<user>, project          |                        |
@@ -181,6 +182,14 @@ def user(user_id: str) -> Key:
 
 def user_name(name: str) -> Key:
     return Key("users", f"name/{name}")
+
+
+def admins() -> Key:
+    return Key("users", "admins")
+
+
+def rights() -> Key:
+    return Key("users", "rights")
 
 
 def token(token_hash: str) -> Key:

@@ -51,6 +51,7 @@ class TaskReport(Said):
     working_dir: Annotated[str, Field(max_length=4096), AfterValidator(printable)] | None = None
     ssh: Login | None = None
     log_end: Amount = 0
+    access: ShortText | None = None  # the revision of the keys that may log in; None: its agent can't change them
     mounted: tuple[ShortText, ...] = ()  # volumes that are mounted for it, so they have a filesystem
     held: tuple[ShortText, ...] = ()  # exited: volumes that couldn't be unmounted yet
     held_by: Lines | None = None  # who uses them

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
@@ -11,7 +12,7 @@ from typing import ClassVar
 from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.noun import Noun
+from chalicelib.domain.noun import Noun, Value
 
 PROJECT_NAME = re.compile(r"[a-zA-Z0-9_-]{1,50}")
 USER_NAME = re.compile(r"[a-zA-Z0-9_-]{1,60}")
@@ -35,6 +36,25 @@ class ProjectRole(StrEnum):
     user = "user"
 
 
+class PublicKey(Value):
+    """One that a user logs in to jobs with."""
+
+    id: str
+    added_at: Micros
+    name: str
+    line: str  # its type and its data
+
+    @property
+    def type(self) -> str:
+        return self.line.partition(" ")[0]
+
+    @property
+    def fingerprint(self) -> str:
+        """As OpenSSH writes it."""
+        digest = hashlib.sha256(b64decode(self.line.partition(" ")[2])).digest()
+        return "SHA256:" + b64encode(digest).decode().rstrip("=")
+
+
 class User(Noun):
     kind: ClassVar[str] = "user"
 
@@ -47,9 +67,20 @@ class User(Noun):
     token_hash: str
     ssh_public_key: str = ""
     ssh_private_key: str = ""  # sealed (see store.seal): never in the clear at rest
+    public_keys: tuple[PublicKey, ...] = ()  # their own, oldest first
 
     def place(self) -> keys.Place:
         return keys.Place(keys.user(self.id))
+
+
+class Admins(Noun):
+    """The active global admins: written whenever there is one more or less, so that two who end each other's rights at
+    once can't leave none."""
+
+    ids: tuple[str, ...]
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.admins())
 
 
 @dataclass(frozen=True)
@@ -81,6 +112,14 @@ class Permissions:
 
     def run_unisolated(self, user: User, role: ProjectRole | None) -> bool:
         return self.allow_non_admins_run_unisolated or _admin(user, role)
+
+
+def may_reach(user: User, role: ProjectRole | None, owner_id: str | None) -> bool:
+    """May the user log in to the jobs of this owner's run? `role`: in the run's project."""
+    if not user.active:
+        return False
+    own = role is not None and user.id == owner_id
+    return own or user.role is GlobalRole.admin or role in (ProjectRole.manager, ProjectRole.admin)
 
 
 def _admin(user: User, role: ProjectRole | None) -> bool:

@@ -49,6 +49,15 @@ class News(Protocol):
         """Something that these instances' agents wait for has changed: end their long polls. A hint."""
 
 
+class Rights(Protocol):
+    def __call__(self) -> None:
+        """Somebody's rights or keys have changed: end what they may have no longer, and let every agent ask. A hint."""
+
+
+def unheard() -> None:
+    """No connection lasts here, so nothing is open that could be lost."""
+
+
 class Streams(Protocol):
     """Bytes between a client and a job, over a connection that the job's host makes to the plane."""
 

@@ -87,7 +87,7 @@ class Polls:
     def close(self) -> None:
         """End every wait and allow no new ones: the server is shutting down."""
         self.closed = True
-        self.ring(tuple(self._events))
+        self.ring_all()
 
     def bind(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -95,6 +95,9 @@ class Polls:
     def ring(self, instance_ids: Iterable[str]) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._ring, tuple(instance_ids))
+
+    def ring_all(self) -> None:
+        self.ring(tuple(self._events))
 
     def _ring(self, instance_ids: tuple[str, ...]) -> None:
         for instance_id in instance_ids:

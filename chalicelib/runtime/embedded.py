@@ -101,6 +101,7 @@ class EmbeddedRoot(Root):
                 providers=known,
                 retention=settings.retention,
                 streams=self.streams,
+                rights=self._rights_changed,
             )
         )
         self._tunnels: Tunnels | None = None
@@ -143,6 +144,10 @@ class EmbeddedRoot(Root):
             if not self.catalog.awaited() or not self.refreshes.rest(self.ask_again):
                 break
             self.catalog.refresh_awaited()
+
+    def _rights_changed(self) -> None:
+        self.streams.look()
+        self.polls.ring_all()
 
     def erase(self) -> Erased:
         done = super().erase()

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.usage import Measure
+from chalicelib.engine.ports import unheard
 from chalicelib.usecases.context import Images, Limits, Providers
 
 if TYPE_CHECKING:
-    from chalicelib.engine.ports import Aside, Backends, Clock, Count, Effects, Executions, News, Streams, Wake
+    from chalicelib.engine.ports import Aside, Backends, Clock, Count, Effects, Executions, News, Rights, Streams, Wake
     from chalicelib.hosts.connection import Logins
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.log_uploads import Uploads
@@ -57,6 +58,7 @@ class Ports:
     workflows: Executions | None = None  # the looks drive them       executions of Step Functions
     uploads: Uploads | None = None  #  output comes in messages           into S3, without a function
     streams: Streams | None = None  #  between connections here           none: no connection lasts there
+    rights: Rights = unheard  #        ends streams and long polls        nothing is open
     aside: Aside = nothing  #          no event is given up              what Lambda gave up
     count: Count = uncounted  #        the log alone                     metrics in CloudWatch
     # What the operator chose:

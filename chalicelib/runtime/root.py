@@ -58,6 +58,7 @@ class Root:
             uploads=ports.uploads,
             streams=ports.streams,
             joining=self._joining,
+            rights=ports.rights,
         )
 
     @property

@@ -4,7 +4,8 @@ A client's request becomes a ticket, which the next sync of the job's host carri
 the two connections become WebSockets, each of which passes on what the other sends. A stream has no task and no thread,
 and of what is under way it holds no more than the two connections' buffers: whoever doesn't read stops the other side.
 
-Now and then a thread asks whether each stream's user still has the right to it, and those that haven't end.
+A thread asks whether each stream's user still has the right to it, whenever somebody's rights have changed and now and
+then besides, and those that haven't end.
 
 There are only so many streams, and one user has at most three quarters of them. A client waits some seconds for the
 agent, and a ticket lives a little longer.
@@ -34,6 +35,7 @@ AGAIN = 1.0  # seconds after which a ticket that nobody has used is told once mo
 CLOSE_SECONDS = 60.0  # for the rest of what was sent, after one side has ended
 PING_EVERY = 30.0  # seconds: less than proxies and NATs allow a silent connection
 RIGHTS_EVERY = 30.0  # seconds between two looks at who may still have their streams
+_NO_TICKET = "This ticket isn't good for a stream, or not any more"
 SILENCE = 600.0  # seconds without a byte or a pong after which a side is gone; one that doesn't read can't answer pings
 
 
@@ -87,7 +89,9 @@ class Streams:
     ) -> None:
         """`aside`: does what may take a while."""
         self._aside = aside
+        self._loop: asyncio.AbstractEventLoop | None = None  # that of the streams; unknown before there is one
         self._next_look: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        self._looks_again = False  # something changed during the look that is under way
         self._random_id, self._random_token, self._most, self._clock = random_id, random_token, most, clock
         self._lock = threading.Lock()
         self._streams: dict[str, _Open] = {}
@@ -130,8 +134,10 @@ class Streams:
             found = self._streams.get(stream_id)
             good = found is not None and hmac.compare_digest(found.ticket.encode(), ticket.encode())
             if found is None or not good or found.claimed or self._clock() - found.opened >= TICKET_SECONDS:
-                raise Forbidden("This ticket isn't good for a stream, or not any more")
+                raise Forbidden(_NO_TICKET)
             found.claimed = True
+        if not self._still_may(found):  # not since it was asked for
+            raise Forbidden(_NO_TICKET)
 
     def _forgotten(self, each: _Open, now: float) -> bool:
         """Its client was gone before it began to wait."""
@@ -173,9 +179,23 @@ class Streams:
             self._ended(stream)
             return False
         stream.met.set()
+        self._loop = asyncio.get_running_loop()
         stream.pair = Pair(client, (wire, head), lambda: self._ended(stream))
         self._look_later()
         return True
+
+    def look(self) -> None:
+        """Somebody may have lost a right: look now. From any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._look_soon)
+
+    def _look_soon(self) -> None:
+        if isinstance(self._next_look, asyncio.Task):
+            self._looks_again = True  # it may have read the rights already
+        elif self._streams:
+            if self._next_look is not None:
+                self._next_look.cancel()
+            self._look_now()
 
     def _look_later(self) -> None:
         if self._next_look is None and self._streams:
@@ -193,7 +213,11 @@ class Streams:
         except Exception:
             log.exception("looking at who may keep their streams failed; trying again")
         self._next_look = None
-        self._look_later()
+        if self._looks_again:
+            self._looks_again = False
+            self._look_now()
+        else:
+            self._look_later()
 
     def _lost(self) -> list[_Open]:
         return [each for each in list(self._streams.values()) if each.pair is not None and not self._still_may(each)]

@@ -20,6 +20,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.reports import TaskReport
 from chalicelib.domain.volumes import Volume
@@ -32,6 +33,7 @@ from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change
+from chalicelib.usecases import job_keys, rights
 from chalicelib.usecases.agent_credentials import Admission, admit, outlived
 from chalicelib.usecases.agent_logs import take_chunks, take_logs
 from chalicelib.usecases.agent_message import Message, read_message
@@ -90,6 +92,7 @@ class _Exchange:
     ends: dict[str, int] = field(default_factory=dict)  # stored bytes of log, by job
     specs: dict[str, dict[str, Any]] = field(default_factory=dict)  # of tasks the agent hasn't listed
     uploads: list[dict[str, Any]] = field(default_factory=list)  # where to put what the message announces
+    revision: str = ""  # of who may log in to jobs
     unfinished: bool = False  # more reports than one commit takes
 
     def answer(self, credential: str) -> dict[str, Any]:
@@ -113,13 +116,21 @@ class _Exchange:
 
     def _load(self, instance: Instance) -> None:
         claims = {c.job_id: keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for c in instance.claims}
-        found = self.plane.read.find_many(Job, list(claims.values()))
+        found, self.revision = self._read_jobs(list(claims.values()))
         self.jobs = {job.id: job for job in found if job is not None and job.id in claims}
         told = {task.id for task in self.message.tasks if task.mounted}
         jobs = [job for job in self.jobs.values() if job.running_at is None or job.id in told]
         starting = [job.assignment for job in jobs if job.assignment and not job.finished]
         wanted = dict.fromkeys(keys.volume(each.id) for assignment in starting for each in assignment.volumes)
         self.volumes = {each.id: each for each in self.plane.read.find_many(Volume, list(wanted)) if each}
+
+    def _read_jobs(self, wanted: Sequence[Key]) -> tuple[list[Job | None], str]:
+        """The jobs, and the revision of who may log in to them: one read."""
+        if not wanted:
+            return [], ""
+        *records, moved = self.plane.store.get_many([*wanted, keys.rights()])
+        read = self.plane.read
+        return [None if each is None else read.parse(Job, each) for each in records], rights.revision_of(moved)
 
     # --- up -----------------------------------------------------------------------------------------------------------
 
@@ -254,7 +265,7 @@ class _Exchange:
             answer["boot"] = "past"
         if self.plane.streams is not None and (orders := self.plane.streams.orders(instance.id)):
             answer["streams"] = orders
-        asked = any(task["want"] != "run" or "spec" in task for task in tasks)
+        asked = any(task["want"] != "run" or "spec" in task or "access" in task for task in tasks)
         answer["news"] = (
             asked
             or past
@@ -274,8 +285,17 @@ class _Exchange:
             return None if report is None else {"id": job.id, "want": "remove"}
         if (spec := self.specs.get(job.id)) is not None:
             return {"id": job.id, "want": "run", "spec": spec}
-        unsent = report is None and job.status is JobStatus.provisioning  # until its machine has joined
-        return None if unsent else {"id": job.id, "want": "run"}
+        if report is None and job.status is JobStatus.provisioning:
+            return None  # until its machine has joined
+        return {"id": job.id, "want": "run", **self._moved_access(job, report)}
+
+    def _moved_access(self, job: Job, report: TaskReport | None) -> dict[str, Any]:
+        """Who may log in from now on, if that isn't what the agent goes by."""
+        told = None if report is None or report.state == "exited" else report.access
+        if told is None or told == self.revision:
+            return {}
+        allowed = job_keys.access(self.plane.store, job)
+        return {"access": allowed.revision, "authorized_keys": list(allowed.keys)}
 
     def _followed(self, entry: Admission) -> bool:
         return self.now < entry.presence.followed_until

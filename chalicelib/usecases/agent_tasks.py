@@ -19,14 +19,14 @@ from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
-from chalicelib.domain.runs import Run, RunBody
+from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.workloads import RegistryAuth
-from chalicelib.domain.tenants import Archive, Project, Secret, User, archive_id
+from chalicelib.domain.tenants import Archive, Project, Secret, archive_id
 from chalicelib.errors import Bug, Refused
 from chalicelib.planning.jobs import NO_CODE, agent_task
 from chalicelib.planning.nodes import Nodes
 from chalicelib.store import nouns, sealed_specs
-from chalicelib.usecases import node_keys, repos
+from chalicelib.usecases import job_keys, node_keys, repos
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.secrets import opened
 
@@ -57,7 +57,8 @@ def _task(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
         task = _one_of_several(plane, job, spec, instance, project.name)
     else:
         task = agent_task(job, spec, instance, project.name)
-    task["authorized_keys"] = _keys(plane, job)
+    allowed = job_keys.access(plane.store, job)
+    task |= {"access": allowed.revision, "authorized_keys": list(allowed.keys)}
     if auth := task["registry_auth"]:
         task["registry_auth"] = sealed_specs.opened(plane.seal, RegistryAuth, auth, sealed_specs.of_run(job.run_id))
     code = _code(plane, job, spec)
@@ -67,17 +68,6 @@ def _task(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
     else:
         task["repo"] = _repo(plane, job, spec, task["repo"], code)
     return fill_secrets(plane, job.project_id, task)
-
-
-def _keys(plane: Plane, job: Job) -> list[str]:
-    """Who may log in to the job: the key its run was submitted with, and its user's own."""
-    run = nouns.find(plane.store, Run, keys.run(job.run_id))
-    body = nouns.find(plane.store, RunBody, keys.run_body(job.run_id, job.deployment_num))
-    if run is None or body is None:
-        return []
-    user = nouns.find(plane.store, User, keys.user(run.user_id))
-    given = orjson.loads(body.run_spec).get("ssh_key_pub") or ""
-    return list(dict.fromkeys(key.strip() for key in (given, user.ssh_public_key if user else "") if key.strip()))
 
 
 def _one_of_several(plane: Plane, job: Job, spec: JobSpec, instance: Instance, project_name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.usage import Measure, Usage
-from chalicelib.engine.ports import Backends, Catalog, Clock, News, Streams, Wake
+from chalicelib.engine.ports import Backends, Catalog, Clock, News, Rights, Streams, Wake, unheard
 from chalicelib.errors import Bug
 from chalicelib.store.port import Store
 from chalicelib.usecases.pace import Pace
@@ -102,6 +102,7 @@ class Plane:
     measure: Measure = Usage
     hosts: bool = True  # can it log in to hosts over SSH?
     joining: Joining | None = None  # how machines join by themselves
+    rights: Rights = unheard
 
     @cached_property
     def door(self) -> Door:

@@ -19,6 +19,7 @@ from chalicelib.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFo
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import MAX_CHANGES, Change, Check, Delete, Store
+from chalicelib.usecases import rights
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.trail import project_target, told
 from chalicelib.usecases.users import memberships, named_user
@@ -248,7 +249,8 @@ def _save(
         raise Invalid(f"This changes {len(changes)} members; one request can change {MAX_MEMBERS}.")
     if changes:
         # The project is written too, so that if two callers remove the last two admins, one gets a conflict.
-        plane.store.commit([*changes, nouns.put(project), _told(plane, EventType.members_changed, project, actor)])
+        event = _told(plane, EventType.members_changed, project, actor)
+        rights.commit(plane, [*changes, nouns.put(project), event])
 
 
 def _need(actor: User, role: ProjectRole | None, *enough: ProjectRole) -> None:

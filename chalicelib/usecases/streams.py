@@ -14,14 +14,13 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run
-from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User
+from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User, may_reach
 from chalicelib.errors import Invalid, NotSupported, Refused
 from chalicelib.store import nouns
 from chalicelib.store.port import Store
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.jobs import newest_job
 
-_MANAGERS = (ProjectRole.manager, ProjectRole.admin)
 _TARGETS = "`logs`, `ssh`, or a port as `port:8000`"
 
 
@@ -45,7 +44,7 @@ def open_stream(plane: Plane, user: User, project: Project, role: ProjectRole | 
         )
     check_name(target.name)
     job = newest_job(plane.store, project, target.run_name, target.replica_num, target.job_num)
-    if target.name != "logs" and not _may_reach(user, role, nouns.find(plane.store, Run, keys.run(job.run_id))):
+    if target.name != "logs" and not may_reach(user, role, _owner(nouns.find(plane.store, Run, keys.run(job.run_id)))):
         raise Refused(f"Only its user and the managers of project {project.name} may reach into run {job.run_name}.")
     if job.status is not JobStatus.running or job.assignment is None:
         raise Refused(f"The job {job.name} isn't running: it is {job.status.value}.")
@@ -87,8 +86,8 @@ def still_may(store: Store, user: User, project: Project, job: Job, name: str) -
     role = None if member is None else nouns.read(Member, member).role
     if role is None and known.role is not GlobalRole.admin:
         return False
-    return name == "logs" or _may_reach(known, role, None if run is None else nouns.read(Run, run))
+    return name == "logs" or may_reach(known, role, _owner(None if run is None else nouns.read(Run, run)))
 
 
-def _may_reach(user: User, role: ProjectRole | None, run: Run | None) -> bool:
-    return user.role is GlobalRole.admin or role in _MANAGERS or (run is not None and run.user_id == user.id)
+def _owner(run: Run | None) -> str | None:
+    return None if run is None else run.user_id

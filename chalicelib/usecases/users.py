@@ -13,10 +13,11 @@ from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.tenants import USER_NAME, GlobalRole, Member, Project, User, hash_token
-from chalicelib.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Problem, Refused
+from chalicelib.errors import AlreadyExists, Forbidden, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import MAX_CHANGES, Change, Delete, Store
+from chalicelib.usecases import rights
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.trail import EVERYWHERE, told, user_target
 
@@ -133,10 +134,12 @@ def create_user(
     user, changes = make_user(
         plane.seal, plane.random_id(), name, role, token=token, now=now, email=email, active=active, actor=actor
     )
-    try:
-        plane.store.commit(changes)
-    except Conflict:
-        raise AlreadyExists(f"There is a user {name!r} already.", hint="Choose another name.") from None
+    if nouns.find_target(plane.store, keys.user_name(name)) is not None:
+        raise AlreadyExists(f"There is a user {name!r} already.", hint="Choose another name.")
+    if admins := rights.admins_after(plane.store, user):
+        rights.commit(plane, [*changes, *admins])
+    else:
+        plane.store.commit(changes)  # of no project yet, so nobody's jobs are theirs
     return user, token
 
 
@@ -149,7 +152,8 @@ def update_user(
     changed = user.with_(role=role, email=email, active=active)
     if changed != user:
         said = f"{changed.role}, {'active' if active else 'deactivated'}"
-        plane.store.commit([nouns.put(changed), _told(plane, EventType.changed, user, actor, said)])
+        beside = [*rights.admins_after(plane.store, changed), _told(plane, EventType.changed, user, actor, said)]
+        rights.commit(plane, [nouns.put(changed), *beside])
     return changed
 
 
@@ -158,6 +162,7 @@ def refresh_token(plane: Plane, actor: User, name: str) -> tuple[User, str]:
     user = own_or_admin(plane, actor, name)
     token = plane.random_token()
     plane.store.commit([*move_token(user, token), _told(plane, EventType.token_replaced, user, actor)])
+    plane.rights()
     return user, token
 
 
@@ -166,7 +171,7 @@ def refresh_ssh_key(plane: Plane, actor: User, name: str) -> User:
     public, private = ssh_key_pair()
     sealed = plane.seal.seal(private, context=f"user/{user.id}")
     changed = user.with_(ssh_public_key=public, ssh_private_key=sealed)
-    plane.store.commit([nouns.put(changed), _told(plane, EventType.keys_replaced, user, actor)])
+    rights.commit(plane, [nouns.put(changed), _told(plane, EventType.keys_replaced, user, actor)])
     return changed
 
 
@@ -186,7 +191,8 @@ def delete_users(plane: Plane, actor: User, names: Sequence[str]) -> None:
 def _delete(plane: Plane, actor: User, user: User) -> None:
     # Delete the token first, and with it all access; memberships left by a crash let nobody in.
     gone: list[Change] = [Delete(nouns.key_of(user), user.version), Delete(keys.token(user.token_hash))]
-    plane.store.commit([*gone, Delete(keys.user_name(user.name)), _told(plane, EventType.deleted, user, actor)])
+    beside = [*rights.admins_after(plane.store, user, gone=True), _told(plane, EventType.deleted, user, actor)]
+    rights.commit(plane, [*gone, Delete(keys.user_name(user.name)), *beside])
     found = [record.key for record in all_of(plane.store, "gsi1", keys.member_of(user.id))]
     for start in range(0, len(found), MAX_CHANGES):
         plane.store.commit([Delete(key) for key in found[start : start + MAX_CHANGES]])

@@ -104,6 +104,25 @@ class SessionConformance(Conformance):
         flood = ssh.run(f"head -c {1 << 22} /dev/zero; cat >/dev/null; echo end", stdin=much)
         assert (len(flood.stdout), flood.returncode) == ((1 << 22) + 4, 0)
 
+    def test_a_key_that_is_taken_away_leaves_at_once_and_one_that_is_added_comes_in(
+        self, workshop: Workshop, tmp_path: Path
+    ) -> None:
+        pairs = [key_pair(tmp_path / "keys", name) for name in ("goes", "stays", "comes")]
+        goes, stays, comes = (public for _, public in pairs)
+        task = workshop.start(HOLD, authorized_keys=[goes, stays], access="1")
+        workshop.running(task)
+        gone, here, new = (Ssh(workshop, task, key) for key, _ in pairs)
+        long = seconds()
+        session = gone.start(f"sleep {long}")
+        workshop.until(lambda: sleeping(long), task)
+        assert here.output("echo in") == "in\n" and new.run("true").returncode == 255
+        assert workshop.roster.rekey(task, "2", [stays, comes])
+        assert session.wait(PATIENCE) != 0
+        workshop.until(lambda: not sleeping(long), task)
+        assert gone.run("true").returncode == 255
+        assert new.output("echo in") == here.output("echo in") == "in\n"
+        assert workshop.roster.report(task)["access"] == "2"
+
     def test_files_are_copied_both_ways(self, workshop: Workshop, tmp_path: Path) -> None:
         ssh = self.login(workshop, tmp_path)
         sent, back = tmp_path / "sent", tmp_path / "back"

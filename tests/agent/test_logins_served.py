@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent import logins
+from chalicelib.agent import authorized, logins
 from chalicelib.agent.process_tree import living, read_stat
 from chalicelib.agent.tasks import TaskFolder, make_pipe
 from tests.agent.runtime_conformance import PATIENCE
@@ -44,6 +44,9 @@ SSHD = r"""#!/bin/sh
 read -r word
 case $word in
 in) printf 'Accepted publickey for x\r\n' >&2; echo "$# $1 $2 $3 $4"; read -r word ;;
+as) read -r key
+    printf 'Accepted publickey for x from 127.0.0.1 port 1 ssh2: ED25519 %s\r\n' "$key" >&2
+    echo in; /bin/sleep 600; echo never ;;
 hold) printf 'Accepted publickey for x\r\n' >&2
     /bin/sh -c 'trap "echo hung up; exit" HUP; echo held; while :; do /bin/sleep 0.05; done'; read -r word ;;
 *) printf 'who is\r\n%s?\r\n' "$word" >&2 ;;
@@ -54,7 +57,7 @@ for file; do :; done
 echo private > "$file"
 echo "ssh-ed25519 HOST$$" > "$file.pub"
 """
-KEY = "ssh-ed25519 AAAA"
+KEY, OTHER = "ssh-ed25519 AAAA", "ssh-ed25519 BBBB"
 
 
 class Served:
@@ -392,3 +395,53 @@ def test_of_one_address_so_many_may_be_silent_and_no_more(served: Served) -> Non
     silent[0].close()
     served.until(lambda: "no login: who is" in served.log)
     assert answer(served.client("in", port))[:1] == b"4"
+
+
+# --- keys that change -------------------------------------------------------------------------------------------------
+
+
+def logged_in(served: Served, key: str) -> socket.socket:
+    before = served.told["connections"]
+    client = served.client("as")
+    client.sendall(authorized.fingerprint(key).encode() + b"\n")
+    assert answer(client) == b"in\n"
+    served.until(lambda: served.told["connections"] == before + 1)
+    return client
+
+
+def test_whoever_has_a_key_that_is_no_longer_the_jobs_is_cut_off_and_nobody_else(served: Served) -> None:
+    served.begin(authorized_keys=[KEY, OTHER], access="1")
+    stays, goes = logged_in(served, KEY), logged_in(served, OTHER)
+    served.folder.write_access("2", [KEY])
+    logins.rekey(served.folder)
+    assert answer(goes) == b"", "with all that runs in it"
+    served.until(lambda: served.told["connections"] == 1)
+    assert served.kept("authorized_keys").read_text() == f"{KEY}\n"
+    served.folder.write_access("3", [])
+    logins.rekey(served.folder)
+    assert answer(stays) == b""
+
+
+def test_a_key_that_is_added_lets_in(served: Served) -> None:
+    served.begin(authorized_keys=[KEY], access="1")
+    served.folder.write_access("2", [KEY, OTHER])
+    logins.rekey(served.folder)
+    served.until(lambda: served.kept("authorized_keys").read_text() == f"{KEY}\n{OTHER}\n")
+    logged_in(served, OTHER)
+
+
+def test_a_login_that_was_under_way_with_a_key_that_has_gone_ends_too(served: Served) -> None:
+    served.begin(authorized_keys=[KEY, OTHER], access="1")
+    late = served.client("as")
+    served.folder.write_access("2", [KEY])
+    logins.rekey(served.folder)
+    served.until(lambda: served.kept("authorized_keys").read_text() == f"{KEY}\n")
+    late.sendall(authorized.fingerprint(OTHER).encode() + b"\n")
+    assert answer(late) in (b"", b"in\n") and answer(late) == b""
+
+
+def test_a_server_that_begins_again_goes_by_the_keys_of_now(served: Served) -> None:
+    served.folder.create({"spec": {"authorized_keys": [KEY, OTHER], "access": "1"}})
+    served.folder.write_access("2", [OTHER])
+    served.begin()
+    assert served.kept("authorized_keys").read_text() == f"{OTHER}\n"

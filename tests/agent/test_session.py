@@ -17,6 +17,7 @@ from chalicelib.agent.session import (
     End,
     Keep,
     Message,
+    Rekey,
     Remove,
     Session,
     Start,
@@ -427,3 +428,21 @@ def test_what_was_taken_back_already_or_much_later_is_within_the_limits() -> Non
 
 def test_a_machine_that_stays_says_nothing_of_it() -> None:
     assert "taken_back_in" not in message(session(), 0.0).body
+
+
+def test_keys_that_change_are_passed_on_once_for_each_change() -> None:
+    agent = greeted(session())
+    agent.task_changed(report(access="1"))
+    wanted = {"id": "t", "want": "run", "access": "2", "authorized_keys": ["k"]}
+    push = message(agent, 1)
+    assert agent.answered(push, {"tasks": [wanted]}, 1) == [Rekey("t", "2", ["k"])]
+    poll = message(agent, 100)
+    assert agent.answered(poll, {"tasks": [wanted]}, 100) == [], "it may be on its way to the disk"
+    agent.task_changed(report(access="2"))
+    assert message(agent, 200).body["tasks"] == [report(access="2", log_end=0)], "the server hears that it is so"
+
+
+def test_a_response_without_keys_changes_none() -> None:
+    agent = greeted(session())
+    agent.task_changed(report(access="1"))
+    assert agent.answered(message(agent, 1), {"tasks": [{"id": "t", "want": "run"}]}, 1) == []

@@ -348,10 +348,57 @@ def test_whoever_loses_the_right_loses_the_stream_and_nobody_else_does() -> None
     played(story(), loop)
 
 
+def test_when_rights_change_nobody_waits_for_the_next_look() -> None:
+    """And there is another look if something changes while a look is under way."""
+    loop = Clock()
+    rights = {"ann": True, "bob": True}
+    looks = 0
+
+    async def aside(look: Callable[[], Any]) -> Any:
+        nonlocal looks
+        looks += 1
+        found = look()
+        if looks == 1:
+            rights["bob"] = False
+            streams.look()
+            await settle()
+        return found
+
+    ids = itertools.count(1)
+    streams = Streams(lambda: f"id-{next(ids)}", lambda: f"token-{next(ids)}", clock=loop.time, aside=aside)
+    streams.look()  # before there are any it does nothing
+
+    async def story() -> None:
+        ann, _ = await joined(streams, lambda: rights["ann"])
+        bob, _ = await joined(streams, lambda: rights["bob"])
+        rights["ann"] = False
+        streams.look()
+        await asyncio.sleep(1)
+        assert ann.over == bob.over == "closed" and len(streams) == 0
+        assert looks == 2 and loop.time() < RIGHTS_EVERY
+
+    played(story(), loop)
+
+
+def test_whoever_lost_the_right_before_the_host_dials_gets_no_stream() -> None:
+    loop = Clock()
+    streams = streams_on(loop)
+    right = [True]
+
+    async def story() -> None:
+        stream = streams.open(HOST, "ann", ORDER, lambda: right[0])
+        (order,) = streams.orders(HOST)
+        right[0] = False
+        with pytest.raises(Forbidden):
+            streams.claim(stream, order["ticket"])
+
+    played(story(), loop)
+
+
 def test_a_look_that_fails_is_followed_by_another(caplog: pytest.LogCaptureFixture) -> None:
     loop = Clock()
     streams = streams_on(loop)
-    answers = iter([OSError("the disk is away"), True, False])
+    answers = iter([True, OSError("the disk is away"), True, False])  # the first is for the agent's ticket
 
     def may() -> bool:
         answer = next(answers)
@@ -378,7 +425,9 @@ def test_a_look_that_fails_for_one_saves_no_other(caplog: pytest.LogCaptureFixtu
 
     async def story() -> None:
         stays, _ = await joined(streams, unreadable)
-        goes, _ = await joined(streams, lambda: False)
+        right = [True]
+        goes, _ = await joined(streams, lambda: right[0])
+        right[0] = False
         await asyncio.sleep(RIGHTS_EVERY + 1)
         assert not stays.over and goes.over == "closed" and "its record is damaged" in caplog.text
 

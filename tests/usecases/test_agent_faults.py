@@ -147,7 +147,7 @@ def test_a_lookup_reads_nothing_it_does_not_need(world: World) -> None:
     cluster.agent.say(running(job))
     world.plane = replace(world.plane, store=Counting(world.plane.store))
     answer = cluster.agent.say(running(job))
-    assert seen == [2, 1] and not has_news(answer)
+    assert seen == [2, 2] and not has_news(answer)  # with the job, who may log in to it
 
 
 # --- with the agent's own session core at the other end ---------------------------------------------------------------

@@ -48,6 +48,7 @@ def opened(world: World, who: User = ANN, role: ProjectRole | None = ProjectRole
 
 
 def test_the_hosts_agent_is_told_at_once_and_dials_with_its_ticket(cluster: Cluster, job: Job, world: World) -> None:
+    world.save(ANN, Member(project_id=PROJECT, user_id="u", role=ProjectRole.user))
     stream = opened(world, name="port:8000", since=7)
     assert world.rung == [INSTANCE]
     answer = cluster.agent.say(running(job))

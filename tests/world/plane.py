@@ -21,6 +21,8 @@ from chalicelib.usecases.context import Plane
 from chalicelib.usecases.pace import PER_CALL
 from tests.world.time import Clock
 
+EVERYBODY = "everybody"  # rings when rights change
+
 
 class NoOffers:
     def book(self, project_id: str) -> Any:
@@ -59,6 +61,7 @@ class World:
             "clock": clock,
             "wake": woken.extend,
             "news": rung.extend,
+            "rights": lambda: rung.append(EVERYBODY),
             "random_id": ids,
             "random_token": tokens,
             "install_id": "install",

@@ -37,12 +37,6 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        "public keys of users",
-        "",
-        Access.user,
-        ("/api/users/public_keys/list", "/api/users/public_keys/add", "/api/users/public_keys/delete"),
-    ),
-    (
         "managing projects",
         "The project `main` is created when the server first starts.",
         Access.user,

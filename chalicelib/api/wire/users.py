@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from chalicelib.domain.instants import iso
-from chalicelib.domain.tenants import Permissions, User
+from chalicelib.domain.tenants import Permissions, PublicKey, User
 
 
 def user_json(user: User, permissions: Permissions) -> dict[str, Any]:
@@ -24,3 +24,13 @@ def user_json(user: User, permissions: Permissions) -> dict[str, Any]:
 def user_with_creds_json(user: User, permissions: Permissions, token: str, private_key: str | None) -> dict[str, Any]:
     """`token` is empty unless known: only its hash is stored, so only its bearer can see it."""
     return {**user_json(user, permissions), "creds": {"token": token}, "ssh_private_key": private_key}
+
+
+def public_key_json(key: PublicKey) -> dict[str, Any]:
+    return {
+        "id": key.id,
+        "added_at": iso(key.added_at),
+        "name": key.name,
+        "type": key.type,
+        "fingerprint": key.fingerprint,
+    }

@@ -1,0 +1,34 @@
+"""The caller's own public keys over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from chalicelib.api.requests import Id, RequestBody
+from chalicelib.api.route import Call
+from chalicelib.api.wire.users import public_key_json
+from chalicelib.usecases import public_keys
+
+
+class AddBody(RequestBody):
+    key: Annotated[str, Field(max_length=20_000)]
+    name: Annotated[str, Field(max_length=1_000)] | None = None
+
+
+class DeleteBody(RequestBody):
+    ids: list[Id] = Field(max_length=100)
+
+
+def list_keys(call: Call) -> Any:
+    return [public_key_json(key) for key in public_keys.list_keys(call.plane, call.actor)]
+
+
+def add(call: Call) -> Any:
+    asked = call.parse(AddBody)
+    return public_key_json(public_keys.add_key(call.plane, call.actor, asked.key, asked.name))
+
+
+def delete(call: Call) -> None:
+    public_keys.delete_keys(call.plane, call.actor, call.parse(DeleteBody).ids)

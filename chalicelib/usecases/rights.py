@@ -1,0 +1,73 @@
+"""What changes who may do what: everybody hears of it at once.
+
+Agents compare one value with every message, the revision, which is written together with whatever changes a right or a
+key; where it differs, an agent gets the keys of its jobs anew (`job_keys.py`). So a host that was away hears of a
+change when it is back, and nothing has to be delivered.
+
+There is one revision for the whole installation: keys and rights change seldom, and a host whose keys are the same as
+before only reads them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from chalicelib.domain import keys
+from chalicelib.domain.tenants import Admins, GlobalRole, User
+from chalicelib.errors import Refused
+from chalicelib.store import nouns
+from chalicelib.store.listing import every
+from chalicelib.store.port import Change, Put, Record, Store
+from chalicelib.usecases.context import Plane
+
+
+def commit(plane: Plane, changes: Sequence[Change]) -> None:
+    """Changes of who may do what, or of keys: with a new revision, and whoever lost a right loses it at once."""
+    plane.store.commit([*changes, _moved(plane)])
+    plane.rights()
+
+
+def _moved(plane: Plane) -> Put:
+    """Nobody's to compare: two changes at once may both write it."""
+    body = orjson.dumps({"id": plane.random_id()})
+    return Put(Record(keys.rights(), 1, body), expect=None)
+
+
+def revision_of(record: Record | None) -> str:
+    """Of the record under `keys.rights`. It must be read before the keys are: then these are as new, or newer."""
+    return "" if record is None else nouns.pointed(record)
+
+
+# --- global admins ----------------------------------------------------------------------------------------------------
+
+
+def admins(store: Store) -> Admins:
+    """The active ones. An installation that never wrote them down has them among its users."""
+    known = nouns.find(store, Admins, keys.admins())
+    if known is not None:
+        return known
+    ids = [nouns.pointed(record) for record in every(store, "users", "name/")]
+    found = nouns.find_many(store, User, [keys.user(user_id) for user_id in ids])
+    return Admins(ids=tuple(user.id for user in found if user is not None and _is_admin(user)))
+
+
+def admins_after(store: Store, user: User, *, gone: bool = False) -> list[Change]:
+    """The change of the list of admins that goes with this user's new record, or with its deletion. Raises Refused if
+    nobody would be left."""
+    known = admins(store)
+    is_one = _is_admin(user) and not gone
+    if is_one == (user.id in known.ids):
+        return []
+    ids = (*known.ids, user.id) if is_one else tuple(each for each in known.ids if each != user.id)
+    if not ids:
+        raise Refused(
+            f"{user.name} is the only active global admin.",
+            hint="Make another user one first: dstack user update NAME --role admin",
+        )
+    return [nouns.put(known.with_(ids=ids))]
+
+
+def _is_admin(user: User) -> bool:
+    return user.active and user.role is GlobalRole.admin
