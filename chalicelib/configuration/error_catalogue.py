@@ -182,10 +182,10 @@ ENTRIES: dict[str, ErrorEntry] = {
     "unsupported": ErrorEntry(
         "Part of the language, but what it asks for can't be done yet. The server that would have to do it refuses it "
         "by name, so that nothing is accepted and ignored.",
-        _task("reservation: cr-1"),
+        _task("dstack: true"),
         "type: task\ncommands: [python train.py]",
-        ".dstack.yml:3:1: reservation: `reservation` isn't supported yet: no backend supports reservations yet "
-        "(remove it; it will be accepted once it has an effect)",
+        ".dstack.yml:3:1: dstack: `dstack` isn't supported yet: a job can't reach this control plane yet "
+        "(pass a token in a secret)",
     ),
     "wrong-type": ErrorEntry(
         "Text where a number should be, one value where a list should be, and so on.",

@@ -2,11 +2,16 @@
 
 Field names are the wire's, because offers are sent to clients unchanged. Prices are dollars an hour for the whole
 instance; memory and disk are MiB.
+
+Some of what a backend says of an offer is in `backend_data` under names that all backends share: the `reservation` that
+its machine is launched into, and, where a disk is made to order, its `disk`: the largest (`most_gib`), and the price of
+a GiB an hour. The price of the offer includes the disk that it shows.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
+from math import ceil
 from typing import Any
 
 from pydantic import Field
@@ -70,6 +75,26 @@ class Offer(Value):
 
     @property
     def key(self) -> str:
-        """Identifies a tried offer: backend, region, type and market."""
-        market = "spot" if self.instance.resources.spot else "on-demand"
+        """Identifies a tried offer: backend, region, type and market, or reservation."""
+        market = self.reservation or ("spot" if self.instance.resources.spot else "on-demand")
         return f"{self.backend}/{self.region}/{self.instance.name}/{market}"
+
+    @property
+    def reservation(self) -> str:
+        """The reserved capacity that its machine uses; empty if it is bought like any other."""
+        return str(self.backend_data.get("reservation", ""))
+
+    @property
+    def elastic(self) -> bool:
+        """Is its disk made as large as one wants?"""
+        return "disk" in self.backend_data
+
+    def sized(self, gib: float) -> Offer:
+        """With the smallest disk of at least this size; as it is, if it has that, or can't."""
+        now = self.instance.resources.disk.size_mib / 1024
+        if not self.elastic or gib <= now or gib > self.backend_data["disk"]["most_gib"]:
+            return self
+        size = ceil(gib)
+        has = self.instance.resources.with_(disk=Disk(size_mib=size * 1024))
+        price = self.price + (size - now) * self.backend_data["disk"]["gib_hour"]
+        return self.with_(instance=self.instance.with_(resources=has), price=round(price, 6))

@@ -79,6 +79,7 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
         zones=lowered(config.availability_zones),
         instance_types=lowered(config.instance_types),
         host=needs_host(job.volumes),
+        reservation=needs.reservation,
     )
     names = None if config.fleets is None else tuple(reference.name for reference in config.fleets)
     reuse, named = config.creation_policy == "reuse", selectors(config.instances)
@@ -110,6 +111,7 @@ def fleet_query(config: FleetConfiguration) -> Query:
         instance_types=lowered(config.instance_types),
         blocks=config.blocks,
         machine=None if config.blocks == 1 else config.resources,
+        reservation=config.reservation,
     )
 
 
@@ -157,6 +159,8 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
     if run.spot is not None and fleet.spot is not None and run.spot != fleet.spot:
         market = "spot" if fleet.spot else "on-demand"
         return Note(subject, f"takes {market} instances only", f"set `spot_policy: {market}` or `auto` on one of them")
+    if run.reservation and fleet.reservation and run.reservation != fleet.reservation:
+        return Note(subject, f"is in the reservation {fleet.reservation}", "set the run's `reservation` to that")
     whole = config.blocks == 1  # then both describe a whole machine; else the run describes a share
     resources = meet_resources(run.resources, config.resources) if whole and config.resources else run.resources
     if isinstance(resources, str):
@@ -172,6 +176,7 @@ def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Qu
         machine=fleet.machine,
         host=run.host,
         sites=run.sites,
+        reservation=run.reservation or fleet.reservation,
         **lists,
     )
 

@@ -28,7 +28,9 @@ from chalicelib.planning.new_machine import new_instance
 from chalicelib.planning.placement_groups import in_group, sooner, take_leave
 from chalicelib.planning.plan import Note, Plan, Step
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView
+from chalicelib.planning.stock import Query
 from chalicelib.planning.transitions import Draft
+from chalicelib.planning.why_not import unreserved
 
 PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 MOST_PAUSES = 15
@@ -143,7 +145,8 @@ def _grow(snapshot: FleetSnapshot) -> tuple[list[Step], list[Note], Fleet]:
     if not usable and (awaited := snapshot.offers.awaited_by(query)):
         return _await_offers(fleet, now, awaited)
     if not usable:
-        return _pause(fleet, now, found=bool(machines), where=f" in {place_of(first)}" if first else "")
+        where = f" in {place_of(first)}" if first else ""
+        return _pause(fleet, now, _why_none(query, snapshot, where, found=bool(machines)))
     steps: list[Step] = []
     offer, _, blocks = usable[0]
     offer = in_zones(offer, query)
@@ -211,12 +214,16 @@ def _create(
     return fleet
 
 
-def _pause(fleet: Fleet, now: Micros, *, found: bool, where: str = "") -> tuple[list[Step], list[Note], Fleet]:
+def _why_none(query: Query, snapshot: FleetSnapshot, where: str, *, found: bool) -> str:
+    if found:
+        return f"every matching offer{where} is unavailable or has failed"
+    wrong = query.reservation and unreserved(query.reservation, query, snapshot.offers)
+    return wrong.text if wrong else f"no offer{where} matches this fleet"
+
+
+def _pause(fleet: Fleet, now: Micros, why: str) -> tuple[list[Step], list[Note], Fleet]:
     """Every offer has failed, or there is none: retry after a pause, and report it."""
     attempt = fleet.consolidation_attempt + 1
-    why = (
-        f"every matching offer{where} is unavailable or has failed" if found else f"no offer{where} matches this fleet"
-    )
     last = attempt > MOST_PAUSES
     due = None if last else now + PAUSES[min(attempt, len(PAUSES)) - 1]
     message = f"{why}; no more attempts until the fleet is updated" if last else f"{why}; will retry"

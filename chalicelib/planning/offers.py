@@ -1,7 +1,8 @@
 """The offer book: everything that a project could buy, indexed for queries.
 
 A book has one shelf per account. A shelf is built once per catalogue refresh and serves every plan and every queue pass
-of every project that uses the account. Its offers are ranked (usable first, then by price, ties in the backend's own
+of every project that uses the account, or one that is derived from it: for disks of another size, with their price.
+Its offers are ranked (usable first, then by price, ties in the backend's own
 order) and are the rows of a `Stock` in that order, so the first row of an answer is its best offer, a price cap takes
 two look-ups, and "how many" is a count of bits. The book merges its shelves' answers, best first, only as far as they
 are read.
@@ -11,14 +12,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import lru_cache
 from heapq import merge
 from itertools import islice
+from math import ceil, inf
 
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.planning.bitmaps import rows_of
 from chalicelib.planning.fitting import Blocks, blocks_needed, measured, share, total_blocks
 from chalicelib.planning.stock import Query, Stock
+
+DISK_SIZES = 8  # shelves that are kept for disks made to order
 
 Match = tuple[int, int, Blocks]  # an offer's rank, the blocks needed of it, the blocks it is cut into
 
@@ -52,12 +57,23 @@ class Shelf:
         self._kinds = [one[kind].instance.resources for kind in range(len(kinds))]
         measures = [measured(has) for has in self._kinds]
         self._stock = Stock(self._ranked, measures, self._kind)
+        disks = (offer.instance.resources.disk.size_mib / 1024 for offer in self._ranked if offer.elastic)
+        self._least_disk = min(disks, default=inf)
+        self._resized = lru_cache(DISK_SIZES)(lambda gib: Shelf(offer.sized(gib) for offer in self._ranked))
 
     def __len__(self) -> int:
         return len(self._ranked)
 
     def offer(self, rank: int) -> Offer:
         return self._ranked[rank]
+
+    def with_disks(self, gib: float) -> Shelf:
+        """The same offers with disks of at least this size, where a disk is made to order."""
+        return self._resized(ceil(gib)) if gib > self._least_disk else self
+
+    def reserved(self, reservation: str) -> Iterator[Offer]:
+        """What is sold of this reservation, whatever else is asked for."""
+        return (self._ranked[rank] for rank in rows_of(self._stock.reservation.equal(reservation)))
 
     def standing(self, rank: int) -> tuple[bool, float]:
         """The sort key across shelves: usable offers first, then by price."""
@@ -108,6 +124,8 @@ class Shelf:
     def _candidates(self, query: Query) -> int:
         """The offers that fit; if machines are cut into blocks, those of which a share may fit."""
         found = self._stock.offered(query)
+        if query.reservation is None:
+            found &= self._stock.reservation.equal("")
         if query.max_price is not None:
             there = bisect_right(self._prices, query.max_price, 0, self._usable)
             gone = bisect_right(self._prices, query.max_price, self._usable)
@@ -146,9 +164,11 @@ class OfferBook:
         return self.match_any((query,), limit)
 
     def match_any(self, queries: Sequence[Query], limit: int = 50) -> tuple[tuple[Offer, ...], int]:
-        """The same for any of several queries. An offer counts once, cut as the first matching query would."""
-        found = [shelf.matches(queries) for shelf in self._shelves]
-        best = islice(self._merged([matches for matches, _ in found]), limit)
+        """The same for any of several queries. An offer counts once, cut as the first matching query would; with disks
+        of two sizes it is two."""
+        asked = self._asked(queries)
+        found = [shelf.matches(alike) for shelf, alike in asked]
+        best = islice(_merged([shelf for shelf, _ in asked], [matches for matches, _ in found]), limit)
         return tuple(shelf.cut(*match) for shelf, match in best), sum(count for _, count in found)
 
     def machines(self, query: Query, limit: int) -> list[tuple[Offer, int, int]]:
@@ -167,18 +187,32 @@ class OfferBook:
 
     def dearest(self, queries: Sequence[Query]) -> float | None:
         """The highest price among the offers that match any of these queries, each for the share needed."""
-        tops = (shelf.dearest(query) for shelf in self._shelves for query in queries)
+        tops = (shelf.dearest(query) for shelf, alike in self._asked(queries) for query in alike)
         return max((top for top in tops if top is not None), default=None)
 
-    def _fitting(self, query: Query) -> Iterator[tuple[Shelf, Match]]:
-        return self._merged([shelf.fitting(query) for shelf in self._shelves])
+    def reserved(self, reservation: str) -> list[Offer]:
+        return [offer for shelf in self._shelves for offer in shelf.reserved(reservation)]
 
-    def _merged(self, found: Sequence[Iterable[Match]]) -> Iterator[tuple[Shelf, Match]]:
-        """The shelves' matches in one order; of two that rank equal, the earlier shelf's comes first."""
-        if len(self._shelves) == 1:
-            return ((self._shelves[0], match) for match in found[0])
-        lines = (_standing(number, self._shelves[number], matches) for number, matches in enumerate(found))
-        return ((self._shelves[number], match) for _, number, match in merge(*lines))
+    def _fitting(self, query: Query) -> Iterator[tuple[Shelf, Match]]:
+        shelves = [shelf.with_disks(query.disk_gib) for shelf in self._shelves]
+        return _merged(shelves, [shelf.fitting(query) for shelf in shelves])
+
+    def _asked(self, queries: Sequence[Query]) -> list[tuple[Shelf, list[Query]]]:
+        """The shelves to look at, each with the queries that ask for its size of disks."""
+        found: dict[int, tuple[Shelf, list[Query]]] = {}
+        for shelf in self._shelves:
+            for query in queries:
+                sized = shelf.with_disks(query.disk_gib)
+                found.setdefault(id(sized), (sized, []))[1].append(query)
+        return list(found.values())
+
+
+def _merged(shelves: Sequence[Shelf], found: Sequence[Iterable[Match]]) -> Iterator[tuple[Shelf, Match]]:
+    """The shelves' matches in one order; of two that rank equal, the earlier shelf's comes first."""
+    if len(shelves) == 1:
+        return ((shelves[0], match) for match in found[0])
+    lines = (_standing(number, shelves[number], matches) for number, matches in enumerate(found))
+    return ((shelves[number], match) for _, number, match in merge(*lines))
 
 
 def _standing(number: int, shelf: Shelf, found: Iterable[Match]) -> Iterator[tuple[tuple[bool, float], int, Match]]:

@@ -36,6 +36,7 @@ class Query(NamedTuple):
     machine: ResourcesSpec | None = None  # required of the whole machine, if `resources` are for a share
     host: bool = False  # whether it must have folders of its own
     sites: tuple[Site, ...] | None = None  # of its volumes
+    reservation: str | None = None  # the reserved capacity that it is in; None: of an offer none, of an instance any
 
     @property
     def places(self) -> tuple[Site, ...] | None:
@@ -43,6 +44,12 @@ class Query(NamedTuple):
         if self.sites is None or self.zones is None:
             return self.sites
         return tuple(site for site in self.sites if not site.zone or site.zone in self.zones)
+
+    @property
+    def disk_gib(self) -> float:
+        """How large a disk to create: the smallest that is allowed."""
+        asked = (spec.disk.size.min for spec in (self.resources, self.machine) if spec is not None and spec.disk)
+        return max((size for size in asked if size is not None), default=0.0)
 
     def takes_place(self, backend: str, region: str, zones: tuple[str, ...] | None) -> bool:
         if self.backends is not None and backend.lower() not in self.backends:
@@ -55,6 +62,8 @@ class Query(NamedTuple):
         if self.instance_types is not None and offer.instance.name.lower() not in self.instance_types:
             return False
         if self.host and not has_folders(offer):
+            return False
+        if self.reservation is not None and offer.reservation != self.reservation:
             return False
         return self.spot is None or offer.instance.resources.spot == self.spot
 
@@ -88,6 +97,7 @@ class Stock:
     type = _offered(lambda offer: offer.instance.name.lower())
     spot = _offered(lambda offer: offer.instance.resources.spot)
     host = _offered(has_folders)
+    reservation = _offered(lambda offer: offer.reservation)
     arch, cpus, memory, disk = map(_measured, ("arch", "cpus", "memory", "disk"))
     gpus, gpu, vendor, gpu_memory = map(_measured, ("gpus", "plain_gpu", "vendor", "gpu_memory"))
     total_memory, capability = map(_measured, ("total_memory", "capability"))
@@ -106,6 +116,8 @@ class Stock:
             found &= self.type.any_of(query.instance_types)
         if query.host:
             found &= self.host.equal(True)
+        if query.reservation is not None:
+            found &= self.reservation.equal(query.reservation)
         if query.places is not None:
             found &= self._sold_at(query.places)
         return found if query.spot is None else found & self.spot.equal(query.spot)

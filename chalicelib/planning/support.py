@@ -14,10 +14,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from chalicelib.domain.editors import EDITORS, VERSION
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.specs.env import unresolved
 from chalicelib.domain.specs.fleets import NEEDS_NODES, FleetSpec
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
 from chalicelib.errors import Problem
+from chalicelib.planning.combine import merged_fleet, merged_run
 from chalicelib.planning.jobs import RESERVED_PORTS
 from chalicelib.planning.mounts import first_folder, wrong_mounts
 from chalicelib.planning.nodes import unknown_nodes
@@ -98,10 +100,10 @@ _PLACING = [
     "max_price",
     "idle_duration",
     "tags",
+    "reservation",
 ]
 _RUN_PARAMS = ["retry", "max_duration", "stop_duration", "creation_policy"]
 _PARAMS_REFUSED: dict[str, Support] = {
-    "reservation": NotBuilt("no backend supports reservations yet", _REMOVE),
     "backend_options": NotBuilt("no backend has options yet", _REMOVE),
 }
 
@@ -192,14 +194,13 @@ FLEET: dict[str, Support] = {
     "fleet.configuration.placement": Supported(
         "tests/planning/test_colocation.py::test_the_first_machine_says_where_the_others_are_bought"
     ),
-    "fleet.configuration.reservation": _PARAMS_REFUSED["reservation"],
     "fleet.configuration.retry": NotBuilt(
         "a fleet below its target always retries, at its own pace", "remove it", (False, True)
     ),
     "fleet.configuration.backend_options": _PARAMS_REFUSED["backend_options"],
     **_of_hosts("fleet.configuration.ssh_config."),
     **_effects("fleet.profile.", *_PLACING),
-    **{f"fleet.profile.{name}": _PARAMS_REFUSED[name] for name in ("reservation", "backend_options")},
+    "fleet.profile.backend_options": _PARAMS_REFUSED["backend_options"],
     **{
         f"fleet.profile.{name}": Supported(f"{EFFECTS}::test_a_fleet_leaves_to_runs_what_is_theirs")
         for name in _RUNS_OWN
@@ -314,6 +315,31 @@ def fleet_refusals(spec: FleetSpec) -> list[Problem]:
     if spec.configuration.nodes is None and spec.configuration.ssh_config is None:
         found.append(Problem(NEEDS_NODES[1], path="configuration", hint=NEEDS_NODES[2], code=NEEDS_NODES[0]))
     return found + unresolved(spec.configuration.env, "configuration.env")
+
+
+def reservation_refusals(spec: RunSpec | FleetSpec, facts: Iterable[BackendFacts]) -> list[Problem]:
+    """Why its reservation can't be used, whatever it is, by a project with these backends."""
+    config = merged_run(spec) if isinstance(spec, RunSpec) else merged_fleet(spec)
+    if config.reservation is None:
+        return []
+    in_profile = spec.profile is not None and spec.profile.reservation == config.reservation
+    path = f"{'profile' if in_profile else 'configuration'}.reservation"
+    if config.spot_policy == "spot":
+        text = "a machine in a reservation is never a spot machine"
+        return [
+            Problem(text, path=path, hint="remove `reservation`, or set `spot_policy: on-demand`", code="exclusive")
+        ]
+    names = {each.name for each in facts if each.reservations}
+    if config.backends is not None:
+        names &= set(config.backends)
+    if names:
+        return []
+    which = "the backends that `backends` names" if config.backends is not None else "this project's backends"
+    text, hint = (
+        f"none of {which} can launch machines into reservations",
+        "remove it, or add a backend that can, as AWS",
+    )
+    return [Problem(text, path=path, hint=hint, code="unsupported")]
 
 
 def _refused(spec: BaseModel, rows: Iterable[NotBuiltRow]) -> Iterator[Problem]:

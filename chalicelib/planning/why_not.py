@@ -150,6 +150,8 @@ def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
         wrong.append(Misfit(f"isn't where the run's volumes are: {_where(query)}", "use volumes in its place"))
     if query.host and not has_folders(offer):
         wrong.append(Misfit(NO_FOLDERS, OTHER_FOLDERS))
+    elif query.reservation and offer.reservation != query.reservation:
+        wrong.append(Misfit(f"isn't in the reservation {query.reservation}", "remove `reservation`"))
     elif not query.takes_kind(offer):
         market = "spot" if offer.instance.resources.spot else "on-demand"
         wrong.append(Misfit(f"is {market} {offer.instance.name}", "widen `spot_policy` or `instance_types`"))
@@ -191,11 +193,8 @@ def closed_to(wants: Wants, view: FleetView, query: Query | None = None) -> Note
 
 def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
     """Why a fleet that may grow has nothing to buy, and a change that would help."""
-    if awaited := book.awaited_by(query):
-        text = f"can grow, but nothing that fits is known to be sold, and the first offers of {awaited} are awaited"
-        return Note(subject, text, "see `dstack backend list`")
-    if not len(book):
-        return Note(subject, "can grow, but no backend has any offers", "configure a backend")
+    if wrong := _unsold(query, book):
+        return Note(subject, f"can grow, but {wrong.text}", wrong.hint)
     if query.max_price is not None and (dear := book.match(query._replace(max_price=None), 1)[0]):
         text = f"can grow, but every matching offer costs more than `max_price`, {query.max_price:g}"
         return Note(subject, text, f"raise `max_price` to {dear[0].price:g}")
@@ -216,6 +215,35 @@ def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
         if found := book.match(relaxed, 1)[1]:
             return Note(subject, text, f"change `{what}`: without it {found} would match")
     return Note(subject, text, "reduce several requirements: no single change is enough")
+
+
+def _unsold(query: Query, book: OfferBook) -> Misfit | None:
+    """Why nothing could be bought, whatever the sizes."""
+    if awaited := book.awaited_by(query):
+        text = f"nothing that fits is known to be sold, and the first offers of {awaited} are awaited"
+        return Misfit(text, "see `dstack backend list`")
+    if not len(book):
+        return Misfit("no backend has any offers", "configure a backend")
+    return None if query.reservation is None else unreserved(query.reservation, query, book)
+
+
+def unreserved(reservation: str, query: Query, book: OfferBook) -> Misfit | None:
+    """Why nothing can be launched into the reservation, as far as that is to do with the reservation."""
+    found = book.reserved(reservation)
+    if not found:
+        text = f"no backend had a reservation {reservation} for it when its offers were last fetched"
+        hint = (
+            "check its id, state and system, and the backend's `regions`; a new one is known once they are fetched anew"
+        )
+        return Misfit(text, hint)
+    offer = found[0]
+    if not query.takes_place(offer.backend, offer.region, offer.availability_zones) or not query.takes_kind(offer):
+        where = ", ".join(offer.availability_zones or (offer.region,))
+        text = f"the reservation {reservation} is of {offer.instance.name} on demand in {where} ({offer.backend})"
+        return Misfit(
+            text, "make `backends`, `regions`, `availability_zones`, `instance_types` and `spot_policy` fit it"
+        )
+    return None
 
 
 def _relaxed(query: Query) -> Iterator[tuple[str, Query]]:

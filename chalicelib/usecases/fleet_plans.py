@@ -18,7 +18,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.read import FleetRow
-from chalicelib.errors import AlreadyExists, Conflict, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Problem, Refused
 from chalicelib.planning import listing, support
 from chalicelib.planning.combine import fleet_query, merged_fleet
 from chalicelib.planning.hosts import match_hosts
@@ -54,7 +54,7 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) ->
     specs.text_of(raw)  # what is too large isn't looked at
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
-    specs.refuse(spec, [*support.fleet_refusals(spec), *hosts.problems(spec, reachable=plane.hosts)])
+    specs.refuse(spec, _problems(plane, project, spec))
     name = spec.configuration.name
     fleet = None if name is None else named(plane.store, project, name)
     current = None if fleet is None else plane.read.fleet_row(fleet)
@@ -85,7 +85,7 @@ def apply_plan(
     raw = sealed_specs.from_client(plane.seal, FleetSpec, raw, project.id, user.id)
     spec = specs.read_fleet_spec(raw)
     refuse_ssh(plane, user, role, spec)
-    specs.refuse(spec, [*support.fleet_refusals(spec), *hosts.problems(spec, reachable=plane.hosts)])
+    specs.refuse(spec, _problems(plane, project, spec))
     name = spec.configuration.name or specs.invented_name(
         plane.random_id(), "fleet", lambda name: plane.store.get(keys.fleet_name(project.id, name)) is not None
     )
@@ -96,6 +96,12 @@ def apply_plan(
         except Conflict:
             continue  # somebody took the name, or the engine moved the fleet: look again
     raise Refused(f"The fleet {name} keeps changing.", hint="Try again.")
+
+
+def _problems(plane: Plane, project: Project, spec: FleetSpec) -> list[Problem]:
+    facts = plane.backends.facts(project.id).values()
+    found = [*support.fleet_refusals(spec), *support.reservation_refusals(spec, facts)]
+    return [*found, *hosts.problems(spec, reachable=plane.hosts)]
 
 
 def _complete(raw: dict[str, Any], name: str | None) -> dict[str, Any]:

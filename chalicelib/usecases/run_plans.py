@@ -206,6 +206,7 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role
     effective = planned_jobs.effective(filled)
     found = [*support.refusals(effective), *files.missing(plane, user, effective)]
     found += repos.refusals(plane, user, project, effective)
+    found += support.reservation_refusals(effective, plane.backends.facts(project.id).values())
     if not plane.permissions.run_privileged(user, role):
         found += support.privileged(effective)
     specs.refuse(effective, found)

@@ -352,3 +352,12 @@ def test_offers_show_whole_machines_when_asked_and_plans_never_do(rig: Rig) -> N
         assert (there["availability"], there["blocks"], there["total_blocks"]) == ("idle", blocks, 8)
         assert (there["price"], len(there["instance"]["resources"]["gpus"])) == (price, blocks)
     assert "share" in rig.refused("P/runs/get_plan", {"run_spec": spec, "full_offers": True})
+
+
+@pytest.mark.parametrize("call", ["get_plan", "apply"])
+def test_a_reservation_is_refused_where_no_backend_has_any(rig: Rig, call: str) -> None:
+    spec = fleet("cloud", nodes=1, reservation="cr-1")
+    body = {"spec": spec} if call == "get_plan" else {"plan": {"spec": spec, "current_resource": None}, "force": False}
+    reply = rig.call(f"/api/project/main/fleets/{call}", body)
+    assert reply.status == 400
+    assert "none of this project's backends can launch machines into reservations" in reply.json["detail"][0]["msg"]

@@ -135,6 +135,7 @@ PARAMS: dict[str, Case] = {
     "max_price": (2.5, lambda s: s.query.max_price, 2.5),
     "idle_duration": ("7m", lambda s: s.bought.idle_seconds, 420),
     "tags": ({"team": "a"}, lambda s: s.bought.tags, {"team": "a"}),
+    "reservation": ("cr-1", lambda s: s.query.reservation, "cr-1"),
     "retry": (True, lambda s: s.job.retry.duration, 3600),
     "max_duration": ("2h", lambda s: s.task["max_duration"], 7200),
     "stop_duration": ("1m", lambda s: grace_of(s.job, s.spec), 60 * b.SECOND),
@@ -290,6 +291,7 @@ FLEET_PARAMS: dict[str, FleetCase] = {
     "spot_policy": ("spot", _asks("spot"), True),
     "max_price": (2.5, _asks("max_price"), 2.5),
     "idle_duration": ("7m", lambda spec: _bought_by_fleet(spec).idle_seconds, 420),
+    "reservation": ("cr-1", _asks("reservation"), "cr-1"),
     "tags": ({"team": "a"}, lambda spec: _bought_by_fleet(spec).tags, {"team": "a"}),
 }
 FLEET_CASES: dict[str, FleetCase] = {

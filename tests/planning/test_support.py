@@ -54,7 +54,6 @@ def test_every_field_is_decided_once(model: type[BaseModel], prefix: str, table:
 
 # One value, not the default, for every refused field.
 VALUES: dict[str, Any] = {
-    "reservation": "cr-1",
     "backend_options": [{"type": "vastai", "offer_order": "price"}],
     "fleets.project": ["other/gpus"],
     "instances.fleet.project": [{"fleet": "other/gpus", "instance": 0}],
@@ -192,8 +191,8 @@ def test_other_types_are_refused_by_name() -> None:
 def test_a_field_of_the_profile_is_named_once_where_it_was_written() -> None:
     from chalicelib.planning.jobs import effective
 
-    spec = effective(run_spec({"reservation": "cr-1"}))
-    assert [problem.path for problem in refusals(spec)] == ["profile.reservation"]
+    spec = effective(run_spec({"backend_options": [{"type": "vastai", "offer_order": "price"}]}))
+    assert [problem.path for problem in refusals(spec)] == ["profile.backend_options"]
 
 
 def test_a_variable_without_a_value_is_named() -> None:

@@ -188,7 +188,7 @@ def _provisioning(job: Job, where: Assignment) -> dict[str, Any]:
         "instance_network": None,
         "region": offer.region,
         "availability_zone": None,
-        "reservation": None,
+        "reservation": offer.reservation or None,
         "price": offer.price,
         "username": host.user if host is not None else (login.username if login is not None else "") or "root",
         "ssh_port": host.port if host is not None else (login.port if login is not None else 0) or None,

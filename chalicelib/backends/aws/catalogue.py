@@ -3,14 +3,17 @@
 Offered are all types with whole NVIDIA GPUs that the usual images can drive, and a few families without; others are
 added by name (`experimental_instance_types`). Left out are shares of a GPU, which would pass for a whole one, and what
 a run can't ask for. An offer has one price: of a spot machine the highest among its zones, so that none costs more than
-its offer says.
+its offer says. It includes that of the disk, which is made as large as a run or fleet wants.
+
+A reservation of the account is an offer of its own, of whatever type it is. It costs what the machine costs on demand,
+which AWS bills for it; a capacity block was paid when it was bought, so only the disk is left to pay.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from chalicelib.backends.aws.client import Clients
@@ -18,13 +21,18 @@ from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.places import everywhere, filters, regions_of, usual_zone
 from chalicelib.backends.aws.prices import Prices
 from chalicelib.backends.aws.quotas import Quotas, availability, quotas
-from chalicelib.domain.offers import Disk, Gpu, InstanceType, Offer, Resources
+from chalicelib.backends.aws.reservations import is_block, reservations
+from chalicelib.domain.offers import Availability, Disk, Gpu, InstanceType, Offer, Resources
 
 log = logging.getLogger(__name__)
 
 GIB = 1024
 MOST_VALUES = 200  # of a filter
-ROOT_DISK = 100 * GIB  # the machine's own disk, in MiB
+LEAST_DISK = 100  # GiB of the machine's own disk, which the usual images need most of
+MOST_DISK = 16 * 1024  # GiB of a gp3 volume, wherever it is
+DISK = "gp3"
+USUAL_DISK = 0.08  # dollars a month for a GiB, where nobody says it
+HOURS = 730  # of a month, as AWS bills disks
 WITHOUT_GPU = ("t3", "m7i", "c7i", "r7i", "m7g", "c7g", "r7g")  # families
 ASKED = ("g*", "p*", *(f"{family}.*" for family in WITHOUT_GPU))
 UNDRIVEN = frozenset({"V100", "K80", "M60"})  # older than what the open driver of the usual images runs on
@@ -43,6 +51,8 @@ class Region:
     zones: Mapping[str, Sequence[str]]  # by type
     spot: Mapping[str, Mapping[str, float]]  # by type and zone
     quotas: Quotas
+    reserved: Sequence[Body] = ()
+    only_reserved: Mapping[str, Body] = field(default_factory=dict)  # types that aren't sold otherwise
 
 
 class Catalogue:
@@ -53,13 +63,19 @@ class Catalogue:
     def offers(self) -> Sequence[Offer]:
         """Raises if a region doesn't answer: half a catalogue would look like a whole one."""
         regions = everywhere(regions_of(self._config), self._region)
-        prices, source = self._prices.on_demand(name for region in regions for name in region.types)
+        names = (name for region in regions for name in (*region.types, *region.only_reserved))
+        prices, source = self._prices.on_demand(names)
         unknown = self._more.difference(*(region.types for region in regions))
         if unknown:
             log.warning(
                 "aws can't offer %s: no such type in these regions, or no whole GPU", ", ".join(sorted(unknown))
             )
-        return [offer for region in regions for offer in _offers(region, prices, source)]
+        return [
+            offer
+            for region in regions
+            for each in (_offers(region, prices, source), _in_reservations(region, prices, source))
+            for offer in _with_disks(each, self._prices.of_volume(DISK, region.name) or USUAL_DISK)
+        ]
 
     def _region(self, region: str) -> Region:
         names = [*ASKED, *sorted(self._more)]
@@ -72,11 +88,24 @@ class Catalogue:
             MaxResults=100,
         )
         types = {each["InstanceType"]: each for each in listed if self._wanted(each)}
-        if not types:
+        reserved = reservations(self._clients, region)
+        others = self._others(region, {each["InstanceType"] for each in reserved}.difference(types))
+        if not types and not others:
             return Region(region, {}, {}, {}, {})
         spot = [name for name, body in types.items() if "spot" in body.get("SupportedUsageClasses", ())]
         prices = self._prices.spot(region, sorted(spot)) if spot else {}
-        return Region(region, types, self._zones(region, sorted(types)), prices, quotas(self._clients, region))
+        zones = self._zones(region, sorted(types)) if types else {}
+        return Region(region, types, zones, prices, quotas(self._clients, region), reserved, others)
+
+    def _others(self, region: str, names: Collection[str]) -> Mapping[str, Body]:
+        """Types that only a reservation offers here."""
+        if not names:
+            return {}
+        asked = filters(instance_type=sorted(names)[:MOST_VALUES])
+        listed = self._clients.pages(
+            "ec2", region, "describe_instance_types", "InstanceTypes", Filters=asked, MaxResults=100
+        )
+        return {each["InstanceType"]: each for each in listed if self._wanted(each, names)}
 
     def _zones(self, region: str, names: Sequence[str]) -> Mapping[str, Sequence[str]]:
         """The zones that have each type. Local Zones are left out: their subnets are opted in one by one."""
@@ -96,16 +125,17 @@ class Catalogue:
                     found.setdefault(each["InstanceType"], []).append(each["Location"])
         return {name: sorted(zones) for name, zones in found.items()}
 
-    def _wanted(self, body: Body) -> bool:
+    def _wanted(self, body: Body, also: Collection[str] = ()) -> bool:
         name = body["InstanceType"]
+        named = name in self._more or name in also
         if "NeuronInfo" in body or _architecture(body) is None:
             return False
         if "GpuInfo" not in body:
-            return name in self._more or (name.partition(".")[0] in WITHOUT_GPU and not body.get("BareMetal"))
+            return named or (name.partition(".")[0] in WITHOUT_GPU and not body.get("BareMetal"))
         if not all(gpu.get("Count") and gpu["Manufacturer"] == "NVIDIA" for gpu in body["GpuInfo"]["Gpus"]):
             return False
         driven = UNDRIVEN.isdisjoint(gpu["Name"] for gpu in body["GpuInfo"]["Gpus"])
-        return name in self._more or (driven and not body.get("BareMetal"))
+        return named or (driven and not body.get("BareMetal"))
 
 
 def _offers(region: Region, prices: Mapping[str, Mapping[str, float]], source: str) -> Iterator[Offer]:
@@ -121,6 +151,34 @@ def _offers(region: Region, prices: Mapping[str, Mapping[str, float]], source: s
             yield _offer(region, body, sold, dearest, source if "" in of_spot else "", spot=True)
 
 
+def _in_reservations(region: Region, prices: Mapping[str, Mapping[str, float]], source: str) -> Iterator[Offer]:
+    for reserved in region.reserved:
+        name = reserved["InstanceType"]
+        body = region.types.get(name) or region.only_reserved.get(name)
+        price = 0.0 if is_block(reserved) else prices.get(name, {}).get(region.name)
+        if body is None or price is None:
+            continue
+        offer = _offer(region, body, [reserved["AvailabilityZone"]], price, source, spot=False)
+        data = {**offer.backend_data, "reservation": str(reserved["CapacityReservationId"])}
+        yield offer.with_(backend_data=data, availability=_left(reserved))
+
+
+def _left(reserved: Body) -> Availability:
+    """One that is full may have room again before the offers are fetched again; one that hasn't begun can't be used."""
+    if reserved["State"] != "active":
+        return Availability.not_available
+    return Availability.available if reserved.get("AvailableInstanceCount", 0) > 0 else Availability.unknown
+
+
+def _with_disks(offers: Iterable[Offer], month: float) -> Iterator[Offer]:
+    """With the price of their disks. `month`: dollars for a GiB."""
+    hour = month / HOURS
+    disk = {"most_gib": MOST_DISK, "gib_hour": round(hour, 9)}
+    for offer in offers:
+        data = {**offer.backend_data, "disk": disk}
+        yield offer.with_(backend_data=data, price=round(offer.price + LEAST_DISK * hour, 6))
+
+
 def _offer(region: Region, body: Body, zones: Sequence[str], price: float, source: str, *, spot: bool) -> Offer:
     name, cpus = body["InstanceType"], int(body["VCpuInfo"]["DefaultVCpus"])
     has = Resources(
@@ -128,7 +186,7 @@ def _offer(region: Region, body: Body, zones: Sequence[str], price: float, sourc
         memory_mib=int(body["MemoryInfo"]["SizeInMiB"]),
         gpus=_gpus(body),
         spot=spot,
-        disk=Disk(size_mib=ROOT_DISK),
+        disk=Disk(size_mib=LEAST_DISK * GIB),
         cpu_arch=_architecture(body),
     )
     data: dict[str, Any] = {}

@@ -15,6 +15,7 @@ FACTS = BackendFacts(
     provisioning_timeout=15 * MINUTE,
     multinode=True,
     placement_groups=True,
+    reservations=True,
     notices="ec2",
     volumes=True,
     unique_volumes=True,

@@ -33,6 +33,7 @@ class Reservation:
     zone: str
     block: bool
     tenancy: str = "default"
+    group: str = ""  # the placement group that it is in, if it is in one
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,8 @@ def _placement(request: CreateRequest, reservation: Reservation | None) -> dict[
     placement: dict[str, str] = {}
     if request.placement_group is not None and not (reservation and reservation.block):  # a block has its own placement
         placement["GroupName"] = request.placement_group.id
+    if reservation is not None and reservation.group:  # its capacity is for that group alone
+        placement["GroupName"] = reservation.group
     if reservation is not None and reservation.tenancy != "default":
         placement["Tenancy"] = reservation.tenancy
     return placement

@@ -30,6 +30,7 @@ from chalicelib.backends.aws.places import (
     tagged,
     tags_of,
 )
+from chalicelib.backends.aws.reservations import group_of, is_block
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
 from chalicelib.domain.instances import Handle
 from chalicelib.domain.instants import Micros
@@ -116,8 +117,9 @@ class Machines:
         return Reservation(
             body["CapacityReservationId"],
             body["AvailabilityZone"],
-            body.get("ReservationType") == "capacity-block",
+            is_block(body),
             body.get("Tenancy", "default"),
+            group_of(body),
         )
 
     def _allocated(self, request: CreateRequest) -> Body:

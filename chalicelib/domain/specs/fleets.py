@@ -210,7 +210,10 @@ class FleetConfiguration(Spec):
     )
     blocks: Blocks = Field(default=1, description=_BLOCKS)
     nodes: FleetNodesSpec | None = Field(default=None, description="How many machines, a number or a range.")
-    reservation: str | None = Field(default=None, description="A capacity reservation of the cloud to use.")
+    reservation: str | None = Field(
+        default=None,
+        description="The id of reserved capacity to launch machines into: a capacity reservation or block of AWS.",
+    )
     resources: ResourcesSpec | None = Field(default=None, description="What each machine must have.")
     backends: tuple[BackendName, ...] | None = Field(default=None, description="Backends to use; any unless set.")
     regions: tuple[str, ...] | None = Field(default=None, description="Regions to use; any unless set.")

@@ -154,7 +154,10 @@ class ProfileParams(Spec):
     regions: tuple[str, ...] | None = Field(default=None, description=_REGIONS)
     availability_zones: tuple[str, ...] | None = Field(default=None, description=_ZONES)
     instance_types: tuple[str, ...] | None = Field(default=None, description="Instance types to use; any unless set.")
-    reservation: str | None = Field(default=None, description="A capacity reservation of the cloud to use.")
+    reservation: str | None = Field(
+        default=None,
+        description="The id of reserved capacity to launch machines into: a capacity reservation or block of AWS.",
+    )
     spot_policy: SpotPolicy | None = Field(
         default=None, description="Spot machines, on-demand ones, or either; `on-demand` unless set."
     )

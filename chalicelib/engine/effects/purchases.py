@@ -164,6 +164,7 @@ class Purchases:
             user_data=user_data(here.server_url, instance.id, token, here.program(), notices),
             disk_mib=instance.offer.instance.resources.disk.size_mib,
             zones=(zone,) if zone else instance.offer.availability_zones,
+            reservation=instance.offer.reservation or None,
             placement_group=group,
         )
 

@@ -177,12 +177,12 @@ class Places:
         found = []
         for identity, body in self.reservations.items():
             if body["Region"] == call.region and (not wanted or identity in wanted):
-                left = body["TotalInstanceCount"] - self._used(identity)
+                left = body["TotalInstanceCount"] - self.used(identity)
                 found.append({**body, "AvailableInstanceCount": left})
         listed, token = page([b for b in found if fits(b, call.params.get("Filters", []), read)], call.params, 0)
         return {"CapacityReservations": listed, **({"NextToken": token} if token else {})}
 
-    def _used(self, reservation: str) -> int:
+    def used(self, reservation: str) -> int:
         machines = self._account.machines
         return sum(m.reservation == reservation and machines.state(m) != "terminated" for m in machines.all.values())
 
@@ -196,7 +196,7 @@ class Places:
             raise Refusal("InvalidParameterValue", "The market type of the request is not valid for the reservation")
         if (body["InstanceType"], body["AvailabilityZone"]) != (call.params["InstanceType"], zone):
             raise Refusal("InvalidParameterValue", "The reservation's type or zone differs from the request's")
-        if self._used(identity) + call.params["MinCount"] > body["TotalInstanceCount"]:
+        if self.used(identity) + call.params["MinCount"] > body["TotalInstanceCount"]:
             raise Refusal("ReservationCapacityExceeded", f"'{identity}' has no capacity left")
 
     # --- Elastic IPs -------------------------------------------------------------------------------------------------

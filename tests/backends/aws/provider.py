@@ -14,7 +14,7 @@ from chalicelib.domain.offers import Offer
 from tests.backends.aws.account import Account, Fault
 from tests.backends.aws.lines import KEY, SECRET
 from tests.backends.aws.rules import vcpus
-from tests.backends.aws.shop import price, quota_code, spot_price
+from tests.backends.aws.shop import disk_price, price, quota_code, spot_price
 from tests.backends.aws.wire import Call as Asked
 from tests.backends.aws.wire import raw_user_data
 from tests.backends.conformance.provider import Call, Fails
@@ -111,8 +111,18 @@ class AwsProvider:
         self._account.disks.add(offer.region, f"{offer.region}a", {"team": "web"})
         return self.existing() - before
 
+    def reserve(self, offer: Offer, machines: int, state: str = "active") -> str:
+        zone = (offer.availability_zones or ())[-1]
+        return self._account.places.reserve(offer.region, zone, offer.instance.name, machines, State=state)
+
+    def in_reservation(self, reservation: str) -> int:
+        return self._account.places.used(reservation)
+
     def price(self, offer: Offer) -> float:
-        """Of a spot machine, in the dearest of its zones: none costs more than its offer says."""
+        """With its disk. Of a spot machine, in the dearest of its zones: none costs more than its offer says."""
+        return self._of_machine(offer) + disk_price(offer.region, offer.instance.resources.disk.size_mib / 1024)
+
+    def _of_machine(self, offer: Offer) -> float:
         if not offer.instance.resources.spot:
             return price(offer.instance.name, offer.region)
         zones = sorted(self._account.places.zones(Asked("ec2", offer.region, "", {}, KEY)))

@@ -152,6 +152,11 @@ def price(type_name: str, region: str = "us-east-1") -> float:
     return round((0.05 * vcpus(type_name) + 0.5 * gpus) * DEARER.get(region, 1.0), 6)
 
 
+def disk_price(region: str, gib: float) -> float:
+    """Dollars an hour, on gp3."""
+    return volume_price("gp3", region) * gib / 730
+
+
 def spot_price(type_name: str, region: str, zone: int) -> float:
     """In the zone of that number: a third of the price on demand, and a little more from zone to zone."""
     return price(type_name, region) * (0.3 + 0.01 * zone)

@@ -19,10 +19,12 @@ from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.errors import MissingPermission, Throttled, Unfit
 from tests.backends.aws.account import Account, Fault, Script
-from tests.backends.aws.shop import price, volume_price
+from tests.backends.aws.shop import disk_price, price, volume_price
 
 HERE = "eu-west-1"
 NAMED = ("g5.xlarge", "m5.large")
+PRICED = (*NAMED, "gp3")
+DISK = disk_price(HERE, 100)
 
 
 class Clock:
@@ -81,7 +83,8 @@ def test_an_account_sells_what_it_has_in_its_zones(market: Market, caplog: pytes
     assert [(gpu.name, gpu.memory_mib, gpu.vendor) for gpu in has.gpus] == [("A10G", 24 * 1024, "nvidia")]
     zones = offer.availability_zones
     assert zones and all(zone.startswith(HERE) and len(zone) == len(HERE) + 1 for zone in zones)
-    assert offer.price == price("g5.xlarge", HERE) and offer.availability is Availability.unknown
+    assert offer.price == pytest.approx(price("g5.xlarge", HERE) + DISK) and offer.availability is Availability.unknown
+    assert offer.backend_data.pop("disk") == {"most_gib": 16384, "gib_hour": pytest.approx(DISK / 100)}
     assert offer.backend_data == {"local_disks_gb": [250]}
     spot = found["g5.xlarge/spot"]
     assert spot.instance.resources.spot and offer.price * 0.3 < spot.price < offer.price * 0.4
@@ -91,7 +94,7 @@ def test_an_account_sells_what_it_has_in_its_zones(market: Market, caplog: pytes
 def test_the_dearest_zone_is_a_spot_machines_price(market: Market) -> None:
     spot = market.offers()["g5.xlarge/spot"]
     assert spot.availability_zones == tuple(f"{HERE}{letter}" for letter in "abc")
-    assert spot.price == pytest.approx(price("g5.xlarge", HERE) * 0.32), "of the third zone"
+    assert spot.price == pytest.approx(price("g5.xlarge", HERE) * 0.32 + DISK), "of the third zone"
 
 
 def test_prices_are_asked_for_once_a_day_and_go_on_after_a_refusal(market: Market, script: Script) -> None:
@@ -100,12 +103,12 @@ def test_prices_are_asked_for_once_a_day_and_go_on_after_a_refusal(market: Marke
         market.offers()
     market.offers()
     asked = market.asked("GetProducts")
-    assert asked <= len(NAMED) + 1, "one was refused, and no other is asked for again"
+    assert asked <= len(PRICED) + 1, "one was refused, and no other is asked for again"
     market.offers()
     assert market.asked("GetProducts") == asked
     market.clock.at += DAY
     market.offers()
-    assert market.asked("GetProducts") == asked + len(NAMED)
+    assert market.asked("GetProducts") == asked + len(PRICED)
 
 
 def test_a_region_that_does_not_answer_leaves_no_half_catalogue(market: Market, script: Script) -> None:
@@ -140,6 +143,44 @@ def test_what_volumes_cost_is_asked_for_once_a_day(market: Market) -> None:
     assert market.asked("GetProducts") == 3
 
 
+# --- reservations and disks -------------------------------------------------------------------------------------------
+
+
+def test_a_block_is_paid_already_and_is_shown_until_it_begins(market: Market) -> None:
+    block = {"ReservationType": "capacity-block"}
+    place = market.account.places.reserve
+    now, later = place(HERE, f"{HERE}b", "g5.xlarge", **block), place(HERE, f"{HERE}a", "g5.xlarge", State="scheduled")
+    found = market.offers()
+    assert found[f"g5.xlarge/{now}"].price == pytest.approx(DISK, rel=1e-4)
+    assert found[f"g5.xlarge/{now}"].availability_zones == (f"{HERE}b",)
+    assert found[f"g5.xlarge/{later}"].availability is Availability.not_available
+
+
+def test_a_reserved_type_is_offered_even_if_it_is_not_sold_otherwise(market: Market, script: Script) -> None:
+    """And only in its reservation; nothing is offered that is reserved for another system or in a Local Zone."""
+    script.sold += ("c5.large",)
+    place = market.account.places.reserve
+    mine = place(HERE, f"{HERE}a", "c5.large")
+    place(HERE, f"{HERE}a", "c5.large", InstancePlatform="Windows")
+    place(HERE, "eu-west-1-lhr-1a", "c5.large")
+    assert {key for key in market.offers() if key.startswith("c5.")} == {f"c5.large/{mine}"}
+
+
+def test_an_account_that_may_not_ask_for_reservations_has_none(market: Market, script: Script) -> None:
+    market.account.places.reserve(HERE, f"{HERE}a", "g5.xlarge")
+    script.faults.append(Fault("DescribeCapacityReservations", "UnauthorizedOperation", status=403))
+    assert len(market.offers()) == 2 * len(NAMED)
+    assert len(market.offers()) == 2 * len(NAMED) + 1
+
+
+def test_the_price_of_a_disk_is_that_of_its_region(market: Market) -> None:
+    offer = market.offers()["g5.xlarge/on-demand"]
+    large = offer.sized(1000.5)
+    assert large.instance.resources.disk.size_mib == 1001 * 1024
+    assert large.price == pytest.approx(price("g5.xlarge", HERE) + disk_price(HERE, 1001), abs=1e-5)
+    assert offer.sized(17_000) is offer, "AWS has none so large"
+
+
 # --- without the right to ask for prices ------------------------------------------------------------------------------
 
 CSV = """provider,instance_type,region,vcpus,mem_gib,gpu_name,gpu_count,gpu_mem_gib,price,spot_price
@@ -162,7 +203,8 @@ def denied(script: Script, tmp_path: Path) -> Iterator[Market]:
 
 def test_a_file_has_the_prices_that_an_account_may_not_ask_for(denied: Market) -> None:
     found = denied.offers()
-    assert {key: offer.price for key, offer in found.items()} == {"g5.xlarge/on-demand": 1.123, "g5.xlarge/spot": 0.5}
+    prices = {"g5.xlarge/on-demand": 1.123 + DISK, "g5.xlarge/spot": 0.5 + DISK}
+    assert {key: offer.price for key, offer in found.items()} == pytest.approx(prices, rel=1e-5)
     assert all(offer.backend_data["prices"].startswith("prices.csv, 20") for offer in found.values())
 
 
@@ -173,7 +215,7 @@ def test_the_file_has_prices_of_volumes_too(denied: Market) -> None:
 def test_the_file_is_read_again_when_it_changes(denied: Market, tmp_path: Path) -> None:
     denied.offers()
     (tmp_path / "prices.csv").write_text(CSV.replace("1.123", "22.75"))
-    assert denied.offers()["g5.xlarge/on-demand"].price == 22.75
+    assert denied.offers()["g5.xlarge/on-demand"].price == pytest.approx(22.75 + DISK)
 
 
 def test_without_a_file_the_permission_is_named(market: Market, script: Script) -> None:

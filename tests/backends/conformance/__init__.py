@@ -15,6 +15,7 @@ from tests.backends.conformance.groups import PlacementGroupConformance
 from tests.backends.conformance.listing import Listing
 from tests.backends.conformance.offering import Offering
 from tests.backends.conformance.requests import group_request_for, inside, request_for, volume_request
+from tests.backends.conformance.reserving import Reserving
 from tests.backends.conformance.secrecy import Secrecy
 from tests.backends.conformance.several import Several
 from tests.backends.conformance.volumes import VolumeConformance
@@ -26,6 +27,7 @@ class BackendConformance(
     Offering,
     Creation,
     Several,
+    Reserving,
     PlacementGroupConformance,
     Describing,
     Listing,

@@ -54,6 +54,12 @@ class Provider(Protocol):
     def strangers(self, backend: Backend, offer: Offer) -> set[str]:
         """Creates what isn't ours: with no tags, with tags that can't be read, and another installation's, complete."""
 
+    def reserve(self, offer: Offer, machines: int, state: str = "active") -> str:
+        """Reserves so many of its machines, in one of its zones; the id."""
+
+    def in_reservation(self, reservation: str) -> int:
+        """How many machines use it now."""
+
     def price(self, offer: Offer) -> float:
         """By the provider's own list."""
 

@@ -1,0 +1,50 @@
+"""The account's reserved capacity: reservations of machines on demand, and capacity blocks.
+
+An account that may not ask has none to offer. What is reserved for other systems than Linux can't be used here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from chalicelib.backends.aws.client import Clients
+from chalicelib.backends.aws.places import Body, filters, usual_zone
+from chalicelib.errors import MissingPermission
+
+log = logging.getLogger(__name__)
+
+# Those that can be used, now or later.
+COMING = ("active", "assessing", "delayed", "payment-pending", "pending", "scheduled")
+
+
+def reservations(clients: Clients, region: str) -> Sequence[Body]:
+    """Those of a region, also those that other accounts share with this one."""
+    try:
+        listed = list(
+            clients.pages(
+                "ec2",
+                region,
+                "describe_capacity_reservations",
+                "CapacityReservations",
+                Filters=filters(state=COMING),
+                MaxResults=100,
+            )
+        )
+    except MissingPermission as error:
+        log.info("the reservations of %s stay unknown: %s", region, error)
+        return ()
+    return [each for each in listed if usual_zone(each["AvailabilityZone"]) and _is_linux(each)]
+
+
+def is_block(reservation: Body) -> bool:
+    return bool(reservation.get("ReservationType") == "capacity-block")
+
+
+def group_of(reservation: Body) -> str:
+    """The placement group that it is in, which its machines must be in; empty if it is in none."""
+    return str(reservation.get("PlacementGroupArn", "")).rpartition("/")[2]
+
+
+def _is_linux(reservation: Body) -> bool:
+    return str(reservation.get("InstancePlatform", "Linux/UNIX")).startswith("Linux")

@@ -1,0 +1,97 @@
+"""Reservations: `BackendConformance` has these cases, for those whose facts grant them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from chalicelib.backends.spi import Backend, CreateRequest
+from chalicelib.domain.instances import Handle
+from chalicelib.domain.offers import Availability, Offer
+from chalicelib.errors import BackendError, InsufficientCapacity, Unfit
+from tests.backends.conformance.provider import Provider
+from tests.backends.conformance.requests import request_for
+from tests.backends.conformance.suite import Suite
+from tests.harness.conformance import needs
+
+
+class Reserving(Suite):
+    @needs("reservations")
+    def test_a_reservation_is_an_offer_of_its_own(
+        self, backend: Backend, provider: Provider, request_one: CreateRequest
+    ) -> None:
+        usual = request_one.offer
+        reserved = provider.reserve(usual, 2)
+        offer = _offered(backend, reserved)
+        assert offer.instance == usual.instance and offer.region == usual.region
+        assert offer.availability_zones is not None and len(offer.availability_zones) == 1
+        assert set(offer.availability_zones) < set(usual.availability_zones or ())
+        assert offer.price == pytest.approx(provider.price(usual), rel=1e-3)
+        assert offer.availability is Availability.available
+        assert offer.key != usual.key and usual.key in {each.key for each in backend.offers()}
+
+    @needs("reservations")
+    @pytest.mark.parametrize("state", ["scheduled", "expired", "cancelled"])
+    def test_a_reservation_that_is_not_there_now_cannot_be_bought_from(
+        self, backend: Backend, provider: Provider, request_one: CreateRequest, state: str
+    ) -> None:
+        reserved = provider.reserve(request_one.offer, 1, state)
+        offered = [offer for offer in backend.offers() if offer.reservation == reserved]
+        assert not any(offer.availability.usable for offer in offered)
+        assert len(offered) == (state == "scheduled"), "one that comes is shown"
+        with pytest.raises(BackendError, match=reserved):
+            list(backend.create(replace(request_one, reservation=reserved)))
+        assert provider.existing() == set()
+
+    @needs("reservations")
+    def test_a_machine_is_launched_into_its_reservation_alone(
+        self, backend: Backend, provider: Provider, request_one: CreateRequest, end: Callable[[list[Handle]], None]
+    ) -> None:
+        reserved = provider.reserve(request_one.offer, 1)
+        list(backend.create(request_one))
+        assert provider.in_reservation(reserved) == 0, "it is kept for who names it"
+        request = replace(_request(backend, reserved), reservation=reserved)
+        made = list(backend.create(request))
+        assert provider.in_reservation(reserved) == 1
+        assert list(backend.create(request)) == made and provider.in_reservation(reserved) == 1
+        end(made)
+        assert provider.in_reservation(reserved) == 0
+
+    @needs("reservations")
+    def test_a_full_reservation_has_no_capacity(
+        self, backend: Backend, provider: Provider, request_one: CreateRequest
+    ) -> None:
+        reserved = provider.reserve(request_one.offer, 1)
+        list(backend.create(replace(_request(backend, reserved), reservation=reserved)))
+        before = provider.existing()
+        assert _offered(backend, reserved).availability is Availability.unknown, "there may be room again"
+        with pytest.raises(InsufficientCapacity):
+            list(backend.create(replace(_request(backend, reserved, "two"), reservation=reserved)))
+        assert provider.existing() == before
+
+    @needs("reservations")
+    def test_a_reservation_of_something_else_is_refused(
+        self, backend: Backend, provider: Provider, request_one: CreateRequest
+    ) -> None:
+        other = next(
+            offer
+            for offer in backend.offers()
+            if offer.instance.name != request_one.offer.instance.name
+            and offer.region == request_one.offer.region
+            and not offer.instance.resources.spot
+        )
+        reserved = provider.reserve(other, 1)
+        with pytest.raises(Unfit, match=reserved):
+            list(backend.create(replace(request_one, reservation=reserved)))
+        assert provider.existing() == set() and provider.in_reservation(reserved) == 0
+
+
+def _offered(backend: Backend, reserved: str) -> Offer:
+    (found,) = [offer for offer in backend.offers() if offer.reservation == reserved]
+    return found
+
+
+def _request(backend: Backend, reserved: str, name: str = "reserved") -> CreateRequest:
+    return request_for(_offered(backend, reserved), name)
