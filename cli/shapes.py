@@ -39,6 +39,7 @@ COMMANDS = {
         {"requirements.resources": "Resources"},
     ),
     "project list": Shape(1, "The projects this machine knows; `user` with -v.", ours=True),
+    "project quota": Shape(1, "The limits of a project and of its users, and what is used of them.", ours=True),
     "ps": Shape(1, "Runs, newest first, each job with its latest submission only.", {"runs[]": "Run"}),
     "run get": Shape(1, "One run, with every submission of its jobs.", {"": "Run"}),
     "secret get": Shape(1, "One secret with its value.", ours=True),

@@ -20,6 +20,7 @@
 | Project   | project/<id>     | status                  |                                    |                        |
 | Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
 | Member    | project/<id>     | member/<user>           | member-of/<user>, project          |                        |
+| Quota     | project/<id>     | quota/limits            |                                    |                        |
 | Secret    | project/<id>     | secret/<name>           |                                    |                        |
 | Configured | project/<id>    | backend/<type>          |                                    |                        |
 | Roster    | backends         | roster                  |                                    |                        |
@@ -210,6 +211,10 @@ def project_name(name: str) -> Key:
 
 def member(project_id: str, user_id: str) -> Key:
     return Key(f"project/{project_id}", f"member/{user_id}")
+
+
+def quota(project_id: str) -> Key:
+    return Key(f"project/{project_id}", "quota/limits")
 
 
 def secret(project_id: str, name: str) -> Key:

@@ -42,7 +42,14 @@ log = logging.getLogger(__name__)
 
 BATCH = 500  # of each kind a turn
 PATIENCE: Micros = 60 * SECOND  # after which a turn begins nothing more
-_OF_PROJECT = ("backend/", "member/", "repo/", "run-name/", "secret/")  # what stands beside a project's status
+_OF_PROJECT = (
+    "backend/",
+    "member/",
+    "quota/",
+    "repo/",
+    "run-name/",
+    "secret/",
+)  # what stands beside a project's status
 
 
 @dataclass

@@ -32,7 +32,7 @@ from chalicelib.machines.run import RUN
 from chalicelib.machines.table import StateMachine
 from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
-from chalicelib.planning import disk_rules, invariants
+from chalicelib.planning import disk_rules, invariants, quota_rules
 from chalicelib.planning.closing import decide_closing
 from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.instance import decide_instance
@@ -137,6 +137,7 @@ KINDS = Kinds(
         Kind(
             "queue",
             unit=Unit(decide_queue, woken_by=frozenset({"queue", "run", "instance", "volume", "closing"}), index=True),
+            plans=(quota_rules.quotas,),
         ),
         Kind(
             "run",

@@ -31,6 +31,7 @@ from chalicelib.planning.fleet import ends_instances, keeps_a_minimum
 from chalicelib.planning.hosts import workflow_ids
 from chalicelib.planning.instance import needs_others
 from chalicelib.planning.mounts import may_mount, named_volumes
+from chalicelib.planning.quotas import Usage
 from chalicelib.planning.snapshots import (
     FleetSnapshot,
     FleetView,
@@ -220,6 +221,7 @@ class Loader:
         fleets: tuple[FleetView, ...],
         now: Micros,
         ahead: Sequence[Job] = (),
+        usage: Usage | None = None,
     ) -> QueueSnapshot:
         """`ahead`: first nodes that wait further ahead."""
         queued, before = self._all_queued(jobs), self._all_queued(ahead)
@@ -233,6 +235,7 @@ class Loader:
             facts=self.backends.facts(project_id),
             gangs={gang_lead(gang): gang for gang in gangs},
             ahead=tuple(before),
+            usage=usage,
             volumes=self.read.volumes_named(
                 project_id, {name for item in (*queued, *before) for each in item.volumes for name in each}
             ),

@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.engine.commit import Committed, Committer
 from chalicelib.engine.kinds import Kinds, Unit
 from chalicelib.engine.load import PAGE, Loader, order, room
 from chalicelib.engine.ports import Clock
+from chalicelib.engine.quotas import quota_of, usage_of
+from chalicelib.engine.read import has_room
+from chalicelib.planning.quotas import Usage
 from chalicelib.planning.snapshots import FleetView, QueuedJob
 
 ATTEMPTS = 5  # fresh looks after a conflict, before a unit is left to the next pass
@@ -45,6 +49,7 @@ class QueueLook:
         self._load, self._clock, self._committer, self._kinds, self._row = load, clock, committer, kinds, row
         self._project_id, self._hints = project_id, hints
         self._read: tuple[FleetView, ...] | None = None  # the fleets; None: to be read again
+        self._usage: Usage | None = None  # of the project's quota, if it has one, as of the fleets
         self._seen: set[str] = set()
         self._ahead: dict[str, Job] = {}  # first nodes of tasks on several, which waited when they were looked at
         self.done = Committed()
@@ -58,7 +63,7 @@ class QueueLook:
         asked: list[Job] | None = None
         cursor: str | None = None
         while True:
-            places = room(self._fleets())
+            places = self._room()
             if places == 0 and not due:
                 break
             limit = PAGE if due or places is None else min(PAGE, max(SMALLEST_PAGE, 2 * places))
@@ -79,11 +84,21 @@ class QueueLook:
             self._fleets()
             self._place(self._load.still_waiting(rest))
 
+    def _room(self) -> int | None:
+        """How many more jobs could find a place, and may have one, at the very most. None: no bound."""
+        places = room(self._fleets())
+        left = None if self._usage is None else self._usage.room()
+        return min((count for count in (places, left) if count is not None), default=None)
+
     def _fleets(self) -> tuple[FleetView, ...]:
         """The fleets as of the last commit here. Read before the jobs that are to be placed, or a job could wait
-        although they show its claim."""
+        although they show its claim; and after the quota, for which every machine is read by its key."""
         if self._read is None:
-            self._read = self._load.read.fleet_views(self._project_id, self._hints.instances)
+            read = self._load.read
+            quota = quota_of(read, self._project_id)
+            again = has_room if quota is None else _each
+            self._read = read.fleet_views(self._project_id, self._hints.instances, again)
+            self._usage = None if quota is None else usage_of(read, quota, self._read, self._clock.now())
         return self._read
 
     def _place(self, jobs: list[Job]) -> None:
@@ -95,7 +110,8 @@ class QueueLook:
                 return
             here = {job.id for job in jobs}
             before = self._load.still_waiting(job for job in self._ahead.values() if job.id not in here)
-            snapshot = self._load.queue(self._project_id, jobs, self._fleets(), self._clock.now(), before)
+            fleets, now = self._fleets(), self._clock.now()
+            snapshot = self._load.queue(self._project_id, jobs, fleets, now, before, self._usage)
             self._ahead |= {item.job.id: item.job for item in snapshot.queue if first_of_several(item)}
             plan = self._kinds.checked(snapshot, self._row.decide(snapshot))
             done = self._committer.commit(plan)
@@ -110,6 +126,10 @@ class QueueLook:
     def _add(self, done: Committed, next_wake: Micros | None) -> None:
         self.done = joined(self.done, done)
         self.next_wake = min((at for at in (self.next_wake, next_wake) if at is not None), default=None)
+
+
+def _each(instance: Instance) -> bool:
+    return True
 
 
 def first_of_several(item: QueuedJob) -> bool:

@@ -233,11 +233,13 @@ class Reader:
         found = all_of(self.store, "gsi1", keys.instances_of(fleet_id))
         return tuple(self.parse(Instance, record) for record in found)
 
-    def fleet_views(self, project_id: str, hinted: Iterable[str] = ()) -> tuple[FleetView, ...]:
+    def fleet_views(
+        self, project_id: str, hinted: Iterable[str] = (), again: Again = has_room
+    ) -> tuple[FleetView, ...]:
         """Every fleet of a project. Hinted instances and those with a free place are read by key."""
         known = [found for found in self.find_many(Instance, [keys.instance(i) for i in hinted]) if found]
         fleets = self.fleets(project_id)
-        return tuple(self.view(fleet, [i for i in known if i.fleet_id == fleet.id]) for fleet in fleets)
+        return tuple(self.view(fleet, [i for i in known if i.fleet_id == fleet.id], again=again) for fleet in fleets)
 
     def view(
         self, fleet: Fleet, known: Sequence[Instance] = (), *, alone: bool = False, again: Again = has_room

@@ -37,6 +37,7 @@ from chalicelib.planning.ordering import Ordered, Retreat, order, retreat
 from chalicelib.planning.places import claim_of
 from chalicelib.planning.plan import Note, Step
 from chalicelib.planning.purchases import in_one_call
+from chalicelib.planning.quotas import Allowance, needed
 from chalicelib.planning.sites import Site, busy, chosen_for, free, sites, together
 from chalicelib.planning.snapshots import QueuedJob
 from chalicelib.planning.stock import Query
@@ -70,8 +71,9 @@ class Gathering:
         gangs: Mapping[str, Gang],
         ahead: Sequence[Sequence[QueuedJob]],
         todo: Sequence[Sequence[QueuedJob]],
+        allowance: Allowance,
     ) -> None:
-        self.floor, self.now, self.facts = floor, now, facts
+        self.floor, self.now, self.facts, self._allowance = floor, now, facts, allowance
         self._gangs = gangs
         self._gave_way: set[str] = set()
         self._order = {unit[0].job.id: at for at, unit in enumerate(todo)}
@@ -175,11 +177,15 @@ class Gathering:
     def _all_claims(
         self, needs: Needs, found: Sequence[Instance | Buy], gang: Gang | None, gave_way: Sequence[Gang]
     ) -> tuple[Step, ...] | Unplaced:
-        """Each node gets its place and its volumes, or none gets any."""
+        """Each node gets its place, its volumes and its share of the quota, or none gets any."""
+        run, need = needs.unit[0].run, needed(found, len(needs.nodes))
+        if wait := self._allowance.refuses(run, need):
+            return Unplaced(needs.unit[0], Waits("", wait))
         shares = self._shares(needs.nodes[: len(found)], [_at(place) for place in found])
         if isinstance(shares, Waits):
             return Unplaced(needs.unit[0], shares)
         self._gave_way.update(rival.id for rival in gave_way)
+        self._allowance.takes(run, need)
         return tuple(self._claims(needs, found, shares, gang, gave_way))
 
     def _claims(
@@ -204,6 +210,7 @@ class Gathering:
             comes_by = max((each.deadline or 0 for each in held), default=0)
             places = (*(gang.places if gang else ()), *(each.id for each in held))
             gang = _reserved(draft, gang, lead, nodes, places, comes_by)
+            self._allowance.sign(draft)
             yield in_one_call(draft.step(), self.facts)
 
     def _claimed(

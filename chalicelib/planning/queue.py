@@ -31,6 +31,7 @@ from chalicelib.planning.offers import slice_of
 from chalicelib.planning.places import assignment_to, claim_of
 from chalicelib.planning.plan import Note, Plan, Step
 from chalicelib.planning.pools import READY
+from chalicelib.planning.quotas import Allowance, Amounts, gpus_of
 from chalicelib.planning.sites import Volumes, chosen_for, sites, together
 from chalicelib.planning.snapshots import QueuedJob, QueueSnapshot
 from chalicelib.planning.together import Unplaced, place_together
@@ -41,13 +42,14 @@ from chalicelib.planning.why_not import say
 def decide_queue(snapshot: QueueSnapshot) -> Plan:
     floor = Floor(snapshot.fleets, snapshot.offers, snapshot.facts, snapshot.volumes)
     todo, before = (located(units(part), snapshot.volumes) for part in (snapshot.queue, snapshot.ahead))
-    gathering = Gathering(floor, snapshot.now, snapshot.facts, snapshot.gangs, before, todo)
+    allowance = Allowance(snapshot.usage)
+    gathering = Gathering(floor, snapshot.now, snapshot.facts, snapshot.gangs, before, todo, allowance)
     steps: list[Step] = []
     notes: list[Note] = []
     waiting: dict[str, int] = {}
     look = LOOK_HEAD
     for unit in todo:
-        answer = gathering.places(unit) if is_gang(unit) else _together(snapshot, floor, unit)
+        answer = gathering.places(unit) if is_gang(unit) else _together(snapshot, floor, allowance, unit)
         if not isinstance(answer, Unplaced):
             steps += answer
             continue
@@ -69,10 +71,24 @@ def decide_queue(snapshot: QueueSnapshot) -> Plan:
     return Plan(tuple(steps), tuple(notes), snapshot.now + look if waiting else None)
 
 
-def _together(snapshot: QueueSnapshot, floor: Floor, unit: list[QueuedJob]) -> tuple[Step, ...] | Unplaced:
-    draft = Draft(snapshot.now)
+def _together(
+    snapshot: QueueSnapshot, floor: Floor, allowance: Allowance, unit: list[QueuedJob]
+) -> tuple[Step, ...] | Unplaced:
+    draft, mark, lead = Draft(snapshot.now), floor.mark(), unit[0]
     answer = place_together(floor, unit, partial(place, draft, floor, snapshot.facts))
-    return answer if isinstance(answer, Unplaced) else (draft.step(),)
+    if isinstance(answer, Unplaced):
+        return answer
+    need = Amounts(sum(map(_gpus, answer)), len(unit))
+    if wait := allowance.refuses(lead.run, need):
+        floor.back(mark)
+        return Unplaced(lead, Waits("", wait))
+    allowance.takes(lead.run, need)
+    allowance.sign(draft)
+    return (draft.step(),)
+
+
+def _gpus(where: Spot | Buy) -> int:
+    return gpus_of(where.offer, where.blocks, where.total) if isinstance(where, Buy) else gpus_of(where.offer, 1, 1)
 
 
 def _queued(unit: list[QueuedJob]) -> list[QueuedJob]:

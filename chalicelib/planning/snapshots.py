@@ -27,6 +27,7 @@ from chalicelib.planning.sites import Site
 
 if TYPE_CHECKING:
     from chalicelib.planning.offers import OfferBook
+    from chalicelib.planning.quotas import Usage
     from chalicelib.planning.unused import Sample
 
 
@@ -102,6 +103,7 @@ class QueueSnapshot:
     gangs: Mapping[str, Gang] = field(default_factory=dict)  # by the id of the first node's job
     volumes: Mapping[str, Volume] = field(default_factory=dict)  # by name, those that its jobs name
     ahead: tuple[QueuedJob, ...] = ()  # tasks on several nodes that wait further ahead than this part of the queue
+    usage: Usage | None = None  # None: the project has no quota
 
     @property
     def unit(self) -> str:
@@ -112,6 +114,8 @@ class QueueSnapshot:
             yield from (item.job, item.run)
         yield from self.gangs.values()
         yield from self.volumes.values()
+        if self.usage is not None:
+            yield self.usage.quota
         for view in self.fleets:
             yield from view.nouns()
 

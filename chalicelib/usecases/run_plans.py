@@ -35,7 +35,7 @@ from chalicelib.planning.transitions import Draft
 from chalicelib.planning.why_not import MORE_ISOLATION, UNISOLATED
 from chalicelib.store import nouns, sealed_specs
 from chalicelib.store.port import Change
-from chalicelib.usecases import files, plans, repos, run_volumes, specs
+from chalicelib.usecases import files, plans, quotas, repos, run_volumes, specs
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.projects import undeleted
 from chalicelib.usecases.runs import TRIES, holder, named
@@ -64,6 +64,7 @@ class RunPlan:
     delays: str
     isolation: tuple[str, ...]  # a line for each fleet that separates jobs by less than containers
     ages: Mapping[str, Age]  # of the offers, by backend
+    quota: tuple[str, ...]  # how much of it is used, and whether the run has to wait for it
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,9 @@ def get_plan(
         delays=plane.pace.delays(),
         isolation=tuple(listing.separation(_open_to(draft, views))),
         ages=plane.catalog.ages(project.id),
+        quota=tuple(
+            quotas.lines(plane, user, project, views, [(each.offers, len(each.job_specs)) for each in planned])
+        ),
     )
 
 

@@ -1,4 +1,4 @@
-"""`dstack project`: the servers and projects this machine knows. Only `add` and `list -v` speak to a server."""
+"""`dstack project`: the servers and projects this machine knows. `add`, `quota` and `list -v` speak to a server."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from chalicelib.errors import DstackError, Refused
 from cli.client import Client
+from cli.commands import quota
 from cli.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
 from cli.parameters import JsonOption, YesOption, command, new_group
 from cli.render import Table, as_json, render
@@ -136,6 +137,9 @@ def delete(ctx: typer.Context, name: NameOption, yes: YesOption = False) -> None
     here.say(f"Project {name} is removed from this machine.")
     if found.default and len(projects) > 1:
         here.warn("It was the default; choose another with `dstack project set-default NAME`.")
+
+
+quota.add_to(app)
 
 
 def _named(projects: list[ProjectEntry], name: str) -> ProjectEntry | None:

@@ -76,7 +76,7 @@ def body(route: Route, town: Town, project: str) -> bytes:
         "fleets/delete_instances": {"name": "seen", "instance_nums": [0]}, "instances/get": {"id": things["instance"]},
         "get_instance_health_checks": {"fleet_name": "seen", "instance_num": 0},
         "projects/create": {"project_name": "fresh"}, "set_members": members(user, f"{project}admin"),
-        "add_members": members("loner"),
+        "add_members": members("loner"), "set_quota": {"username": user, "jobs": 3},
         "remove_members": {"usernames": [user]}, "projects/update": {"is_public": project == PRIVATE},
         "users/create": {"username": "fresh", "global_role": "user"}, "users/delete": {"users": [user]},
         "users/update": {"username": user, "global_role": "user", "active": False},

@@ -99,6 +99,13 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
         "event list": ["event --json", "event list --json --within-run done"],
         "metrics": ["metrics pulling --json"],
         "project list": ["project list --json", "project list -v --json"],
+        "project quota": [
+            f"project quota{whose} --json"
+            for whose in (
+                "",
+                *(f"{who} --gpus 9 --jobs 9 --money 2.5" for who in ("", " --each-user", " --user admin")),
+            )
+        ],
         "secret list": ["secret list --json"],
         "secret get": ["secret get tok --json"],
         "server info": ["server info --json"],

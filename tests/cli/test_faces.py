@@ -37,6 +37,7 @@ FACES = {  # command line: what it is called
     "offer --group-by gpu,backend": "offer-grouped",
     "project": "project",
     "project list -v": "project-list-verbose",
+    "project quota": "project-quota",
     "ps -a": "ps",
     "ps -v": "ps-verbose",
     "run get train": "run-get",
@@ -70,6 +71,10 @@ def plan_of(body: dict[str, Any]) -> dict[str, Any]:
     return {
         **plan,
         "offers_as_of": AGES,
+        "quota": [
+            "project main uses 10 of 12 GPUs, $12.30 of $50 a day",
+            "the run will wait for quota: 10 of 12 GPUs of project main are in use, and it needs 4",
+        ],
         "run_spec": {**body["run_spec"], "run_name": name},
         "current_resource": current,
         "action": "update",

@@ -157,6 +157,14 @@ COST = {
     ],
     "total": 0.57,
 }  # fmt: skip
+FEW = {"gpus": 4, "jobs": None, "money": None}
+QUOTA = {
+    "project_name": "main",
+    "limits": {"gpus": 12, "jobs": None, "money": 50.0},
+    "used": {"gpus": 10, "jobs": 3, "money": 12.304},
+    "each_user": {"gpus": None, "jobs": 2, "money": None},
+    "users": [{"username": "alice", "limits": FEW, "used": {"gpus": 4, "jobs": 1, "money": 2.0}}],
+}
 ANSWERS: dict[str, Any] = {
     "/api/server/get_usage": USAGE,
     "/api/server/get_cost": COST,
@@ -197,6 +205,9 @@ ANSWERS: dict[str, Any] = {
     "/api/events/list": [EVENT],
     "/api/projects/main/get": {"project_id": PROJECT_ID},
     "/api/projects/lab/get": {"project_id": PROJECT_ID},
+    "/api/projects/main/get_quota": QUOTA,
+    "/api/projects/main/set_quota": QUOTA,
+    "/api/projects/lab/get_quota": QUOTA,
     "/api/users/get_my_user": ME,
 }
 LINES = {
@@ -242,6 +253,7 @@ ELSEWHERE = {  # flags that show on another command line than the plain one
     ("backend add", "file"): Line("backend add -y"),
     ("project add", "yes"): Line("project add --name lab --url {url} --token t"),
     ("project add", "no"): Line("project add --name lab --url {url} --token t", answers="y\n"),
+    **{("project quota", name): Line("project quota --gpus 2") for name in ("user", "each_user")},
     ("run get", "run_id"): Line("run get"),
     ("fleet get", "fleet_id"): Line("fleet get"),
     ("fleet delete", "force"): Line("fleet delete gpu -y"),
@@ -249,6 +261,9 @@ ELSEWHERE = {  # flags that show on another command line than the plain one
     ("run", "project"): Line("run", "get train"),
 }
 VALUES = {  # by parameter where one value doesn't fit all
+    "gpus": "12",
+    "jobs": "40",
+    "money": "200",
     "file": "other.yml",
     "ssh_identity": "key",
     "identity": "key2",

@@ -186,6 +186,12 @@ def setting(shapes: Shapes, rng: Draw) -> dict[str, Any]:
     return {"members": [{"username": name, "project_role": rng.choice(roles)} for name in rng.sample(names, 3)]}
 
 
+def quota(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    limits = {name: rng.choice((None, 0, 3, -1, 2.5, 1e30, "9", True)) for name in ("gpus", "jobs", "money")}
+    whose = {"username": rng.choice((None, *shapes.handles["username"])), "each_user": rng.random() < 0.2}
+    return {**whose, **{name: most for name, most in limits.items() if rng.random() < 0.5}}
+
+
 def user(shapes: Shapes, rng: Draw) -> dict[str, Any]:
     name = rng.choice((*shapes.handles["username"], f"person-{rng.randrange(9)}"))
     role = rng.choice(("user", "user", "admin"))
@@ -207,6 +213,7 @@ def backend_yaml(shapes: Shapes, rng: Draw) -> dict[str, Any]:
 COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
     "/api/projects/{project_name}/set_members": setting,
     "/api/projects/{project_name}/add_members": setting,
+    "/api/projects/{project_name}/set_quota": quota,
     "/api/projects/create": lambda shapes, rng: {"project_name": f"project-{rng.randrange(30)}"},
     "/api/users/create": user,
     "/api/users/update": user,

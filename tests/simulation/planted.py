@@ -19,6 +19,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.quotas import Quota
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.volumes import AttachmentState
 from chalicelib.domain.workflows import WorkflowStatus
@@ -62,6 +63,7 @@ from tests.simulation.stories import (
     orphans,
     placement_groups,
     placing,
+    quotas,
     tasks,
     volumes,
 )
@@ -317,6 +319,13 @@ def _trustful(snapshot: VolumeSnapshot, outcome: Outcome) -> Plan:
     )
 
 
+def _alone(snapshot: QueueSnapshot) -> Plan:
+    """As if nobody else could place anything at the same time."""
+    plan = decide_queue(snapshot)
+    steps = [replace(step, saves=tuple(n for n in step.saves if not isinstance(n, Quota))) for step in plan.steps]
+    return replace(plan, steps=tuple(steps))
+
+
 def _buying_with(purchases: type[Family]) -> tuple[type[Family], ...]:
     return (purchases, *(family for family in FAMILIES if family is not Purchases))
 
@@ -355,6 +364,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "ignores that a disk is held": Planted(Parts(sync=_heedless), volumes.USED_DISKS_STAY),
     "takes a disk for attached": Planted(Parts(kinds=_concluding("volume", _trustful)), volumes.DISKS_FIRST),
+    "counts a quota by itself": Planted(Parts(kinds=_deciding("queue", _alone)), quotas.QUOTA_KEPT),
     "sweeps what it doesn't know": Planted(Parts(sweeper=_Blind), machines.WANTED_STAYS),
 }
 

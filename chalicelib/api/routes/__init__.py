@@ -73,6 +73,8 @@ _ROWS = (
     ("POST", f"{_OF}/add_members", Access.visitor, "projects.add_members"),  # anybody may join a public project
     ("POST", f"{_OF}/remove_members", Access.member, "projects.remove_members"),  # anybody may leave
     ("POST", f"{_OF}/update", Access.project_admin, "projects.update"),
+    ("POST", f"{_OF}/get_quota", Access.member, "quotas.get"),
+    ("POST", f"{_OF}/set_quota", Access.project_admin, "quotas.set_quota"),  # the project's own: a global admin
     ("POST", "/api/users/list", Access.user, "users.list_users"),
     ("POST", "/api/users/get_my_user", Access.user, "users.get_my_user"),
     ("POST", "/api/users/get_user", Access.user, "users.get_user"),

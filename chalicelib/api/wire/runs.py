@@ -239,5 +239,6 @@ def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros)
         "notes": [{"subject": note.subject, "text": note.text, "hint": note.hint} for note in plan.notes],
         "delays": plan.delays,
         "isolation": list(plan.isolation),
+        "quota": list(plan.quota),
         "offers_as_of": ages_json(plan.ages),
     }

@@ -1,0 +1,43 @@
+"""Quotas of projects over HTTP."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from chalicelib.api.requests import Name, RequestBody
+from chalicelib.api.route import Call
+from chalicelib.api.wire.quotas import quota_json
+from chalicelib.errors import Invalid
+from chalicelib.usecases import quotas
+
+Count = Annotated[int, Field(ge=0, le=1_000_000)]
+_LIMITS = ("gpus", "jobs", "money")
+
+
+class SetBody(RequestBody):
+    """Of the whole project, of `username`, or of each user who has none. A limit that is left out stays as it is; null
+    lifts it."""
+
+    username: Name | None = None
+    each_user: bool = False
+    gpus: Count | None = None
+    jobs: Count | None = None
+    money: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] | None = None
+
+
+def get(call: Call) -> Any:
+    return quota_json(quotas.view(call.plane, call.tenant))
+
+
+def set_quota(call: Call) -> Any:
+    asked = call.parse(SetBody)
+    if asked.username is not None and asked.each_user:
+        raise Invalid("`username` and `each_user` exclude each other.", hint="Leave one of them out.")
+    changes = {name: getattr(asked, name) for name in _LIMITS if name in asked.model_fields_set}
+    if not changes:
+        raise Invalid("This sets no limit.", hint="Give `gpus`, `jobs` or `money`; null lifts a limit.")
+    whose = "" if asked.each_user else asked.username
+    quotas.set_limits(call.plane, call.actor, call.tenant, whose, changes)
+    return quota_json(quotas.view(call.plane, call.tenant))

@@ -1,0 +1,32 @@
+"""Quotas on the wire: ours, no other client knows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.domain.quotas import EACH_USER, NONE, Limits
+from chalicelib.planning.quotas import Amounts
+from chalicelib.usecases.quotas import QuotaView
+
+
+def quota_json(seen: QuotaView) -> dict[str, Any]:
+    """A limit that is null is none. `money` is in dollars a day (UTC), and counted only where it is limited."""
+    money = seen.quota.by_money
+    return {
+        "project_name": seen.quota.project_name,
+        "limits": _limits(seen.quota.limits),
+        "used": _used(seen.used, money),
+        "each_user": _limits(seen.quota.users.get(EACH_USER, NONE)),
+        "users": [
+            {"username": each.username, "limits": _limits(each.limits), "used": _used(each.used, money)}
+            for each in seen.shares
+        ],
+    }
+
+
+def _limits(limits: Limits) -> dict[str, Any]:
+    return {"gpus": limits.gpus, "jobs": limits.jobs, "money": limits.money}
+
+
+def _used(used: Amounts, money: bool) -> dict[str, Any]:
+    return {"gpus": used.gpus, "jobs": used.jobs, "money": round(used.money, 4) if money else None}

@@ -1,0 +1,70 @@
+"""How much of its quota a project uses, counted from what is stored.
+
+Read in this order: the quota, the machines, their jobs, and what has ended. Every placement writes the quota, so
+whoever commits under the version that was read first knows that the count misses none. All of it is read by key, or
+from a partition of the table: no index, so no lag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from chalicelib.domain import keys
+from chalicelib.domain.events import Event
+from chalicelib.domain.instants import MINUTE, Micros, sortable
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.quotas import Quota
+from chalicelib.domain.runs import Run
+from chalicelib.engine.read import Reader
+from chalicelib.planning.quotas import Ended, Usage, counted, held, settled
+from chalicelib.planning.snapshots import FleetView
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
+
+LATE: Micros = 2 * MINUTE  # an event may be committed so long after its time: until then an end isn't settled
+
+
+def quota_of(read: Reader, project_id: str) -> Quota | None:
+    """None: it has none, or one that limits nothing."""
+    quota = read.find(Quota, keys.quota(project_id))
+    return None if quota is None or quota.empty else quota
+
+
+def usage_of(read: Reader, quota: Quota, fleets: Iterable[FleetView], now: Micros) -> Usage:
+    """`fleets`: all that the project's jobs can be on, read after the quota."""
+    instances = [instance for view in fleets for instance in view.instances]
+    wanted = [keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for i in instances for c in i.claims]
+    jobs = {job.id: job for job in read.find_many(Job, wanted) if job and job.project_id == quota.id}
+    users = _users(read, jobs.values()) if quota.by_user or quota.by_money else {}
+    places = held(instances, jobs, users)
+    if not quota.by_money:
+        return counted(quota, places, (), now)
+    to = now - LATE
+    ended = list(_ended(read, quota, now))
+    before = [each for each in ended if (each.job.finished_at or 0) <= to]
+    if to > quota.on(now)[1]:
+        quota = settled(quota, before, now, to)
+        ended = [each for each in ended if each not in before]
+    return counted(quota, places, ended, now)
+
+
+def _users(read: Reader, jobs: Iterable[Job]) -> dict[str, str]:
+    """Of their runs."""
+    runs = read.find_many(Run, [keys.run(run_id) for run_id in dict.fromkeys(job.run_id for job in jobs)])
+    return {run.id: run.user_id for run in runs if run is not None}
+
+
+def _ended(read: Reader, quota: Quota, now: Micros) -> Iterator[Ended]:
+    """The jobs that ended today after what the quota has settled."""
+    since = quota.on(now)[1]
+    by_run: dict[str, set[str]] = {}
+    for record in all_of(read.store, "main", keys.events_of(quota.id), low=sortable(since + 1)):
+        if b'"returned"' in record.body:
+            event = nouns.read(Event, record)
+            if event.run_id is not None:
+                by_run.setdefault(event.run_id, set()).update(each.id for each in event.targets if each.type == "job")
+    for run_id, job_ids in by_run.items():
+        run, jobs = read.run_and_jobs(run_id)
+        for job in jobs if run is not None else ():
+            if run is not None and job.id in job_ids and job.finished_at is not None:
+                yield Ended(run.user_id, job)

@@ -1,0 +1,109 @@
+"""`dstack project quota`: the most that a project, and each of its users, may use at once and in a day."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cli.parameters import JsonOption, ProjectOption, command
+from cli.render import Table, as_json
+from cli.session import open_session
+from cli.shapes import document
+
+OFF = "off"
+EACH = "each user"
+
+
+def add_to(group: typer.Typer) -> None:
+    command(
+        group,
+        "quota",
+        "dstack project quota",
+        "dstack project quota --gpus 12 --jobs 40 --money 200",
+        "dstack project quota --user alice --gpus 4",
+        "dstack project quota --each-user --gpus 2 --money off",
+    )(quota)
+
+
+def quota(
+    ctx: typer.Context,
+    *,
+    project: ProjectOption = None,
+    gpus: Annotated[
+        str | None, typer.Option("--gpus", metavar="N|off", help="The most GPUs that its jobs have at once.")
+    ] = None,
+    jobs: Annotated[
+        str | None, typer.Option("--jobs", metavar="N|off", help="The most jobs that have a place at once.")
+    ] = None,
+    money: Annotated[
+        str | None,
+        typer.Option(
+            "--money", metavar="DOLLARS|off", help="Once a day's jobs have cost that, none starts until 00:00 UTC."
+        ),
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", metavar="NAME", help="Limit this user in the project.")] = None,
+    each_user: Annotated[
+        bool, typer.Option("--each-user", help="Limit each user of the project who has no limit of their own.")
+    ] = False,
+    json_wanted: JsonOption = False,
+) -> None:
+    """Show or set the quota of a project. Runs over it wait.
+
+    Global admins set the quota of a project, its own admins those of its users.
+    """
+    if user is not None and each_user:
+        raise typer.BadParameter("--user and --each-user exclude each other.", ctx=ctx)
+    changes = {
+        name: _limit(ctx, f"--{name}", word, kind)
+        for name, word, kind in (("gpus", gpus, int), ("jobs", jobs, int), ("money", money, float))
+        if word is not None
+    }
+    if not changes and (user is not None or each_user):
+        raise typer.BadParameter("give a limit: --gpus, --jobs or --money.", ctx=ctx)
+    session = open_session(ctx, project)
+    path = f"/api/projects/{session.project}"
+    if changes:
+        body = {"username": user, "each_user": each_user, **changes}
+        found: Any = session.client.post(f"{path}/set_quota", body)
+    else:
+        found = session.client.post(f"{path}/get_quota")
+    if json_wanted:
+        session.terminal.say(as_json(document("project quota", {"project": session.project, "quota": found})))
+        return
+    session.show(quota_table(found))
+
+
+def _limit(ctx: typer.Context, flag: str, word: str, kind: type) -> float | None:
+    if word == OFF:
+        return None
+    try:
+        number: float = kind(word.removeprefix("$"))
+    except ValueError:
+        number = -1
+    if not 0 <= number < float("inf"):
+        what = "a whole number" if kind is int else "an amount of dollars"
+        raise typer.BadParameter(f"{flag} takes {what} or `{OFF}`, not {word!r}.", ctx=ctx)
+    return number
+
+
+def quota_table(found: dict[str, Any]) -> Table:
+    """What is used of what there is, for the project and below it for its users."""
+    table = Table(("WHO", "GPUS", "JOBS", "MONEY TODAY"))
+    table.add(found["project_name"], *_cells(found["limits"], found["used"]))
+    if any(most is not None for most in found["each_user"].values()):
+        table.add(f"  {EACH}", *_cells(found["each_user"], None))
+    for each in found["users"]:
+        table.add(f"  {each['username']}", *_cells(each["limits"], each["used"]))
+    return table
+
+
+def _cells(limits: dict[str, Any], used: dict[str, Any] | None) -> tuple[str, str, str]:
+    def cell(name: str, written: str) -> str:
+        most = "-" if limits[name] is None else written.format(limits[name])
+        if used is None or used[name] is None:
+            return most
+        has = f"${used[name]:.2f}" if name == "money" else str(used[name])
+        return has if limits[name] is None else f"{has} of {most}"
+
+    return cell("gpus", "{}"), cell("jobs", "{}"), cell("money", "${:g}")
