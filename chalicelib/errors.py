@@ -68,6 +68,10 @@ class Refused(DstackError):
     """The request is well formed but can't be done now, or by this control plane; the message says why."""
 
 
+class Contended(Refused):
+    """Others kept changing the same thing. The same request may succeed a moment later."""
+
+
 class NotSupported(Refused):
     """A feature that isn't built: refused by name, never accepted and ignored."""
 

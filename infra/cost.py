@@ -23,6 +23,7 @@ CHARGES: Mapping[str, str] = {
     "AWS::Events::Rule": FREE,
     "AWS::IAM::Role": FREE,
     "AWS::Lambda::EventInvokeConfig": FREE,
+    "AWS::Lambda::EventSourceMapping": "nothing: what Lambda reads of a table's stream is free",
     "AWS::Lambda::Function": FREE,
     "AWS::Lambda::Permission": FREE,
     "AWS::Lambda::Url": FREE,

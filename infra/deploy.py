@@ -78,7 +78,9 @@ class Deployment:
             made = self._timed("template", lambda: packed.template(code, at_once(_room(self.stage))))
             template = json.dumps(made, sort_keys=True)
         url = self._timed("upload", lambda: self._upload(bucket, built, template))
-        self._timed("stack", lambda: self._bring_up(main, self.parameters, TemplateURL=url))
+        self._timed(
+            "stack", lambda: self._bring_up(main, {"Stream": data.output("Stream"), **self.parameters}, TemplateURL=url)
+        )
         self.say(spending.told(main.parameters()))
         self._timed("offers", self._ask_for_offers)
         self._tidy(bucket, {artefact.key for artefact in built.values()}, template)

@@ -62,6 +62,7 @@ class Function:
     bounded: bool = False  # runs no more often at once than the account's share
     url: bool = False
     vpc: bool = False  # may be put into one
+    follows: bool = False  # the log of events, by the table's stream
 
     @property
     def id(self) -> str:
@@ -74,7 +75,7 @@ class Function:
 
     @property
     def allowed(self) -> tuple[Grant, ...]:
-        return (may.logs(self.name), *self.grants, *((may.SET_ASIDE,) if self.asked else ()))
+        return (may.logs(self.name), *self.grants, *((may.SET_ASIDE,) if self.asked or self.follows else ()))
 
     @property
     def lasts(self) -> int:
@@ -176,6 +177,20 @@ FUNCTIONS = (
         timeout=60,
         every="rate(10 minutes)",  # an event source would poll the queue for $0.26 a month
         grants=(may.SETTINGS, may.READ_MANY, may.QUERY, may.PUT, may.TAKE_ASIDE),
+    ),
+    Function(
+        "automate",
+        memory=512,
+        timeout=60,
+        asked=True,
+        grants=(*(may.SETTINGS, may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.CATALOG, may.LIST),),
+    ),
+    Function(
+        "publish",
+        memory=256,
+        timeout=60,  # a batch is ten calls to the bus at most, or as many as its records have events
+        follows=True,
+        grants=(may.SETTINGS, may.READ_ONE, may.STREAM, may.ANNOUNCE),
     ),
     Function("workflow_step", memory=512, timeout=60, grants=may.PASS),  # a state gives a call a minute
     Function(

@@ -11,6 +11,7 @@ BUCKET = "s3:dstack-{stage}-{account}"
 
 SETTINGS = Grant("Settings", ("ssm:GetParametersByPath",), ("ssm:parameter/dstack-{stage}",))
 READ = Grant("Read", ("dynamodb:GetItem", "dynamodb:BatchGetItem"), (TABLE,))
+READ_ONE = Grant("ReadOne", ("dynamodb:GetItem",), (TABLE,))
 READ_MANY = Grant("ReadMany", ("dynamodb:BatchGetItem",), (TABLE,))
 QUERY_TABLE = Grant("QueryTable", ("dynamodb:Query",), (TABLE,))
 QUERY = Grant("Query", ("dynamodb:Query",), (TABLE, f"{TABLE}/index/*"))
@@ -29,6 +30,12 @@ DRIVE = Grant(  # what is committed about a workflow begins its execution, and t
     ("states:StartExecution", "states:SendTaskSuccess", "states:SendTaskFailure"),
     tuple(f"states:stateMachine:dstack-{{stage}}-{name}" for name in WORKFLOWS),
 )
+STREAM = Grant(
+    "Stream",
+    ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator", "dynamodb:ListStreams"),
+    (f"{TABLE}/stream/*",),
+)
+ANNOUNCE = Grant("Announce", ("events:PutEvents",), ("events:event-bus/dstack-{stage}",))
 SET_ASIDE = Grant("SetAside", ("sqs:SendMessage",), ("sqs:dstack-{stage}-aside",))  # by Lambda, in the function's name
 TAKE_ASIDE = Grant("TakeAside", ("sqs:ReceiveMessage", "sqs:DeleteMessage"), ("sqs:dstack-{stage}-aside",))
 LIST = Grant("List", ("s3:ListBucket",), (BUCKET,))  # without it S3 says of a missing object that it is forbidden

@@ -88,6 +88,10 @@ class Stack:
         found = self.found() or {}
         return {each["ParameterKey"]: each["ParameterValue"] for each in found.get("Parameters", ())}
 
+    def output(self, name: str) -> str:
+        found = self.found() or {}
+        return next((one["OutputValue"] for one in found.get("Outputs", ()) if one["OutputKey"] == name), "")
+
     def physical(self, logical: str) -> str:
         """What a resource is called in the account."""
         with explained(f"find {logical} of the stack {self.name}"):

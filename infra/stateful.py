@@ -21,7 +21,11 @@ def template() -> dict[str, Any]:
         "Description": "dstack: the table, the bucket and the queue of one control plane",
         "Parameters": {"Stage": {"Type": "String", "Default": "prod", "AllowedPattern": "[a-z][a-z0-9-]{0,20}"}},
         "Resources": _resources(),
-        "Outputs": {"Table": {"Value": {"Ref": "Table"}}, "Bucket": {"Value": {"Ref": "Bucket"}}},
+        "Outputs": {
+            "Table": {"Value": {"Ref": "Table"}},
+            "Bucket": {"Value": {"Ref": "Bucket"}},
+            "Stream": {"Value": {"Fn::GetAtt": ["Table", "StreamArn"]}},
+        },
     }
 
 
@@ -36,6 +40,7 @@ def _table() -> dict[str, Any]:
     properties = {
         "TableName": {"Fn::Sub": "dstack-${Stage}"},
         **table_schema(),
+        "StreamSpecification": {"StreamViewType": "NEW_IMAGE"},  # free; `publish` follows it if there is a bus
         "TimeToLiveSpecification": TTL,
         "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
         "DeletionProtectionEnabled": True,

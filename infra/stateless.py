@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from chalicelib.domain import keys
 from chalicelib.engine import asl
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
@@ -26,6 +27,7 @@ from infra.policies import VERSION, in_template, sub_arn
 
 RUNTIME = "python3.11"
 KEPT_DAYS = 14  # of logs
+GATHERED = 2  # seconds in which state changes gather for one call of the function that announces them
 Resources = dict[str, Any]
 Code = Mapping[str, tuple[str, str]]  # by artefact: bucket and key
 
@@ -38,14 +40,15 @@ def template(
     that are reserved for calls to providers, and their most; none in a new account, which has none to spare."""
     in_vpc = {"Fn::Not": [{"Fn::Equals": [{"Ref": "BastionSubnets"}, ""]}]}
     traced = {"Fn::Equals": [{"Ref": "Tracing"}, "Active"]}
-    resources: Resources = {"Settings": _settings(stage)}
+    bus = {"Fn::And": [{"Fn::Equals": [{"Ref": "Bus"}, "on"]}, {"Fn::Not": [{"Fn::Equals": [{"Ref": "Stream"}, ""]}]}]}
+    resources: Resources = {"Settings": _settings(stage), "StateChanges": _bus(stage)}
     for function in FUNCTIONS:
         resources |= _function(function, stage, code or {}, variables or {}, at_once)
     for definition in WORKFLOWS.values():
         resources |= _state_machine(definition, stage)
     return {
         "Parameters": _parameters() | spending.parameters(),
-        "Conditions": {"InVpc": in_vpc, "Traced": traced, **spending.conditions()},
+        "Conditions": {"InVpc": in_vpc, "Traced": traced, "Announced": bus, **spending.conditions()},
         "Resources": resources | spending.resources(stage),
         "Outputs": {"ApiUrl": {"Value": _API_URL}, "AgentUrl": {"Value": _AGENT_URL}},
     }
@@ -65,6 +68,17 @@ def _parameters() -> Resources:
             "AllowedValues": ["PassThrough", "Active"],
             "Description": "Active: each call is traced by X-Ray, for $5 a million",
         },
+        "Bus": {
+            "Type": "String",
+            "Default": "off",
+            "AllowedValues": ["off", "on"],
+            "Description": "on: state changes are announced on the stage's bus of EventBridge, for $1 a million",
+        },
+        "Stream": {
+            "Type": "String",
+            "Default": "",
+            "Description": "the ARN of the table's stream, which the bus needs",
+        },
         "BastionSubnets": {**ids, "Description": "subnets from which hosts are reached by SSH; none: the internet"},
         "BastionSecurityGroups": {
             **ids,
@@ -80,6 +94,7 @@ def _settings(stage: str) -> Resources:
         "wake_function": f"dstack-{stage}-reconcile",
         "effect_functions": {artefact: f"dstack-{stage}-{function}" for artefact, function in PROVIDERS.items()},
         "host_function": f"dstack-{stage}-bootstrap_host",
+        "bus": f"dstack-{stage}",
         "aside_queue": f"https://sqs.${{AWS::Region}}.${{AWS::URLSuffix}}/${{AWS::AccountId}}/dstack-{stage}-aside",
         "api_url": _API_URL["Fn::Sub"],
         "agent_url": "${AgentSyncUrl.FunctionUrl}",
@@ -114,6 +129,11 @@ def _function(function: Function, stage: str, code: Code, variables: Mapping[str
         properties["ReservedConcurrentExecutions"] = at_once
     if function.every or function.asked:
         made[f"{function.id}Events"] = _events(function, stage)
+    if function.name == "automate":
+        of_bus = {"Fn::Sub": sub_arn(f"events:rule/dstack-{stage}/*")}
+        made[f"{function.id}May"] = _may_invoke(function, "events.amazonaws.com", SourceArn=of_bus)
+    if function.follows:
+        made |= _following(function, stage)
     return made | (_url(function) if function.url else {})
 
 
@@ -207,6 +227,31 @@ def _events(function: Function, stage: str) -> Resources:
         aside = {"Fn::Sub": sub_arn(f"sqs:dstack-{stage}-aside")}
         properties["DestinationConfig"] = {"OnFailure": {"Destination": aside}}
     return {"Type": "AWS::Lambda::EventInvokeConfig", "Properties": properties}
+
+
+def _bus(stage: str) -> Resources:
+    return {"Type": "AWS::Events::EventBus", "Condition": "Announced", "Properties": {"Name": f"dstack-{stage}"}}
+
+
+def _following(function: Function, stage: str) -> Resources:
+    """The event log, out of the table's stream. Reading the stream is free, and what the filter leaves out starts no
+    function. A batch that fails is repeated from where it failed, for six hours; then its place is set aside."""
+    of_events = {"eventName": ["INSERT"], "dynamodb": {"Keys": {"pk": {"S": [{"prefix": keys.EVENTS}]}}}}
+    properties = {
+        "FunctionName": {"Ref": function.id},
+        "EventSourceArn": {"Ref": "Stream"},
+        "StartingPosition": "LATEST",
+        "FilterCriteria": {"Filters": [{"Pattern": json.dumps(of_events)}]},
+        "BatchSize": 100,
+        "MaximumBatchingWindowInSeconds": GATHERED,
+        "MaximumRecordAgeInSeconds": 6 * 3600,
+        "BisectBatchOnFunctionError": True,
+        "FunctionResponseTypes": ["ReportBatchItemFailures"],
+        "DestinationConfig": {"OnFailure": {"Destination": {"Fn::Sub": sub_arn(f"sqs:dstack-{stage}-aside")}}},
+    }
+    role = {"DependsOn": f"{function.id}Role"}
+    mapping = {"Type": "AWS::Lambda::EventSourceMapping", "Condition": "Announced", **role, "Properties": properties}
+    return {f"{function.id}Stream": mapping}
 
 
 def _url(function: Function) -> Resources:

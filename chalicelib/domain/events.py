@@ -46,10 +46,11 @@ class EventType(StrEnum):
     health = "health"  # of an instance: `before` → `after`, because of `detail`
     key_added = "key_added"  # a user's public key: `detail`
     key_deleted = "key_deleted"
+    automated = "automated"  # a rule did something with a stored configuration, or couldn't: `detail`
 
 
 class Target(Value):
-    type: str  # project, user, fleet, instance, run, job, workflow, gang, volume, gateway, secret, backend
+    type: str  # project, user, fleet, instance, run, job, workflow, gang, volume, gateway, secret, backend, automation
     id: str
     name: str
 
@@ -135,18 +136,21 @@ def _created(event: Event) -> str:
         "backend": "backend configured",
         "workflow": "workflow started",
         "gang": "claims its places",
+        "automation": f"configuration {event.targets[0].name} stored",
     }
     return _joined(words.get(event.targets[0].type, "created"), event.detail)
 
 
 def _changed(event: Event) -> str:
     """Of a backend, what its project's own events don't say."""
-    said = "backend changed" if _backend(event) else "changed"
+    said = f"{_named(event)}changed"
     return _joined(said, _spaced(", ".join(event.fields)), event.detail)
 
 
-def _backend(event: Event) -> bool:
-    return event.targets[0].type == "backend"
+def _named(event: Event) -> str:
+    """What the event is about, where clients that don't know its type are shown its project alone."""
+    target = event.targets[0]
+    return {"backend": "backend ", "automation": f"configuration {target.name} "}.get(target.type, "")
 
 
 def _ordered(event: Event) -> str:
@@ -173,7 +177,7 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.status: _status,
     EventType.created: _created,
     EventType.changed: _changed,
-    EventType.deleted: lambda event: _joined("backend deleted" if _backend(event) else "deleted", event.detail),
+    EventType.deleted: lambda event: _joined(f"{_named(event)}deleted", event.detail),
     EventType.ordered: _ordered,
     EventType.resubmitted: lambda event: f"resubmitted, attempt {event.number}",
     EventType.repeated: lambda event: f"the purchase failed and will be retried: {event.detail}",
@@ -193,5 +197,6 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.health: lambda event: _joined(f"health {event.before} → {event.after}", event.detail),
     EventType.key_added: lambda event: _joined("public key added", event.detail),
     EventType.key_deleted: lambda event: _joined("public key deleted", event.detail),
+    EventType.automated: lambda event: event.detail,
     EventType.step_undone: lambda event: _joined("undone", event.detail),
 }

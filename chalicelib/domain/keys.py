@@ -24,6 +24,8 @@
 | Secret    | project/<id>     | secret/<name>           |                                    |                        |
 | Configured | project/<id>    | backend/<type>          |                                    |                        |
 | Roster    | backends         | roster                  |                                    |                        |
+| Automation | project/<id>    | automation/<name>       |                                    |                        |
+| Automated | automated/<project> | <rule>#<event>      |                                    |                        |
 | Repo      | project/<id>     | repo/<repo_id>          |                                    |                        |
 | Archive   | archive/<id>     | status                  | archives, used#id                  |                        |
 | Sighting  | sightings/<acct> | hash of its subject     |                                    |                        |
@@ -223,6 +225,14 @@ def secret(project_id: str, name: str) -> Key:
 
 def backend(project_id: str, type: str) -> Key:
     return Key(f"project/{project_id}", f"backend/{type}")
+
+
+def automation(project_id: str, name: str) -> Key:
+    return Key(f"project/{project_id}", f"automation/{name}")
+
+
+def automated(project_id: str, rule: str, event_id: str) -> Key:
+    return Key(f"automated/{project_id}", f"{rule}#{event_id}")
 
 
 def repo(project_id: str, repo_id: str) -> Key:

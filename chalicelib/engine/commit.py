@@ -137,16 +137,20 @@ def _batches(writes: Iterable[_Write]) -> Iterator[list[_Write]]:
 
 
 class Door:
-    def __init__(self, read: Reader, *, wake: Wake, news: News, kinds: Kinds = KINDS) -> None:
-        self.kinds, self._wake = kinds, wake
+    def __init__(
+        self, read: Reader, *, wake: Wake, news: News, kinds: Kinds = KINDS, along: Sequence[Change] = ()
+    ) -> None:
+        """`along`: changes that are committed with the first that is taken."""
+        self.kinds, self._wake, self.along = kinds, wake, along
         self._committer = Committer(read, kinds, _NoEffects(), news)
 
     def take(self, snapshot: Snapshot, plan: Plan, beside: Sequence[Change] = (), *, hears: str = "") -> None:
         """Commit the plan, and wake what it wakes. Raises Conflict if somebody else wrote first: nothing of the step
         that lost is written, and the caller reads and decides again."""
-        done = self._committer.commit(self.kinds.checked(snapshot, plan), beside, hears)
+        done = self._committer.commit(self.kinds.checked(snapshot, plan), [*beside, *self.along], hears)
         if done.lost:
             raise Conflict(str(done.lost[0]))
+        self.along = ()
         self.wake(done.wake)
 
     def wake(self, units: Iterable[str]) -> None:

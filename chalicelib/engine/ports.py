@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from chalicelib.backends.accounts import Account
     from chalicelib.backends.spi import Backend
     from chalicelib.domain.facts import BackendFacts
+    from chalicelib.domain.state_changes import StateChange
     from chalicelib.domain.workflows import Workflow
     from chalicelib.planning.offers import OfferBook
     from chalicelib.planning.plan import Effect
@@ -42,6 +43,11 @@ class Aside(Protocol):
 class Count(Protocol):
     def __call__(self, name: str, number: int) -> None:
         """So many more of what `name` counts, for the operator. Nothing is decided by it."""
+
+
+class Bus(Protocol):
+    def __call__(self, changes: Sequence[StateChange]) -> Set[str]:
+        """Announce these, in order. The ids of those that it didn't take."""
 
 
 class News(Protocol):

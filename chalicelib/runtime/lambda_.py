@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,11 +31,15 @@ from chalicelib.runtime.settings import CLOUDS, LambdaSettings, Parameters, emul
 from chalicelib.usecases.pace import PER_CALL
 
 if TYPE_CHECKING:
+    from chalicelib.domain.state_changes import StateChange
     from chalicelib.engine.driving import Driving, Starting
 
 log = logging.getLogger(__name__)
 
+ENTRIES = 10  # that EventBridge takes at once: each is a few kilobytes, and together they may have 256
 BATCH = 100  # hints per event; Lambda allows 256 KB at least, and a unit's name is about 50 bytes
+
+SOURCE, DETAIL_TYPE = "dstack", "State Change"  # as rules name them
 
 Clients = Callable[[str], Any]  # the client of an AWS service, by the service's name
 
@@ -84,6 +89,7 @@ class LambdaRoot(Root):
                 tunnels=False,
                 aside=Aside(clients, settings.aside_queue) if settings.aside_queue else nothing,
                 count=partial(observing.count, settings.table),
+                bus=EventBus(clients, settings.bus) if settings.bus else None,
                 images=settings.images,
                 retention=settings.retention,
             )
@@ -186,6 +192,35 @@ class Aside:
             for message in found:
                 yield message["Body"]
                 sqs.delete_message(QueueUrl=self._queue, ReceiptHandle=message["ReceiptHandle"])
+
+
+class EventBus:
+    """State changes on a bus of EventBridge. It takes each entry by itself, and says which it didn't take."""
+
+    def __init__(self, clients: Clients, name: str) -> None:
+        self._clients, self._name = clients, name
+
+    def __call__(self, changes: Sequence[StateChange]) -> set[str]:
+        left: set[str] = set()
+        for start in range(0, len(changes), ENTRIES):
+            batch = changes[start : start + ENTRIES]
+            answer = self._clients("events").put_events(Entries=[self._entry(change) for change in batch])
+            said = zip(batch, answer["Entries"], strict=True)
+            refused = {change.id: entry for change, entry in said if entry.get("ErrorCode")}
+            if refused:
+                log.error("the bus %s didn't take %d of %d state changes: %s", self._name, len(refused), len(batch),
+                          next(iter(refused.values())))  # fmt: skip
+            left |= refused.keys()
+        return left
+
+    def _entry(self, change: StateChange) -> dict[str, Any]:
+        return {
+            "EventBusName": self._name,
+            "Source": SOURCE,
+            "DetailType": DETAIL_TYPE,
+            "Time": datetime.fromisoformat(change.time),
+            "Detail": change.model_dump_json(),
+        }
 
 
 def execute(root: Root, event: Mapping[str, Any]) -> None:

@@ -16,7 +16,19 @@ from chalicelib.engine.ports import unheard
 from chalicelib.usecases.context import Images, Limits, Providers
 
 if TYPE_CHECKING:
-    from chalicelib.engine.ports import Aside, Backends, Clock, Count, Effects, Executions, News, Rights, Streams, Wake
+    from chalicelib.engine.ports import (
+        Aside,
+        Backends,
+        Bus,
+        Clock,
+        Count,
+        Effects,
+        Executions,
+        News,
+        Rights,
+        Streams,
+        Wake,
+    )
     from chalicelib.hosts.connection import Logins
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.log_uploads import Uploads
@@ -61,6 +73,7 @@ class Ports:
     rights: Rights = unheard  #        ends streams and long polls        nothing is open
     aside: Aside = nothing  #          no event is given up              what Lambda gave up
     count: Count = uncounted  #        the log alone                     metrics in CloudWatch
+    bus: Bus | None = None  #          webhooks and rules here            EventBridge
     # What the operator chose:
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)

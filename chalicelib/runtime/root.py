@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.ids import derive
+from chalicelib.errors import NotDeployed
 from chalicelib.runtime.ports import Ports
 from chalicelib.usecases.context import Joining, Plane
 
@@ -179,6 +180,23 @@ class Root:
 
         ports = self.ports
         return Eraser(ports.store, ports.blobs, ports.logs, ports.clock, ports.retention)
+
+    def automate(self, order: Mapping[str, Any]) -> dict[str, str]:
+        """Carry out what a rule asks for. Returns what has become of it."""
+        from chalicelib.configuration.reading import read
+        from chalicelib.domain.specs.automation import Order
+        from chalicelib.usecases.automate import carry_out
+
+        done = carry_out(self.plane, read(Order, dict(order)))
+        return {"refused": "its project is gone" if done is None else done.refused}
+
+    def publish(self, records: Iterable[Mapping[str, Any]]) -> list[str]:
+        """Announce the state changes in these records of the table's stream. Which record is to come again, if any."""
+        from chalicelib.engine.publishing import Documents, publish
+
+        if self.ports.bus is None:
+            raise NotDeployed("This stage has no bus.", hint="Deploy it with ARGS='--set Bus=on'.")
+        return publish(Documents(self.ports.store), self.ports.bus, records)
 
     def tell_set_aside(self) -> int:
         """Tell of each event that was given up. Returns how many there were."""

@@ -12,7 +12,7 @@ from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.usage import Measure, Usage
 from chalicelib.engine.ports import Backends, Catalog, Clock, News, Rights, Streams, Wake, unheard
 from chalicelib.errors import Bug
-from chalicelib.store.port import Store
+from chalicelib.store.port import Change, Store
 from chalicelib.usecases.pace import Pace
 
 if TYPE_CHECKING:
@@ -103,13 +103,14 @@ class Plane:
     hosts: bool = True  # can it log in to hosts over SSH?
     joining: Joining | None = None  # how machines join by themselves
     rights: Rights = unheard
+    along: tuple[Change, ...] = ()  # written with the first change that goes through the door, or not at all
 
     @cached_property
     def door(self) -> Door:
         """The way in for user requests and agent reports: plans, checked and committed like any other."""
         from chalicelib.engine.commit import Door  # it imports all the decisions, which only changes need
 
-        return Door(self.read, wake=self.wake, news=self.news)
+        return Door(self.read, wake=self.wake, news=self.news, along=self.along)
 
     @cached_property
     def read(self) -> Reader:

@@ -14,7 +14,7 @@ from chalicelib.domain.ids import is_id
 from chalicelib.domain.instants import DAY
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Archive, User, archive_id
-from chalicelib.errors import Conflict, Invalid, NotFound, Problem, Refused
+from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.usecases.archives import check_tar
 from chalicelib.usecases.context import Plane
@@ -57,7 +57,7 @@ def keep(plane: Plane, owner_id: str, folder: str, hash_: str, content: bytes) -
         except Conflict:
             continue  # a concurrent upload of the same content, or the old archive was erased: look again
         return archive
-    raise Refused("This archive keeps changing.", hint="Try again.")
+    raise Contended("This archive keeps changing.", hint="Try again.")
 
 
 def use(plane: Plane, project_id: str, spec: RunSpec) -> None:
@@ -89,7 +89,7 @@ def _use(plane: Plane, archive: Archive) -> bool:
             found = again
             continue
         return True
-    raise Refused("This archive keeps changing.", hint="Try again.")
+    raise Contended("This archive keeps changing.", hint="Try again.")
 
 
 def _find(plane: Plane, id_: str) -> Archive | None:

@@ -18,7 +18,7 @@ from chalicelib.domain.offers import Offer
 from chalicelib.domain.specs.fleets import FleetConfiguration, FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.read import FleetRow
-from chalicelib.errors import AlreadyExists, Conflict, Problem, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Contended, Problem, Refused
 from chalicelib.planning import listing, support
 from chalicelib.planning.combine import fleet_query, merged_fleet
 from chalicelib.planning.hosts import match_hosts
@@ -95,7 +95,7 @@ def apply_plan(
             return _apply(plane, user, project, name, spec, raw, seen, force, role)
         except Conflict:
             continue  # somebody took the name, or the engine moved the fleet: look again
-    raise Refused(f"The fleet {name} keeps changing.", hint="Try again.")
+    raise Contended(f"The fleet {name} keeps changing.", hint="Try again.")
 
 
 def _problems(plane: Plane, project: Project, spec: FleetSpec) -> list[Problem]:

@@ -13,7 +13,7 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.read import FleetRow
-from chalicelib.errors import Conflict, Invalid, NotFound, Refused
+from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Refused
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.requests import delete_fleet, end_instance, forget_host
 from chalicelib.planning.snapshots import Given
@@ -127,7 +127,7 @@ def _delete(plane: Plane, user: User, fleet: Fleet | None) -> None:
             fleet = nouns.find(plane.store, Fleet, keys.fleet(fleet.id))
             continue
         return
-    raise Refused("The fleet keeps changing.", hint="Try again.")
+    raise Contended("The fleet keeps changing.", hint="Try again.")
 
 
 def delete_instances(
@@ -180,7 +180,7 @@ def _change(plane: Plane, user: User, instance: Instance | None, change: Callabl
             instance = nouns.find(plane.store, Instance, keys.instance(instance.id))
             continue
         return
-    raise Refused("The instance keeps changing.", hint="Try again.")
+    raise Contended("The instance keeps changing.", hint="Try again.")
 
 
 def refuse_ssh(plane: Plane, user: User, role: ProjectRole | None, spec: FleetSpec) -> None:

@@ -21,7 +21,7 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User, hash_token
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.read import FleetRow
-from chalicelib.errors import Conflict, Forbidden, Invalid, NotFound, Refused
+from chalicelib.errors import Conflict, Contended, Forbidden, Invalid, NotFound, Refused
 from chalicelib.planning.joining import host_left, join_host
 from chalicelib.planning.snapshots import FleetView, Given
 from chalicelib.planning.transitions import Draft
@@ -101,7 +101,7 @@ def revoke(
         except Conflict:
             continue
         return
-    raise Refused("The command keeps changing.", hint="Try again.")
+    raise Contended("The command keeps changing.", hint="Try again.")
 
 
 def _fleet(plane: Plane, user: User, project: Project, name: str, role: ProjectRole | None) -> FleetRow:
@@ -246,4 +246,4 @@ def left(plane: Plane, credential: str, instance_id: str) -> None:
         except Conflict:
             continue
         return
-    raise Refused("The instance keeps changing.", hint="Try again.")
+    raise Contended("The instance keeps changing.", hint="Try again.")

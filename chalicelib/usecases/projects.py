@@ -15,7 +15,7 @@ from chalicelib.domain.events import EventType
 from chalicelib.domain.fleets import FleetStatus
 from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.tenants import PROJECT_NAME, GlobalRole, Member, Project, ProjectRole, User
-from chalicelib.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound, Problem, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Contended, Forbidden, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import MAX_CHANGES, Change, Check, Delete, Store
@@ -148,7 +148,7 @@ def _delete(plane: Plane, actor: User, name: str) -> None:
             _take_back(plane, actor, project.id)
             raise
         return
-    raise Refused(f"The project {name} keeps changing.", hint="Try again.")
+    raise Contended(f"The project {name} keeps changing.", hint="Try again.")
 
 
 def _take_back(plane: Plane, actor: User, project_id: str) -> None:

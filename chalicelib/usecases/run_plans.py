@@ -22,7 +22,7 @@ from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.ports import Age
 from chalicelib.engine.read import RunRow
-from chalicelib.errors import AlreadyExists, Conflict, Refused
+from chalicelib.errors import AlreadyExists, Conflict, Contended, Refused
 from chalicelib.planning import cluster_plans, listing, schedule, support
 from chalicelib.planning import jobs as planned_jobs
 from chalicelib.planning.combine import combined, wants_of
@@ -265,7 +265,7 @@ def apply_plan(
             return _apply(plane, user, project, draft, seen, force)
         except Conflict:
             continue  # somebody took the name, or the engine moved the run: look again
-    raise Refused(f"The run {draft.name} keeps changing.", hint="Try again.")
+    raise Contended(f"The run {draft.name} keeps changing.", hint="Try again.")
 
 
 def _apply(plane: Plane, user: User, project: Project, draft: _Draft, seen: Seen | None, force: bool) -> RunRow:

@@ -14,7 +14,7 @@ from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.read import Reader, RunRow
-from chalicelib.errors import Conflict, Invalid, NotFound, Refused
+from chalicelib.errors import Conflict, Contended, Invalid, NotFound, Refused
 from chalicelib.planning.requests import delete_run, stop_run
 from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
@@ -137,7 +137,7 @@ def _stop(plane: Plane, user: User, run: Run | None, reason: RunReason) -> None:
             run = nouns.find(plane.store, Run, keys.run(run.id))
             continue
         return
-    raise Refused("The run keeps changing.", hint="Try again.")
+    raise Contended("The run keeps changing.", hint="Try again.")
 
 
 def delete(plane: Plane, user: User, project: Project, names: Sequence[str]) -> None:
@@ -168,7 +168,7 @@ def _delete(plane: Plane, user: User, run: Run | None) -> None:
             run = nouns.find(plane.store, Run, keys.run(run.id))
             continue
         return
-    raise Refused("The run keeps changing.", hint="Try again.")
+    raise Contended("The run keeps changing.", hint="Try again.")
 
 
 def _required(store: Store, project: Project, name: str) -> Run:

@@ -19,7 +19,17 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.specs.volumes import AnyVolumeConfiguration, KubernetesVolumeConfiguration, VolumeSpec
 from chalicelib.domain.tenants import Project, User
 from chalicelib.domain.volumes import Volume, VolumeStatus
-from chalicelib.errors import AlreadyExists, Conflict, Invalid, NoBackend, NotFound, NotSupported, Problem, Refused
+from chalicelib.errors import (
+    AlreadyExists,
+    Conflict,
+    Contended,
+    Invalid,
+    NoBackend,
+    NotFound,
+    NotSupported,
+    Problem,
+    Refused,
+)
 from chalicelib.machines.volume import TO_CREATE
 from chalicelib.planning.requests import delete_volume
 from chalicelib.planning.snapshots import Given
@@ -100,9 +110,15 @@ def holder(plane: Plane, project: Project, name: str) -> tuple[Volume | None, in
 # --- create ---------------------------------------------------------------------------------------------------------
 
 
-def create(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> Volume:
+def check(plane: Plane, project: Project, raw: dict[str, Any]) -> AnyVolumeConfiguration:
+    """Could it be created, as far as can be known? Raises what speaks against it."""
     configuration = _configuration(raw)
     _refuse_unavailable(plane, project, configuration)
+    return configuration
+
+
+def create(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> Volume:
+    configuration = check(plane, project, raw)
     name = configuration.name or specs.invented_name(
         plane.random_id(), "volume", lambda name: plane.store.get(keys.volume_name(project.id, name)) is not None
     )
@@ -114,7 +130,7 @@ def create(plane: Plane, user: User, project: Project, raw: dict[str, Any]) -> V
             return _create(plane, user, project, configuration.with_(name=name), version)
         except Conflict:
             continue  # somebody took the name: look again
-    raise Refused(f"The volume {name} keeps changing.", hint="Try again.")
+    raise Contended(f"The volume {name} keeps changing.", hint="Try again.")
 
 
 def _taken(volume: Volume) -> AlreadyExists:
@@ -229,7 +245,7 @@ def _delete(plane: Plane, user: User, project: Project, name: str) -> None:
         except Conflict:
             continue
         return
-    raise Refused(f"The volume {name} keeps changing.", hint="Try again.")
+    raise Contended(f"The volume {name} keeps changing.", hint="Try again.")
 
 
 def _refuse_if_attached(volume: Volume) -> None:

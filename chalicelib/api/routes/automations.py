@@ -1,0 +1,44 @@
+"""Stored configurations over HTTP. Any member may store one: it is applied with its author's rights, as any is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from chalicelib.api.requests import Name, Object, RequestBody
+from chalicelib.api.route import Call
+from chalicelib.domain.automations import Automation
+from chalicelib.domain.instants import iso
+from chalicelib.usecases import automations
+
+
+class AddBody(RequestBody):
+    spec: Object
+
+
+class DeleteBody(RequestBody):
+    names: list[Name] = Field(max_length=40)
+
+
+def add(call: Call) -> Any:
+    return _shown(automations.add(call.plane, call.actor, call.tenant, call.parse(AddBody).spec, call.role))
+
+
+def list_automations(call: Call) -> Any:
+    return [_shown(stored) for stored in automations.list_all(call.plane, call.tenant)]
+
+
+def delete(call: Call) -> None:
+    automations.delete(call.plane, call.actor, call.tenant, call.parse(DeleteBody).names, call.role)
+
+
+def _shown(stored: Automation) -> Any:
+    """Without the configuration: it may hold keys and passwords."""
+    return {
+        "id": stored.id,
+        "name": stored.name,
+        "type": stored.type,
+        "user": stored.user_name,
+        "stored_at": iso(stored.stored_at),
+    }

@@ -1,0 +1,54 @@
+"""What is written about automation: which state changes are meant, and what a rule asks for."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from chalicelib.domain.automations import Automation
+from chalicelib.domain.events import EventType
+from chalicelib.domain.specs.reading import Spec
+from chalicelib.domain.state_changes import StateChange
+
+Action = Literal["apply", "stop", "delete"]
+Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
+Word = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Meant(Spec):
+    """State changes, by what they are about. What isn't given may be anything."""
+
+    project: Word | None = Field(default=None, description="The project's name.")
+    target: Word | None = Field(default=None, description="The type of what has changed: `run`, `job`, `fleet`, …")
+    name: Word | None = Field(default=None, description="The name of what has changed.")
+    type: tuple[EventType, ...] | None = Field(
+        default=None, description="What happened: `created`, `status`, `deleted`, …"
+    )
+    status: tuple[Word, ...] | None = Field(default=None, description="The status that it has now: `failed`, `done`, …")
+    reason: tuple[Word, ...] | None = Field(default=None, description="Why: `job_failed`, `stopped_by_user`, …")
+
+    def has(self, change: StateChange) -> bool:
+        return (
+            self.project in (None, change.project and change.project.name)
+            and self.target in (None, change.target.type)
+            and self.name in (None, change.target.name)
+            and (self.type is None or change.type in self.type)
+            and (self.status is None or change.after in self.status)
+            and (self.reason is None or change.reason in self.reason)
+        )
+
+
+class Order(Spec):
+    """What a rule asks for about one event."""
+
+    rule: Name = Field(description="The rule's name.")
+    event: Word = Field(description="The event's id.")
+    project: Word = Field(description="The project of the configuration.")
+    configuration: Word = Field(description="The name of the stored configuration.")
+    action: Action = Field(description="What to do with what it describes.")
+
+
+def is_of_automation(change: StateChange) -> bool:
+    """What rules did isn't for rules: one that is refused would be asked for again because it was refused."""
+    return change.target.type == Automation.kind

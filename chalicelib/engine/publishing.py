@@ -1,0 +1,45 @@
+"""State changes on their way to a bus: what the table's stream brings, as documents, in order.
+
+A stream repeats a batch from the first record that wasn't done. So the first that the bus didn't take ends the work,
+and what had been taken after it is told again: consumers know a repetition by its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from chalicelib.domain import keys
+from chalicelib.domain.events import Event
+from chalicelib.domain.state_changes import StateChange, of
+from chalicelib.domain.tenants import Project
+from chalicelib.engine.ports import Bus
+from chalicelib.store import nouns
+from chalicelib.store.port import Store
+from chalicelib.store.streamed import events_in, streamed
+
+
+class Documents:
+    """Events as documents, with the names of their projects, which never change."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._names: dict[str, str] = {}
+
+    def of(self, event: Event) -> StateChange:
+        id_ = event.project_id
+        if id_ and id_ not in self._names:
+            project = nouns.find(self._store, Project, keys.project(id_))
+            self._names[id_] = "" if project is None else project.name
+        return of(event, self._names.get(id_))
+
+
+def publish(documents: Documents, bus: Bus, records: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The sequence number of the first record that wasn't wholly taken, if there is one."""
+    found: list[tuple[str, StateChange]] = []
+    for record in records:
+        change = record["dynamodb"]
+        number = str(change["SequenceNumber"])
+        found += [(number, documents.of(event)) for event in events_in(streamed(change["NewImage"]))]
+    left = bus([document for _, document in found])
+    return [number for number, document in found if document.id in left][:1]
