@@ -93,6 +93,11 @@ class Submission:
         self._stop_and_wait(name)
         return self._submit(self._plan())  # plan again: the run that the server compared with has ended
 
+    def prepared(self) -> dict[str, Any]:
+        """What would be submitted, to be stored. Nothing is uploaded, so it can't need that."""
+        self.repo = bring(self.session, self.options.repo, self.definition.configuration, self.definition.folder)
+        return self._run_spec(self._public_key())
+
     def _run_spec(self, public_key: str | None) -> dict[str, Any]:
         configuration, repos = self.definition.configuration, self.definition.configuration.get("repos")
         return {

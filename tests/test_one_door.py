@@ -97,6 +97,8 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/runtime/local_fleet.py",  # makes this machine's fleet and host, and cuts it
         "chalicelib/usecases/agent.py",  # metrics that one commit didn't take
         "chalicelib/usecases/agent_credentials.py",  # presence
+        "chalicelib/usecases/automate.py",  # that a rule is done with an event, where nothing had to change
+        "chalicelib/usecases/automations.py",  # configurations that rules apply
         "chalicelib/usecases/backends.py",  # the settings of backends
         "chalicelib/store/log_blobs.py",  # where the parts of a log are
         "chalicelib/usecases/logs.py",  # presence: that somebody reads

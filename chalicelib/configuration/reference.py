@@ -17,7 +17,9 @@ from chalicelib.configuration.parse import TYPES, VOLUME_TYPES, located, parse
 from chalicelib.configuration.resolution import resolved
 from chalicelib.configuration.schema import configuration_schema, definitions_of, profiles_schema, whole
 from chalicelib.configuration.server_spec import BACKEND_CONFIGS, ServerConfig
+from chalicelib.domain.events import EventType
 from chalicelib.domain.specs.credentials import types_of
+from chalicelib.domain.state_changes import StateChange
 from chalicelib.errors import Invalid
 
 BEGIN, END = "<!-- made from the code: begin -->", "<!-- made from the code: end -->"
@@ -154,7 +156,22 @@ def renewed(page: str, made: str) -> str:
     return f"{before}{BEGIN}\n\n{made}\n\n{END}{after}"
 
 
-PAGES = {"configuration.md": fields, "errors.md": errors, "server-config.md": server_fields}
+def state_changes() -> str:
+    """The document of a state change, whole and in parts, and its JSON Schema."""
+    definitions = definitions_of([StateChange])
+    named = ("StateChange", "Thing", "Named")
+    tables = [_section(name, name, definitions[name]) for name in named]
+    types = ", ".join(f"`{each}`" for each in EventType)
+    schema = json.dumps(StateChange.model_json_schema(), indent=2)
+    return "\n\n".join([*tables, f"`type` is one of {types}.", f"```json\n{schema}\n```"])
+
+
+PAGES = {
+    "state-changes.md": state_changes,
+    "configuration.md": fields,
+    "errors.md": errors,
+    "server-config.md": server_fields,
+}
 
 
 def main(arguments: list[str]) -> None:

@@ -20,9 +20,9 @@ Image = Mapping[str, Mapping[str, Any]]  # attribute → {its type: its value}; 
 
 def streamed(image: Image) -> Record:
     """The record that was written, without its entries in the indexes."""
-    packed = image.get("packed", {}).get("B")
+    pk, sk, packed = image["pk"]["S"], image["sk"]["S"], image.get("packed", {}).get("B")
     body = unpacked(base64.b64decode(packed)) if packed else str(image["body"]["S"]).encode()
-    return Record(Key(image["pk"]["S"], image["sk"]["S"]), int(image["version"]["N"]), body)
+    return Record(Key(pk, sk), int(image["version"]["N"]), body)
 
 
 def events_in(record: Record) -> tuple[Event, ...]:

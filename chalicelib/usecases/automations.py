@@ -110,7 +110,7 @@ def _checked(
     """The type and the name of what it describes. Raises what applying it would."""
     configuration = spec.get("configuration")
     written = configuration if isinstance(configuration, dict) else {}
-    type_, name = written.get("type"), written.get("name")
+    type_, name = written.get("type"), spec.get("run_name") or written.get("name")
     if type_ not in TYPES:
         hint = f"one of {', '.join(f'`{each}`' for each in TYPES)}"
         raise Invalid([Problem("only runs, fleets and volumes can be stored", path="type", hint=hint)])
@@ -118,7 +118,8 @@ def _checked(
         hint = "rules refer to it by its name"
         raise Invalid([Problem("a stored configuration needs a name", path="name", hint=hint, code="missing")])
     if type_ in RUNS:
-        spec["run_name"] = name
+        _refuse_uploads(spec)
+        spec = {**spec, "run_name": name}
         run_plans.get_plan(plane, user, project, spec, run_plans.Look(limit=1), role=role)
     elif type_ == "fleet":
         fleet_plans.get_plan(plane, user, project, spec)
@@ -126,6 +127,15 @@ def _checked(
     else:
         volumes.check(plane, project, written)
     return type_, name
+
+
+def _refuse_uploads(spec: dict[str, Any]) -> None:
+    """They are erased when no live run has used them for a while."""
+    if spec.get("file_archives") or spec.get("repo_code_hash"):
+        raise Refused(
+            "A stored configuration can't have files or code that are uploaded with it: they aren't kept for rules.",
+            hint="Push your commits, and name the repository by its address; or use an image or a volume.",
+        )
 
 
 def _refuse_foreign(user: User, role: ProjectRole | None, stored: Automation) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
@@ -10,13 +13,14 @@ from chalicelib.errors import NotSupported
 from cli.commands.secret import get_secret
 from cli.parameters import JsonOption, ProjectOption, WatchOption, command, new_group
 from cli.render import as_json
-from cli.session import Session, completer, open_session, watch
+from cli.session import WATCH_SECONDS, Session, completer, open_session, watch
 from cli.shapes import document
 from cli.since import since_moment
 from cli.tables.cells import moment
 from cli.tables.events import event_line
 
 LAST = 100
+LATE = 30.0  # seconds that an event may take from what it is about to its commit
 
 WHAT = "Show what happened to runs, jobs, fleets and instances."
 app = new_group(WHAT, invoke_without_command=True)
@@ -75,6 +79,48 @@ def list_events(
     """List events, oldest first: the last 100, or all since --since."""
     if ctx.invoked_subcommand is None:
         _list(ctx)
+
+
+@command(app, "follow", "dstack event follow", "dstack event follow --since 1h | jq .message")
+def follow(ctx: typer.Context, project: ProjectOption = None, since: SinceOption = None) -> None:
+    """Print each state change of the project as it happens, until Ctrl-C.
+
+    Each line is a JSON document, in the form that webhooks and the bus bring. None is printed twice. No --json: each
+    line is one.
+    """
+    session = open_session(ctx, project)
+    start = moment(since_moment(since, session.terminal.now())) or session.terminal.now()
+    try:
+        for change in followed(session, start):
+            session.terminal.say(json.dumps(change, ensure_ascii=False))
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None
+
+
+def followed(session: Session, start: float) -> Iterator[dict[str, Any]]:
+    """Each change once, from `start` on. What is committed late has an earlier time, so the last seconds are read
+    again each time."""
+    seen: dict[str, float] = {}  # by id: when it happened
+    at = start
+    while True:
+        after: dict[str, Any] = {"prev_recorded_at": _date(max(start, at - LATE)), "prev_id": None}
+        while True:
+            page = session.client.in_project("events/changes", {**after, "limit": LAST})
+            for change in page:
+                happened = moment(change["time"]) or 0.0
+                if change["id"] not in seen:
+                    seen[change["id"]] = happened
+                    at = max(at, happened)
+                    yield change
+            if len(page) < LAST:
+                break
+            after = {"prev_recorded_at": page[-1]["time"], "prev_id": page[-1]["id"]}
+        seen = {id_: happened for id_, happened in seen.items() if happened >= at - 2 * LATE}
+        session.terminal.sleep(WATCH_SECONDS)
+
+
+def _date(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat()
 
 
 app.callback(help=WHAT)(list_events)  # `dstack event` is `dstack event list`

@@ -71,6 +71,8 @@ def body(route: Route, town: Town, project: str) -> bytes:
     bodies: dict[str, Any] = {
         "runs/get_plan": {"run_spec": spec}, "gpus/list": {"run_spec": spec},
         "runs/apply": {"plan": {"run_spec": spec, "current_resource": None}, "force": False},
+        "events/changes": {"prev_recorded_at": "2026-11-21T04:00:00Z"},
+        "automations/add": {"spec": {**spec, "configuration": {**spec["configuration"], "name": "fresh"}}},
         "runs/stop": {"runs_names": ["seen"], "abort": False},
         "fleets/get_plan": {"spec": fleet("fresh")}, "fleets/apply": {"plan": {"spec": fleet("fresh")}, "force": False},
         "fleets/delete_instances": {"name": "seen", "instance_nums": [0]}, "instances/get": {"id": things["instance"]},

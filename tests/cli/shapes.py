@@ -71,6 +71,9 @@ def fill(rig: Rig, dstack: Dstack) -> None:
     rig.world.clock.pass_(MINUTE / 1e6)
     finish(rig, ids["done"], RunStatus.failed)
     rig.ok("P/secrets/create_or_update", {"name": "tok", "value": "v"})
+    task_file.write_text("type: task\nname: nightly\ncommands: [ls]\n" + SMALL)
+    assert dstack("automation", "add", "-f", "task.yml").code == 0
+    task_file.write_text("type: task\ncommands: [ls]\nenv: [A=1]\nmax_duration: 1h\nretry: true\n" + SMALL)
     store(rig.world.plane, rig.project, read_backend(config(regions=["eu-west-1"], tags={"a": "b"})), None)
     create(rig, BY_THEMSELVES)
     rig.ok("P/fleets/create_join", {"name": "lab"})
@@ -95,6 +98,7 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
             "offer --format json --spot-auto --max-price 3 --gpu A100,H100:40GB..80GB:1..2 --cpu x86:2..4",
         ],
         "offer --group-by": ["offer --group-by gpu --json", "offer --group-by gpu,backend,region,count --json"],
+        "automation list": ["automation list --json"],
         "backend list": ["backend list --json"],
         "event list": ["event --json", "event list --json --within-run done"],
         "metrics": ["metrics pulling --json"],

@@ -26,6 +26,7 @@ FACES = {  # command line: what it is called
     "apply -f task.yml": "apply-task",
     "apply -f changed.yml": "apply-changed",
     "apply -f fleet.yml": "apply-fleet",
+    "automation": "automation",
     "backend": "backend",
     "event": "event",
     "fleet": "fleet",
@@ -50,8 +51,8 @@ FACES = {  # command line: what it is called
     "volume get data": "volume-get",
 }
 NO_TABLE = {  # lines, a log, a script
-    "attach", "backend add", "backend check", "backend delete",
-    "completion", "delete", "fleet delete", "fleet delete-instance", "fleet join-command",
+    "attach", "automation add", "automation delete", "backend add", "backend check", "backend delete",
+    "completion", "delete", "event follow", "fleet delete", "fleet delete-instance", "fleet join-command",
     "fleet revoke-join", "init", "logs", "project add",
     "project delete", "project set-default", "secret delete", "secret set", "server", "stop",
     "volume delete",
@@ -206,5 +207,5 @@ def test_every_command_has_a_face_or_prints_no_table() -> None:
     words = {" ".join(path) for path, _ in leaves() if path[0] not in ("pool", "destroy")}
     unbuilt = {"export", "gateway", "import", "login", "preset"}
     faces = {name for name in words if any(f"{line} ".startswith(f"{name} ") for line in FACES)}
-    grouped = {"backend list", "event list", "secret list"}  # as `event` and `secret` print it
+    grouped = {"automation list", "backend list", "event list", "secret list"}  # as `event` and `secret` print it
     assert words - faces - NO_TABLE - grouped == unbuilt

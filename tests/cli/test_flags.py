@@ -117,6 +117,8 @@ def reachable() -> dict[str, Any]:
     return found
 
 
+AUTOMATION = {"id": "1", "name": "train", "type": "task", "user": "admin", "stored_at": "2026-11-21T04:00:00Z"}
+CHANGE = {"id": "1", "time": "2026-11-21T04:00:00+00:00", "message": "done", "type": "status"}
 BACKEND = {"name": "aws", "source": "api", "config": {"type": "aws"}, "changed_at": "2026-11-21T04:00:00Z"} | {
     "offers_taken_at": None,
     "offers_error": "",
@@ -187,6 +189,10 @@ ANSWERS: dict[str, Any] = {
     "/fleets/get_plan": fleet_plan,
     "/fleets/apply": fleet(instances=[instance(0)]),
     "/gpus/list": {"gpus": [{**GROUPED, "spot": ["spot"], "backend": "aws", "regions": ["x"]}]},
+    "/automations/add": AUTOMATION,
+    "/automations/list": [AUTOMATION],
+    "/automations/delete": None,
+    "/events/changes": [CHANGE],
     "/secrets/list": [{"id": "1", "name": "tok", "value": None}],
     "/backends/list": [BACKEND],
     "/backends/aws/config_info": {"type": "aws", "creds": {"type": "access_key", "access_key": "(hidden)"}},
@@ -211,6 +217,7 @@ ANSWERS: dict[str, Any] = {
     "/api/users/get_my_user": ME,
 }
 LINES = {
+    "automation delete": "automation delete train",
     "apply": "apply",
     "attach": "attach train --logs",
     "backend check": "backend check aws",

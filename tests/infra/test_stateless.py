@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from chalicelib.backends.aws.permissions import PERMISSIONS
+from chalicelib.domain import keys
 from chalicelib.engine.workflows import WORKFLOWS
 from infra import stateful
 from infra.functions import ENOUGH, FUNCTIONS, NEW_ACCOUNT, PAUSES, UNRESERVED, Function, at_once, named
@@ -59,13 +60,31 @@ def test_names_lead_to_what_the_stacks_make() -> None:
     for name in (settings["table"], settings["bucket"], settings["aside_queue"].rsplit("/", 1)[1]):
         assert f'"{name}"' in state
     asked = {settings["wake_function"], settings["host_function"], *settings["effect_functions"].values()}
+    asked |= {"dstack-dev-automate"}  # which the rules of others ask
     assert asked == {f"dstack-dev-{function.name}" for function in FUNCTIONS if function.asked}
     assert asked <= {RESOURCES[function.id]["Properties"]["FunctionName"] for function in FUNCTIONS}
 
 
-def test_nothing_is_polled() -> None:
-    """An event source would ask its queue all month, for $0.26."""
-    assert not [name for name, each in RESOURCES.items() if each.get("Type", "").endswith("EventSourceMapping")]
+def test_nothing_is_polled_that_costs() -> None:
+    """An event source would ask its queue all month, for $0.26; of a table's stream it reads for nothing."""
+    found = [each["Properties"] for each in RESOURCES.values() if each.get("Type", "").endswith("EventSourceMapping")]
+    assert [each["EventSourceArn"] for each in found] == [{"Ref": "Stream"}]
+
+
+def test_the_bus_is_off_unless_somebody_wants_it_and_then_events_alone_are_followed() -> None:
+    announced = {name for name, each in RESOURCES.items() if each.get("Condition") == "Announced"}
+    assert announced == {"StateChanges", "PublishStream"} and TEMPLATE["Parameters"]["Bus"]["Default"] == "off"
+    (filter_,) = RESOURCES["PublishStream"]["Properties"]["FilterCriteria"]["Filters"]
+    pattern = json.loads(filter_["Pattern"])
+    assert pattern == {"eventName": ["INSERT"], "dynamodb": {"Keys": {"pk": {"S": [{"prefix": "events/"}]}}}}
+    assert keys.event("p", 1, "e").pk.startswith("events/")
+
+
+def test_rules_of_the_stages_own_bus_may_ask_for_automation_and_nobody_else() -> None:
+    may = RESOURCES["AutomateMay"]["Properties"]
+    assert may["Principal"] == "events.amazonaws.com"
+    bus = RESOURCES["StateChanges"]["Properties"]["Name"]
+    assert may["SourceArn"]["Fn::Sub"].endswith(f":rule/{bus}/*")
 
 
 @pytest.mark.parametrize("function", EVENTS, ids=lambda function: str(function.name))

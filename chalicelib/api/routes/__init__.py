@@ -113,6 +113,7 @@ _ROWS = (
     ("POST", f"{_IN}/logs/poll", Access.member, "logs.poll"),
     ("GET", f"{_IN}/metrics/job/{{run_name}}", Access.member, "metrics.job"),
     ("POST", "/api/events/list", Access.user, "events.list_events"),
+    ("POST", f"{_IN}/events/changes", Access.member, "events.list_changes"),
     ("POST", "/api/auth/list_providers", Access.public, "auth.list_providers"),
     ("POST", "/api/server/get_info", Access.public, "server.get_info"),
     ("POST", "/api/server/get_usage", Access.admin, "server.get_usage"),

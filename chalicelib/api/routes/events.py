@@ -9,6 +9,7 @@ from pydantic import Field
 from chalicelib.api.requests import At, Id, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.events import event_json
+from chalicelib.domain.state_changes import of
 from chalicelib.domain.tenants import GlobalRole
 from chalicelib.usecases import events
 from chalicelib.usecases.projects import visible
@@ -60,6 +61,26 @@ class ListBody(RequestBody):
             limit=self.limit,
             ascending=self.ascending,
         )
+
+
+class ChangesBody(RequestBody):
+    prev_recorded_at: At
+    prev_id: Id | None = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 100
+
+
+def list_changes(call: Call) -> Any:
+    """The project's events after the given one, oldest first, in the form in which they leave the control plane."""
+    asked, project = call.parse(ChangesBody), call.tenant
+    wanted = events.Filter(
+        within_projects=frozenset({project.id}),
+        prev_at=asked.prev_recorded_at,
+        prev_id=asked.prev_id,
+        limit=asked.limit,
+        ascending=True,
+    )
+    found = events.list_events(call.plane.store, call.actor, {project.id: project}, wanted)
+    return [of(event, project.name).model_dump(mode="json") for event in found]
 
 
 def _set(ids: list[str] | None) -> frozenset[str] | None:

@@ -1,0 +1,105 @@
+"""`dstack automation`: the configurations that rules may apply, stop and delete."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from chalicelib.errors import NotFound, Refused
+from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.render import Table, as_json
+from cli.session import Session, completer, open_session
+from cli.shapes import document
+from cli.tables.cells import age
+
+app = new_group("Store configurations for rules to apply, stop and delete.", invoke_without_command=True)
+NameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The configuration's name.", autocompletion=completer("automation"))
+]
+
+
+@app.callback()
+def automation(ctx: typer.Context, project: ProjectOption = None) -> None:
+    """Store configurations for rules to apply, stop and delete."""
+    if ctx.invoked_subcommand is None:
+        _list(open_session(ctx, project), json_wanted=False)
+
+
+@command(app, "list", "dstack automation list", "dstack automation list --json")
+def list_automations(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+    """List the stored configurations, and who stored each."""
+    _list(open_session(ctx, project), json_wanted)
+
+
+def _list(session: Session, json_wanted: bool) -> None:
+    found: list[Any] = session.client.in_project("automations/list")
+    session.remember("automation", [one["name"] for one in found])
+    if json_wanted:
+        said = document("automation list", {"project": session.project, "automations": found})
+        session.terminal.say(as_json(said))
+        return
+    table, now = Table(("NAME", "TYPE", "USER", "STORED")), session.terminal.now()
+    for one in found:
+        table.add(one["name"], one["type"], one["user"], age(one["stored_at"], now))
+    session.show(table)
+
+
+@command(app, "add", "dstack automation add -f train.dstack.yml", "dstack automation add -f cloud.dstack.yml")
+def add(
+    ctx: typer.Context,
+    project: ProjectOption = None,
+    file: Annotated[
+        str | None, typer.Option("-f", "--file", metavar="FILE", help="The configuration; `-` for standard input.")
+    ] = None,
+) -> None:
+    """Store a configuration, or replace the one of its name.
+
+    It is checked now as if it were applied. A rule applies it in your name, with the rights that you have then.
+    No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    name = _stored(session, file)
+    session.terminal.say(f"Configuration {name} is stored. Rules apply it in your name.")
+
+
+def _stored(session: Session, file: str | None) -> str:
+    from cli.definition import RUN_TYPES, load_definition
+    from cli.fleets import with_ssh_keys
+    from cli.runs import ApplyOptions, Submission
+
+    terminal = session.terminal
+    definition = load_definition(terminal, file)
+    configuration = definition.configuration
+    with definition.places.told():
+        if configuration.get("files"):
+            raise Refused(
+                f"{definition.path} has `files`, and what is uploaded isn't kept for rules.",
+                hint="Put them into a repository, an image or a volume.",
+            )
+        if definition.kind in RUN_TYPES:
+            spec = Submission(session, definition, ApplyOptions()).prepared()
+        elif definition.kind == "fleet":
+            keyed = with_ssh_keys(configuration, terminal.cwd, terminal.home)
+            spec = {"configuration": keyed, "configuration_path": definition.path, "profile": definition.profile}
+        else:
+            spec = {"configuration": configuration, "configuration_path": definition.path}
+        return str(session.client.in_project("automations/add", {"spec": spec})["name"])
+
+
+@command(app, "delete", "dstack automation delete train", "dstack automation delete train -y")
+def delete(ctx: typer.Context, name: NameArgument, project: ProjectOption = None, yes: YesOption = False) -> None:
+    """Delete a stored configuration.
+
+    What was applied of it stays. No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    if name not in [one["name"] for one in session.client.in_project("automations/list")]:
+        raise NotFound(
+            f"No configuration {name} is stored in project {session.project}.", hint="See them with `dstack automation`."
+        )
+    if not yes and not session.terminal.confirm(f"Delete the stored configuration {name}?"):
+        session.terminal.say("Nothing was deleted.")
+        return
+    session.client.in_project("automations/delete", {"names": [name]})
+    session.terminal.say(f"Configuration {name} is deleted. Rules that name it are refused from now on.")

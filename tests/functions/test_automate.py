@@ -1,0 +1,238 @@
+"""Rules act on stored configurations: as who stored them, once for each event, or say why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.domain import keys
+from chalicelib.domain.tenants import Member, ProjectRole
+from chalicelib.errors import Invalid
+from chalicelib.store import nouns
+from chalicelib.store.port import Delete
+from functions import automate
+from tests.api.rig import Rig, fleet, submit, task
+from tests.functions.test_handlers import Stack
+from tests.functions.test_policies import deployed, spare
+from tests.world.calls import Policed
+
+EVENT = "6628ef34-2e9a-4af5-aab4-144f175852f7"
+
+
+def order(action: str = "apply", configuration: str = "hello", event: str = EVENT, **more: str) -> dict[str, str]:
+    return {
+        "rule": "again",
+        "event": event,
+        "project": "main",
+        "configuration": configuration,
+        "action": action,
+        **more,
+    }
+
+
+def stored(rig: Rig, spec: dict[str, Any] | None = None, **more: str) -> None:
+    rig.ok("P/automations/add", {"spec": spec or spec_of("hello")}, **more)
+
+
+def spec_of(name: str, **fields: Any) -> dict[str, Any]:
+    return task(name, **fields)
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[Stack]:
+    made = Stack.at(tmp_path)
+    yield made
+    made.root.close()
+
+
+@pytest.fixture
+def rig(stack: Stack) -> Rig:
+    return stack.rig
+
+
+def ask(stack: Stack, **given: Any) -> str:
+    stack.rig.world.clock.pass_(1)
+    said: str = automate.handler(order(**given), None, stack.root)["refused"]
+    return said
+
+
+def runs(rig: Rig) -> list[dict[str, Any]]:
+    return list(rig.ok("/api/runs/list", {"project_name": "main"}))
+
+
+def told(rig: Rig) -> list[str]:
+    events = rig.ok("/api/events/list", {"ascending": True})
+    return [one["message"] for one in events if "rule again" in one["message"]]
+
+
+def test_an_event_that_comes_twice_applies_the_configuration_once(stack: Stack, rig: Rig) -> None:
+    stored(rig)
+    assert ask(stack) == "" and ask(stack) == ""
+    (run,) = runs(rig)
+    assert (run["run_spec"]["run_name"], run["user"]) == ("hello", "admin")
+    rig.ok("P/runs/stop", {"runs_names": ["hello"], "abort": True})
+    stack.reconcile()
+    assert ask(stack) == "" and len(runs(rig)) == 1, "not even once its run has ended"
+    assert told(rig) == ["hello is applied by rule again"]
+
+
+def test_another_event_or_another_rule_is_another_order(stack: Stack, rig: Rig) -> None:
+    stored(rig)
+    stored(rig, spec_of("other"))
+    ask(stack)
+    ask(stack, configuration="other", event=EVENT.replace("6", "7"))
+    ask(stack, configuration="hello", rule="second")
+    assert {run["run_spec"]["run_name"] for run in runs(rig)} == {"hello", "other"}
+    assert told(rig) == ["hello is applied by rule again", "other is applied by rule again"]
+
+
+def test_stopping_and_deleting_what_it_describes(stack: Stack, rig: Rig) -> None:
+    stored(rig)
+    submit(rig, spec_of("hello"))
+    assert ask(stack, action="stop") == ""
+    for _ in range(3):
+        stack.reconcile()
+        stack.hints += [f"run/{runs(rig)[0]['id']}"]
+    assert runs(rig)[0]["status"] == "terminated"
+    assert ask(stack, action="stop", event="second") == "", "what has ended stays as it is"
+    assert ask(stack, action="delete", event="third") == "" and runs(rig) == []
+    assert "no run hello" in ask(stack, action="delete", event="fourth")
+    assert told(rig)[-1] == "rule again can't delete hello: There is no run hello in project main."
+
+
+def test_fleets_are_applied_and_deleted_and_cant_be_stopped(stack: Stack, rig: Rig) -> None:
+    stored(rig, fleet("pool"))
+    assert ask(stack, configuration="pool") == ""
+    assert rig.ok("P/fleets/get", {"name": "pool"})["name"] == "pool"
+    assert "fleet can't be stopped" in ask(stack, action="stop", configuration="pool", event="second")
+    assert ask(stack, action="delete", configuration="pool", event="third") == ""
+    assert rig.ok("P/fleets/get", {"name": "pool"})["status"] == "terminating"
+
+
+@pytest.mark.parametrize("lost", ["membership", "active"])
+def test_it_is_refused_once_its_author_has_lost_their_rights(stack: Stack, rig: Rig, lost: str) -> None:
+    token = rig.user("ann", ProjectRole.user)
+    rig.ok("P/automations/add", {"spec": spec_of("hello")}, token=token)
+    assert ask(stack) == "" and runs(rig)[0]["user"] == "ann"
+    if lost == "active":
+        rig.deactivate("ann")
+    else:
+        ann = nouns.find_target(rig.world.plane.store, keys.user_name("ann"))
+        assert ann is not None
+        rig.world.plane.store.commit([Delete(keys.member(rig.project.id, ann[0]))])
+    why = ask(stack, action="stop", event="second")
+    assert "ann, who stored the configuration hello, is no" in why
+    assert runs(rig)[0]["status"] == "submitted" and why in told(rig)[-1]
+    assert ask(stack, action="stop", event="second") == why, "and stays refused"
+
+
+def test_rights_are_those_of_the_author_and_not_of_the_rule(stack: Stack, rig: Rig) -> None:
+    """Stored by an admin who is a plain member by now: what only admins may do is refused."""
+    token = rig.user("ann", ProjectRole.admin)
+    rig.ok("P/automations/add", {"spec": spec_of("hello", privileged=True)}, token=token)
+    ann = nouns.find_target(rig.world.plane.store, keys.user_name("ann"))
+    assert ann is not None
+    member = nouns.find(rig.world.plane.store, Member, keys.member(rig.project.id, ann[0]))
+    assert member is not None
+    rig.save(member.with_(role=ProjectRole.user))
+    assert "privileged" in ask(stack) and runs(rig) == []
+
+
+def test_what_is_not_stored_and_a_project_that_is_gone_are_told(stack: Stack, rig: Rig) -> None:
+    assert "No configuration hello is stored" in ask(stack)
+    assert ask(stack, project="gone") == "its project is gone"
+    stored(rig)
+    assert "No configuration hello is stored" in ask(stack), "an order is answered once"
+    assert ask(stack, event="second") == ""
+
+
+def test_an_event_that_is_no_order_is_refused_with_every_problem(stack: Stack) -> None:
+    with pytest.raises(Invalid) as refused:
+        automate.handler({"detail": {}, "action": "explode", "rule": "a b"}, None, stack.root)
+    said = str(refused.value)
+    assert all(name in said for name in ("event", "configuration", "action", "rule", "detail"))
+
+
+def test_two_deliveries_at_once_have_one_effect(stack: Stack, rig: Rig) -> None:
+    """The second is carried out between the first one's decision and its commit."""
+    stored(rig)
+    submit(rig, spec_of("hello"))
+    inner = stack.root.ports.store
+    first = iter([True])
+
+    class Raced:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(inner, name)
+
+        def commit(self, changes: Any) -> None:
+            if any(change.key.pk.startswith("automated/") for change in changes) and next(first, False):
+                ask(stack, action="stop")
+            inner.commit(changes)
+
+    root = type(stack.root)(replace(stack.root.ports, store=Raced()))
+    assert automate.handler(order("stop"), None, root) == {"refused": ""}
+    assert told(rig) == ["hello is stopped by rule again"]
+
+
+def test_it_needs_what_its_policy_allows_and_nothing_else(stack: Stack, rig: Rig) -> None:
+    """Also where a run would change another that lives, and a fleet is in use."""
+    stack.ask_for_a_machine()
+    stack.provision()
+    policed = Policed()
+    root = deployed(stack, policed, "automate")
+    ann = rig.user("ann", ProjectRole.user)
+    rig.ok("P/automations/add", {"spec": spec_of("hers")}, token=ann)
+    stored(rig, spec_of("hello", priority=7))
+    stored(rig, fleet("pool"))
+    asked = [("apply", "hers"), ("apply", "hello"), ("delete", "pool"), ("apply", "pool"), ("stop", "hers")]
+    said = [automate.handler(order(*one, str(n)), None, root)["refused"] for n, one in enumerate(asked)]
+    assert [bool(each) for each in said] == [False, False, True, False, False] and "in use" in said[2]
+    for _ in range(3):
+        stack.hints += [f"run/{run['id']}" for run in runs(rig)]
+        stack.reconcile()
+    assert automate.handler(order("delete", "hers", "last"), None, root) == {"refused": ""}
+    assert policed.refused == []
+    assert spare(policed, "automate", "List") == set()
+
+
+def test_who_may_change_or_delete_what_is_stored(rig: Rig) -> None:
+    ann, bob = rig.user("ann", ProjectRole.user), rig.user("bob", ProjectRole.user)
+    rig.world.clock.pass_(1)
+    rig.ok("P/automations/add", {"spec": spec_of("hello", env={"PASSWORD": "hush"})}, token=ann)
+    (shown,) = rig.ok("P/automations/list", {}, token=bob)
+    assert (shown["name"], shown["type"], shown["user"]) == ("hello", "task", "ann") and "hush" not in str(shown)
+    assert "was stored by ann" in rig.refused("P/automations/add", {"spec": spec_of("hello")}, token=bob)
+    assert "was stored by ann" in rig.refused("P/automations/delete", {"names": ["hello"]}, token=bob)
+    rig.world.clock.pass_(1)
+    rig.ok("P/automations/add", {"spec": spec_of("hello")}, token=ann)
+    rig.world.clock.pass_(1)
+    rig.ok("P/automations/delete", {"names": ["hello"]})
+    assert rig.ok("P/automations/list", {}) == []
+    said = [one["message"] for one in rig.ok("/api/events/list", {"ascending": True})]
+    assert said[-3:] == ["configuration hello stored", "configuration hello changed", "configuration hello deleted"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({}, "only runs, fleets and volumes"),
+        ({"configuration": {"type": "gateway", "name": "g"}}, "only runs, fleets and volumes"),
+        (task(None), "needs a name"),
+        (task("hello", nodes=0), "nodes"),
+        ({"configuration": {"type": "fleet", "name": "x y", "nodes": 1}}, "name"),
+        ({"configuration": {"type": "volume", "name": "data", "backend": "aws", "region": "r", "size": 1}}, "backend"),
+    ],
+)
+def test_what_couldnt_be_applied_isnt_stored(rig: Rig, spec: dict[str, Any], said: str) -> None:
+    assert said in rig.refused("P/automations/add", {"spec": spec})
+    assert rig.ok("P/automations/list", {}) == []
+
+
+def test_what_is_stored_is_sealed(rig: Rig) -> None:
+    stored(rig, spec_of("hello", env={"PASSWORD": "hush"}))
+    record = rig.record(keys.automation(rig.project.id, "hello"))
+    assert b"hush" not in record.body and b"echo" not in record.body
