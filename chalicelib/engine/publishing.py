@@ -15,8 +15,9 @@ from chalicelib.domain.state_changes import StateChange, of
 from chalicelib.domain.tenants import Project
 from chalicelib.engine.ports import Bus
 from chalicelib.store import nouns
+from chalicelib.store.history import events_in
 from chalicelib.store.port import Store
-from chalicelib.store.streamed import events_in, streamed
+from chalicelib.store.streamed import streamed
 
 
 class Documents:

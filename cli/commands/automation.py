@@ -96,7 +96,8 @@ def delete(ctx: typer.Context, name: NameArgument, project: ProjectOption = None
     session = open_session(ctx, project)
     if name not in [one["name"] for one in session.client.in_project("automations/list")]:
         raise NotFound(
-            f"No configuration {name} is stored in project {session.project}.", hint="See them with `dstack automation`."
+            f"No configuration {name} is stored in project {session.project}.",
+            hint="See them with `dstack automation`.",
         )
     if not yes and not session.terminal.confirm(f"Delete the stored configuration {name}?"):
         session.terminal.say("Nothing was deleted.")
