@@ -130,9 +130,12 @@ class _Question:
 
     def wait(self) -> Waits | None:
         for at, pool in enumerate(self.floor.pools):
-            text = self._awaited(at, pool) if isinstance(self.asked.query(at), Query) else ""
+            query = self.asked.query(at)
+            text = self._awaited(at, pool) if isinstance(query, Query) else ""
             if text or (text := self._room(at, pool)):
                 return Waits(pool.view.fleet.name, text)
+            if isinstance(query, Query) and (coming := pool.undecided(self.asked.wants, query)):
+                return Waits(pool.view.fleet.name, pool.zone_of(coming))
         return None
 
     def _awaited(self, at: int, pool: Pool) -> str:

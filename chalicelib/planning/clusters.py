@@ -67,6 +67,12 @@ def fitting_rows(floor: Floor, cluster: Cluster, wants: Wants) -> int:
     return (rows | silent & cluster.pool.chosen(asked.wants)) & cluster.rows
 
 
+def undecided_rows(floor: Floor, cluster: Cluster, wants: Wants) -> int:
+    """Machines that fit if they come up in the zone of the volumes."""
+    query = floor.asked(wants).query(cluster.at)
+    return cluster.pool.undecided(wants, query) & cluster.rows if isinstance(query, Query) else 0
+
+
 def share_out(needed: Sequence[int], fitting: Sequence[int]) -> list[int] | None:
     """Machines for groups of nodes: group n gets `needed[n]` of the rows `fitting[n]`, and no row is given twice. None
     if there aren't enough, however they are chosen."""

@@ -28,7 +28,7 @@ from chalicelib.planning.asking import Hopeless, Waits, hopeless
 from chalicelib.planning.attachments import take
 from chalicelib.planning.bitmaps import rows_of
 from chalicelib.planning.buying import Buy
-from chalicelib.planning.clusters import Cluster, clusters, fitting_rows, share_out
+from chalicelib.planning.clusters import Cluster, clusters, fitting_rows, share_out, undecided_rows
 from chalicelib.planning.colocation import is_cluster
 from chalicelib.planning.floor import Floor
 from chalicelib.planning.gangs import Needs, complete, is_gang, no_cluster
@@ -262,8 +262,8 @@ def seek(floor: Floor, needs: Needs, gang: Gang | None) -> Found | Waits | Hopel
             found.append(Found(cluster, tuple(_by_rank(floor, cluster, list(groups.values()), chosen))))
         elif found:
             continue
-        elif share_out(counts, fitting):
-            waits = waits or Waits(cluster.name, _awaited(floor, cluster, needs, fitting, free))
+        elif text := _awaited(floor, cluster, needs, fitting, free):
+            waits = waits or Waits(cluster.name, text)
         elif cluster.pool.view.spec.configuration.nodes is None and all(
             isinstance(floor.asked(wants).query(cluster.at), Query) for wants in groups
         ):
@@ -335,8 +335,16 @@ def _hosts(needs: Needs) -> str:
 
 
 def _awaited(floor: Floor, cluster: Cluster, needs: Needs, fitting: Sequence[int], free: int) -> str:
-    ready = len(list(rows_of(free & _any(fitting))))
-    return f"for {_hosts(needs)} in cluster `{cluster.name}` at once ({ready} free now)"
+    """Empty if the cluster hasn't enough machines, free or not."""
+    groups = needs.groups()
+    counts = [len(ranks) for ranks in groups.values()]
+    if share_out(counts, fitting):
+        ready = len(list(rows_of(free & _any(fitting))))
+        return f"for {_hosts(needs)} in cluster `{cluster.name}` at once ({ready} free now)"
+    coming = [undecided_rows(floor, cluster, wants) for wants in groups]
+    if share_out(counts, [rows | more for rows, more in zip(fitting, coming, strict=True)]):
+        return cluster.pool.zone_of(_any(coming))
+    return ""
 
 
 # --- the claims ------------------------------------------------------------------------------------------------------

@@ -121,6 +121,22 @@ class Pool:
                 found.append(Share(price, blocks, alike.rows & chosen))
         return found
 
+    def undecided(self, wants: Wants, query: Query) -> int:
+        """Machines on their way that fit if the zone they get, which nobody knows yet, is that of the job's volumes."""
+        sites = query.sites or ()
+        may = {
+            1 << row
+            for row, one in enumerate(self.machines)
+            if self.coming >> row & 1 and not one.zone and any(site.sells(one.offer) for site in sites)
+        }
+        fitting = self.shares(wants, query._replace(sites=None)) if may else ()
+        return sum(row for row in may if any(share.rows & row for share in fitting))
+
+    def zone_of(self, undecided: int) -> str:
+        """What a job waits for that fits only if such a machine comes up in the right zone."""
+        instance = self.machines[first_of(undecided)]
+        return f"for the zone of {instance.name} in fleet `{self.view.fleet.name}`, which is still being created"
+
     def chosen(self, wants: Wants) -> int:
         """The machines that the run names; all if it names none."""
         if not wants.instances:

@@ -8,7 +8,7 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.gangs import GangStatus
-from chalicelib.domain.instances import Handle, Instance
+from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import MINUTE
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
@@ -222,3 +222,24 @@ def test_nodes_in_two_zones_can_never_start(place: Engine) -> None:
     look(place, run)
     job = jobs_of(place, run)[0]
     assert job.reason is JobReason.failed_to_start_due_to_no_capacity
+
+
+def test_a_task_waits_for_the_zone_of_machines_that_are_still_being_created(place: Engine) -> None:
+    """All that their cluster may have: one may come up where the second node's volume is."""
+    fleet = place.fleet("cloud", placement="cluster", nodes="2..2")
+    offer = b.offer(availability_zones=("eu-a", "eu-b"))
+    coming = [
+        b.machine(number, fleet, status=InstanceStatus.pending, handles=(), offer=offer, started_at=None)
+        for number in range(2)
+    ]
+    place.save(*coming, place.again(fleet).with_(next_instance_num=2))
+    add(place, 2, zone="eu-a")
+    run = task(place, "train", 2, volumes=[BY_RANK])
+    look(place, run)
+    lead = jobs_of(place, run)[0]
+    text = "waiting for the zone of cloud-0 in fleet `cloud`, which is still being created"
+    assert (lead.status, lead.message) == (JobStatus.submitted, text)
+    away = [Handle(kind="vm", id=f"i-{each.num}", data={"zone": "eu-b"}) for each in coming]
+    place.save(*[place.again(each).with_(handles=(one,)) for each, one in zip(coming, away, strict=True)])
+    look(place, run)
+    assert jobs_of(place, run)[0].reason is JobReason.failed_to_start_due_to_no_capacity

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.domain.instances import Handle, Instance
+from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.volumes import AttachmentState, Volume, VolumeStatus
@@ -184,6 +184,31 @@ def test_a_plan_offers_only_what_is_where_the_volume_is() -> None:
     assert notes[0].text == (
         "can grow, but nothing that fits is sold where the volumes are, aws in mars (elsewhere 2 would match)"
     )
+
+
+@pytest.mark.parametrize("blocks", [1, 4])
+def test_a_job_waits_for_the_zone_of_a_machine_that_is_still_being_created(blocks: int) -> None:
+    """The only one of a full fleet: it may come up where the volume is."""
+    offer = ZONED.with_(blocks=blocks, total_blocks=blocks)
+    coming = b.machine(0, b.fleet("cloud"), status=InstanceStatus.pending, handles=(), offer=offer, total_blocks=blocks)
+    spec = b.run_spec(volumes=["data:/data"], resources={"cpu": "1..", "memory": "1GB.."})
+
+    def asked(machine: Instance, **rest: Any) -> Job:
+        full = (b.view(b.fleet("cloud"), machine, nodes="1..1"),)
+        snapshot = b.waiting(b.queued("train", spec), fleets=full, offers=(ZONED,))
+        (job,) = saved(decided(replace(snapshot, volumes=known(volume(zone="eu-a", **rest)))), Job)
+        return job
+
+    job = asked(coming)
+    text = "waiting for the zone of cloud-0 in fleet `cloud`, which is still being created"
+    assert (job.status, job.message) == (JobStatus.submitted, text)
+    here = Handle(kind="vm", id="i", data={"zone": "eu-a"})
+    assert asked(coming.with_(handles=(here,))).status is JobStatus.provisioning
+    away = coming.with_(handles=(here.model_copy(update={"data": {"zone": "eu-b"}}),))
+    assert asked(away).reason is JobReason.failed_to_start_due_to_no_capacity
+    assert asked(coming.with_(offer=b.offer(availability_zones=("eu-b", "eu-c")))).reason is not None
+    other = attachment(b.job(b.run("other")), b.machine(7, b.fleet("else")))
+    assert asked(coming, attachments=(other,)).message == "waiting for volume `data`, which run `other` uses"
 
 
 def test_a_full_fleet_whose_machines_are_elsewhere_says_where_the_volume_is() -> None:
