@@ -106,6 +106,7 @@ def get_plan(
     book = plane.catalog.book(project.id)
     volumes = run_volumes.known(plane, project, draft.job_specs)
     run_volumes.refuse_missing(draft.job_specs[:1], volumes)
+    run_volumes.refuse_never(draft.job_specs, volumes)
     if not look.beyond_fleets:
         _refuse_unisolated(draft, views, book)
     _refuse_large(draft)  # it couldn't be applied

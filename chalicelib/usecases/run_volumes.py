@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from chalicelib.domain.job_specs import JobSpec
@@ -27,17 +28,22 @@ def refuse_missing(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
 
 
 def refuse(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
-    """What no node of the run could ever have."""
+    """What no node of the run could have, with the volumes as they are."""
     refuse_missing(job_specs, volumes)
-    nodes: dict[str, int] = {}
+    refuse_never(job_specs, volumes)
     for spec in job_specs:
         names = named_volumes(spec.volumes)
         _refuse_inactive(names, volumes)
-        _refuse_twice(names)
         _refuse_apart(names, volumes)
-        for each in names:
-            if len(each) == 1:
-                nodes[each[0]] = nodes.get(each[0], 0) + 1
+
+
+def refuse_never(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
+    """What no wait would help: one volume for two mounts, or for two nodes that can't share it."""
+    nodes: Counter[str] = Counter()
+    for spec in job_specs:
+        names = named_volumes(spec.volumes)
+        _refuse_twice(names)
+        nodes.update(each[0] for each in names if len(each) == 1 and each[0] in volumes)
     for name, count in nodes.items():
         if count > 1 and not (volumes[name].multi_attach and volumes[name].read_only):
             raise Refused(

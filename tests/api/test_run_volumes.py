@@ -79,25 +79,36 @@ def test_the_volume_of_a_later_node_is_missed_when_it_is_applied(rig: Rig) -> No
 
 
 @pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        (("data", "far"), "no machine can have them all: data in vultr in fra, far in vultr in ewr"),
+        (("broken",), "The volume broken is failed: no quota. Runs need it to be active."),
+    ],
+)
+def test_what_cant_start_is_planned_without_offers_and_not_applied(rig: Rig, names: tuple[str, ...], text: str) -> None:
+    add(rig, "data")
+    add(rig, "far", region="ewr")
+    add(rig, "broken", status=VolumeStatus.failed, message="no quota")
+    spec = mounting(*names)
+    assert all(job["offers"] == [] for job in plan(rig, spec)["job_plans"])
+    assert text in rig.refused("P/runs/apply", {"plan": {"run_spec": spec}})
+
+
+@pytest.mark.parametrize(
     ("names", "fields", "text"),
     [
-        (("data", "far"), {}, "no machine can have them all: data in vultr in fra, far in vultr in ewr"),
         (("data", "data"), {}, "The volume data is mounted twice. Mount it once, and link to its folders."),
         (("data",), {"nodes": 2}, "one machine at a time, and 2 nodes name it. Give each node its own: `data-${{"),
         (("wide",), {"nodes": 2}, "The volume wide can be used by one machine at a time, and 2 nodes name it."),
-        (("broken",), {}, "The volume broken is failed: no quota. Runs need it to be active."),
     ],
 )
-def test_what_can_never_start_is_planned_without_offers_and_not_applied(
+def test_what_can_never_start_is_neither_planned_nor_applied(
     rig: Rig, names: tuple[str, ...], fields: dict[str, Any], text: str
 ) -> None:
     add(rig, "data")
-    add(rig, "far", region="ewr")
     add(rig, "wide", multi_attach=True)
-    add(rig, "broken", status=VolumeStatus.failed, message="no quota")
     spec = mounting(*names, **fields)
-    found = plan(rig, spec)
-    assert "nodes" in fields or all(job["offers"] == [] for job in found["job_plans"])
+    assert text in rig.refused("P/runs/get_plan", {"run_spec": spec})
     assert text in rig.refused("P/runs/apply", {"plan": {"run_spec": spec}})
 
 
