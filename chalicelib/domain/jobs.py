@@ -54,6 +54,7 @@ class Assignment(Value):
     offer: Offer  # the slice given to this job: resources, price, blocks and total_blocks
     hostname: str = ""
     internal_ip: str = ""
+    zone: str = ""  # of its machine, if that is known
     host: OnPrem | None = None  # of an SSH fleet: how people reach it
     assigned_at: Micros
     volumes: tuple[Mounted, ...] = ()

@@ -32,6 +32,7 @@ def assignment_to(instance: Instance, offer: Offer, now: Micros, volumes: tuple[
         offer=offer,
         hostname=instance.hostname,
         internal_ip=instance.internal_ip,
+        zone=instance.zone,
         host=instance.host,
         assigned_at=now,
         volumes=volumes,

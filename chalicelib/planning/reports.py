@@ -94,10 +94,11 @@ class Fold:
         )
 
     def _place(self, job: Job) -> Assignment | None:
-        """With the address that its machine has by now: one that was bought for the job had none when it was placed."""
+        """Where its machine is by now: one that was bought for the job had no address or zone when it was placed."""
         if job.assignment is None:
             return None
-        return job.assignment.with_(hostname=self.instance.hostname, internal_ip=self.instance.internal_ip)
+        machine = self.instance
+        return job.assignment.with_(hostname=machine.hostname, internal_ip=machine.internal_ip, zone=machine.zone)
 
     def _sessions(self, job: Job, report: TaskReport) -> Job:
         """The sessions in use, and how long there has been none: a span, so that no two clocks are compared."""

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.fleets import Fleet, FleetStatus
-from chalicelib.domain.instances import Claim, Instance, InstanceStatus
+from chalicelib.domain.instances import Claim, Handle, Instance, InstanceStatus
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.store import nouns
@@ -31,7 +31,7 @@ def fleet_of(rig: Rig, fleet_id: str) -> Fleet:
 
 
 def add_instance(
-    rig: Rig, made: Any, num: int = 0, *claims: Claim, status: InstanceStatus = InstanceStatus.idle
+    rig: Rig, made: Any, num: int = 0, *claims: Claim, status: InstanceStatus = InstanceStatus.idle, zone: str = ""
 ) -> Instance:
     now = rig.world.clock.now() + num
     instance = Instance(
@@ -44,6 +44,7 @@ def add_instance(
         status=status,
         offer=OFFERS[2],
         claims=claims,
+        handles=(Handle(kind="vm", id=f"i-{num}", data={"zone": zone}),) if zone else (),
         created_at=now,
         last_processed_at=now,
     )
@@ -301,7 +302,13 @@ def test_instances_are_listed_filtered_paged_and_got(rig: Rig) -> None:
     assert rig.ok("/api/instances/list", {}) == both[::-1]
     got = rig.ok("P/instances/get", {"id": ids[0]})
     assert (got["name"], got["backend"], got["price"], got["fleet_name"]) == ("pool-0", "vultr", 1.5, "pool")
+    assert got["availability_zone"] is None
     assert "no instance" in rig.refused("P/instances/get", {"id": rig.project.id})
+
+
+def test_an_instance_shows_its_zone(rig: Rig) -> None:
+    machine = add_instance(rig, create(rig, fleet()), zone="fra-a")
+    assert rig.ok("P/instances/get", {"id": machine.id})["availability_zone"] == "fra-a"
 
 
 # --- GPUs -----------------------------------------------------------------------------------------------------------

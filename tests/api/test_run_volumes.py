@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.instances import Handle
 from chalicelib.domain.jobs import Job, JobStatus, Mounted
 from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.planning.places import assignment_to
@@ -146,8 +147,9 @@ def test_a_job_shows_its_volumes(rig: Rig) -> None:
     disk = add(rig, "data")
     run_id = submit(rig, mounting("data"))["id"]
     job = next(noun for noun in rig.world.plane.read.run_and_jobs(run_id)[1] if isinstance(noun, Job))
-    machine = b.machine()
+    machine = b.machine(handles=(Handle(kind="vm", id="i-1", data={"zone": "fra-a"}),))
     mounted = (Mounted(id=disk.id, name="data", path="/data0"),)
     rig.save(job.with_(status=JobStatus.provisioning, assignment=assignment_to(machine, machine.offer, b.NOW, mounted)))
     (shown,) = rig.ok("P/runs/get", {"run_name": "train"})["jobs"][0]["job_submissions"]
     assert shown["job_runtime_data"]["volume_names"] == ["data"]
+    assert shown["job_provisioning_data"]["availability_zone"] == "fra-a"

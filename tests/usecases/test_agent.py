@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instances import InstanceStatus
+from chalicelib.domain.instances import Handle, InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.reasons import JobReason
@@ -91,12 +91,13 @@ def test_a_jobs_states_go_forward_with_their_events(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("state", ["pulling", "running"])
-def test_a_job_shows_the_address_that_its_machine_got_after_it_was_placed(cluster: Cluster, state: str) -> None:
+def test_a_job_shows_where_its_machine_is_once_that_is_known(cluster: Cluster, state: str) -> None:
     job = cluster.place()
-    cluster.save(cluster.instance.with_(hostname="box", internal_ip="10.0.0.9"))
+    made = Handle(kind="vm", id="i-1", data={"zone": "eu-a"})
+    cluster.save(cluster.instance.with_(hostname="box", internal_ip="10.0.0.9", handles=(made,)))
     cluster.agent.say({"id": job.id, "state": state})
     place = cluster.job(job).assignment
-    assert place is not None and (place.hostname, place.internal_ip) == ("box", "10.0.0.9")
+    assert place is not None and (place.hostname, place.internal_ip, place.zone) == ("box", "10.0.0.9", "eu-a")
 
 
 def test_a_job_that_started_and_ended_between_two_calls_has_run(cluster: Cluster) -> None:

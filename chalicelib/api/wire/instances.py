@@ -32,7 +32,7 @@ def instance_json(instance: Instance, project_name: str, job_name: str | None = 
         "created": iso(instance.created_at),
         "finished_at": None if instance.finished_at is None else iso(instance.finished_at),
         "region": offer.region,
-        "availability_zone": None,
+        "availability_zone": instance.zone or None,
         "price": offer.price,
         "total_blocks": instance.total_blocks,
         "busy_blocks": instance.busy_blocks,

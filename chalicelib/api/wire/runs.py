@@ -187,7 +187,7 @@ def _provisioning(job: Job, where: Assignment) -> dict[str, Any]:
         "public_ip_enabled": True,
         "instance_network": None,
         "region": offer.region,
-        "availability_zone": None,
+        "availability_zone": where.zone or None,
         "reservation": offer.reservation or None,
         "price": offer.price,
         "username": host.user if host is not None else (login.username if login is not None else "") or "root",
