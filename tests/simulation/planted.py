@@ -19,7 +19,6 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.jobs import Job, JobStatus
-from chalicelib.domain.quotas import Quota
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.volumes import AttachmentState
 from chalicelib.domain.workflows import WorkflowStatus
@@ -319,11 +318,8 @@ def _trustful(snapshot: VolumeSnapshot, outcome: Outcome) -> Plan:
     )
 
 
-def _alone(snapshot: QueueSnapshot) -> Plan:
-    """As if nobody else could place anything at the same time."""
-    plan = decide_queue(snapshot)
-    steps = [replace(step, saves=tuple(n for n in step.saves if not isinstance(n, Quota))) for step in plan.steps]
-    return replace(plan, steps=tuple(steps))
+def _unlimited(snapshot: QueueSnapshot) -> Plan:
+    return decide_queue(replace(snapshot, usage=None))
 
 
 def _buying_with(purchases: type[Family]) -> tuple[type[Family], ...]:
@@ -364,7 +360,7 @@ PLANTED: dict[str, Planted] = {
     ),
     "ignores that a disk is held": Planted(Parts(sync=_heedless), volumes.USED_DISKS_STAY),
     "takes a disk for attached": Planted(Parts(kinds=_concluding("volume", _trustful)), volumes.DISKS_FIRST),
-    "counts a quota by itself": Planted(Parts(kinds=_deciding("queue", _alone)), quotas.QUOTA_KEPT),
+    "doesn't ask for the quota": Planted(Parts(kinds=_deciding("queue", _unlimited)), quotas.QUOTA_KEPT),
     "sweeps what it doesn't know": Planted(Parts(sweeper=_Blind), machines.WANTED_STAYS),
 }
 
