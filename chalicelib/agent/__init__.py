@@ -15,6 +15,7 @@
 `node_ssh`, `fabric`   what one of several nodes needs: logging in to the others, their fast network
 `inventory`, `gpus`, `metrics`, `files`, `cgroups`   what a machine has, what its tasks get, what they use
 `health`, `kernel_log`   what is wrong with a machine
+`records`        what the classes without behaviour are made with
 `build`          the one file
 
 Imports inside the package are relative, because it has another name in the shipped file.

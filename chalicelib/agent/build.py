@@ -2,8 +2,9 @@
 
 The same sources and the same Python give the same bytes, so a digest identifies the file. Compiling takes an agent more
 than all the rest of its start, and Python keeps nothing that it compiles from a zip. So each module is in it as source
-and compiled, too, which counts where Python is of the version that built the file. A running agent also writes all to a
-folder, because a supervisor is started for every task and any Python caches what it compiles from a folder.
+and compiled, too, which counts where Python is of the version that built the file. With its first task, an agent also
+writes all to a folder, because a supervisor is started for every task, and any Python caches what it compiles from a
+folder.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import io
 import marshal
 import os
 import sys
+import threading
 import types
-import zipfile
 from typing import Any, Dict
 
 NAME = "dstack_agent"
 ENTRY = "import sys\nfrom %s.main import main\nsys.exit(main(sys.argv[1:]))\n" % NAME
 SHEBANG = b"#!/usr/bin/env python3\n"
+_WRITING = threading.Lock()  # several tasks may be launched at once
 UNCHECKED = importlib.util.MAGIC_NUMBER + b"\1\0\0\0"  # the head of compiled code that no later source replaces
 
 
@@ -30,6 +32,8 @@ def sources() -> Dict[str, bytes]:
     found = {"__main__.py": ENTRY.encode("ascii")}
     archive = getattr(globals().get("__loader__"), "archive", None)
     if archive:
+        import zipfile  # which takes time, and an agent without tasks does without
+
         with zipfile.ZipFile(archive) as program:
             for name in program.namelist():
                 found[name] = program.read(name)
@@ -59,6 +63,8 @@ def _placed(code: types.CodeType, inside: str) -> types.CodeType:
 
 
 def build() -> bytes:
+    import zipfile
+
     out = io.BytesIO()
     out.write(SHEBANG)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -79,18 +85,32 @@ def write(path: str) -> None:
     os.rename(partial, path)
 
 
-def lay_out(folder: str) -> str:
-    """Write it to a folder below `folder`, named after its digest; `python FOLDER` runs it."""
-    found = sources()
+def place(folder: str) -> str:
+    """Where `lay_out` writes it: a folder below `folder`, named after its digest."""
+    archive = getattr(globals().get("__loader__"), "archive", None)
     digest = hashlib.sha256()
-    for name, data in sorted(found.items()):
-        digest.update(b"%s\0%d\0%s" % (name.encode(), len(data), data))
-    place = os.path.join(folder, "program-" + digest.hexdigest()[:16])
-    if os.path.isdir(place):
-        return place
-    partial = "%s.%d" % (place, os.getpid())
-    for name, data in found.items():
-        path = os.path.join(partial, name)
+    if archive:
+        with open(archive, "rb") as program:
+            digest.update(program.read())
+    else:
+        for name, data in sorted(sources().items()):
+            digest.update(b"%s\0%d\0%s" % (name.encode(), len(data), data))
+    return os.path.join(folder, "program-" + digest.hexdigest()[:16])
+
+
+def lay_out(folder: str) -> str:
+    """Write it to its place below `folder`, unless it is there; `python PLACE` runs it."""
+    there = place(folder)
+    with _WRITING:
+        if not os.path.isdir(there):
+            _write_below("%s.%d" % (there, os.getpid()))
+            os.rename("%s.%d" % (there, os.getpid()), there)
+    return there
+
+
+def _write_below(folder: str) -> None:
+    for name, data in sources().items():
+        path = os.path.join(folder, name)
         if name.endswith(".pyc"):
             if not data.startswith(importlib.util.MAGIC_NUMBER):
                 continue  # of another Python; ours makes its own
@@ -98,8 +118,6 @@ def lay_out(folder: str) -> str:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
             file.write(data)
-    os.rename(partial, place)
-    return place
 
 
 if __name__ == "__main__":

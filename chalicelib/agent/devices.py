@@ -7,9 +7,9 @@ the server names one. Two disks with the same identity are an error, because eit
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Dict, List, Optional, Tuple
 
+from .records import record
 from .signatures import Unusable
 
 SECTOR = 512  # what the kernel counts in, whatever the disk has
@@ -18,7 +18,7 @@ IDENTITIES = ("serial", "by_id", "backing_file")
 VPD_HEAD = 4  # bytes before the serial in that page
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class BlockDevice:
     path: str  # its node
     number: str  # major:minor, as /proc/self/mountinfo writes it

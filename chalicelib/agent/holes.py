@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
 from typing import List, Optional
 
+from .records import record
 from .tasks import read_text, write_atomic
 
 AWAY = "the control plane was out of reach"
@@ -19,7 +19,7 @@ REFUSED = "the control plane can't take them"
 END = 1 << 62  # behind everything
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Hole:
     start: int  # on disk
     end: int
@@ -33,7 +33,7 @@ class Hole:
         return ("\r\n… %s of log were dropped here: %s …\r\n" % (amount, self.why)).encode("utf-8")
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Place:
     """Where a position of the log is: in a hole's line (`position` counts within it), or on disk."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import platform
 import pwd
 import re
 import shutil
@@ -25,10 +24,13 @@ from .gpus import Usage as GpuUsage
 Runner = Callable[[List[str]], Tuple[int, str]]  # exit status and standard output; 127: no such tool
 UNLIMITED = 1 << 60  # version 1 says "no limit" with a number near 2^63
 TOOL_SECONDS = 30
+ARCHITECTURES = {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}
 LOCAL_INTERFACE = re.compile(r"lo$|docker|br-[0-9a-f]{12}$|veth|virbr|cni|podman|lxc|lxd")
 
 
 def run_tool(argv: List[str]) -> Tuple[int, str]:
+    if shutil.which(argv[0]) is None:  # a process that fails to become it would cost more
+        return 127, ""
     try:
         done = subprocess.run(
             argv,
@@ -38,8 +40,6 @@ def run_tool(argv: List[str]) -> Tuple[int, str]:
             stderr=subprocess.DEVNULL,
             timeout=TOOL_SECONDS,
         )
-    except FileNotFoundError:
-        return 127, ""
     except (OSError, subprocess.TimeoutExpired):
         return 126, ""
     return done.returncode, done.stdout.decode("utf-8", "replace")
@@ -56,9 +56,7 @@ class Inventory:
             "cpus": self.cpus(),
             "memory_mib": self.memory_mib(),
             "disk_mib": shutil.disk_usage(self._data).free >> 20,
-            "arch": {"x86_64": "x86", "amd64": "x86", "aarch64": "arm", "arm64": "arm"}.get(
-                platform.machine().lower(), platform.machine()
-            ),
+            "arch": ARCHITECTURES.get(os.uname().machine.lower(), os.uname().machine),
             "hostname": socket.gethostname(),
             "addresses": addresses(),
             "networks": networks(),

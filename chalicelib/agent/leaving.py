@@ -64,7 +64,7 @@ def leave(
         print("only root can clear this machine: use sudo", file=sys.stderr)
         return 1
     usable = runtimes(data, options)
-    roster = Roster(data, usable, sorted(usable)[0], build.lay_out(data), options.docker_socket, options.users)
+    roster = Roster(data, usable, sorted(usable)[0], lambda: build.lay_out(data), options.docker_socket, options.users)
     running = [task for task in roster.tasks() if not roster.ended(task)]
     if running and not options.force:
         text = "%d jobs run here: stop them first (dstack stop), or end them with --force" % len(running)

@@ -126,7 +126,7 @@ def clear(options: argparse.Namespace) -> int:
         print("an agent is running on %s; stop it first" % data, file=sys.stderr)
         return USED
     usable = runtimes(data, options)
-    roster = Roster(data, usable, sorted(usable)[0], build.lay_out(data), options.docker_socket, options.users)
+    roster = Roster(data, usable, sorted(usable)[0], lambda: build.lay_out(data), options.docker_socket, options.users)
     problem = clearing.clear(data, usable, roster)
     if problem:
         print(problem, file=sys.stderr)
@@ -168,12 +168,11 @@ def run(options: argparse.Namespace) -> int:
     os.write(lock, b"%d\n" % os.getpid())  # the process to signal to stop
     leave_group()
     usable = runtimes(data, options)
-    folder = build.lay_out(data)
     try:
-        tidy(data, folder)
+        tidy(data, build.place(data))
     except OSError as problem:  # it only takes up space
         program.log("tidying %s: %s" % (data, problem))
-    roster = Roster(data, usable, sorted(usable)[0], folder, options.docker_socket, options.users)
+    roster = Roster(data, usable, sorted(usable)[0], lambda: build.lay_out(data), options.docker_socket, options.users)
     session = program.new_session(data, options.instance, roster, VERSION, options.wait)
     inventory = Inventory(data, told=os.environ.get("DSTACK_AGENT_FACTS"))
     notices = SOURCES[options.notices]() if options.notices else None

@@ -8,8 +8,6 @@ from __future__ import annotations
 import calendar
 import json
 import time
-import urllib.error
-import urllib.request
 from typing import Callable, Dict, Optional
 
 EC2_METADATA = "http://169.254.169.254"
@@ -22,16 +20,20 @@ Notice = Optional[int]  # when the machine goes, in microseconds since 1970; Non
 class Ec2:
     def __init__(self, base: str = EC2_METADATA) -> None:
         self._base, self._token = base, ""
-        self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
+        from urllib.request import ProxyHandler, build_opener  # which takes time: no other machine's agent needs it
+
+        self._open = build_opener(ProxyHandler({})).open
 
     def __call__(self) -> Notice:
         """Raises OSError or ValueError if the service doesn't answer as it should."""
+        from urllib.error import HTTPError
+
         for _ in range(2):
             if not self._token:
                 self._token = self._ask("PUT", "/latest/api/token", "-ttl-seconds", str(TOKEN_SECONDS))
             try:
                 return announced(self._ask("GET", "/latest/meta-data/spot/instance-action", "", self._token))
-            except urllib.error.HTTPError as refused:
+            except HTTPError as refused:
                 if refused.code == 404:
                     return None
                 if refused.code != 401:
@@ -40,8 +42,10 @@ class Ec2:
         return None
 
     def _ask(self, method: str, path: str, header: str, value: str) -> str:
+        from urllib.request import Request
+
         headers = {"X-aws-ec2-metadata-token" + header: value}
-        request = urllib.request.Request(self._base + path, method=method, headers=headers)
+        request = Request(self._base + path, method=method, headers=headers)
         with self._open(request, timeout=PATIENCE) as answer:
             return answer.read(4096).decode("utf-8", "replace")
 

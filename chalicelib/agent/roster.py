@@ -32,10 +32,11 @@ class Roster:
         data: str,
         runtimes: Dict[str, TaskRuntime],
         default: str,
-        program: str,
+        program: Callable[[], str],
         docker_socket: str,
         users: str = "",
     ) -> None:
+        """`program`: the path of the program that supervises a task, which is written there when it is asked for."""
         self._data, self._runtimes, self._default = data, runtimes, default
         self._program, self._docker_socket, self._users = program, docker_socket, users
         self._readers: Dict[str, SpoolReader] = {}
@@ -114,7 +115,7 @@ class Roster:
             if not os.path.exists(place) and not folder.request():
                 os.makedirs(folder.files, exist_ok=True)
                 fetch(url, place)
-        argv = [sys.executable, "-I", "-S", self._program, "supervise", folder.path]
+        argv = [sys.executable, "-I", "-S", self._program(), "supervise", folder.path]
         with open(os.path.join(folder.path, "supervisor.log"), "ab") as log:
             child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         self._launched.append((task, child))

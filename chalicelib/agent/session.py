@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import base64
 from collections import OrderedDict
-from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from .chunks import CHUNK_BYTES, Chunk
@@ -38,6 +37,7 @@ from .limits import (
     fitted,
     sound,
 )
+from .records import record
 
 PROTOCOL = 1
 STATES = ("preparing", "pulling", "running", "exited")
@@ -51,29 +51,29 @@ Records = List[Tuple[int, bytes]]
 LogReader = Callable[[str, int, int], Tuple[int, Records]]  # task, offset, limit -> where it begins, what is there
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Start:
     task: str
     spec: Body
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Stop:
     task: str
     grace: Optional[float]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Abort:
     task: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Remove:
     task: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Trim:
     """The server has this task's log up to `offset`."""
 
@@ -81,7 +81,7 @@ class Trim:
     offset: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Skip:
     """The server can't accept this part of the log, so it is skipped."""
 
@@ -90,7 +90,7 @@ class Skip:
     end: int
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Put:
     """Put this part of a log there, and say how that went (`put_done`)."""
 
@@ -99,7 +99,7 @@ class Put:
     headers: Dict[str, str]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Rekey:
     """From now on these keys may log in to this task, and no others."""
 
@@ -108,21 +108,21 @@ class Rekey:
     keys: List[str]
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Keep:
     """Save this credential; every later message uses it."""
 
     credential: str
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Dial:
     """The server wants an end of a stream: {id, ticket, task, target, …}."""
 
     order: Body
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class End:
     """The instance is no longer wanted: end every task, leave nothing, stop."""
 
@@ -133,7 +133,7 @@ BOOTS_MOST = 3  # ids of one process: two that run for one machine must not disp
 STRENGTH = {"": 0, "stop": 1, "abort": 2, "remove": 3}
 
 
-@dataclass
+@record
 class Message:
     seq: int
     body: Body
@@ -141,13 +141,13 @@ class Message:
     credential: str
     revision: int
     sent_at: float
+    logs: Dict[str, int]  # task -> the end of what this message carries or announces
     facts: bool = False
     troubles: Optional[Dict[Tuple[str, str], float]] = None
-    logs: Dict[str, int] = field(default_factory=dict)  # task -> the end of what this message carries or announces
     chunk: Optional[Chunk] = None
 
 
-@dataclass
+@record
 class _Task:
     report: Body
     log_end: int = 0  # bytes on disk here
@@ -347,7 +347,7 @@ class Session:
     def _build(self, now: float, wait: float) -> Message:
         self._seq += 1
         body: Body = {"v": PROTOCOL, "instance": self.instance, "boot": self.boot, "seq": self._seq}
-        message = Message(self._seq, body, wait, self.credential, self._revision, now)
+        message = Message(self._seq, body, wait, self.credential, self._revision, now, {})
         body["agent"], body["at"] = self.agent, self._wall()
         if self._taken_back is not None:
             body["taken_back_in"] = min(TAKEN_BACK_MOST, max(0.0, (self._taken_back - body["at"]) / 1e6))

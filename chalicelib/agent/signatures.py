@@ -9,8 +9,9 @@ Pure: the caller passes what reads the disk.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
+
+from .records import record
 
 MIB = 1 << 20
 Read = Callable[[int, int], bytes]  # position, length -> the bytes there; fewer at the end
@@ -76,7 +77,7 @@ BOOT_SECTOR = "a boot sector"
 ZFS_LABEL, ZFS_BLOCKS = 256 << 10, 128 << 10  # a label's size, and where its uberblocks begin
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Contents:
     """What was found. All empty and not `blank`: something that nobody here knows."""
 

@@ -7,10 +7,10 @@ A runtime is used from two sides. The supervisor calls `begin` and drives the Wo
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Protocol, Set
+from typing import TYPE_CHECKING, Any, Callable, Dict, Optional, Protocol, Sequence, Set
 
 from . import process_tree
+from .records import record
 from .tasks import TaskFolder
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Interrupted(Exception):
     """A stop was requested before the task ran."""
 
 
-@dataclass
+@record
 class Began:
     """What the supervisor passes to `begin`."""
 
@@ -45,7 +45,7 @@ class Began:
     report: Callable[..., None]  # report(state, **fields): writes the state and notifies the agent
     pause: Callable[[float], None]  # wait so many seconds, or raise Interrupted when the task should end
     volumes: "Volumes"  # its disks are mounted; the runtime shows them to the task
-    gpus: List[str] = field(default_factory=list)  # ids of the GPUs given to this task
+    gpus: Sequence[str] = ()  # ids of the GPUs given to this task
 
     @property
     def rebooted(self) -> bool:
@@ -93,7 +93,7 @@ class Work(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Usage:
     cpu_usage_micro: int
     memory_usage_bytes: int

@@ -16,10 +16,10 @@ import signal
 import tempfile
 import time
 import zlib
-from dataclasses import dataclass
 from typing import List, Optional
 
 from . import process_tree
+from .records import record
 from .task_runtime import NO_ISOLATION, OWN_USER, TaskError
 from .tasks import delete_tree
 
@@ -43,7 +43,7 @@ def lock_folder() -> str:
     return "/run/dstack-users" if os.path.isdir("/run") else os.path.join(tempfile.gettempdir(), "dstack-users")
 
 
-@dataclass
+@record
 class Held:
     """An id that a task holds until `release`."""
 

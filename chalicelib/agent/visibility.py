@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import glob
 import os
-from dataclasses import dataclass, field
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 
+from .records import record
 from .task_runtime import TaskError
 
 NVIDIA_CAPABILITIES = ["gpu", "utility", "compute", "graphics", "video"]
@@ -30,13 +30,13 @@ NODES = {
 }
 
 
-@dataclass(frozen=True)
+@record(frozen=True)
 class Cards:
     """A task's cards: what it was given on a machine whose cards are `vendor`'s. Empty vendor: the machine has none."""
 
     vendor: str
     ids: List[str]
-    buses: List[str] = field(default_factory=list)  # PCI addresses, in the order of `ids`
+    buses: Sequence[str] = ()  # PCI addresses, in the order of `ids`
     root: str = "/"
 
     def nodes(self) -> List[str]:

@@ -11,7 +11,6 @@ of what was sent would look like all of it.
 from __future__ import annotations
 
 import shlex
-from urllib.parse import urlsplit
 
 from chalicelib.hosts.look import HOME, OWNER
 
@@ -45,28 +44,6 @@ true
 """
 
 LOG_END = f"journalctl -u {UNIT} -n 5 -o cat --no-pager 2>/dev/null | tail -n 1"
-
-
-def reach(server_url: str, relay: str = "") -> str:
-    """Does the server answer from here, by the way that the agent takes? Any HTTP response will do, and the end of the
-    error output says why there is none. `relay`: where a head node passes calls on."""
-    url = urlsplit(server_url)
-    port = url.port or (443 if url.scheme == "https" else 80)
-    host, _, via = relay.rpartition(":") if relay else (url.hostname or "", "", str(port))
-    call = f"GET {url.path.rstrip('/')}/healthcheck HTTP/1.1\r\nHost: {url.netloc}\r\nConnection: close\r\n\r\n"
-    name = url.hostname or "" if url.scheme == "https" else ""
-    return f"""
-exec python3 -I -S -c '
-import socket, sys
-host, port, name, call = sys.argv[1:]
-made = socket.create_connection((host, int(port)), 5)
-if name:
-    import ssl
-    made = ssl.create_default_context().wrap_socket(made, server_hostname=name)
-made.sendall(call.encode())
-sys.exit(0 if made.makefile("rb").read(5) == b"HTTP/" else "no HTTP server answers there")
-' {shlex.join((host.strip("[]"), via, name, call))}
-"""
 
 
 def claim(owner: str) -> str:

@@ -17,7 +17,7 @@ from chalicelib.domain.instants import SECOND
 from chalicelib.engine.ports import Clock
 from chalicelib.hosts import install
 from chalicelib.hosts.holders import held
-from chalicelib.hosts.look import HOME, SCRIPT, lacks, report
+from chalicelib.hosts.look import HOME, lacks, looking, report
 from chalicelib.store.port import Store
 
 _INSTANCE = "@INSTANCE@"  # in the unit, until the server says which it is
@@ -35,7 +35,7 @@ class HostJoining:
         return _SCRIPT.format(
             server=shlex.quote(self.server_url.rstrip("/")),
             digest=self.program(),
-            look=SCRIPT,
+            look=looking(),
             claim=install.claim_as('"$owner"'),
             start=install.START,
             stop=install.STOP,

@@ -11,6 +11,8 @@ import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from chalicelib.hosts.asking import VERSION, asks
+
 HOME = "/var/lib/dstack"  # of the agent, on every host
 OWNER = f"{HOME}/owner"  # the installation and the instance that the host belongs to
 LEAVES = f"remove it from its fleet there first; if that is gone: sudo rm {OWNER}"
@@ -31,39 +33,45 @@ say() {
 _END = "say end yes\n"
 
 
-def _script(as_root: str, rest: str = "") -> str:
-    """Prints `name=value` lines, each on its own: whatever is missing on a host, the other lines still appear."""
+def _script(as_root: str, else_: str = "", rest: str = "") -> str:
+    """Prints `name=value` lines, each on its own: whatever is missing on a host, the other lines still appear.
+    `else_`: what is asked where nothing can be asked as root."""
     return f"""{_SAY}
 have() {{ command -v "$1" >/dev/null 2>&1; }}
 uid=$(id -u)
 say uid "$uid"
 root={shlex.quote(_SAY + as_root)}
 if [ "$uid" = 0 ]; then say sudo root; sh -c "$root"
-elif ! have sudo; then say sudo missing
 else
-  found=$(sudo -n sh -c "echo sudo=yes; $root" 2>/dev/null)
-  case $found in sudo=yes*) printf '%s\\n' "$found" ;; *) say sudo password ;; esac
+  if have sudo; then without=password; found=$(sudo -n sh -c "echo sudo=yes; $root" 2>/dev/null)
+  else without=missing; found=; fi
+  case $found in
+  sudo=yes*) printf '%s\\n' "$found" ;;
+  *) say sudo $without
+    {else_}
+  ;;
+  esac
 fi
 {rest}{_END}"""
 
 
 _OWNER = f"""say owner "$(cat {OWNER} 2>/dev/null)"
 """
-# An engine that lists a container answers, and no question costs it less; its version would start three processes.
-_ASK = r"""
-if docker=$(docker ps --quiet --last 1 2>&1); then say docker yes
-else say docker_says "$(printf '%s\n' "$docker" | grep . | tail -n 1)"; fi
+_FORWARDING = r"""
 sshd=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd)
 say forwarding "$("$sshd" -T 2>/dev/null | awk '$1=="allowtcpforwarding" {print $2}')"
 """
-_PROGRAMS = r"""
-say python "$(python3 -I -S -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)"
+_SYSTEMD = r"""
 [ -d /run/systemd/system ] && say systemd yes
 """
 
-SCRIPT = _script(
-    _OWNER + _ASK,
-    r"""
+
+def looking(server_url: str = "") -> str:
+    """The script. With a server's URL, the host tries to reach it."""
+    return _script(
+        f"{_OWNER}{_FORWARDING}{asks(server_url)}\n",
+        VERSION,
+        r"""
 set -- $(uname -sm)
 say kernel "${1:-}"
 say arch "${2:-}"
@@ -74,8 +82,9 @@ say seen_at "${seen_at%% *}"
 have docker && say docker_client yes
 say disk_kib "$(df -Pk /var/lib 2>/dev/null | awk 'NR==2 {print $4}')"
 """
-    + _PROGRAMS,
-)
+        + _SYSTEMD,
+    )
+
 
 # The lines that every later step needs: how to become root, and whose the host is.
 SHORT = _script(_OWNER)
@@ -83,18 +92,14 @@ SHORT = _script(_OWNER)
 # What a head node needs to relay the calls of the hosts behind it.
 RELAYING = _script(
     _OWNER,
-    _PROGRAMS
+    rest=_SYSTEMD
+    + VERSION
     + r"""
 for folder in /lib/systemd /usr/lib/systemd; do
   [ -x $folder/systemd-socket-proxyd ] && say proxyd $folder/systemd-socket-proxyd
 done
 """,
 )
-
-
-def trying(reach: str) -> str:
-    """The script with a try to reach the server in it: another one that succeeds if the server answers."""
-    return SCRIPT.removesuffix(_END) + f"if (\n{reach}\n) >/dev/null 2>&1; then say reaches yes; fi\n{_END}"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from chalicelib.errors import Transient, Unfit
-from chalicelib.hosts import install
+from chalicelib.hosts import asking
 from chalicelib.hosts.connection import Connection, Login, Logins, Ran
 from chalicelib.hosts.look import RELAYING, Lack, Report, basics, report
 
@@ -45,7 +45,7 @@ class Relays:
             missing = tuple(_lacks(seen, head.user))
             if missing:
                 raise Unfit(f"its head node {head} can't relay its calls: " + "; ".join(map(str, missing)))
-            if _as_root(connection, seen, install.reach(self.server_url)).status:
+            if _as_root(connection, seen, asking.reach(self.server_url)).status:
                 raise Unfit(f"nor can its head node {head}")
         return f"[{address}]:{self._port(address)}" if ":" in address else f"{address}:{self._port(address)}"
 

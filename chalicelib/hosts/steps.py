@@ -15,10 +15,10 @@ from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Bug, Conflict, NotYet, Transient, Unfit
-from chalicelib.hosts import install
+from chalicelib.hosts import asking, install
 from chalicelib.hosts.connection import Connection, File, Login, Logins, Ran
 from chalicelib.hosts.holders import ended, held
-from chalicelib.hosts.look import SHORT, Lack, Report, lacks, report, taken, trying
+from chalicelib.hosts.look import SHORT, Lack, Report, lacks, looking, report, taken
 from chalicelib.hosts.relays import Relays
 from chalicelib.hosts.tunnels import loopback
 from chalicelib.store import nouns
@@ -68,7 +68,7 @@ class HostSteps:
     # --- adding ------------------------------------------------------------------------------------------------------
 
     def _look(self, instance: Instance, workflow: Workflow) -> Mapping[str, str]:
-        with self._at(instance, trying(install.reach(self.server_url)), again=True) as at:
+        with self._at(instance, looking(self.server_url), again=True) as at:
             now = self.clock.now() // SECOND
             seen = replace(at.seen, owner="") if self._ended(at) else at.seen
             _fit(lacks(seen, at.login.user, self._owner(instance), self._held(instance, at), now))
@@ -128,7 +128,7 @@ class HostSteps:
             if relay is None:
                 raise Bug(f"{instance.name} has no head node that could relay its calls")
             self._relays.set_up(self._head(instance, at.contact, relay), relay.address, instance.id)
-            ran = at.run(install.reach(self.server_url, relay.address), timeout=30.0)
+            ran = at.run(asking.reach(self.server_url, relay.address), timeout=30.0)
             if ran.status:
                 raise Transient(
                     f"it can't reach {self.server_url} through its head node at {relay.address} ({ran.words}); "

@@ -47,7 +47,7 @@ class Desk:
     def __init__(self, data: Path) -> None:
         self.data = data
         self.runtimes = {name: Runtime(name) for name in ("process", "docker")}
-        self.roster = Roster(str(data), dict(self.runtimes), "docker", "program.pyz", "/d.sock")
+        self.roster = Roster(str(data), dict(self.runtimes), "docker", lambda: "program.pyz", "/d.sock")
 
     def create(self, task: str = "t", gpus: list[dict[str, Any]] | None = None, **spec: Any) -> dict[str, Any]:
         self.roster.create(task, spec, CARDS if gpus is None else gpus)

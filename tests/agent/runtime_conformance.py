@@ -46,8 +46,8 @@ class Workshop:
 
     def new_roster(self, users: str = "") -> Roster:
         """As a restarted agent would make it."""
-        program = build.lay_out(str(self.data))
-        return Roster(str(self.data), {self.runtime.name: self.runtime}, self.runtime.name, program, self.socket, users)
+        runtimes, program = {self.runtime.name: self.runtime}, lambda: build.lay_out(str(self.data))
+        return Roster(str(self.data), runtimes, self.runtime.name, program, self.socket, users)
 
     def start(self, script: str, **spec: Any) -> str:
         task = str(uuid.uuid4())

@@ -134,7 +134,7 @@ def test_output_that_the_server_never_takes_is_left_out_with_a_line(agent: Agent
 
 
 def test_a_task_may_keep_its_share_of_the_disk(tmp_path: Path) -> None:
-    roster = Roster(str(tmp_path), {}, "process", "", "")
+    roster = Roster(str(tmp_path), {}, "process", str, "")
     writer = SpoolWriter(roster.folder("t").log)
     for number in range(40):
         writer.append(number, bytes([number]) * (1 << 20))

@@ -140,7 +140,13 @@ def test_sources_are_laid_out_once_and_changed_ones_apart(tmp_path: Path) -> Non
     two.write_bytes(one.read_bytes())
     with zipfile.ZipFile(two, "a") as archive:
         archive.writestr("dstack_agent/more.py", "")
-    words = "import sys; sys.path.insert(0, sys.argv[1]); from dstack_agent import build; print(build.lay_out('.'))"
+    words = """
+import os, sys; sys.path.insert(0, sys.argv[1])
+from dstack_agent import build
+was, place = os.listdir('.'), build.place('.')
+assert os.listdir('.') == was, 'who asks for the place writes nothing'
+assert build.lay_out('.') == place
+print(place)"""
     first, again, second = (
         subprocess.check_output([sys.executable, "-I", "-S", "-c", words, str(program)], cwd=tmp_path, text=True)
         for program in (one, one, two)

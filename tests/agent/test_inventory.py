@@ -151,11 +151,14 @@ def test_use_is_asked_of_nvidia_and_nothing_where_that_fails(tmp_path: Path) -> 
     assert machine(tmp_path, Tools(nvidia_smi=(1, "GPU-aa, 1, 2\n"))).gpu_use({"nvidia"}) == {}
 
 
-def test_a_tool_is_run_and_its_output_read() -> None:
+def test_a_tool_is_run_and_its_output_read(tmp_path: Path) -> None:
     assert run_tool(["sh", "-c", "printf 'a\\377'; echo lost >&2; exit 3"]) == (3, "a\ufffd")
     assert run_tool(["cat"]) == (0, ""), "it gets no input to wait for"
     assert run_tool(["no-such-tool-anywhere"]) == (127, "")
-    assert run_tool(["/"]) == (126, "")
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such/interpreter\n")
+    broken.chmod(0o755)
+    assert run_tool([str(broken)]) == (126, "")
 
 
 def test_told_gpus_get_ids_of_their_own_unless_they_are_told(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_infiniband_is_given_beside_other_devices_to_several_nodes_only(tmp_path
 
 
 def test_what_keeps_other_nodes_out_is_said_while_the_job_runs(tmp_path: Path) -> None:
-    roster = Roster(str(tmp_path), {}, "process", "", "", "")
+    roster = Roster(str(tmp_path), {}, "process", str, "", "")
     folder = roster.folder("t")
     folder.create({"spec": {}})
     logins.News(folder).tell(nodes=logins.UNREACHABLE % "no sshd")

@@ -96,7 +96,7 @@ class TestProcessRuntime(RuntimeConformance):
     def test_a_supervisor_that_cant_start_is_the_end_of_its_task_in_words(self, workshop: Workshop) -> None:
         broken = workshop.data / "broken.py"
         broken.write_text("raise SystemExit('no such module: x')")
-        roster = Roster(str(workshop.data), {"process": workshop.runtime}, "process", str(broken), "")
+        roster = Roster(str(workshop.data), {"process": workshop.runtime}, "process", lambda: str(broken), "")
         roster.create("task", {"id": "task", "commands": ["true"]}, [])
         roster.launch("task", workshop.fetch)
 

@@ -26,7 +26,7 @@ class Played(Roster):
 
     def __init__(self, data: Path) -> None:
         self.played = Runtime("played")
-        super().__init__(str(data), {"played": self.played}, "played", "", "")
+        super().__init__(str(data), {"played": self.played}, "played", str, "")
         self.launched: list[str] = []
         self.held: dict[str, int | None] = {}
         self.logins_ended: list[list[str]] = []

@@ -234,7 +234,9 @@ def test_each_task_has_its_share_of_the_room_for_output(desk: Desk) -> None:
 
 def test_a_supervisor_that_fails_three_times_ends_its_task(desk: Desk) -> None:
     """Unless it got as far as a state, or another lives by now."""
-    desk.roster = Roster(str(desk.data), dict(desk.runtimes), "docker", str(desk.data / "no program"), "/d.sock")
+    desk.roster = Roster(
+        str(desk.data), dict(desk.runtimes), "docker", lambda: str(desk.data / "no program"), "/d.sock"
+    )
     for task in ("never", "began", "lives"):
         desk.create(task)
     desk.state("began", state="pulling")

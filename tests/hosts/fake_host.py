@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from chalicelib.errors import Transient
 from chalicelib.hosts import install
 from chalicelib.hosts.connection import File, Login, Ran
-from chalicelib.hosts.look import OWNER, RELAYING, SCRIPT, SHORT, Report
+from chalicelib.hosts.look import OWNER, RELAYING, SHORT, Report
 
 KEY = "ssh-ed25519 AAAAHOST"
 
@@ -58,7 +58,7 @@ class FakeConnection:
         self.host.files.update({file.path: file.data for file in files})
 
     def run(self, command: str, *, stdin: bytes = b"", timeout: float = 0) -> Ran:
-        if command in (SCRIPT, SHORT, RELAYING) or "say reaches" in command:
+        if command in (SHORT, RELAYING) or "docker_says" in command:
             return Ran(0, self._look(), "")
         *before, script = shlex.split(command)
         assert before in (["sh", "-c"], ["sudo", "-n", "sh", "-c"]), before

@@ -1,0 +1,68 @@
+"""What a host's own Python is asked: whether its container engine answers, and whether it reaches the server.
+
+Starting a process is most of what a question costs a host, and an engine's command line starts several. So both are
+asked by one short program. It says what it found as `look` does, a line each.
+"""
+
+from __future__ import annotations
+
+import shlex
+from urllib.parse import urlsplit
+
+ENGINE = "/var/run/docker.sock"  # where the agent asks it, too
+
+_REACH = """
+import socket, sys
+def reach(host, port, name, call):
+    made = socket.create_connection((host, int(port)), 5)
+    if name:
+        import ssl
+        made = ssl.create_default_context().wrap_socket(made, server_hostname=name)
+    made.sendall(call.encode())
+    if made.makefile("rb").read(5) != b"HTTP/":
+        sys.exit("no HTTP server answers there")
+"""
+
+_ASK = f"""
+import sys
+print("python=%d.%d" % sys.version_info[:2], flush=True)
+{_REACH}
+engine = socket.socket(socket.AF_UNIX)
+engine.settimeout(20)
+try:
+    engine.connect("{ENGINE}")
+    engine.sendall(b"GET /_ping HTTP/1.0\\r\\n\\r\\n")
+    answer = engine.makefile("rb").readline().decode("ascii", "replace").strip()
+except OSError as problem:
+    answer = "{ENGINE}: %s" % (problem.strerror or problem)
+print("docker=yes" if answer.endswith(" 200 OK") else "docker_says=" + answer, flush=True)
+if sys.argv[1:]:
+    try:
+        reach(*sys.argv[1:])
+    except (Exception, SystemExit):
+        sys.exit()
+    print("reaches=yes")
+"""
+
+VERSION = """python3 -I -S -c 'import sys; print("python=%d.%d" % sys.version_info[:2])' 2>/dev/null"""
+
+
+def asks(server_url: str = "") -> str:
+    """A command that asks it all, and nothing of the server without a URL."""
+    return shlex.join(["python3", "-I", "-S", "-c", _ASK, *(_call(server_url) if server_url else ())]) + " 2>/dev/null"
+
+
+def reach(server_url: str, relay: str = "") -> str:
+    """Does the server answer from here, by the way that the agent takes? Any HTTP response will do, and the end of the
+    error output says why there is none. `relay`: where a head node passes calls on."""
+    program = f"{_REACH}reach(*sys.argv[1:])"
+    return "exec " + shlex.join(["python3", "-I", "-S", "-c", program, *_call(server_url, relay)])
+
+
+def _call(server_url: str, relay: str = "") -> tuple[str, str, str, str]:
+    """Host and port to connect to, the name in the server's certificate, and what to say."""
+    url = urlsplit(server_url)
+    port = url.port or (443 if url.scheme == "https" else 80)
+    host, _, via = relay.rpartition(":") if relay else (url.hostname or "", "", str(port))
+    call = f"GET {url.path.rstrip('/')}/healthcheck HTTP/1.1\r\nHost: {url.netloc}\r\nConnection: close\r\n\r\n"
+    return host.strip("[]"), via, url.hostname or "" if url.scheme == "https" else "", call
