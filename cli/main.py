@@ -38,12 +38,13 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "metrics": ("metrics", "Show a run's CPU, memory and GPU use."),
     "offer": ("offer", "List available machines, cheapest first."),
     "preset": ("unbuilt", "Presets for serving models (not available yet)."),
-    "project": ("project", "Manage the servers and projects this machine knows."),
+    "project": ("project", "Manage the projects this machine knows, and their members."),
     "ps": ("ps", "List runs."),
     "run": ("run", "One run in full."),
     "secret": ("secret", "Manage secrets for runs."),
     "server": ("server", "Start the control plane on this machine."),
     "stop": ("stop", "Stop runs."),
+    "user": ("user", "Manage the users of a server, and your own public keys."),
     "volume": ("volume", "Manage volumes: disks that outlive runs."),
 }
 COMPLETE = "_DSTACK_COMPLETE"

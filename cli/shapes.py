@@ -41,12 +41,18 @@ COMMANDS = {
     ),
     "project list": Shape(1, "The projects this machine knows; `user` with -v.", ours=True),
     "project quota": Shape(1, "The limits of a project and of its users, and what is used of them.", ours=True),
+    "project members": Shape(
+        1, "Who is a member of a project, and in which role.", {"members[].user": "User"}, ours=True
+    ),
     "ps": Shape(1, "Runs, newest first, each job with its latest submission only.", {"runs[]": "Run"}),
     "run get": Shape(1, "One run, with every submission of its jobs.", {"": "Run"}),
     "secret get": Shape(1, "One secret with its value.", ours=True),
     "server info --cost": Shape(1, "What a server in AWS costs a month: its `lines` by what drives them.", ours=True),
     "server info": Shape(1, "What a server's data takes, in bytes, and how many days it keeps things.", ours=True),
     "secret list": Shape(1, "Secrets, without `value`.", ours=True),
+    "user create": Shape(1, "The new user, with the token that is shown this once.", {"user": "User"}, ours=True),
+    "user keys": Shape(1, "Your public keys, newest first.", ours=True),
+    "user list": Shape(1, "Users, newest first.", {"users[]": "User"}, ours=True),
     "volume get": Shape(1, "One volume.", {"": "Volume"}),
     "volume list": Shape(1, "Volumes, oldest first.", {"volumes[]": "Volume"}, ours=True),
 }
@@ -71,6 +77,7 @@ NOUNS = {
     "InstanceType": Shape(1, "A machine type: its name at the backend, and its resources."),
     "Resources": Shape(1, "Required resources; a range is `min` and `max`, both inclusive."),
     "Volume": Shape(1, "A volume, its price a month, what it has cost, and where it is attached."),
+    "User": Shape(1, "Somebody who may use the server, and their role on the whole of it."),
     "Event": Shape(1, "What happened, when, and to what."),
 }
 SHAPES = {**COMMANDS, **NOUNS}

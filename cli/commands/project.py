@@ -1,8 +1,8 @@
-"""`dstack project`: the servers and projects this machine knows. `add`, `quota` and `list -v` speak to a server."""
+"""`dstack project`: the servers and projects this machine knows, and on their servers who may do what, and how much."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -10,20 +10,21 @@ from chalicelib.errors import DstackError, Refused
 from cli.client import Client
 from cli.commands import quota
 from cli.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
-from cli.parameters import JsonOption, YesOption, command, new_group
+from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
 from cli.render import Table, as_json, render
-from cli.session import completer
+from cli.session import completer, open_session
 from cli.shapes import document
+from cli.tables.people import members_table
 from cli.terminal import Terminal, terminal
 
-app = new_group("Manage the servers and projects this machine knows.", invoke_without_command=True)
+app = new_group("Manage the projects this machine knows, and their members.", invoke_without_command=True)
 Verbose = Annotated[bool, typer.Option("-v", "--verbose", help="Also show your user on each server.")]
 NameOption = Annotated[str, typer.Option("--name", metavar="NAME", help="The project's name on its server.")]
 
 
 @app.callback()
 def project(ctx: typer.Context, verbose: Verbose = False) -> None:
-    """Manage the servers and projects this machine knows."""
+    """Manage the projects this machine knows, and their members."""
     if ctx.invoked_subcommand is None:
         _list(terminal(ctx), verbose, json_wanted=False)
 
@@ -120,9 +121,17 @@ def set_default(
     here.say(f"{name} is now the default project.")
 
 
-@command(app, "delete", "dstack project delete --name research", "dstack project delete --name research -y")
-def delete(ctx: typer.Context, name: NameOption, yes: YesOption = False) -> None:
-    """Remove a project from this machine. Nothing changes on its server.
+@command(app, "delete", "dstack project delete --name research", "dstack project delete --name research --on-server -y")
+def delete(
+    ctx: typer.Context,
+    *,
+    name: NameOption,
+    on_server: Annotated[
+        bool, typer.Option("--on-server", help="Delete it on its server too, for everybody and for good.")
+    ] = False,
+    yes: YesOption = False,
+) -> None:
+    """Remove a project from this machine. Without --on-server nothing changes on its server.
 
     No --json: it prints one line.
     """
@@ -130,13 +139,94 @@ def delete(ctx: typer.Context, name: NameOption, yes: YesOption = False) -> None
     path = config_path(here.home)
     projects = load_projects(path)
     found = _required(projects, name)
-    if not yes and not here.confirm(f"Remove the project {name} at {found.url} and its token from this machine?"):
+    question = f"Remove the project {name} at {found.url} and its token from this machine?"
+    if on_server:
+        question = (
+            f"Delete the project {name} at {found.url} for everybody, with its secrets and the history of its runs?"
+        )
+    if not yes and not here.confirm(question):
         here.say("Nothing was changed.")
         return
+    if on_server:
+        client = Client(found.url, found.token, name, sleep=here.sleep, via=here.via)
+        client.post("/api/projects/delete", {"projects_names": [name]})
+        here.say(f"Project {name} is deleted on its server.")
     save_projects(path, [p for p in projects if p.name != name])
     here.say(f"Project {name} is removed from this machine.")
     if found.default and len(projects) > 1:
         here.warn("It was the default; choose another with `dstack project set-default NAME`.")
+
+
+@command(app, "create", "dstack project create research", "dstack project create demo --public")
+def create(
+    ctx: typer.Context,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new project's name.")],
+    public: Annotated[
+        bool, typer.Option("--public", help="Let every user of the server see it, and join it as a user.")
+    ] = False,
+    project: ProjectOption = None,
+) -> None:
+    """Create a project on the server, with you as its admin, and add it to those this machine knows.
+
+    No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    session.client.post("/api/projects/create", {"project_name": name, "is_public": public})
+    path = config_path(session.terminal.home)
+    known = load_projects(path)
+    if any(p.url == session.client.url and p.token == session.client.token for p in known) and not _named(known, name):
+        save_projects(path, with_project(known, ProjectEntry(name, session.client.url, session.client.token)))
+    session.terminal.say(f"Project {name} is created. Use it with --project {name}.")
+
+
+RoleOption = Annotated[
+    Literal["user", "manager", "admin"],
+    typer.Option("--role", metavar="ROLE", help="In the project: user, manager or admin."),
+]
+UserArgument = Annotated[str, typer.Argument(metavar="USER", help="The user's name.", autocompletion=completer("user"))]
+
+
+@command(app, "members", "dstack project members", "dstack project members --project research --json")
+def members(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+    """List who is a member of a project, and in which role."""
+    session = open_session(ctx, project)
+    found = session.client.post(f"/api/projects/{session.project}/get")["members"]
+    session.remember("user", [member["user"]["username"] for member in found])
+    if json_wanted:
+        session.terminal.say(as_json(document("project members", {"project": session.project, "members": found})))
+        return
+    session.show(members_table(found))
+
+
+@command(app, "add-member", "dstack project add-member ann", "dstack project add-member bob --role manager")
+def add_member(
+    ctx: typer.Context, *, user: UserArgument, role: RoleOption = "user", project: ProjectOption = None
+) -> None:
+    """Add a user to a project, or change their role in it.
+
+    No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    body = {"members": [{"username": user, "project_role": role}]}
+    session.client.post(f"/api/projects/{session.project}/add_members", body)
+    session.terminal.say(f"{user} is {'an' if role == 'admin' else 'a'} {role} of project {session.project}.")
+
+
+@command(app, "remove-member", "dstack project remove-member ann", "dstack project remove-member ann -y")
+def remove_member(
+    ctx: typer.Context, user: UserArgument, project: ProjectOption = None, yes: YesOption = False
+) -> None:
+    """Remove a user from a project. They are out at once: of jobs that run, too. Their runs go on.
+
+    No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    if not yes and not session.terminal.confirm(f"Remove {user} from project {session.project}?"):
+        session.terminal.say("Nothing was changed.")
+        return
+    session.client.post(f"/api/projects/{session.project}/remove_members", {"usernames": [user]})
+    session.terminal.say(f"{user} is no member of project {session.project} any more.")
 
 
 quota.add_to(app)

@@ -31,6 +31,7 @@ from tests.world.keyed import config
 from tests.world.volumes import attachment
 
 RECORDED = Path(__file__).parent / "golden" / "shapes.json"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAJfXpGgxCBxoFRSgXNqxQo84nLJ4bF7O8Ia5UxZBcqh me@laptop"
 SMALL = "resources: {cpu: 1.., memory: 1GB.., disk: 1GB..}\n"
 
 
@@ -74,6 +75,8 @@ def fill(rig: Rig, dstack: Dstack) -> None:
     task_file.write_text("type: task\nname: nightly\ncommands: [ls]\n" + SMALL)
     assert dstack("automation", "add", "-f", "task.yml").code == 0
     task_file.write_text("type: task\ncommands: [ls]\nenv: [A=1]\nmax_duration: 1h\nretry: true\n" + SMALL)
+
+    rig.ok("/api/users/public_keys/add", {"key": KEY})
     store(rig.world.plane, rig.project, read_backend(config(regions=["eu-west-1"], tags={"a": "b"})), None)
     create(rig, BY_THEMSELVES)
     rig.ok("P/fleets/create_join", {"name": "lab"})
@@ -110,6 +113,10 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
                 *(f"{who} --gpus 9 --jobs 9 --money 2.5" for who in ("", " --each-user", " --user admin")),
             )
         ],
+        "project members": ["project members --json"],
+        "user list": ["user list --json"],
+        "user create": ["user create ann --email ann@example.com --json"],
+        "user keys": ["user keys --json"],
         "secret list": ["secret list --json"],
         "secret get": ["secret get tok --json"],
         "server info": ["server info --json"],

@@ -39,6 +39,7 @@ FACES = {  # command line: what it is called
     "project": "project",
     "project list -v": "project-list-verbose",
     "project quota": "project-quota",
+    "project members": "project-members",
     "ps -a": "ps",
     "ps -v": "ps-verbose",
     "run get train": "run-get",
@@ -46,6 +47,8 @@ FACES = {  # command line: what it is called
     "secret get deploy_key": "secret-get",
     "server info": "server-info",
     "server info --cost": "server-info-cost",
+    "user": "user",
+    "user keys": "user-keys",
     "volume": "volume",
     "volume list -v": "volume-list-verbose",
     "volume get data": "volume-get",
@@ -54,7 +57,9 @@ NO_TABLE = {  # lines, a log, a script
     "attach", "automation add", "automation delete", "backend add", "backend check", "backend delete",
     "completion", "delete", "event follow", "fleet delete", "fleet delete-instance", "fleet join-command",
     "fleet revoke-join", "init", "logs", "project add",
-    "project delete", "project set-default", "secret delete", "secret set", "server", "stop",
+    "project add-member", "project create", "project delete", "project remove-member", "project set-default",
+    "user add-key", "user create", "user delete", "user delete-key", "user token", "user update",
+    "secret delete", "secret set", "server", "stop",
     "volume delete",
 }  # fmt: skip
 
@@ -207,5 +212,7 @@ def test_every_command_has_a_face_or_prints_no_table() -> None:
     words = {" ".join(path) for path, _ in leaves() if path[0] not in ("pool", "destroy")}
     unbuilt = {"export", "gateway", "import", "login", "preset"}
     faces = {name for name in words if any(f"{line} ".startswith(f"{name} ") for line in FACES)}
-    grouped = {"automation list", "backend list", "event list", "secret list"}  # as `event` and `secret` print it
+    grouped = {
+        f"{noun} list" for noun in ("automation", "backend", "event", "secret", "user")
+    }  # as the group prints it
     assert words - faces - NO_TABLE - grouped == unbuilt

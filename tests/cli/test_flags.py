@@ -167,6 +167,19 @@ QUOTA = {
     "each_user": {"gpus": None, "jobs": 2, "money": None},
     "users": [{"username": "alice", "limits": FEW, "used": {"gpus": 4, "jobs": 1, "money": 2.0}}],
 }
+
+ANN = {"id": "1", "username": "ann", "created_at": "2026-11-21T04:00:00Z", "global_role": "user", "email": None} | {
+    "active": True,
+    "ssh_public_key": "ssh-ed25519 AAAA\n",
+}
+BOB = {**ANN, "username": "bob", "global_role": "admin", "active": False, "email": "robert.from.the.lab@example.com"}
+MEMBERS = [{"user": ANN, "project_role": "manager"}, {"user": BOB, "project_role": "user"}]
+KEYS = [
+    {"id": "4fd1c2a9-6d0b-4f5e-9d53-3f6f1c1d2b70", "added_at": "2026-11-21T04:00:00Z", "name": "ann@laptop"}
+    | {"type": "ssh-ed25519", "fingerprint": "SHA256:Eh1Ip0zc9iKXVZTtZTPbp7RYQidTo7BViPXgyerDp0k"},
+    {"id": "5fd1c2a9-6d0b-4f5e-9d53-3f6f1c1d2b71", "added_at": "2026-11-20T04:00:00Z", "name": "yubikey"}
+    | {"type": "sk-ssh-ed25519@openssh.com", "fingerprint": "SHA256:qgZgdWVvznfvvAhNUkp0g3XjdSY0h7QO4mShyW1Y/vc"},
+]
 ANSWERS: dict[str, Any] = {
     "/api/server/get_usage": USAGE,
     "/api/server/get_cost": COST,
@@ -209,11 +222,25 @@ ANSWERS: dict[str, Any] = {
     "/volumes/get": volume(),
     "/volumes/delete": None,
     "/api/events/list": [EVENT],
-    "/api/projects/main/get": {"project_id": PROJECT_ID},
-    "/api/projects/lab/get": {"project_id": PROJECT_ID},
     "/api/projects/main/get_quota": QUOTA,
     "/api/projects/main/set_quota": QUOTA,
     "/api/projects/lab/get_quota": QUOTA,
+    "/api/projects/main/get": {"project_id": PROJECT_ID, "members": MEMBERS},
+    "/api/projects/lab/get": {"project_id": PROJECT_ID, "members": MEMBERS[:1]},
+    "/api/projects/create": None,
+    "/api/projects/delete": None,
+    **{f"/api/projects/{name}/{verb}_members": None for name in ("main", "lab") for verb in ("add", "remove")},
+    "/api/users/list": [ANN, BOB],
+    "/api/users/get_user": ANN,
+    "/api/users/create": {**ANN, "creds": {"token": "fresh-token"}},
+    "/api/users/update": lambda body: (
+        {**ANN, "email": body["email"], "active": body["active"]} | {"global_role": body["global_role"]}
+    ),
+    "/api/users/refresh_token": {**ANN, "creds": {"token": "fresh-token"}},
+    "/api/users/delete": None,
+    "/api/users/public_keys/list": KEYS,
+    "/api/users/public_keys/add": KEYS[0],
+    "/api/users/public_keys/delete": None,
     "/api/users/get_my_user": ME,
 }
 LINES = {
@@ -236,6 +263,15 @@ LINES = {
     "pool remove": "pool remove gpu-0",
     "project add": "project add --name main --url {url} --token t",
     "project delete": "project delete --name main",
+    "project create": "project create fresh",
+    "project add-member": "project add-member ann",
+    "project remove-member": "project remove-member ann",
+    "user create": "user create ann",
+    "user update": "user update ann",
+    "user token": "user token ann",
+    "user delete": "user delete ann",
+    "user add-key": "user add-key key.pub",
+    "user delete-key": "user delete-key yubikey",
     "run get": "run get train",
     "secret get": "secret get tok",
     "secret set": "secret set tok value",
@@ -259,6 +295,10 @@ ELSEWHERE = {  # flags that show on another command line than the plain one
     ("backend add", "secret_key"): Line("backend add aws --access-key AKIA -y", answers="typed\n"),
     ("backend add", "file"): Line("backend add -y"),
     ("project add", "yes"): Line("project add --name lab --url {url} --token t"),
+    ("project delete", "on_server"): Line("project delete --name main -y"),
+    ("user update", "active"): Line("user update ann", plane={"/api/users/get_user": {**ANN, "active": False}}),
+    ("user delete", "project"): Line("user delete ann -y"),
+    ("user token", "project"): Line("user token ann -y"),
     ("project add", "no"): Line("project add --name lab --url {url} --token t", answers="y\n"),
     **{("project quota", name): Line("project quota --gpus 2") for name in ("user", "each_user")},
     ("run get", "run_id"): Line("run get"),
@@ -301,6 +341,7 @@ VALUES = {  # by parameter where one value doesn't fit all
     "ssh_port": "2222",
     "jump": "me@10.0.0.1:22",
     "trials": "3",
+    "role": "admin",
     "pool_name": "other",
 }
 
@@ -354,6 +395,7 @@ def observed(dstack: Dstack, plane: Plane, tmp_path: Path, given_home: Path) -> 
         )
         for name in ("key", "key2"):
             shutil.copy(given_home / name, work / name)
+        (work / "key.pub").write_text("ssh-ed25519 AAAA me@home\n")
         plane.asked.clear()
         plane.answers = {**ANSWERS, **line.plane}
         naps: list[float] = []

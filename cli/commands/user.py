@@ -1,0 +1,211 @@
+"""`dstack user`: the people of a server, their tokens, and the public keys that you log in to jobs with."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+from chalicelib.errors import Refused
+from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.render import as_json
+from cli.session import Session, completer, open_session
+from cli.shapes import document
+from cli.tables.people import keys_table, users_table
+from cli.terminal import STANDARD_INPUT
+
+WHAT = "Manage the users of a server, and your own public keys."
+app = new_group(WHAT, invoke_without_command=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.", autocompletion=completer("user"))]
+Role = Literal["admin", "user"]
+EmailOption = Annotated[str | None, typer.Option("--email", metavar="EMAIL", help="Their address, for people to see.")]
+
+
+@app.callback(help=WHAT)
+def user(ctx: typer.Context, project: ProjectOption = None) -> None:
+    if ctx.invoked_subcommand is None:
+        _list(open_session(ctx, project), json_wanted=False)
+
+
+@command(app, "list", "dstack user list", "dstack user list --json")
+def list_users(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+    """List users: all of the server for an admin, else those of your projects."""
+    _list(open_session(ctx, project), json_wanted)
+
+
+def _list(session: Session, json_wanted: bool) -> None:
+    found: list[Any] = session.client.post("/api/users/list", {})
+    session.remember("user", [one["username"] for one in found])
+    if json_wanted:
+        session.terminal.say(as_json(document("user list", {"users": found})))
+        return
+    session.show(users_table(found, session.terminal.now()))
+
+
+@command(app, "create", "dstack user create ann", "dstack user create root2 --role admin --email root2@example.com")
+def create(
+    ctx: typer.Context,
+    *,
+    name: NameArgument,
+    role: Annotated[Role, typer.Option("--role", metavar="ROLE", help="On the whole server: user or admin.")] = "user",
+    email: EmailOption = None,
+    project: ProjectOption = None,
+    json_wanted: JsonOption = False,
+) -> None:
+    """Create a user and print the token, which nobody can see again. Admins only."""
+    session = open_session(ctx, project)
+    body = {"username": name, "global_role": role, "email": email, "active": True}
+    made = session.client.post("/api/users/create", body)
+    if json_wanted:
+        shown = {key: value for key, value in made.items() if key not in ("creds", "ssh_private_key")}
+        session.terminal.say(as_json(document("user create", {"user": shown, "token": made["creds"]["token"]})))
+        return
+    session.terminal.say(f"User {name} is created. Their token, which is shown this once:")
+    _say_token(session, made)
+
+
+@command(app, "update", "dstack user update ann --role admin", "dstack user update ann --inactive")
+def update(
+    ctx: typer.Context,
+    *,
+    name: NameArgument,
+    role: Annotated[Role | None, typer.Option("--role", metavar="ROLE", help="On the server: user or admin.")] = None,
+    email: EmailOption = None,
+    active: Annotated[bool, typer.Option("--active", help="Let them in again.")] = False,
+    inactive: Annotated[
+        bool, typer.Option("--inactive", help="Let them in no longer, and cut off what they have open.")
+    ] = False,
+    project: ProjectOption = None,
+) -> None:
+    """Change a user's role or address, or whether they are let in. Admins only.
+
+    No --json: it prints one line.
+    """
+    if active and inactive:
+        raise typer.BadParameter("--active and --inactive contradict each other.", ctx=ctx)
+    session = open_session(ctx, project)
+    now = session.client.post("/api/users/get_user", {"username": name})
+    wanted = {
+        "username": name,
+        "global_role": role or now["global_role"],
+        "email": now["email"] if email is None else email or None,
+        "active": (now["active"] or active) and not inactive,
+    }
+    after = session.client.post("/api/users/update", wanted)
+    said = after["global_role"] if after["active"] else f"{after['global_role']}, inactive"
+    session.terminal.say(f"User {name}: {said}{', ' + after['email'] if after['email'] else ''}.")
+
+
+@command(app, "token", "dstack user token ann", "dstack user token ann -y")
+def token(ctx: typer.Context, name: NameArgument, project: ProjectOption = None, yes: YesOption = False) -> None:
+    """Replace a user's token: the old one is refused from now on, and what was opened with it is cut off.
+
+    Everybody may replace their own, admins everybody's. No --json: it prints the token.
+    """
+    session = open_session(ctx, project)
+    if not yes and not session.terminal.confirm(f"Replace the token of {name}? The present one stops working at once."):
+        session.terminal.say("Nothing was changed.")
+        return
+    _say_token(session, session.client.post("/api/users/refresh_token", {"username": name}))
+
+
+def _say_token(session: Session, found: Any) -> None:
+    session.terminal.say(found["creds"]["token"])
+    session.terminal.warn(
+        f"They use it so: dstack project add --name {session.project} --url {session.client.url} --token TOKEN"
+    )
+
+
+@command(app, "delete", "dstack user delete ann", "dstack user delete ann bob -y")
+def delete(
+    ctx: typer.Context,
+    *,
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="The users' names.", autocompletion=completer("user"))
+    ],
+    project: ProjectOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Delete users with their tokens, keys and memberships. What they started goes on. Admins only.
+
+    No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    said = ", ".join(names)
+    if not yes and not session.terminal.confirm(f"Delete {said} for good?"):
+        session.terminal.say("Nothing was deleted.")
+        return
+    session.client.post("/api/users/delete", {"users": names})
+    session.terminal.say(f"Deleted: {said}.")
+
+
+# --- one's own public keys --------------------------------------------------------------------------------------------
+
+
+@command(app, "keys", "dstack user keys", "dstack user keys --json")
+def keys(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+    """List your public keys: each job that you may attach to lets them in."""
+    session = open_session(ctx, project)
+    found: list[Any] = session.client.post("/api/users/public_keys/list")
+    if json_wanted:
+        session.terminal.say(as_json(document("user keys", {"keys": found})))
+        return
+    session.show(keys_table(found, session.terminal.now()))
+
+
+@command(app, "add-key", "dstack user add-key ~/.ssh/id_ed25519.pub", "dstack user add-key --name yubikey - < key.pub")
+def add_key(
+    ctx: typer.Context,
+    *,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A public key's file; `-` reads standard input.")],
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="What to call it; default the key's own comment.")
+    ] = None,
+    project: ProjectOption = None,
+) -> None:
+    """Add one of your public keys. Jobs that run let it in too, with the next message of their host.
+
+    No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    text = sys.stdin.read() if file == STANDARD_INPUT else _text_of(session.terminal.cwd / Path(file).expanduser())
+    made = session.client.post("/api/users/public_keys/add", {"key": text, "name": name})
+    session.terminal.say(f"Key {made['name']} is added: {made['fingerprint']}.")
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")[:20_000]
+    except OSError as error:
+        raise Refused(f"{path} can't be read: {error.strerror}.", hint="Make a key: ssh-keygen -t ed25519") from error
+
+
+@command(app, "delete-key", "dstack user delete-key yubikey", "dstack user delete-key SHA256:Eh1Ip0zc9i -y")
+def delete_key(
+    ctx: typer.Context,
+    *,
+    which: Annotated[str, typer.Argument(metavar="KEY", help="Its name, or how its fingerprint or id begins.")],
+    project: ProjectOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Delete one of your public keys. Whoever is in a job with it is cut off.
+
+    No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    found: list[Any] = session.client.post("/api/users/public_keys/list")
+    fits = [key for key in found if which == key["name"] or key["fingerprint"].startswith(which)]
+    fits = fits or [key for key in found if key["id"].startswith(which)]
+    if len(fits) != 1:
+        raise Refused(
+            f"You have {'no key' if not fits else 'more than one key'} {which!r}.",
+            hint="See them with `dstack user keys`, and name one by its fingerprint.",
+        )
+    if not yes and not session.terminal.confirm(f"Delete the key {fits[0]['name']} ({fits[0]['fingerprint']})?"):
+        session.terminal.say("Nothing was deleted.")
+        return
+    session.client.post("/api/users/public_keys/delete", {"ids": [fits[0]["id"]]})
+    session.terminal.say(f"Key {fits[0]['name']} is deleted.")

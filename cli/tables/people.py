@@ -1,0 +1,33 @@
+"""The tables of users, their keys, and the members of a project."""
+
+from __future__ import annotations
+
+from cli.render import Cell, Table
+from cli.tables.cells import Json, age
+
+
+def users_table(users: list[Json], now: float) -> Table:
+    table = Table(("NAME", "ROLE", "STATUS", "EMAIL", "CREATED"), below=("EMAIL",))
+    for user in users:
+        status = Cell("active", "good") if user["active"] else Cell("inactive", "dim")
+        created = age(user.get("created_at"), now)
+        table.add(Cell(user["username"], "bold"), user["global_role"], status, user.get("email") or "", created)
+    return table
+
+
+def keys_table(keys: list[Json], now: float) -> Table:
+    table = Table(("NAME", "TYPE", "FINGERPRINT", "ADDED"), below=("FINGERPRINT",))
+    for key in keys:
+        table.add(Cell(key["name"], "bold"), key["type"], key["fingerprint"], age(key["added_at"], now))
+    return table
+
+
+def members_table(members: list[Json]) -> Table:
+    table = Table(("NAME", "ROLE", "GLOBAL ROLE", "STATUS", "EMAIL"), below=("EMAIL",))
+    for member in members:
+        user = member["user"]
+        status = Cell("active", "good") if user["active"] else Cell("inactive", "dim")
+        table.add(
+            Cell(user["username"], "bold"), member["project_role"], user["global_role"], status, user.get("email") or ""
+        )
+    return table
