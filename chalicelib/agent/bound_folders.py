@@ -10,7 +10,7 @@ import os
 from typing import Callable
 
 from . import folders, mountinfo, namespaces, process_tree
-from .disks import CLOSED, Disk, Pause, command_of, flushed
+from .disks import CLOSED, Disk, Pause, command_of
 
 
 class BoundFolder(Disk):
@@ -33,20 +33,9 @@ class BoundFolder(Disk):
             self._note(number=seen.number, root=seen.root)
         return self.point
 
-    def _unmounted(self) -> str:
-        if mountinfo.at(self.point):
-            self.trouble = flushed(self.point) or self.trouble
-            try:
-                for _ in mountinfo.at(self.point):
-                    namespaces.unmount(self.point)
-            except OSError as problem:
-                return str(problem)
-        seen = [pid for pid in process_tree.living() if pid != os.getpid() and self._sees(pid)]
-        if seen:
-            return "by %s (process %d)" % (command_of(seen[0]), seen[0])
-        if os.path.isdir(self.point):
-            os.rmdir(self.point)
-        return ""
+    def _used(self) -> str:
+        seen = next((pid for pid in process_tree.living() if pid != os.getpid() and self._sees(pid)), None)
+        return "" if seen is None else "by %s (process %d)" % (command_of(seen), seen)
 
     def _sees(self, pid: int) -> bool:
         number, root = self._noted().get("number"), self._noted().get("root")

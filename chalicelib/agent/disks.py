@@ -187,19 +187,23 @@ class Disk:
         return ""
 
     def _unmounted(self) -> str:
+        refused = ""
         if mountinfo.at(self.point):
             self.trouble = flushed(self.point) or self.trouble
             try:
                 for _ in mountinfo.at(self.point):
                     namespaces.unmount(self.point)
             except OSError as problem:
-                return users_told(self._number()) or str(problem)
-        node, number = self._noted().get("node"), self._number()
-        if node and number and busy(node):
-            return users_told(number) or "in use"
-        if os.path.isdir(self.point):
+                refused = str(problem)
+        kept = self._used() or refused
+        if not kept and os.path.isdir(self.point):
             os.rmdir(self.point)
-        return ""
+        return kept
+
+    def _used(self) -> str:
+        """Who still has it, mounted here or anywhere; empty if nobody."""
+        node, number = self._noted().get("node"), self._number()
+        return (users_told(number) or "in use") if node and number and busy(node) else ""
 
     def _number(self) -> str:
         """Of the part that was mounted, if the machine still has that disk; its name may be another's by now."""

@@ -5,7 +5,7 @@ instance; memory and disk are MiB.
 
 Some of what a backend says of an offer is in `backend_data` under names that all backends share: the `reservation` that
 its machine is launched into, and, where a disk is made to order, its `disk`: the largest (`most_gib`), and the price of
-a GiB an hour. The price of the offer includes the disk that it shows.
+a GiB an hour. The price of the offer includes the disk that it shows. `no_volumes` says why its machines can have none.
 """
 
 from __future__ import annotations
@@ -83,6 +83,11 @@ class Offer(Value):
     def reservation(self) -> str:
         """The reserved capacity that its machine uses; empty if it is bought like any other."""
         return str(self.backend_data.get("reservation", ""))
+
+    @property
+    def no_volumes(self) -> str:
+        """Why no volume can be attached to its machines; empty if they can be."""
+        return str(self.backend_data.get("no_volumes", ""))
 
     @property
     def elastic(self) -> bool:

@@ -47,6 +47,9 @@ class Site(NamedTuple):
         return self[:2] == other[:2] and (not self.zone or not other.zone or self.zone == other.zone)
 
     def _near(self, offer: Offer) -> bool:
+        """Is its machine in the region, and one that takes volumes?"""
+        if offer.no_volumes:
+            return False
         return self.backend == offer.backend.lower() and self.region in ("", offer.region.lower())
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.jobs import Job
+from chalicelib.domain.offers import Offer
 from chalicelib.domain.ranges import Range
 from chalicelib.domain.specs.resources import CPUSpec
 from chalicelib.planning.buying import may_grow
@@ -31,6 +32,7 @@ MORE_ISOLATION = (
 
 
 NO_FOLDERS = "has no folders of its own that a job could mount"
+OTHER_TYPES = "use other instance types"
 OTHER_FOLDERS = "mark the host's folder in `volumes` as `optional: true`, or mount a volume instead"
 
 
@@ -146,7 +148,9 @@ def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
         wrong.append(Misfit(UNISOLATED, MORE_ISOLATION))
     if not query.takes_place(offer.backend, offer.region, offer.availability_zones):
         wrong.append(Misfit(f"is {offer.backend} in {offer.region or 'no region'}", "widen `backends` or `regions`"))
-    if not there(query, instance):
+    if query.sites is not None and offer.no_volumes:
+        wrong.append(Misfit(f"can't have volumes: {offer.no_volumes}", OTHER_TYPES))
+    elif not there(query, instance):
         wrong.append(Misfit(f"isn't where the run's volumes are: {_where(query)}", "use volumes in its place"))
     if query.host and not has_folders(offer):
         wrong.append(Misfit(NO_FOLDERS, OTHER_FOLDERS))
@@ -160,6 +164,17 @@ def wrong_with(wants: Wants, query: Query, instance: Instance) -> list[Misfit]:
         return [Misfit(f"costs {offer.price:g} an hour, more than {query.max_price:g}", "raise `max_price`")]
     wrong += misfits(query.resources, has, provisioned=instance.bought)
     return wrong or [Misfit(f"has no share of its {instance.total_blocks} blocks that fits exactly", "ask for ranges")]
+
+
+def _no_volumes(offers: Iterable[Offer]) -> str:
+    """Why none of them can have volumes; empty if one can, or if there is none."""
+    whys = [offer.no_volumes for offer in offers]
+    return whys[0] if whys and all(whys) else ""
+
+
+def _in_region(query: Query, offer: Offer) -> bool:
+    where = offer.backend.lower(), offer.region.lower()
+    return any(site[:2] in (where, (where[0], "")) for site in query.sites or ())
 
 
 def _where(query: Query) -> str:
@@ -184,6 +199,8 @@ def closed_to(wants: Wants, view: FleetView, query: Query | None = None) -> Note
         return Note(subject, "has `nodes: 0`, so it never has an instance", "raise `nodes`")
     if nodes.max is not None and len(view.instances) >= nodes.max:
         full = f"is full ({nodes.max} of {nodes.max} nodes), and"
+        if query is not None and query.sites and (why := _no_volumes(each.offer for each in view.instances)):
+            return Note(subject, f"{full} its machines can't have volumes: {why}", OTHER_TYPES)
         if query is not None and not any(there(query, instance) for instance in view.instances):
             text = f"{full} none of its machines is where the run's volumes are: {_where(query)}"
             return Note(subject, text, "raise `nodes`, or use volumes in its place")
@@ -208,6 +225,10 @@ def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
         text = f"can grow, but only with machines that have no folders of their own to mount ({found} would match)"
         return Note(subject, text, OTHER_FOLDERS)
     if query.sites is not None and (found := book.match(query._replace(sites=None), 1)[1]):
+        near = [offer for offer in book.match(query._replace(sites=None), found)[0] if _in_region(query, offer)]
+        if why := _no_volumes(near):
+            text = f"can grow, but what fits where the volumes are can't have any ({near[0].instance.name}: {why})"
+            return Note(subject, text, OTHER_TYPES)
         where = " or ".join(map(str, query.sites[:3])) or "any one place"
         text = f"can grow, but nothing that fits is sold where the volumes are, {where} (elsewhere {found} would match)"
         return Note(subject, text, "use volumes in another place")

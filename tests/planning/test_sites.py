@@ -211,6 +211,19 @@ def test_a_job_waits_for_the_zone_of_a_machine_that_is_still_being_created(block
     assert asked(coming, attachments=(other,)).message == "waiting for volume `data`, which run `other` uses"
 
 
+def test_machines_that_cant_have_volumes_are_passed_over_and_say_why() -> None:
+    old = b.offer("old", 0.5, backend_data={"no_volumes": "its disks show no serial number"})
+    spec, found = b.run_spec(volumes=["data:/data"]), known(volume())
+    (bought,) = saved(waiting("data", volumes=found, offers=(old, b.offer("new", 2.0))), Instance)
+    assert bought.offer.instance.name == "new"
+    text = "what fits where the volumes are can't have any (old: its disks show no serial number)"
+    assert text in saved(waiting("data", volumes=found, offers=(old, b.offer(region="us"))), Job)[0].message
+    machine = b.machine(0, b.fleet("cloud"), offer=old)
+    for view in (b.view(b.fleet("cloud"), machine, nodes="1..1"), b.view(b.fleet("cloud"), machine)):
+        _, total, notes = plan_offers(spec, b.job_spec(spec), (view,), OfferBook([]), 10, volumes=found)
+        assert total == 0 and "can't have volumes: its disks show no serial number" in notes[0].text
+
+
 def test_a_full_fleet_whose_machines_are_elsewhere_says_where_the_volume_is() -> None:
     away = b.machine(0, b.fleet("cloud"), offer=b.offer(availability_zones=("eu-b",)))
     full = (b.view(b.fleet("cloud"), away, nodes="1..1"),)

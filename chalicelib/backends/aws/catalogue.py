@@ -32,6 +32,7 @@ LEAST_DISK = 100  # GiB of the machine's own disk, which the usual images need m
 MOST_DISK = 16 * 1024  # GiB of a gp3 volume, wherever it is
 DISK = "gp3"
 USUAL_DISK = 0.08  # dollars a month for a GiB, where nobody says it
+NO_IDENTITY = "its disks aren't NVMe, and show no serial number to tell them apart by"
 HOURS = 730  # of a month, as AWS bills disks
 WITHOUT_GPU = ("t3", "m7i", "c7i", "r7i", "m7g", "c7g", "r7g")  # families
 ASKED = ("g*", "p*", *(f"{family}.*" for family in WITHOUT_GPU))
@@ -192,6 +193,8 @@ def _offer(region: Region, body: Body, zones: Sequence[str], price: float, sourc
     data: dict[str, Any] = {}
     if cards := _efa_cards(body):
         data["efa"] = cards
+    if body.get("EbsInfo", {}).get("NvmeSupport") != "required":
+        data["no_volumes"] = NO_IDENTITY
     if disks := _local_disks(body):
         data["local_disks_gb"] = disks
     if source:

@@ -1,6 +1,7 @@
 """EBS volumes. A volume is in a zone, and so is every machine that it is attached to.
 
-The agent finds it by the serial number that the kernel shows: the volume's id without its hyphen.
+The agent finds it by the serial number that the kernel shows: the volume's id without its hyphen. Where disks aren't
+NVMe there is none, and the kernel makes up their names: the offers of such types say that they take no volumes.
 
 Its price is that of its size. A type or a setting that is charged for more than that has none, and neither has a volume
 whose price AWS doesn't tell just now: none waits for its price.

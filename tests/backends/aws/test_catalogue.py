@@ -255,6 +255,16 @@ def everything(names: Mapping[str, Any] = INSTANCE_TYPES) -> dict[str, Offer]:
     return {offer.instance.name: offer for offer in _offers(region, {name: {HERE: 1.0} for name in types}, "")}
 
 
+def test_types_whose_disks_have_no_identity_get_no_volumes() -> None:
+    """As AWS describes them: t2 and i3 are older than NVMe disks, whatever local ones i3 has."""
+    names = ("t2.large", "i3.large", "m7i.large", "m7i.metal-24xl", "g5.xlarge")
+    region = Region(
+        HERE, {name: INSTANCE_TYPES[name] for name in names}, {name: ["eu-west-1a"] for name in names}, {}, {}
+    )
+    found = _offers(region, {name: {HERE: 1.0} for name in names}, "")
+    assert {offer.instance.name for offer in found if offer.no_volumes} == {"t2.large", "i3.large"}
+
+
 @pytest.fixture(scope="module")
 def all_types() -> dict[str, Offer]:
     return everything()
