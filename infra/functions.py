@@ -91,7 +91,7 @@ FUNCTIONS = (
         chalice="APIHandler",
         handler="app.app",
         grants=(
-            *(may.SETTINGS, may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.LIST),
+            *(may.SETTINGS, may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.REFRESH, may.LIST),
             may.blobs("Keep", ("PutObject",), "archives"),
             may.blobs("Show", ("GetObject",), "catalog", "logs"),
             *may.ec2("Account", "Reading", "Create", "CreateInto", "Profile"),  # `dstack backend check` rehearses these
@@ -165,6 +165,7 @@ FUNCTIONS = (
         timeout=300,
         artefact="clouds",
         every="rate(6 hours)",  # list prices change by the week, and each time costs as much as a day of passes
+        asked=True,  # when a backend is configured
         grants=(
             *(may.SETTINGS, may.READ, may.LIST),
             *may.ec2("Account", "Catalogue", "Reading"),

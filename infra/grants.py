@@ -20,6 +20,7 @@ DELETE = Grant("Delete", ("dynamodb:DeleteItem",), (TABLE,))
 CHECK = Grant("Check", ("dynamodb:ConditionCheckItem",), (TABLE,))
 SCAN = Grant("Scan", ("dynamodb:Scan",), (TABLE,))
 WAKE = Grant("Wake", ("lambda:InvokeFunction",), ("lambda:function:dstack-{stage}-reconcile",))
+REFRESH = Grant("Refresh", ("lambda:InvokeFunction",), ("lambda:function:dstack-{stage}-refresh_catalog",))
 EFFECTS = Grant(
     "Effects",
     ("lambda:InvokeFunction",),

@@ -95,6 +95,7 @@ def _settings(stage: str) -> Resources:
         "effect_functions": {artefact: f"dstack-{stage}-{function}" for artefact, function in PROVIDERS.items()},
         "host_function": f"dstack-{stage}-bootstrap_host",
         "bus": f"dstack-{stage}",
+        "catalog_function": f"dstack-{stage}-refresh_catalog",
         "aside_queue": f"https://sqs.${{AWS::Region}}.${{AWS::URLSuffix}}/${{AWS::AccountId}}/dstack-{stage}-aside",
         "api_url": _API_URL["Fn::Sub"],
         "agent_url": "${AgentSyncUrl.FunctionUrl}",

@@ -65,6 +65,7 @@ class LambdaRoot(Root):
         store = HistoryStore(DynamoStore(settings.table, endpoint=settings.endpoint), settings.retention)
         logs = BlobLogs(store, blobs)
         seal, known = Sealer(settings.master_key), providers(own_elsewhere=True)
+        refresh = partial(ask_for_offers, clients, settings.catalog_function)
         super().__init__(
             Ports(
                 store=store,
@@ -73,7 +74,7 @@ class LambdaRoot(Root):
                 uploads=S3Uploads(logs, blobs),
                 seal=seal,
                 install_key=settings.install_key,
-                backends=StoredAccounts(store, seal, clock, known, _always(settings)),
+                backends=StoredAccounts(store, seal, clock, known, _always(settings), changed=refresh),
                 providers=known,
                 wake=Hints(clients, settings.wake_function),
                 effects=Said(workflows, effects),
@@ -156,6 +157,16 @@ class Hints:
             except Exception:  # whatever the SDK raises: the function, the network, the permissions
                 self.lost += len(batch)
                 log.exception("%d wake-ups were lost, %d since this process started", len(batch), self.lost)
+
+
+def ask_for_offers(clients: Clients, function: str | None) -> None:
+    """A backend was configured, and that is committed: the catalogue's schedule, hours apart, finds it too."""
+    if function is None:
+        return
+    try:
+        _invoke(clients, function, {})
+    except Exception:  # as with hints
+        log.exception("the offers of a backend that was configured couldn't be asked for; the schedule fetches them")
 
 
 def _invoke(clients: Clients, function: str, event: Mapping[str, Any]) -> None:

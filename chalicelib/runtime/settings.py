@@ -141,6 +141,7 @@ class LambdaSettings:
     install_key: bytes = field(repr=False)
     master_key: bytes = field(repr=False)
     host_function: str | None = None  # of functions.bootstrap_host; without it nobody logs in to hosts
+    catalog_function: str | None = None  # of functions.refresh_catalog, asked when a backend is configured
     aside_queue: str | None = None  # the URL of the queue where Lambda puts the events that it gave up
     bus: str | None = None  # state changes are announced there
     state_machines: Mapping[str, str] = field(default_factory=dict)  # ARN of each workflow's
@@ -171,6 +172,7 @@ class LambdaSettings:
             install_key=bytes.fromhex(found["install-key"]),
             master_key=bytes.fromhex(found["master-key"]),
             host_function=told.get("host_function"),
+            catalog_function=told.get("catalog_function"),
             aside_queue=told.get("aside_queue"),
             bus=told.get("bus"),
             state_machines=told.get("state_machines") or {},
@@ -193,6 +195,7 @@ _VARIABLES = {
     "bucket": "DSTACK_BUCKET",
     "wake_function": "DSTACK_WAKE_FUNCTION",
     "host_function": "DSTACK_HOST_FUNCTION",
+    "catalog_function": "DSTACK_CATALOG_FUNCTION",
     "aside_queue": "DSTACK_ASIDE_QUEUE",
     "api_url": "DSTACK_API_URL",
     "agent_url": "DSTACK_AGENT_URL",

@@ -19,10 +19,11 @@ from chalicelib.api.route import of_agents
 from chalicelib.api.routes import ROUTES
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
+from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.instants import DAY
 from chalicelib.engine.bootstrap import bootstrap_token
-from chalicelib.errors import Bug
+from chalicelib.errors import Bug, Transient
 from chalicelib.runtime import observing
 from chalicelib.runtime.embedded import EmbeddedRoot
 from chalicelib.runtime.lambda_ import Hints, InvokedEffects
@@ -195,6 +196,18 @@ def test_a_schedule_finds_what_a_lost_hint_would_have_named(stack: Stack) -> Non
     stack.hints.clear()
     reconcile.handler(scheduled_event("reconcile"), None, stack.root)
     assert stack.run_status() != "submitted"
+
+
+def test_a_refresh_that_leaves_jobs_without_first_offers_is_one_for_lambda_to_repeat(stack: Stack) -> None:
+    script = Script(faults=[Fault("offers", "Transient", times=2)])
+    backends = Accounts([Account.made(FakeCloud(stack.rig.world.clock.now, script=script))])
+    root = Root(replace(stack.root.ports, backends=backends))
+    for _ in range(2):
+        with pytest.raises(Transient, match="no offers yet"):
+            refresh_catalog.handler({}, None, root)
+    assert refresh_catalog.handler({}, None, root) == {"accounts": [f"{FACTS.name}-all"]}
+    script.faults.append(Fault("offers", "Transient"))
+    assert refresh_catalog.handler({}, None, root)  # nobody waits for these
 
 
 def test_what_nobody_uses_any_more_is_erased(stack: Stack) -> None:

@@ -217,7 +217,7 @@ def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack:
     told_of(root["dead_letters"], host)
     later_object = "List"  # read before it is there
     unplayed = {
-        "api": (later_object,),
+        "api": (later_object, "Refresh"),  # when a backend is configured
         "agent_sync": (later_object,),
         "refresh_catalog": ("Read",),  # the accounts that are in the table
         "reconcile": (later_object, "Wake"),  # where two passes meet

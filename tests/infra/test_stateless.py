@@ -59,7 +59,8 @@ def test_names_lead_to_what_the_stacks_make() -> None:
     settings = json.loads(RESOURCES["Settings"]["Properties"]["Value"]["Fn::Sub"])
     for name in (settings["table"], settings["bucket"], settings["aside_queue"].rsplit("/", 1)[1]):
         assert f'"{name}"' in state
-    asked = {settings["wake_function"], settings["host_function"], *settings["effect_functions"].values()}
+    asked = {settings[f"{name}_function"] for name in ("wake", "host", "catalog")}
+    asked |= {*settings["effect_functions"].values()}
     asked |= {"dstack-dev-automate"}  # which the rules of others ask
     assert asked == {f"dstack-dev-{function.name}" for function in FUNCTIONS if function.asked}
     assert asked <= {RESOURCES[function.id]["Properties"]["FunctionName"] for function in FUNCTIONS}

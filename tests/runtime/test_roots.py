@@ -163,6 +163,22 @@ def test_two_stacks_in_one_process_keep_apart() -> None:
         assert cloud.blobs == {f"stack-{n}/name": b"%d" % n}
 
 
+def test_in_aws_a_backend_that_was_configured_has_its_offers_fetched_at_once() -> None:
+    cloud = Aws()
+    named = LambdaRoot(stack("s", DSTACK_CATALOG_FUNCTION="s-refresh_catalog"), clients=cloud)
+    named.ports.backends.look_again()
+    assert cloud.sent == [("s-refresh_catalog", {})]
+
+
+def test_offers_that_cannot_be_asked_for_fail_nothing() -> None:
+    """The configuration is committed by then."""
+
+    def none(service: str) -> Any:
+        raise ConnectionError(f"no {service}")
+
+    LambdaRoot(stack("s", DSTACK_CATALOG_FUNCTION="s-refresh_catalog"), clients=none).ports.backends.look_again()
+
+
 def test_a_hundred_hints_an_event() -> None:
     cloud = Aws()
     LambdaRoot(stack("s"), clients=cloud).ports.wake([f"run/{n:03}" for n in range(250)] * 2)

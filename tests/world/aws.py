@@ -65,6 +65,7 @@ class AwsSite(Site):
             table=name,
             bucket=name,
             wake_function="reconcile",
+            catalog_function="refresh_catalog",
             effect_functions={CLOUDS: "provision"},
             api_url=self.url,
             agent_url=self.url,
@@ -81,6 +82,7 @@ class AwsSite(Site):
             "provision": Events(self.time, self._deployed("provision", provision.handler)),
         }
         refresh = self._deployed("refresh_catalog", refresh_catalog.handler)
+        self._asked["refresh_catalog"] = Events(self.time, refresh)
         refresh(scheduled_event("refresh-catalog"))
         for rule, minutes, function in (
             ("reconcile", 1, woken),

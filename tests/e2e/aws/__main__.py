@@ -1,5 +1,6 @@
 """`make e2e-aws`: a deployment on an emulator of AWS from nothing to nothing. The last line is JSON: which stages were
-as they should be, how long each took, and what the deploy command reported of itself."""
+as they should be, how long each took, and what the deploy command reported of itself. `python -m tests.e2e.aws cluster
+undone` makes only these stages between the deployment and its removal."""
 
 from __future__ import annotations
 
@@ -8,18 +9,20 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.e2e.aws.journey import STAGES, begun
+from tests.e2e.aws.journey import begun
+from tests.e2e.aws.stages import chosen
 from tests.e2e.onprem.__main__ import Watch
 
 
 def main() -> int:
-    watch = Watch()
+    stages, watch = chosen(sys.argv[1:]), Watch()
     seen: dict[str, object] = {}
     with tempfile.TemporaryDirectory() as folder, begun(Path(folder)) as trip:
         watch.lap("an emulator, a clean clone, make deploy")
-        seen["deploy_s"], seen["deploy"] = trip.made.seconds, trip.made.report["seconds"]
+        seen["deploy_s"], seen["deploy_cpu_s"] = trip.made.seconds, trip.made.cpu
+        seen["deploy"] = trip.made.report["seconds"]
         seen["megabytes"] = trip.made.report["megabytes"]
-        for stage in STAGES:
+        for stage in stages:
             stage(trip)
             watch.lap((stage.__doc__ or stage.__name__).strip().split("\n")[0])
             seen[stage.__name__] = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -47,7 +48,7 @@ class Deployment(Server):
             "DSTACK_AWS_ENDPOINT": self.emulator.url,
             "DSTACK_FAKE_CLOUD": str(self.data / "fake-cloud"),
         }
-        began = time.monotonic()
+        began, used = time.monotonic(), cpu_of_children()
         done = subprocess.run(
             [*command, f"ARGS=--json --poll 0.2 {args}"],
             cwd=self.clone,
@@ -59,7 +60,8 @@ class Deployment(Server):
         if check and done.returncode != 0:
             raise AssertionError(f"make {target} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
         report = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else {}
-        return Made(report, done.stderr, round(time.monotonic() - began, 2), done.returncode)
+        took, worked = time.monotonic() - began, cpu_of_children() - used
+        return Made(report, done.stderr, round(took, 2), round(worked, 2), done.returncode)
 
     def lead(self) -> None:
         """The front leads to what is deployed now."""
@@ -79,7 +81,13 @@ class Made:
     report: dict[str, Any]
     said: str
     seconds: float
+    cpu: float  # seconds of it that the command itself computed: the rest it waited, or shared the machine
     status: int
+
+
+def cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def cloned(folder: Path) -> Path:

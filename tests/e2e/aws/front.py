@@ -3,18 +3,23 @@
 The emulator serves an API and a Function URL under paths with ids that it makes up, and AWS's own names don't resolve
 here. People and agents call this front instead, as they would a domain of the owner's. It knows no paths of its own:
 what begins with `/agent/` goes to the Function URL, everything else to the API's stage.
+
+It lets few calls through at once. The emulator starts a process for each call that finds none free, and ends one whose
+time ran out: after an upgrade, callers who don't wait for each other would keep two cores busy with nothing but starts.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+AT_ONCE = 2  # calls to each of the two
 _OWN = ("host", "content-length", "connection", "transfer-encoding", "keep-alive")
 
 
@@ -27,12 +32,28 @@ class Front(ThreadingHTTPServer):
         self.emulator = urlsplit(emulator)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.api = self.agents = ""  # paths at the emulator; empty: nothing is deployed
+        self.turns = {way: threading.BoundedSemaphore(AT_ONCE) for way in ("api", "agents")}
+        self.shut = False
 
     def leads_to(self, api_url: str, agent_url: str) -> None:
         """To these addresses in AWS."""
         stage = urlsplit(api_url)
         self.api = f"/_aws/execute-api/{(stage.hostname or '').split('.')[0]}{stage.path}"
         self.agents = f"/_aws/lambda-url/{(urlsplit(agent_url).hostname or '').split('.')[0]}"
+
+    @contextmanager
+    def closed(self) -> Iterator[None]:
+        """Whoever calls meanwhile is told to come again."""
+        self.shut = True
+        try:
+            yield
+        finally:
+            self.shut = False
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Silent about callers that are gone, as those are whose work was stopped."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -41,8 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def answer(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
-        prefix = self.server.agents if self.path.startswith("/agent/") else self.server.api
-        status, headers, content = self._asked(prefix, body) if prefix else (503, [], b"nothing is deployed yet")
+        status, headers, content = self._answered("agents" if self.path.startswith("/agent/") else "api", body)
         self.send_response(status)
         for name, value in headers:
             self.send_header(name, value)
@@ -51,6 +71,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             if self.command != "HEAD":
                 self.wfile.write(content)
+
+    def _answered(self, way: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        prefix = {"agents": self.server.agents, "api": self.server.api}[way]
+        if not prefix or self.server.shut:
+            return 503, [], b"being deployed"
+        with self.server.turns[way]:
+            return self._asked(prefix, body)
 
     def _asked(self, prefix: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         target = self.server.emulator

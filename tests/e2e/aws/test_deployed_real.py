@@ -1,4 +1,4 @@
-"""The journey of `make e2e-aws` without its two longest stages, a test a stage: one deployment for all, and each stage
+"""The journey of `make e2e-aws` without its longer stages, a test a stage: one deployment for all, and each stage
 goes on from the one before."""
 
 from __future__ import annotations
@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.aws.journey import SHORT, Journey, Stage, begun
+from tests.e2e.aws.journey import Journey, Stage, begun
+from tests.e2e.aws.stages import SHORT
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,18 @@
+"""The stages of the journey, in order."""
+
+from __future__ import annotations
+
+from tests.e2e.aws.journey import BEGIN, Stage, removal, scenarios, schedules, upgrade
+from tests.e2e.aws.starts import cluster, undone
+
+MIDDLE: tuple[Stage, ...] = (cluster, undone, scenarios, schedules, upgrade)
+STAGES: tuple[Stage, ...] = (*BEGIN, *MIDDLE, removal)
+SHORT: tuple[Stage, ...] = (*BEGIN, removal)  # in the suite: a deployment and one task are what only this proves
+
+
+def chosen(names: list[str]) -> tuple[Stage, ...]:
+    """All of them; or those between the beginning and the removal that are named. Raises ValueError for another."""
+    known = {stage.__name__: stage for stage in MIDDLE}
+    if unknown := [name for name in names if name not in known]:
+        raise ValueError(f"no stage {unknown[0]!r}: there are {', '.join(known)}")
+    return STAGES if not names else (*BEGIN, *(stage for stage in MIDDLE if stage.__name__ in names), removal)
