@@ -74,7 +74,7 @@ class Accounts:
         for project_id, found in [("", self._shared), *self._of.items()]:
             _told_apart(project_id, found)
 
-    def of(self, project_id: str, type: str) -> Backend:
+    def of(self, project_id: str, type: str, *, now: bool = False) -> Backend:
         """The project's backend of that type. If it isn't configured (any more), each of its calls says so."""
         for account in self.accounts(project_id):
             if account.facts.name == type:

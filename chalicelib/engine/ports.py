@@ -81,8 +81,9 @@ class Streams(Protocol):
 class Backends(Protocol):
     """Which backends each project has, with its own credentials and settings."""
 
-    def of(self, project_id: str, type: str) -> Backend:
-        """The project's backend of that type. If it isn't configured (any more), each of its calls says so."""
+    def of(self, project_id: str, type: str, *, now: bool = False) -> Backend:
+        """The project's backend of that type. If it isn't configured (any more), each of its calls says so. `now`: as
+        it is stored at this moment. Whatever is made is made so, because a deleted backend couldn't end it."""
 
     def facts(self, project_id: str) -> Mapping[str, BackendFacts]:
         """What each of the project's backends can do, by type. Needs no SDK and no credentials."""

@@ -73,11 +73,11 @@ class StoredAccounts:
 
     # --- as the engine's port ----------------------------------------------------------------------------------------
 
-    def of(self, project_id: str, type: str) -> Backend:
-        now = self._seen()
-        if type not in now.facts(project_id):
-            now = self._look(at_once=True)  # it may have been configured a moment ago
-        return now.of(project_id, type)
+    def of(self, project_id: str, type: str, *, now: bool = False) -> Backend:
+        found = self._seen()
+        if now or type not in found.facts(project_id):  # it may have been deleted, or configured, a moment ago
+            found = self._look(at_once=True)
+        return found.of(project_id, type)
 
     def facts(self, project_id: str) -> Mapping[str, BackendFacts]:
         return self._seen().facts(project_id)

@@ -18,6 +18,8 @@ from chalicelib.configuration.server_spec import config_model
 from chalicelib.domain import keys
 from chalicelib.domain.backends import Configured, Roster
 from chalicelib.domain.events import EventType
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.specs.credentials import DefaultCreds
@@ -34,6 +36,7 @@ from chalicelib.usecases.trail import backend_target, project_target, told
 
 Raw = dict[str, Any]
 MOST_NAMED = 5  # machines in one message
+NEWEST = 200  # instances of a fleet, more than are bought within the lag of an index
 IN_FILE = "server/config.yml"
 
 
@@ -215,9 +218,20 @@ def _machines(plane: Plane, project_id: str, type: str) -> list[Instance]:
     return [
         instance
         for fleet in plane.read.fleets(project_id)
-        for instance in plane.read.instances(fleet.id)
+        for instance in _instances(plane, fleet)
         if instance.offer.backend == type
     ]
+
+
+def _instances(plane: Plane, fleet: Fleet) -> list[Instance]:
+    """Those of its index, and its newest, which that may not show yet."""
+    found = {instance.id: instance for instance in plane.read.instances(fleet.id)}
+    newest = range(max(0, fleet.next_instance_num - NEWEST), fleet.next_instance_num)
+    unseen = [id_ for num in newest if (id_ := derive(fleet.id, "instance", num)) not in found]
+    for instance in plane.read.find_many(Instance, [keys.instance(id_) for id_ in unseen]):
+        if instance is not None and instance.status is not InstanceStatus.terminated:
+            found[instance.id] = instance
+    return sorted(found.values(), key=lambda each: each.num)
 
 
 def _must_show(machine: Instance, shown: Micros) -> bool:

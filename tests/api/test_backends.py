@@ -17,12 +17,22 @@ from chalicelib.domain import keys
 from chalicelib.domain.backends import Configured, Roster
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.facts import BackendFacts
-from chalicelib.domain.instances import Handle, InstanceStatus
+from chalicelib.domain.ids import derive
+from chalicelib.domain.instances import Handle, Instance, InstanceStatus
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import ProjectRole, User
+from chalicelib.domain.volumes import VolumeStatus
+from chalicelib.engine.effects.acting import Acting
+from chalicelib.engine.effects.purchases import Purchases
+from chalicelib.engine.effects.volumes import VolumeEffects
 from chalicelib.engine.erasing import Eraser
+from chalicelib.engine.read import Reader
+from chalicelib.planning.purchases import Bought, Create, NotBought
+from chalicelib.planning.volumes import CreateVolume, VolumeNotMade
 from chalicelib.runtime.accounts import StoredAccounts
 from chalicelib.store import nouns
+from chalicelib.store.port import Page, Store
 from chalicelib.store.seal import Sealer
 from chalicelib.usecases.projects import delete_projects
 from tests.api.rig import Rig
@@ -233,6 +243,78 @@ def test_a_backend_in_use_is_not_deleted(desk: Desk) -> None:
     desk.clouds.owned.append(desk.machine())
     assert "in use: pool-0" in desk.refused("P/backends/delete", {"backends_names": ["aws"]})
     assert desk.stored() is not None
+
+
+class Late:
+    """A store whose indexes don't show anything yet."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def query(self, index: str, *asked: Any, **more: Any) -> Page:
+        return self._store.query(index, *asked, **more) if index == "main" else Page((), None)
+
+
+class Elsewhere:
+    """Another process, which looked at the accounts a moment ago and now executes what it committed."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk, world = desk, desk.world
+        self.accounts = StoredAccounts(world.store, Sealer(b"k" * 32), world.clock, desk.clouds.providers)
+        self.cloud = self.accounts.of(desk.project.id, "aws")
+        self.here = Acting(world.store, world.clock, self.accounts, "install", b"k" * 32)
+
+    def order(self) -> Instance:
+        """A machine that is about to be bought."""
+        fleet = b.fleet("pool", next_instance_num=1).with_(project_id=self.desk.project.id)
+        act_until = self.desk.world.clock.now() + 60 * SECOND
+        id_ = derive(fleet.id, "instance", 0)
+        offer = b.offer("sim.2cpu", backend="aws", region="sim-east")
+        ordered = b.machine(0, fleet, status=InstanceStatus.pending, offer=offer, act_until=act_until)
+        instance = ordered.with_(id=id_)
+        self.desk.save(fleet, instance)
+        self.desk.world.store.commit([nouns.pointer(keys.fleet_name(self.desk.project.id, fleet.name), fleet.id)])
+        return instance
+
+    def buy(self, instance: Instance) -> Any:
+        until = instance.act_until or 0
+        return Purchases(self.here).create(Create(f"instance/{instance.id}", "aws", until, instance.project_id))
+
+
+def test_a_backend_that_was_deleted_a_moment_ago_buys_nothing(desk: Desk) -> None:
+    desk.add()
+    elsewhere = Elsewhere(desk)
+    desk.ok("P/backends/delete", {"backends_names": ["aws"]})
+    assert elsewhere.accounts.of(desk.project.id, "aws") is elsewhere.cloud, "it hasn't looked since"
+    outcome = elsewhere.buy(elsewhere.order())
+    assert isinstance(outcome, NotBought) and "isn't configured" in outcome.message
+    assert elsewhere.cloud.machines() == []
+
+
+def test_a_volume_is_not_created_with_a_backend_that_was_just_deleted(desk: Desk) -> None:
+    desk.add()
+    elsewhere = Elsewhere(desk)
+    desk.ok("P/backends/delete", {"backends_names": ["aws"]})
+    until = desk.world.clock.now() + 60 * SECOND
+    volume = d.volume("data", backend="aws", status=VolumeStatus.submitted, act_until=until, handle=None)
+    desk.save(volume.with_(version=0, project_id=desk.project.id))
+    outcome = VolumeEffects(elsewhere.here).create(CreateVolume(volume.unit, "aws", until, desk.project.id))
+    assert isinstance(outcome, VolumeNotMade) and "isn't configured" in outcome.message
+
+
+def test_what_was_ordered_just_before_takes_a_deletion_back(desk: Desk) -> None:
+    """Even if the index doesn't show it yet."""
+    desk.add()
+    elsewhere = Elsewhere(desk)
+    instance = elsewhere.order()
+    plane = desk.world.plane
+    object.__setattr__(plane, "read", Reader(Late(plane.store)))
+    assert "in use: pool-0" in desk.refused("P/backends/delete", {"backends_names": ["aws"]})
+    assert isinstance(elsewhere.buy(instance), Bought)
+    assert len(elsewhere.cloud.machines()) == 1
 
 
 def test_a_volume_keeps_its_backend(desk: Desk) -> None:

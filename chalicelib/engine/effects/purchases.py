@@ -1,6 +1,6 @@
 """Purchases: create, describe, terminate.
 
-Three rules keep the promises (nothing leaks, nothing is bought twice):
+Four rules keep the promises (nothing leaks, nothing is bought twice):
 
 Rule 1: only the committer of a purchase executes it, and it starts no call that might still run when others may act. A
 purchase with another `act_until`, or one that is too late, is left to the pass that comes after `act_until`.
@@ -8,6 +8,8 @@ Rule 2: a resource is recorded in the instance before the next one is created. I
 then, the resource is recorded all the same and the purchase ends there.
 Rule 3: the report of what is left covers the handles, the provider's list of resources with the instance's tag, and the
 purchase that was open when the check began.
+Rule 4: the instance is committed before the backend is read, as it is stored then, and the backend is deleted before
+its instances are read. So of a purchase and a deletion at once, one sees the other.
 """
 
 from __future__ import annotations
@@ -61,7 +63,7 @@ class Purchases:
         instance = self._find(effect)
         if instance is None:
             return None
-        backend = self.here.backends.of(instance.project_id, effect.backend)
+        backend = self.here.backends.of(instance.project_id, effect.backend, now=True)
         epoch = instance.epoch
         if not self.may_begin(instance, effect, backend):
             return None
@@ -86,7 +88,7 @@ class Purchases:
     def create_several(self, effect: CreateSeveral) -> Sequence[Outcome]:
         """The outcome of each. If it takes too long, those that aren't refused have none: they are looked for."""
         found = [(each, self._find(each)) for each in effect.each()]
-        backend = self.here.backends.of(effect.project_id, effect.backend)
+        backend = self.here.backends.of(effect.project_id, effect.backend, now=True)
         if not isinstance(backend, CreatesSeveral):
             outcomes = (self.create(each) for each, _ in found)
             return [outcome for outcome in outcomes if outcome is not None]

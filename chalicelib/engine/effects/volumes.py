@@ -55,7 +55,7 @@ class VolumeEffects:
         if volume is None:
             return None
         try:
-            provider = self.volumes_of(volume)
+            provider = self.volumes_of(volume, now=True)
             with translated(volume.name):
                 handle = provider.create_volume(self.request(volume))
         except BackendError as error:
@@ -150,8 +150,8 @@ class VolumeEffects:
             return VolumeNotDone(effect.unit, *said(error), volume.epoch)
         return DiskLeft(effect.unit, volume.epoch, began, volume.act_until, going)
 
-    def volumes_of(self, volume: Volume) -> Volumes:
-        backend = self.here.backends.of(volume.project_id, volume.backend)
+    def volumes_of(self, volume: Volume, *, now: bool = False) -> Volumes:
+        backend = self.here.backends.of(volume.project_id, volume.backend, now=now)
         if not isinstance(backend, Volumes):
             backend.check()  # one that isn't configured any more says so
             raise Unfit(f"the backend {volume.backend} has no volumes")
