@@ -12,7 +12,7 @@ import sys
 from typing import Dict, List
 
 from . import VERSION
-from .notices import SOURCES
+from .notices import SOURCES, Listener
 from .task_runtime import TaskRuntime, isolation
 from .tasks import TaskFolder, read_text, take_lock, tidy, write_atomic
 from .users import DEFAULT, TRUSTING, id_range
@@ -175,7 +175,7 @@ def run(options: argparse.Namespace) -> int:
     roster = Roster(data, usable, sorted(usable)[0], lambda: build.lay_out(data), options.docker_socket, options.users)
     session = program.new_session(data, options.instance, roster, VERSION, options.wait)
     inventory = Inventory(data, told=os.environ.get("DSTACK_AGENT_FACTS"))
-    notices = SOURCES[options.notices]() if options.notices else None
+    notices = Listener(SOURCES[options.notices](), program.log) if options.notices else None
     agent = program.Program(data, options.instance, session, roster, usable, inventory, notices=notices)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: agent.stop())

@@ -58,4 +58,24 @@ def announced(text: str) -> Notice:
     return calendar.timegm(time.strptime(notice["time"], "%Y-%m-%dT%H:%M:%SZ")) * 1000000
 
 
+class Listener:
+    """Asks again and again. That nobody answers, as where the metadata service is switched off, is said once."""
+
+    def __init__(self, ask: Callable[[], Notice], log: Callable[[str], None]) -> None:
+        self._ask, self._log, self._silent = ask, log, False
+
+    def __call__(self) -> Notice:
+        try:
+            notice = self._ask()
+        except (OSError, ValueError) as problem:
+            if not self._silent:
+                self._log("whether this machine is taken back can't be heard, so jobs won't be warned: %s" % problem)
+            self._silent = True
+            return None
+        if self._silent:
+            self._log("whether this machine is taken back can be heard again")
+        self._silent = False
+        return notice
+
+
 SOURCES: Dict[str, Callable[[], Callable[[], Notice]]] = {"ec2": Ec2}

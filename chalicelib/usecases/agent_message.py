@@ -22,6 +22,7 @@ MAX_TASKS = 2 * MOST_BLOCKS  # those that ended wait to be removed while others 
 MAX_RECORDS = 20_000
 MAX_POINTS = 300
 MAX_GPUS = 64
+LONGEST_BYTE = 13  # bytes of a chunk for one of output: it, and at most its own time and length
 MAX_CHUNK = 16 * 1024 * 1024  # bytes of one object: a megabyte of output, and the times of its lines
 MAX_TAKEN_BACK = 3_600.0  # seconds until a machine's cloud takes it back
 MAX_TROUBLES, MAX_TROUBLE = 16, 200  # what is wrong with a machine, and the characters of each
@@ -59,7 +60,8 @@ class ChunkSaid(Said):
 
     @model_validator(mode="after")
     def _consistent(self) -> ChunkSaid:
-        if not self.offset < self.end <= self.offset + self.size or self.low > self.high:
+        written = self.end - self.offset
+        if not 0 < written <= self.size <= written * LONGEST_BYTE or self.low > self.high:
             raise ValueError("a chunk has as many bytes as it says, in order")
         return self
 

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from chalicelib.agent.notices import SOURCES, Ec2, announced
+from chalicelib.agent.notices import SOURCES, Ec2, Listener, announced
 
 AT = 1_795_422_120_000_000
 NOTICE = json.dumps({"action": "terminate", "time": "2026-11-23T08:22:00Z"})
@@ -98,6 +98,20 @@ def test_a_service_that_fails_is_no_notice_and_no_silence(metadata: Metadata) ->
 def test_a_notice_that_makes_no_sense_is_an_error(text: str) -> None:
     with pytest.raises(ValueError):
         announced(text)
+
+
+def test_that_nobody_answers_is_said_once_and_so_is_that_somebody_does_again(metadata: Metadata) -> None:
+    said: list[str] = []
+    listen = Listener(Ec2(metadata.base), said.append)
+    metadata.status = 403
+    assert [listen(), listen(), listen()] == [None, None, None]
+    assert len(said) == 1 and "403" in said[0]
+    metadata.status, metadata.notice = 0, NOTICE
+    assert [listen(), listen()] == [AT, AT]
+    assert len(said) == 2 and "again" in said[1]
+    metadata.status = 403
+    listen()
+    assert len(said) == 3
 
 
 def test_the_words_of_the_command_line() -> None:

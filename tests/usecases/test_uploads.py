@@ -138,12 +138,21 @@ def test_the_times_are_read_by_the_servers_clock(tmp_path: Path) -> None:
     assert abs(found[0] - NOW) < MINUTE
 
 
-@pytest.mark.parametrize("wrong", [{"end": 0}, {"size": 0}, {"sha256": "x"}, {"low": 2**60}, {"end": 10**6}])
+@pytest.mark.parametrize(
+    "wrong", [{"end": 0}, {"size": 0}, {"sha256": "x"}, {"low": 2**60}, {"end": 10**6}, {"size": 4 * 13 + 1}]
+)
 def test_what_cant_be_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
     side = Side(tmp_path)
     told = {**chunk(side, 0, b"one\n").told(), **wrong}
     with pytest.raises(Invalid):
         side.cluster.agent.say(running(side.job), chunks=[told])
+
+
+def test_every_byte_may_be_a_record_of_its_own(tmp_path: Path) -> None:
+    side = Side(tmp_path)
+    said = chunk(side, 0, b"o", b"n", b"e")
+    assert len(said.payload) == 3 * 13
+    assert side.cursor(side.store(said)) == 3
 
 
 def test_no_other_jobs_log_is_reached(tmp_path: Path) -> None:
