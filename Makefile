@@ -14,7 +14,7 @@ STAGED = $(or $(STAGE),$(error Which stage? Say for instance `make $@ STAGE=dev`
 IN_AWS = $(STAGED) $(if $(REGION),--region $(REGION)) $(if $(YES),--yes) $(ARGS)
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast check e2e-onprem e2e-multinode e2e-aws deploy destroy bench cost sim fuzz mutants docs lock clean
+.PHONY: help install demo test test-fast check e2e-onprem e2e-multinode e2e-aws deploy destroy token bench cost sim fuzz mutants docs lock clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -77,6 +77,9 @@ deploy: $(VENV)/.dev ## the control plane in your AWS account, made or brought u
 
 destroy: $(VENV)/.dev ## its opposite; data and keys are kept; STAGE=dev REGION=… YES=1
 	@$(BIN)/python -m infra.destroy $(IN_AWS)
+
+token: $(VENV)/.dev ## a new token for the admin of a stage in AWS, whose own is lost; STAGE=dev REGION=… YES=1
+	@$(BIN)/python -m infra.new_token $(IN_AWS)
 
 bench: $(VENV)/.dev ## the figures, beside the budgets and docs/bench.json; RECORD=1 writes that anew
 	@$(BIN)/python -m tests.bench $(if $(RECORD),--record)

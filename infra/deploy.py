@@ -21,15 +21,17 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from chalicelib.agent.build import build as agent
 from chalicelib.errors import Invalid, Refused
+from chalicelib.runtime.root import install_id
 from chalicelib.runtime.settings import emulator
 from chalicelib.store.blobs import S3Blobs
 from chalicelib.usecases.agent_files import publish
 from chalicelib.usecases.first_start import first_start
-from infra import account, artefacts, command, installed, spending, stateful
+from infra import account, artefacts, command, installed, spending, stateful, uploads
 from infra.account import Account, client, explained
 from infra.artefacts import MEGABYTE, Artefact
 from infra.functions import at_once
@@ -37,7 +39,6 @@ from infra.packaging import packer
 from infra.stacks import Proposal, Stack
 
 KEYS = ("install-key", "master-key")
-UNDER = "deploy/"  # where the bucket has code and templates
 
 
 @dataclass
@@ -74,6 +75,7 @@ class Deployment:
             self._timed("data", lambda: self._bring_up(data, {"Stage": self.stage}, TemplateBody=_data_template()))
             bucket = data.physical("Bucket")
             self._timed("keys", lambda: self._make_keys(data.physical("Table")))
+            self.parameters["InstallId"] = self._install_id()
             code = {name: (bucket, artefact.key) for name, artefact in built.items()}
             made = self._timed("template", lambda: packed.template(code, at_once(_room(self.stage))))
             template = json.dumps(made, sort_keys=True)
@@ -134,17 +136,25 @@ class Deployment:
             for name in missing:
                 ssm.put_parameter(Name=name, Value=secrets.token_hex(32), Type="SecureString", Overwrite=False)
 
+    def _install_id(self) -> str:
+        """Which the machines of this stage bear, and no other's, so that its functions change no other's."""
+        name = f"{installed.prefix(self.stage)}/{KEYS[0]}"
+        with explained("read the install's keys"):
+            found = client("ssm").get_parameter(Name=name, WithDecryption=True)
+        return install_id(bytes.fromhex(found["Parameter"]["Value"]))
+
     def _upload(self, bucket: str, built: Mapping[str, Artefact], template: str) -> str:
         s3 = client("s3")
         with explained(f"upload to {bucket}"):
-            there = _keys(s3, bucket)
+            there = uploads.listed(s3, bucket)
             for artefact in built.values():
-                if artefact.key not in there:
-                    self.say(f"Uploading {artefact.path.name} …")
-                    s3.upload_file(str(artefact.path), bucket, artefact.key)
+                if artefact.key in there:
+                    uploads.touch(s3, bucket, artefact.key)
+                    continue
+                self.say(f"Uploading {artefact.path.name} …")
+                s3.upload_file(str(artefact.path), bucket, artefact.key)
             key = _template_key(template)
-            if key not in there:
-                s3.put_object(Bucket=bucket, Key=key, Body=template.encode())
+            s3.put_object(Bucket=bucket, Key=key, Body=template.encode())
             publish(S3Blobs(bucket, lambda: s3), agent())
         return f"{s3.meta.endpoint_url}/{bucket}/{key}"
 
@@ -161,10 +171,10 @@ class Deployment:
             client("lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b"{}")
 
     def _tidy(self, bucket: str, current: set[str], template: str) -> None:
-        """Only what is deployed now is kept, which is what a failed deployment would go back to."""
-        s3 = client("s3")
+        """What is deployed now is kept, which is what a failed deployment would go back to, and what others upload."""
+        s3, current = client("s3"), current | {_template_key(template)}
         with explained(f"delete old code from {bucket}"):
-            for key in _keys(s3, bucket) - current - {_template_key(template)}:
+            for key in uploads.unused(uploads.listed(s3, bucket), current, datetime.now(UTC)):
                 s3.delete_object(Bucket=bucket, Key=key)
 
 
@@ -185,12 +195,7 @@ def _data_template() -> str:
 
 
 def _template_key(template: str) -> str:
-    return f"{UNDER}template-{hashlib.sha256(template.encode()).hexdigest()[:20]}.json"
-
-
-def _keys(s3: Any, bucket: str) -> set[str]:
-    found = s3.list_objects_v2(Bucket=bucket, Prefix=UNDER)
-    return {one["Key"] for one in found.get("Contents", ())}
+    return f"{uploads.UNDER}template-{hashlib.sha256(template.encode()).hexdigest()[:20]}.json"
 
 
 # --- the command ------------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from chalicelib.backends.aws.permissions import ANY
 from chalicelib.errors import Bug
 from infra import artefacts, stateful, stateless
 from infra.account import checked
@@ -46,7 +47,7 @@ class Packer:
         ours = self.folder / "stateless.json"
         ours.write_text(json.dumps(stateless.template(self.stage, code, self.variables, at_once)))
         made: dict[str, Any] = json.loads((self._packaged("--merge-template", str(ours)) / "sam.json").read_text())
-        return made
+        return {**made, "Resources": bound(made["Resources"])}
 
     def _packaged(self, *options: str) -> Path:
         chalice = str(Path(sys.executable).with_name("chalice"))
@@ -61,6 +62,13 @@ class Packer:
         if done.returncode != 0:
             raise Bug(f"`chalice package` failed: {(done.stdout + done.stderr).strip()[-800:]}")
         return self.folder / "out"
+
+
+def bound(part: Any) -> Any:
+    """A policy's condition on our tag takes the mark of this stage alone, in Chalice's policies as in ours."""
+    if isinstance(part, dict):
+        return {name: {"Ref": "InstallId"} if value == ANY else bound(value) for name, value in part.items()}
+    return [bound(each) for each in part] if isinstance(part, list) else part
 
 
 @contextmanager

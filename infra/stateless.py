@@ -16,6 +16,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from chalicelib.backends.aws.permissions import ANY
 from chalicelib.domain import keys
 from chalicelib.engine import asl
 from chalicelib.engine.workflows import WORKFLOWS
@@ -78,6 +79,11 @@ def _parameters() -> Resources:
             "Type": "String",
             "Default": "",
             "Description": "the ARN of the table's stream, which the bus needs",
+        },
+        "InstallId": {
+            "Type": "String",
+            "Default": ANY,
+            "Description": "the mark of what this stage makes; `make deploy` sets it. By default any mark is taken for its own",
         },
         "BastionSubnets": {**ids, "Description": "subnets from which hosts are reached by SSH; none: the internet"},
         "BastionSecurityGroups": {

@@ -24,12 +24,17 @@ if TYPE_CHECKING:
     from chalicelib.hosts.connection import Login
 
 
+def install_id(key: bytes) -> str:
+    """What everything that an installation makes is marked with."""
+    return derive(key.hex(), "install")
+
+
 class Root:
     """Parts are created on first use: a function that serves the API never loads the engine."""
 
     def __init__(self, ports: Ports) -> None:
         self.ports = ports
-        self.install_id = derive(ports.install_key.hex(), "install")
+        self.install_id = install_id(ports.install_key)
 
     @cached_property
     def plane(self) -> Plane:

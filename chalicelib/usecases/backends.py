@@ -338,12 +338,19 @@ def _refuse_hidden(raw: Any, path: str = "") -> None:
     if isinstance(raw, Mapping):
         for name, value in raw.items():
             _refuse_hidden(value, f"{path}.{name}" if path else str(name))
+    if isinstance(raw, list):
+        for at, value in enumerate(raw):
+            _refuse_hidden(value, f"{path}.{at}")
 
 
 def _filled(raw: Any, stored: Any) -> Any:
     """A configuration with what it hides taken from the stored one."""
     if isinstance(raw, Mapping) and isinstance(stored, Mapping):
         return {name: _filled(value, stored.get(name)) for name, value in raw.items()}
+    if (
+        isinstance(raw, list) and isinstance(stored, list) and len(raw) == len(stored)
+    ):  # else nobody knows which is which
+        return [_filled(value, known) for value, known in zip(raw, stored, strict=True)]
     return stored if raw == HIDDEN and isinstance(stored, str) else raw
 
 

@@ -8,7 +8,7 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError, NoCredentialsError
 
 from chalicelib.errors import DstackError, Invalid, Refused
-from infra import deploy, destroy
+from infra import deploy, destroy, new_token
 from infra.account import checked, explained
 from infra.installed import variables
 
@@ -17,7 +17,7 @@ from infra.installed import variables
 def test_a_stage_needs_a_name_that_resources_can_bear(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(Invalid):
         checked(name)
-    assert deploy.main([name]) == destroy.main([name]) == 1
+    assert deploy.main([name]) == destroy.main([name]) == new_token.main([name]) == 1
     assert "no name for a stage" in capsys.readouterr().err
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from infra import functions, requirements
+from chalicelib.backends.aws.permissions import ANY
+from infra import functions, requirements, stateless
+from infra.packaging import bound
 
 ROOT = Path(__file__).parents[2]
 UNTAGGED = ("Ec2Account", "Ec2Reading", "Ec2CreateInto", "Ec2Profile")  # what only looks, and the VPC of a new group
@@ -47,3 +49,20 @@ def test_what_chalice_reads_is_the_table_of_functions(path: str) -> None:
 
 def test_no_policy_is_left_of_a_function_that_is_gone() -> None:
     assert {f"policies/{path.name}" for path in POLICIES} == set(functions.policies("prod"))
+
+
+def test_no_stage_may_change_what_another_made() -> None:
+    """Wherever a policy asks for our tag, it asks for this stage's."""
+    made = bound(stateless.template("dev")["Resources"])
+    asked = [
+        condition
+        for resource in made.values()
+        for policy in resource.get("Properties", {}).get("Policies", ())
+        for statement in policy["PolicyDocument"]["Statement"]
+        for condition in statement.get("Condition", {}).get("StringLike", {}).items()
+        if condition[0].endswith("/dstack-install")
+    ]
+    assert asked and all(value == {"Ref": "InstallId"} for _, value in asked)
+    assert ANY not in json.dumps(made)
+    own = {"PolicyDocument": {"Statement": [{"Condition": {"StringLike": {"aws:ResourceTag/dstack-install": ANY}}}]}}
+    assert ANY not in json.dumps(bound([own])), "Chalice's too"

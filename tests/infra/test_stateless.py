@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.backends.aws.permissions import PERMISSIONS
+from chalicelib.backends.aws.permissions import ANY, PERMISSIONS
 from chalicelib.domain import keys
 from chalicelib.engine.workflows import WORKFLOWS
 from infra import stateful
@@ -154,7 +154,7 @@ def test_machines_are_rented_in_any_region_and_of_anybodys_image() -> None:
     assert {"Fn::Sub": "arn:${AWS::Partition}:ec2:*:${AWS::AccountId}:subnet/*"} in into
     assert next(each["Resource"] for each in statements if each["Sid"] == "Ec2Reading") == ["*"]
     launch = next(each for each in statements if each["Sid"] == "Ec2Launch")
-    assert launch["Condition"] == {"Null": {"aws:RequestTag/dstack-install": "false"}}
+    assert launch["Condition"] == {"StringLike": {"aws:RequestTag/dstack-install": ANY}}
 
 
 def test_the_stacks_have_the_resources_that_were_reviewed() -> None:

@@ -84,6 +84,9 @@ class Real:
 
     def __post_init__(self) -> None:
         self.server.call("/api/projects/create", {"project_name": self.project, **PROJECT})
+        self.log_in()
+
+    def log_in(self) -> None:
         set_default_project(self.home / ".dstack" / "config.yml", self.project, self.server.url, self.server.token)
 
     @property

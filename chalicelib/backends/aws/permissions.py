@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-OURS: Mapping[str, Any] = {"Null": {"aws:ResourceTag/dstack-install": "false"}}  # it has the tag, whatever its value
-MARKED: Mapping[str, Any] = {"Null": {"aws:RequestTag/dstack-install": "false"}}  # it gets the tag when it is created
+ANY = "?*"  # a tag that is there; whoever knows the installation's id puts it in its place
+OURS: Mapping[str, Any] = {"StringLike": {"aws:ResourceTag/dstack-install": ANY}}
+MARKED: Mapping[str, Any] = {"StringLike": {"aws:RequestTag/dstack-install": ANY}}  # when it is created
 CREATIONS = ("RunInstances", "CreateVolume", "CreateSecurityGroup", "CreatePlacementGroup", "AllocateAddress")
 
 

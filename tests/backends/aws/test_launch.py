@@ -208,6 +208,12 @@ def test_a_reservation_is_named() -> None:
     assert params["Placement"] == {"GroupName": "dstack-cluster", "Tenancy": "dedicated"}
 
 
+def test_a_reservation_in_a_placement_group_is_used_in_that_group() -> None:
+    place = replace(PLACE, reservation=Reservation("cr-1", "us-east-1a", block=False, group="theirs"))
+    for request in (request_for(offer()), replace(request_for(offer()), placement_group=GROUP)):
+        assert asked(request, place)["Placement"] == {"GroupName": "theirs"}
+
+
 def test_a_capacity_block_is_a_market_and_has_its_own_placement() -> None:
     place = replace(PLACE, reservation=Reservation("cr-1", "us-east-1a", block=True))
     params = asked(replace(request_for(offer()), placement_group=GROUP), place)

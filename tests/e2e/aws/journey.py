@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chalicelib.runtime.root import install_id
 from infra.artefacts import KINDS, MEGABYTE
 from tests.e2e.aws.deployment import STAGE, Deployment, Made, deployed
 from tests.emulators import ministack
@@ -110,6 +111,9 @@ def first_deployment(trip: Journey) -> None:
         assert refused.status == 403
     stored = trip.one.client("ssm").get_parameters_by_path(Path=f"/dstack-{STAGE}", WithDecryption=True)["Parameters"]
     assert {one["Type"] for one in stored if one["Name"].endswith("-key")} == {"SecureString"}
+    (key,) = [bytes.fromhex(one["Value"]) for one in stored if one["Name"].endswith("install-key")]
+    (stack,) = trip.one.client("cloudformation").describe_stacks(StackName=f"dstack-{STAGE}")["Stacks"]
+    assert {"ParameterKey": "InstallId", "ParameterValue": install_id(key)} in stack["Parameters"]
     template = json.dumps(trip.one.client("cloudformation").get_template(StackName=f"dstack-{STAGE}")["TemplateBody"])
     for secret in (token, *(one["Value"] for one in stored if one["Name"].endswith("-key"))):
         assert secret not in template
@@ -119,6 +123,20 @@ def second_deployment(trip: Journey) -> None:
     """The same command again changes nothing, and shows no token."""
     again = trip.one.make("deploy")
     assert (again.report["changes"], again.report["admin_token"]) == ([], None)
+
+
+def lost_token(trip: Journey) -> None:
+    """A new one for whoever has the account's credentials; the old one ends at once."""
+    old, new = trip.one.token, trip.one.make("token").report["admin_token"]
+    assert new and new != old
+    assert trip.one.call("/api/users/get_my_user", {}, token=new)["username"] == "admin"
+    try:
+        trip.one.call("/api/users/get_my_user", {}, token=old)
+        raise AssertionError("the old token is still good")
+    except HttpError as refused:
+        assert refused.status == 403
+    trip.one.token = new
+    trip.stage.log_in()
 
 
 def task(trip: Journey) -> None:
@@ -208,4 +226,4 @@ def gone_from(stage: Real) -> None:
 
 
 Stage = Callable[[Journey], None]
-BEGIN: tuple[Stage, ...] = (first_deployment, second_deployment, task)
+BEGIN: tuple[Stage, ...] = (first_deployment, second_deployment, lost_token, task)
