@@ -83,7 +83,7 @@ def _parameters() -> Resources:
         "InstallId": {
             "Type": "String",
             "Default": ANY,
-            "Description": "the mark of what this stage makes; `make deploy` sets it. By default any mark is taken for its own",
+            "Description": "the mark of what this stage makes, which `make deploy` sets; by default any is its own",
         },
         "BastionSubnets": {**ids, "Description": "subnets from which hosts are reached by SSH; none: the internet"},
         "BastionSecurityGroups": {

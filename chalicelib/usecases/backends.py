@@ -347,11 +347,15 @@ def _filled(raw: Any, stored: Any) -> Any:
     """A configuration with what it hides taken from the stored one."""
     if isinstance(raw, Mapping) and isinstance(stored, Mapping):
         return {name: _filled(value, stored.get(name)) for name, value in raw.items()}
-    if (
-        isinstance(raw, list) and isinstance(stored, list) and len(raw) == len(stored)
-    ):  # else nobody knows which is which
-        return [_filled(value, known) for value, known in zip(raw, stored, strict=True)]
+    if isinstance(raw, list) and isinstance(stored, list):
+        return [_meant(value, stored) for value in raw]
     return stored if raw == HIDDEN and isinstance(stored, str) else raw
+
+
+def _meant(raw: Any, stored: Sequence[Any]) -> Any:
+    """The one of them that this hides; as it is if that isn't certain."""
+    found = [known for known in stored if _filled(raw, known) == known]
+    return found[0] if len(found) == 1 else raw
 
 
 def _listed(names: Sequence[str]) -> str:
