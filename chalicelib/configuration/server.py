@@ -18,7 +18,7 @@ from chalicelib.configuration.server_spec import AnyBackend, ServerConfig, confi
 from chalicelib.domain.specs.reading import Spec
 from chalicelib.errors import Invalid, Problem
 
-_SECRET = {"creds", "kubeconfig", "private_key", "keys"}  # values in or below these are never repeated
+_SECRET = {"creds", "kubeconfig", "private_key", "keys", "secret", "url"}  # values in or below these are never repeated
 _NO_VALUE = {"unknown-key", "duplicate-key", "duplicate", "missing", "exclusive"}  # these name keys only
 _MISREAD = {
     "ambiguous-number": ("this would be misread: YAML takes it for a number", "put it in quotes: then it is text"),

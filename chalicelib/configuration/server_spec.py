@@ -6,14 +6,17 @@ import base64
 import binascii
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Literal, Union
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, RootModel, Tag, model_validator
 
 from chalicelib.backends.registry import config_models
 from chalicelib.domain import names
+from chalicelib.domain.specs.automation import Action, Meant, Name
 from chalicelib.domain.specs.credentials import Confidential, Secret, Word, by_type, types_of
 from chalicelib.domain.specs.reading import TAG, Spec, fault, faults
 from chalicelib.domain.tenants import Permissions
+from chalicelib.domain.webhooks import PREFIX, key_of
 
 KEY_BYTES = 32
 
@@ -150,6 +153,51 @@ class DefaultPermissions(Spec):
         return Permissions(**self.model_dump())
 
 
+def _webhook_secret(text: str) -> str:
+    try:
+        key_of(text)
+    except ValueError as wrong:
+        hint = f'make one: echo "{PREFIX}$(openssl rand -base64 32)"'
+        raise fault("invalid-value", str(wrong), hint) from None
+    return text
+
+
+def _webhook_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise fault(
+            "invalid-value", "this isn't an address of http or https", "for example https://ops.example.com/hook"
+        )
+    return text
+
+
+class WebhookConfig(Confidential):
+    """State changes that are sent to an address, each in a signed message, until it is taken."""
+
+    name: Name = Field(description="Its name.")
+    url: Annotated[Secret, AfterValidator(_webhook_url)] = Field(description="Where they are posted to.")
+    secret: Annotated[Secret, AfterValidator(_webhook_secret)] = Field(
+        description="What they are signed with: `whsec_` and 24 to 64 random bytes in base64."
+    )
+    events: Meant = Field(default=Meant(), description="Which state changes; all of them by default.")
+
+
+class RuleConfig(Spec):
+    """What is done with a stored configuration when something changes its state."""
+
+    name: Name = Field(description="Its name. A rule acts once on each event.")
+    when: Meant = Field(description="Which state changes: `type`, `status` or `reason` must be given.")
+    action: Action = Field(description="What to do.")
+    project: Word = Field(description="The project of the configuration.")
+    configuration: Word = Field(description="The name of a configuration, stored by `dstack automation add`.")
+
+    @model_validator(mode="after")
+    def _narrow(self) -> RuleConfig:
+        if self.when.type is None and self.when.status is None and self.when.reason is None:
+            raise fault("missing", "`type`, `status` or `reason` is needed", "or it would act on everything", at="when")
+        return self
+
+
 class ServerConfig(Spec):
     """The whole file."""
 
@@ -158,15 +206,22 @@ class ServerConfig(Spec):
     default_permissions: DefaultPermissions | None = Field(
         default=None, description="What users who aren't admins may do."
     )
+    webhooks: tuple[WebhookConfig, ...] | None = Field(default=None, description="Where state changes are sent to.")
+    rules: tuple[RuleConfig, ...] | None = Field(default=None, description="What is done by itself.")
     plugins: tuple[Word, ...] | None = Field(default=None, description="Plugins to load.")
 
     @model_validator(mode="after")
     def _names(self) -> ServerConfig:
-        called = [project.name for project in self.projects]
+        called = {
+            "project": [project.name for project in self.projects],
+            "webhook": [hook.name for hook in self.webhooks or ()],
+            "rule": [rule.name for rule in self.rules or ()],
+        }
         found = [
-            ("duplicate", f"the project `{name}` appears twice", "keep one of the two", f"projects.{place}.name")
-            for place, name in enumerate(called)
-            if name in called[:place]
+            ("duplicate", f"the {what} `{name}` appears twice", "keep one of the two", f"{what}s.{place}.name")
+            for what, names_ in called.items()
+            for place, name in enumerate(names_)
+            if name in names_[:place]
         ]
         if found:
             raise faults(found)

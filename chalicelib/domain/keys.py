@@ -26,6 +26,7 @@
 | Roster    | backends         | roster                  |                                    |                        |
 | Automation | project/<id>    | automation/<name>       |                                    |                        |
 | Automated | automated/<project> | <rule>#<event>      |                                    |                        |
+| Subscription | subscriptions | webhook/<name>, rule/<name> |                              |                        |
 | Repo      | project/<id>     | repo/<repo_id>          |                                    |                        |
 | Archive   | archive/<id>     | status                  | archives, used#id                  |                        |
 | Sighting  | sightings/<acct> | hash of its subject     |                                    |                        |
@@ -61,6 +62,7 @@ CLOSINGS = "closings"
 CLOSED = "closed"
 ARCHIVES = "archives"
 
+SUBSCRIPTIONS = "subscriptions"  # webhooks and rules, and how far each has come
 PRESENCES = "presences"  # agents that have to report
 TUNNELS = "tunnels"  # hosts whose agents' calls are carried over SSH
 
@@ -233,6 +235,10 @@ def automation(project_id: str, name: str) -> Key:
 
 def automated(project_id: str, rule: str, event_id: str) -> Key:
     return Key(f"automated/{project_id}", f"{rule}#{event_id}")
+
+
+def subscription(name: str) -> Key:
+    return Key(SUBSCRIPTIONS, name)
 
 
 def repo(project_id: str, repo_id: str) -> Key:

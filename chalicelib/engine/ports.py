@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from chalicelib.domain.workflows import Workflow
     from chalicelib.planning.offers import OfferBook
     from chalicelib.planning.plan import Effect
+    from chalicelib.store.port import Record
 
 
 class Clock(Protocol):
@@ -48,6 +49,16 @@ class Count(Protocol):
 class Bus(Protocol):
     def __call__(self, changes: Sequence[StateChange]) -> Set[str]:
         """Announce these, in order. The ids of those that it didn't take."""
+
+
+class Feed(Protocol):
+    """The records of events in the order of their commits, where one process keeps the store."""
+
+    def end(self) -> int:
+        """The place of the last record that was ever added; 0 before the first."""
+
+    def after(self, place: int, limit: int) -> Sequence[tuple[int, Record]]:
+        """The records behind this place, each with its own."""
 
 
 class News(Protocol):

@@ -51,6 +51,7 @@ class EmbeddedRoot(Root):
         from chalicelib.backends.accounts import Account
         from chalicelib.hosts.connection import Ssh
         from chalicelib.runtime.accounts import StoredAccounts, providers
+        from chalicelib.runtime.subscribers import Subscribers
         from chalicelib.store.blobs import FileBlobs
         from chalicelib.store.disk import used
         from chalicelib.store.history import HistoryStore
@@ -105,6 +106,7 @@ class EmbeddedRoot(Root):
             )
         )
         self._tunnels: Tunnels | None = None
+        self.subscribers = Subscribers(lambda: self.plane, self._database)
         self.sweeps = Ticker(SWEEP_EVERY, self.sweeper.run)
         self.erasures = Ticker(ERASE_EVERY, self.erase, at_once=True)
 
@@ -151,10 +153,12 @@ class EmbeddedRoot(Root):
 
     def erase(self) -> Erased:
         done = super().erase()
+        self._database.trim(self.subscribers.settled())
         self._database.shrink()
         return done
 
     def close(self) -> None:
+        self.subscribers.stop()
         self.refreshes.stop()
         self.sweeps.stop()
         self.erasures.stop()

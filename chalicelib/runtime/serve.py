@@ -52,7 +52,7 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
         token, project = first_start(plane, settings.admin_token)
         owner = nouns.find(plane.store, User, keys.user(project.owner_id))
         assert owner is not None, "the first start created the admin"
-        file = Followed(settings, plane, owner, config)
+        file = Followed(settings, plane, owner, config, root.subscribers.follow)
         file.start()
         following = Ticker(FOLLOW_EVERY, file.look)
         agents = _local_agents(settings, plane, project, found.local)

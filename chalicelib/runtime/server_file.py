@@ -5,7 +5,7 @@ changes, for the projects and backends in it. A change that can't be applied is 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from chalicelib.configuration.server_spec import ServerConfig
@@ -46,15 +46,24 @@ def _path(settings: ServerSettings) -> Path:
 class Followed:
     """The file of a running server. `look` is called again and again, and does nothing while the file is the same."""
 
-    def __init__(self, settings: ServerSettings, plane: Plane, admin: User, config: ServerConfig) -> None:
-        """`config`: what the server started with."""
+    def __init__(
+        self,
+        settings: ServerSettings,
+        plane: Plane,
+        admin: User,
+        config: ServerConfig,
+        follow: Callable[[ServerConfig], None] = lambda config: None,
+    ) -> None:
+        """`config`: what the server started with. `follow`: have its webhooks and rules from now on."""
         self._settings, self._plane, self._admin, self._config = settings, plane, admin, config
+        self._follow = follow
         self._seen = self._mark()
         self._left: tuple[str, ...] = ()  # what couldn't be done, told once
 
     def start(self) -> None:
         if not self._settings.server_config_disabled:
             self._apply(self._config)
+        self._follow(self._config)
 
     def look(self) -> None:
         if self._settings.server_config_disabled:
@@ -79,6 +88,7 @@ class Followed:
         if any(getattr(config, name) != getattr(self._config, name) for name in fixed):
             log.warning("keys and permissions in %s take effect at the next start", _path(self._settings))
         self._apply(config)
+        self._follow(config)
         self._config = config
         log.info("%s has changed and is applied", _path(self._settings))
 

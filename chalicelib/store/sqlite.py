@@ -29,7 +29,7 @@ from typing import Any
 import orjson
 
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.keys import Due, Key
+from chalicelib.domain.keys import EVENTS, Due, Key
 from chalicelib.errors import Bug, Conflict, DataTooNew, DstackError, Invalid, Refused, StorageFull
 from chalicelib.store import cursors
 from chalicelib.store.port import Change, Check, Delete, Index, Page, Put, Record, shard_of, validate
@@ -59,6 +59,8 @@ CREATE INDEX due ON records (due_at, due_unit, due_shard, due_kind) WHERE due_at
 CREATE INDEX expiry ON records (expires_at) WHERE expires_at IS NOT NULL;
 """
 
+# Where each record of events stands in the order of the commits: a number is never used again.
+_FEED = "CREATE TABLE IF NOT EXISTS feed (place INTEGER PRIMARY KEY AUTOINCREMENT, pk TEXT NOT NULL, sk TEXT NOT NULL)"
 _COLUMNS = "pk, sk, version, body, partition1, sort1, partition2, sort2, due_kind, due_unit, due_at, expires_at"
 _GET = f"SELECT {_COLUMNS} FROM records WHERE pk = ? AND sk = ?"  # noqa: S608 - only constants
 _VERSION = "SELECT version FROM records WHERE pk = ? AND sk = ?"
@@ -77,6 +79,10 @@ _DUE = """SELECT due_kind, due_unit, due_at FROM records
  ORDER BY due_at, due_unit LIMIT ?"""
 _SCAN = f"SELECT {_COLUMNS} FROM records WHERE (pk, sk) > (?, ?) ORDER BY pk, sk LIMIT ?"  # noqa: S608
 _NEXT_DUE = "SELECT min(due_at) FROM records WHERE due_at IS NOT NULL"
+_FED = "INSERT INTO feed (pk, sk) VALUES (?, ?)"
+_FEED_END = "SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'feed'"
+_FEED_AFTER = f"SELECT place, {_COLUMNS} FROM feed JOIN records USING (pk, sk) WHERE place > ? ORDER BY place LIMIT ?"  # noqa: S608
+_TRIM = "DELETE FROM feed WHERE place <= ?"
 _SWEEP = "DELETE FROM records WHERE rowid IN (SELECT rowid FROM records WHERE expires_at < ? LIMIT ?)"
 
 
@@ -213,6 +219,23 @@ class SqliteStore:
         for commit in commits:
             commit.over = True
 
+    def end(self) -> int:
+        place: int = self._read(_FEED_END, ())[0][0]
+        return place
+
+    def after(self, place: int, limit: int) -> list[tuple[int, Record]]:
+        return [(row[0], _record(row[1:])) for row in self._read(_FEED_AFTER, (place, limit))]
+
+    def trim(self, place: int) -> None:
+        """Forget the order of what stands up to this place in the feed. The records themselves stay."""
+        with self._writing:
+            if self._closed:
+                return
+            try:
+                self._writer.execute(_TRIM, (place,))
+            except sqlite3.Error as error:
+                raise self._translated(error) from error
+
     def due(self, kinds: Sequence[str], shard: int, now: Micros, limit: int) -> list[Due]:
         return [Due(*row) for row in self._read(_DUE, (now, shard, orjson.dumps(kinds).decode(), limit))]
 
@@ -276,6 +299,7 @@ class SqliteStore:
                 writer.execute(statement)
             writer.execute(f"PRAGMA application_id = {_APPLICATION}")
             writer.execute(f"PRAGMA user_version = {SCHEMA}")
+        writer.execute(_FEED)  # of every file: an older version leaves it alone
         writer.execute("COMMIT")
 
     def _make_shrinkable(self) -> None:
@@ -372,7 +396,10 @@ def _apply(writer: sqlite3.Connection, change: Change) -> bool:
             writer.execute(_ADD_OR_SET, row)
             return True
         if change.expect == 0:
-            return writer.execute(_ADD_NEW, row).rowcount == 1
+            added = writer.execute(_ADD_NEW, row).rowcount == 1
+            if added and change.key.pk.startswith(EVENTS):
+                writer.execute(_FED, change.key)
+            return added
         return writer.execute(_SET_AT, (*row, change.expect)).rowcount == 1
     if isinstance(change, Delete) and change.expect is None:
         writer.execute(_DROP, change.key)

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from chalicelib.domain import keys
+from chalicelib.domain.instants import iso
+from chalicelib.domain.subscriptions import Subscription
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
 from chalicelib.usecases.context import Plane
 
 SERVED_VERSION = "0.22.5"  # the client whose wire this is; clients compare nothing with it
@@ -18,4 +23,16 @@ def usage(plane: Plane) -> dict[str, Any]:
     """How much space its data takes, and for how many days it keeps things: for the operator."""
     found = plane.measure()
     parts = [asdict(part) for part in found.parts]
-    return {**info(), "parts": parts, "free": found.free, "days": asdict(plane.retention)}
+    days, followers = asdict(plane.retention), [_follower(one) for one in _subscriptions(plane)]
+    return {**info(), "parts": parts, "free": found.free, "days": days, "subscriptions": followers}
+
+
+def _subscriptions(plane: Plane) -> list[Subscription]:
+    found = all_of(plane.store, "main", keys.SUBSCRIPTIONS)
+    return [nouns.read(Subscription, record) for record in found]
+
+
+def _follower(one: Subscription) -> dict[str, Any]:
+    """How a webhook or a rule fares, and why it doesn't go on."""
+    retry_at = None if one.retry_at is None else iso(one.retry_at)
+    return {"name": one.name, "failures": one.failures, "dead": one.dead, "error": one.error, "retry_at": retry_at}

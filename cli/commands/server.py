@@ -12,7 +12,7 @@ from cli.render import as_json
 from cli.session import Session, open_session
 from cli.shapes import document
 from cli.tables.costs import bill_of, cost_table
-from cli.tables.usage import days_kept, usage_table
+from cli.tables.usage import days_kept, subscriptions_table, usage_table
 from cli.terminal import STANDARD_INPUT, Terminal, terminal
 
 HELP = """\
@@ -178,6 +178,9 @@ def info(
     else:
         session.terminal.warn("This server keeps its data in AWS, whose console shows the sizes.")
     session.terminal.say(days_kept(found["days"], session.terminal.width, session.terminal.colour))
+    if found.get("subscriptions"):  # an older server has none
+        session.terminal.say()
+        session.show(subscriptions_table(found["subscriptions"]))
 
 
 def _show_cost(session: Session, json_wanted: bool) -> None:

@@ -25,6 +25,15 @@ def usage_table(found: Json) -> Table:
     return table
 
 
+def subscriptions_table(found: list[Json]) -> Table:
+    """Webhooks and rules, and why one doesn't go on."""
+    table = Table(("FOLLOWS EVENTS", "STATUS", "ERROR"), below=("ERROR",))
+    for one in found:
+        tried = f"attempt {one['failures']} failed" if one["failures"] else "well"
+        table.add(one["name"].replace("/", " "), "dead" if one["dead"] else tried, one["error"])
+    return table
+
+
 def days_kept(days: Json, width: int | None, colour: bool) -> str:
     known = [(words, days[name]) for name, words in KEPT.items() if name in days]  # an older server has fewer
     kept = [(words, f"{number} day{'' if number == 1 else 's'}") for words, number in known]

@@ -139,6 +139,10 @@ USAGE = {
         {"name": "agent", "bytes": 123_456_789_012, "files": 200_000, "whole": False},
         {"name": "logs", "bytes": 999, "files": 12, "whole": True},
     ],
+    "subscriptions": [
+        {"name": "webhook/ops", "failures": 3, "dead": False, "error": "ops.example.com answered 500", "retry_at": None},
+        {"name": "rule/resume", "failures": 0, "dead": False, "error": "", "retry_at": None},
+    ],
     "free": 40_000_000_000,
     "days": {"events": 90, "metrics": 7, "logs": 30, "deleted": 1, "fleets": 30, "archives": 30},
 }

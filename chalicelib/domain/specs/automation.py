@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from chalicelib.domain.automations import Automation
 from chalicelib.domain.events import EventType
-from chalicelib.domain.specs.reading import Spec
+from chalicelib.domain.specs.reading import Reads, Spec
 from chalicelib.domain.state_changes import StateChange
 
 Action = Literal["apply", "stop", "delete"]
 Name = Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
 Word = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _listed(written: Any) -> Any:
+    return [written] if isinstance(written, str) else written
+
+
+Words = Annotated[tuple[Word, ...], Reads(_listed, ({"type": "string"},))]
+Types = Annotated[tuple[EventType, ...], Reads(_listed, ({"type": "string"},))]
 
 
 class Meant(Spec):
@@ -22,11 +30,9 @@ class Meant(Spec):
     project: Word | None = Field(default=None, description="The project's name.")
     target: Word | None = Field(default=None, description="The type of what has changed: `run`, `job`, `fleet`, …")
     name: Word | None = Field(default=None, description="The name of what has changed.")
-    type: tuple[EventType, ...] | None = Field(
-        default=None, description="What happened: `created`, `status`, `deleted`, …"
-    )
-    status: tuple[Word, ...] | None = Field(default=None, description="The status that it has now: `failed`, `done`, …")
-    reason: tuple[Word, ...] | None = Field(default=None, description="Why: `job_failed`, `stopped_by_user`, …")
+    type: Types | None = Field(default=None, description="What happened: `created`, `status`, `deleted`, …")
+    status: Words | None = Field(default=None, description="The status that it has now: `failed`, `done`, …")
+    reason: Words | None = Field(default=None, description="Why: `job_failed`, `stopped_by_user`, …")
 
     def has(self, change: StateChange) -> bool:
         return (

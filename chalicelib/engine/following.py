@@ -1,0 +1,76 @@
+"""Following the log of events where the server is one process: each webhook and each rule by itself, from its cursor.
+
+The store's feed lists the records of events in the order of their commits, so nothing that is committed late is
+missed. The cursor is written after each delivery: whoever is killed between the two delivers that one event again, with
+the same id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from chalicelib.domain import keys
+from chalicelib.domain.events import Event
+from chalicelib.domain.state_changes import StateChange
+from chalicelib.domain.subscriptions import Subscription
+from chalicelib.engine.ports import Clock, Feed
+from chalicelib.engine.publishing import Documents
+from chalicelib.errors import DstackError
+from chalicelib.planning import subscriptions
+from chalicelib.store import nouns
+from chalicelib.store.history import events_in
+from chalicelib.store.port import Store
+
+log = logging.getLogger(__name__)
+
+PAGE = 100
+
+Meant = Callable[[StateChange], bool]
+Deliver = Callable[[StateChange], None]  # raises a DstackError if it couldn't
+
+
+class Follower:
+    def __init__(self, name: str, store: Store, feed: Feed, clock: Clock, meant: Meant, deliver: Deliver) -> None:
+        self.name = name
+        self._store, self._feed, self._clock = store, feed, clock
+        self._meant, self._deliver = meant, deliver
+        self._documents = Documents(store)
+
+    def begin(self) -> None:
+        """A new one starts with what happens from now on; one that was there goes on where it was."""
+        one = nouns.find(self._store, Subscription, keys.subscription(self.name))
+        self._keep(Subscription(name=self.name, cursor=self._feed.end()) if one is None else subscriptions.again(one))
+
+    def look(self) -> None:
+        """Deliver what there is, until an attempt fails."""
+        one = nouns.find(self._store, Subscription, keys.subscription(self.name))
+        if one is None or not subscriptions.due(one, self._clock.now()):
+            return
+        while page := self._feed.after(one.cursor, PAGE):
+            before = one
+            for place, record in page:
+                for event in events_in(record)[one.within :]:
+                    one = self._one(one, event)
+                    if one.failures:
+                        return
+                one = subscriptions.passed(one, place)
+            if one != before:
+                one = self._keep(one)
+
+    def _one(self, one: Subscription, event: Event) -> Subscription:
+        change = self._documents.of(event)
+        if not self._meant(change):
+            return one.with_(within=one.within + 1)
+        try:
+            self._deliver(change)
+        except DstackError as error:
+            one = self._keep(subscriptions.failed(one, self._clock.now(), str(error)))
+            said = "is dead until the server starts again" if one.dead else "is tried again"
+            log.warning("%s: attempt %d at event %s failed and %s: %s", self.name, one.failures, event.id, said, error)
+            return one
+        return self._keep(subscriptions.delivered(one))
+
+    def _keep(self, one: Subscription) -> Subscription:
+        self._store.commit([nouns.put(one)])
+        return one.with_(version=one.version + 1)

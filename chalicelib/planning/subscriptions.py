@@ -1,0 +1,41 @@
+"""What becomes of a subscription when a delivery succeeds or fails.
+
+Events are delivered one at a time and in order, so one that fails holds up those behind it, and none is skipped. It is
+tried again after pauses that double. After the last attempt, about half a day later, the subscription is dead: it keeps
+its place, tells why where the server tells of itself, and goes on when the server starts again or its settings change.
+"""
+
+from __future__ import annotations
+
+from chalicelib.domain.instants import HOUR, SECOND, Micros
+from chalicelib.domain.subscriptions import Subscription
+
+FIRST_PAUSE, LONGEST_PAUSE = 2 * SECOND, HOUR
+MOST = 20  # attempts
+LONGEST_ERROR = 500  # characters
+
+
+def due(one: Subscription, now: Micros) -> bool:
+    return not one.dead and (one.retry_at is None or one.retry_at <= now)
+
+
+def delivered(one: Subscription) -> Subscription:
+    """One more event of the record behind the cursor."""
+    return one.with_(within=one.within + 1, failures=0, retry_at=None, error="")
+
+
+def passed(one: Subscription, place: int) -> Subscription:
+    """Everything up to this place is settled."""
+    return one.with_(cursor=place, within=0)
+
+
+def failed(one: Subscription, now: Micros, error: str) -> Subscription:
+    failures = one.failures + 1
+    pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (failures - 1))
+    dead = failures >= MOST
+    return one.with_(failures=failures, retry_at=None if dead else now + pause, error=error[:LONGEST_ERROR], dead=dead)
+
+
+def again(one: Subscription) -> Subscription:
+    """The server has started, or the settings have changed: whatever failed may succeed now."""
+    return one.with_(failures=0, retry_at=None, dead=False)

@@ -1,0 +1,89 @@
+"""The webhooks and rules of `server/config.yml`, each followed by a thread of its own: a slow receiver holds up nobody
+else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from chalicelib.configuration.server_spec import RuleConfig, ServerConfig, WebhookConfig
+from chalicelib.domain import keys
+from chalicelib.domain.specs.automation import Order, is_of_automation
+from chalicelib.domain.state_changes import StateChange
+from chalicelib.domain.subscriptions import Subscription
+from chalicelib.engine.following import Follower
+from chalicelib.engine.ports import Feed
+from chalicelib.runtime.loop import Ticker
+from chalicelib.runtime.webhooks import Send, sender
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
+from chalicelib.store.port import Delete
+from chalicelib.usecases.automate import carry_out
+from chalicelib.usecases.context import Plane
+
+EVERY = 0.5  # seconds between looks: each is one read of an index while nothing happens
+
+Subscriber = WebhookConfig | RuleConfig
+
+
+class Subscribers:
+    def __init__(self, plane: Callable[[], Plane], feed: Feed, send: Send | None = None) -> None:
+        self._plane, self._feed, self._send = plane, feed, send
+        self._followed: dict[str, tuple[Subscriber, Ticker]] = {}
+
+    def follow(self, config: ServerConfig) -> None:
+        """These from now on, and no others. What hasn't changed goes on undisturbed."""
+        wanted: dict[str, Subscriber] = {f"webhook/{hook.name}": hook for hook in config.webhooks or ()}
+        wanted |= {f"rule/{rule.name}": rule for rule in config.rules or ()}
+        for name, (known, ticker) in list(self._followed.items()):
+            if wanted.get(name) != known:
+                ticker.stop()
+                del self._followed[name]
+        self._forget(set(wanted))
+        for name, one in wanted.items():
+            if name not in self._followed:
+                follower = self.follower(name, one)
+                follower.begin()
+                ticker = Ticker(EVERY, follower.look, at_once=True)
+                self._followed[name] = (one, ticker)
+                ticker.start()
+
+    def follower(self, name: str, one: Subscriber) -> Follower:
+        plane = self._plane()
+        if isinstance(one, WebhookConfig):
+            meant, deliver = one.events.has, sender(one, plane.clock, self._send)
+        else:
+            meant, deliver = partial(_concerns, one), partial(_order, plane, one)
+        return Follower(name, plane.store, self._feed, plane.clock, meant, deliver)
+
+    def settled(self) -> int:
+        """The place in the feed that everybody has passed."""
+        return min((one.cursor for one in self._kept()), default=self._feed.end())
+
+    def stop(self) -> None:
+        for _, ticker in self._followed.values():
+            ticker.stop()
+
+    def _forget(self, wanted: set[str]) -> None:
+        gone = [one for one in self._kept() if one.name not in wanted]
+        if gone:
+            self._plane().store.commit([Delete(nouns.key_of(one)) for one in gone])
+
+    def _kept(self) -> list[Subscription]:
+        found = all_of(self._plane().store, "main", keys.SUBSCRIPTIONS)
+        return [nouns.read(Subscription, record) for record in found]
+
+
+def _concerns(rule: RuleConfig, change: StateChange) -> bool:
+    return rule.when.has(change) and not is_of_automation(change)
+
+
+def _order(plane: Plane, rule: RuleConfig, change: StateChange) -> None:
+    order = Order(
+        rule=rule.name,
+        event=change.id,
+        project=rule.project,
+        configuration=rule.configuration,
+        action=rule.action,
+    )
+    carry_out(plane, order)

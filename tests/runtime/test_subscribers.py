@@ -1,0 +1,307 @@
+"""Webhooks and rules on a real store: what they are sent, in which order, how often, and what becomes of failures."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.configuration.server import parse_server
+from chalicelib.configuration.server_spec import RuleConfig, ServerConfig, WebhookConfig
+from chalicelib.domain import keys
+from chalicelib.domain.instants import DAY, SECOND
+from chalicelib.domain.subscriptions import Subscription
+from chalicelib.engine.following import Follower
+from chalicelib.errors import Invalid, Refused
+from chalicelib.planning import subscriptions
+from chalicelib.runtime.subscribers import Subscribers
+from chalicelib.store import nouns
+from chalicelib.store.sqlite import SqliteStore
+from tests.api.rig import submit, task
+from tests.runtime.test_roots import Embedded, RootRig
+
+KEY = bytes(range(32))
+SECRET = "whsec_" + base64.b64encode(KEY).decode()
+HOOK = f"webhooks: [{{name: ops, url: 'https://ops.example.com/hook?x=1', secret: '{SECRET}'}}]\n"
+RULE = (
+    "rules: [{name: again, when: {target: run, type: created, name: first}, action: apply, project: main, "
+    "configuration: second}]\n"
+)
+
+
+def checked(headers: Mapping[str, str], body: bytes, now: float) -> dict[str, Any]:
+    """What a receiver does, in its own words: the specification's."""
+    said = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    right = base64.b64encode(hmac.new(KEY, said, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{right}"
+    assert abs(now - int(headers["webhook-timestamp"])) < 300
+    found: dict[str, Any] = json.loads(body)
+    assert found["id"] == headers["webhook-id"] and found["version"] == 1
+    return found
+
+
+@dataclass
+class Receiver:
+    rig: RootRig
+    status: int = 204
+    away: bool = False
+    got: list[dict[str, Any]] = field(default_factory=list)
+
+    def __call__(self, url: str, headers: Mapping[str, str], body: bytes) -> int:
+        if self.away:
+            raise Refused("ops.example.com can't be reached: refused")
+        assert url == "https://ops.example.com/hook?x=1"
+        found = checked(headers, body, self.rig.world.clock.now() / SECOND)
+        if self.status == 204:
+            self.got.append(found)
+        return self.status
+
+    @property
+    def ids(self) -> list[str]:
+        return [each["id"] for each in self.got]
+
+
+@dataclass
+class Site:
+    rig: RootRig
+    receiver: Receiver
+    made: Subscribers
+
+    def follower(self, text: str) -> Follower:
+        config = parse_server(f"projects: []\n{text}").config
+        one: WebhookConfig | RuleConfig = (*(config.webhooks or ()), *(config.rules or ()))[0]
+        kind = "webhook" if isinstance(one, WebhookConfig) else "rule"
+        return self.made.follower(f"{kind}/{one.name}", one)
+
+    def kept(self, name: str = "webhook/ops") -> Subscription:
+        found = nouns.find(self.rig.root.ports.store, Subscription, keys.subscription(name))
+        assert found is not None
+        return found
+
+    def history(self) -> list[str]:
+        return [one["id"] for one in self.rig.ok("/api/events/list", {"ascending": True})]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    embedded = Embedded(tmp_path)
+    rig = embedded.rig("here")
+    receiver = Receiver(rig)
+    store: Any = rig.root.ports.store
+    database = store.below
+    assert isinstance(database, SqliteStore)
+    yield Site(rig, receiver, Subscribers(lambda: rig.root.plane, database, receiver))
+    for root in embedded.made:
+        root.close()
+
+
+def test_a_webhook_gets_each_event_from_now_on_signed_and_once(site: Site) -> None:
+    before = site.history()
+    follower = site.follower(HOOK)
+    follower.begin()
+    submit(site.rig, task("first"))
+    submit(site.rig, task("second"))
+    follower.look()
+    follower.look()
+    assert sorted(site.receiver.ids) == sorted(set(site.history()) - set(before)) and len(site.receiver.ids) >= 4
+    again = site.follower(HOOK)
+    again.begin()
+    again.look()
+    assert len(set(site.receiver.ids)) == len(site.receiver.ids), "a restart goes on where it was"
+
+
+def test_it_gets_only_what_was_asked_for(site: Site) -> None:
+    follower = site.follower(HOOK.replace("}]", ", events: {target: run, type: created}}]"))
+    follower.begin()
+    submit(site.rig, task("first"))
+    follower.look()
+    assert [(one["target"]["type"], one["target"]["name"]) for one in site.receiver.got] == [("run", "first")]
+
+
+def test_a_failure_is_repeated_after_growing_pauses_and_nothing_is_skipped(site: Site) -> None:
+    follower = site.follower(HOOK)
+    follower.begin()
+    submit(site.rig, task("first"))
+    site.receiver.status = 500
+    clock = site.rig.world.clock
+    follower.look()
+    follower.look()
+    assert site.kept().failures == 1, "not before its time"
+    assert site.kept().error == "ops.example.com answered 500"
+    pauses = []
+    for _ in range(4):
+        pauses.append(((site.kept().retry_at or 0) - clock.now()) // SECOND)
+        clock.pass_(pauses[-1])
+        follower.look()
+    assert pauses == [2, 4, 8, 16]
+    site.receiver.status = 204
+    clock.pass_(3600)
+    follower.look()
+    assert len(site.receiver.ids) == len(set(site.receiver.ids)) >= 2
+    assert (site.kept().failures, site.kept().error) == (0, "")
+
+
+def test_after_too_many_it_is_dead_says_why_and_goes_on_with_the_next_start(site: Site) -> None:
+    follower = site.follower(HOOK)
+    follower.begin()
+    submit(site.rig, task("first"))
+    site.receiver.away = True
+    for _ in range(subscriptions.MOST + 3):
+        follower.look()
+        site.rig.world.clock.pass_(3600)
+    assert site.kept().dead and site.kept().failures == subscriptions.MOST
+    (told,) = site.rig.ok("/api/server/get_usage")["subscriptions"]
+    assert told["dead"] and told["error"] == "ops.example.com can't be reached: refused"
+    site.receiver.away = False
+    site.rig.world.clock.pass_(DAY / SECOND)
+    follower.look()
+    assert site.receiver.got == []
+    submit(site.rig, task("second"))
+    started = site.follower(HOOK)
+    started.begin()
+    started.look()
+    names = {one["target"]["name"] for one in site.receiver.got}
+    assert {"first", "second"} <= names and not site.kept().dead
+
+
+def test_whoever_dies_between_two_deliveries_repeats_no_more_than_one(site: Site) -> None:
+    """The process is gone after the message was taken and before that is written."""
+
+    class Killed(BaseException):
+        pass
+
+    follower = site.follower(HOOK)
+    follower.begin()
+    submit(site.rig, task("first"))
+    submit(site.rig, task("second"))
+    send = site.made._send
+    assert send is not None
+    taken = 0
+
+    def dying(url: str, headers: Mapping[str, str], body: bytes) -> int:
+        nonlocal taken
+        taken += 1
+        status = send(url, headers, body)
+        if taken == 2:
+            raise Killed
+        return status
+
+    site.made._send = dying
+    dies = site.follower(HOOK)
+    with pytest.raises(Killed):
+        dies.look()
+    site.made._send = send
+    started = site.follower(HOOK)
+    started.begin()
+    started.look()
+    ids = site.receiver.ids
+    assert len(ids) == len(set(ids)) + 1 and ids[1] == ids[2]
+    assert set(ids) <= set(site.history())
+
+
+def test_events_in_one_record_are_delivered_each_by_itself(site: Site) -> None:
+    follower = site.follower(HOOK)
+    follower.begin()
+    submit(site.rig, task("first"))  # the run and its job: one commit, one record
+    send, taken = site.made._send, 0
+    assert send is not None
+
+    def second_fails(url: str, headers: Mapping[str, str], body: bytes) -> int:
+        nonlocal taken
+        taken += 1
+        return 503 if taken == 2 else send(url, headers, body)
+
+    site.made._send = second_fails
+    follower = site.follower(HOOK)
+    follower.look()
+    assert site.kept().failures == 1 and len(site.receiver.ids) == 1
+    site.rig.world.clock.pass_(10)
+    follower.look()
+    assert len(site.receiver.ids) == len(set(site.receiver.ids)) == 2
+
+
+def test_a_rule_acts_once_on_each_event_it_means(site: Site) -> None:
+    site.rig.ok("P/automations/add", {"spec": task("second")})
+    follower = site.follower(RULE)
+    follower.begin()
+    submit(site.rig, task("first"))
+    follower.look()
+    runs = site.rig.ok("/api/runs/list", {"project_name": "main"})
+    assert {run["run_spec"]["run_name"] for run in runs} == {"first", "second"}
+    known = site.kept("rule/again")
+    site.rig.root.ports.store.commit([nouns.put(known.with_(cursor=0, within=0))])  # as if it were told twice
+    follower.look()
+    assert len(site.rig.ok("/api/runs/list", {"project_name": "main"})) == 2
+    said = [one["message"] for one in site.rig.ok("/api/events/list", {})]
+    assert said.count("second is applied by rule again") == 1
+
+
+def test_no_rule_acts_on_what_rules_did(site: Site) -> None:
+    """It is refused, which is an event that it means; or it would be refused for ever."""
+    follower = site.follower(RULE.replace("type: created, name: first", "type: [created, automated]").replace(
+        "target: run, ", ""))  # fmt: skip
+    follower.begin()
+    submit(site.rig, task("first"))
+    for _ in range(3):
+        follower.look()
+    said = [one["message"] for one in site.rig.ok("/api/events/list", {})]
+    refused = [line for line in said if "can't apply second" in line]
+    assert len(refused) == 2, "for the run and its job"
+
+
+def test_the_feed_keeps_the_order_of_commits_and_forgets_what_everybody_has_passed(site: Site) -> None:
+    store: Any = site.rig.root.ports.store
+    database = store.below
+    first, second = site.follower(HOOK), site.follower(HOOK.replace("ops,", "other,"))
+    first.begin(), second.begin()
+    start = database.end()
+    submit(site.rig, task("first"))
+    places = [place for place, _ in database.after(start, 100)]
+    assert places == sorted(places) and places[-1] == database.end() > start
+    first.look()
+    assert site.made.settled() == start
+    database.trim(site.made.settled())
+    second.look()
+    assert len(site.receiver.ids) == 2 * len(set(site.receiver.ids))
+    database.trim(site.made.settled())
+    assert database.after(0, 100) == [] and database.end() == places[-1], "a place is never used again"
+
+
+def test_settings_that_change_take_effect_and_what_is_gone_is_forgotten(site: Site) -> None:
+    def follow(text: str) -> set[str]:
+        site.made.follow(parse_server(f"projects: []\n{text}").config)
+        return {one["name"] for one in site.rig.ok("/api/server/get_usage")["subscriptions"]}
+
+    try:
+        assert follow(HOOK + RULE) == {"webhook/ops", "rule/again"}
+        assert follow(HOOK) == {"webhook/ops"}
+        assert follow("") == set()
+    finally:
+        site.made.stop()
+    assert ServerConfig(projects=()).webhooks is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (HOOK.replace(SECRET, "hush"), "whsec_"),
+        (HOOK.replace("https://ops.example.com/hook?x=1", "ftp://user:hush@x"), "isn't an address of http or https"),
+        (HOOK.replace("name: ops", "name: 'a b'"), "webhooks.0.name"),
+        (RULE.replace("type: created, ", ""), "`type`, `status` or `reason` is needed"),
+        (RULE.replace("action: apply", "action: explode"), "rules.0.action"),
+        (f"{HOOK}{RULE}".replace("}]\n", "}]\n", 1) + "plugin: []\n", "plugin"),
+        (HOOK + HOOK, "webhooks"),
+        (HOOK.replace("[{", f"[{{name: ops, url: 'http://x', secret: '{SECRET}'}}, {{"), "`ops` appears twice"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_the_file_is_told_without_its_secrets(text: str, said: str) -> None:
+    with pytest.raises(Invalid) as refused:
+        parse_server(f"projects: []\n{text}")
+    assert said in str(refused.value) and "hush" not in str(refused.value) and SECRET not in str(refused.value)
