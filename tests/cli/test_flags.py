@@ -140,7 +140,13 @@ USAGE = {
         {"name": "logs", "bytes": 999, "files": 12, "whole": True},
     ],
     "subscriptions": [
-        {"name": "webhook/ops", "failures": 3, "dead": False, "error": "ops.example.com answered 500", "retry_at": None},
+        {
+            "name": "webhook/ops",
+            "failures": 3,
+            "dead": False,
+            "error": "ops.example.com answered 500",
+            "retry_at": None,
+        },
         {"name": "rule/resume", "failures": 0, "dead": False, "error": "", "retry_at": None},
     ],
     "free": 40_000_000_000,
