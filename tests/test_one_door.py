@@ -88,6 +88,8 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/engine/effects/purchases.py",  # handles, between two calls
         "chalicelib/engine/effects/volumes.py",  # which volume has a disk
         "chalicelib/engine/erasing.py",  # what is deleted or has ended, and goes
+        "chalicelib/engine/following.py",  # how far a webhook or a rule has come
+        "chalicelib/runtime/subscribers.py",  # which of them there are
         "chalicelib/engine/leftovers.py",  # which blobs are erased, and how far the round has come
         "chalicelib/engine/renewing.py",  # what older versions stored otherwise
         "chalicelib/engine/sweep.py",  # what it saw first

@@ -211,6 +211,13 @@ def backend_yaml(shapes: Shapes, rng: Draw) -> dict[str, Any]:
 
 
 COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
+    "automations/add": lambda shapes, rng: {"spec": rng.choice((run_spec, fleet_spec))(shapes, rng)},
+    "automations/delete": lambda shapes, rng: {"names": rng.choice((["seen"], ["run-1", "run-2"], [""], []))},
+    "events/changes": lambda shapes, rng: {
+        "prev_recorded_at": rng.choice(("2026-11-21T04:00:00Z", "2000-01-01", "9999-12-31T23:59:59Z", 5, None)),
+        "prev_id": rng.choice((None, None, "x")),
+        "limit": rng.choice((1, 100, 101)),
+    },
     "/api/projects/{project_name}/set_members": setting,
     "/api/projects/{project_name}/add_members": setting,
     "/api/projects/{project_name}/set_quota": quota,
