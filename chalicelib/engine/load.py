@@ -265,7 +265,9 @@ class Loader:
     def _queued(self, job: Job, run: Run | None) -> QueuedJob:
         if run is None:
             raise Bug(f"job {job.id} is waiting, but its run {job.run_id} doesn't exist")
-        return QueuedJob(job, run, self.read.job_spec(job), self.read.run_spec(job.run_id, job.deployment_num))
+        specs, spec = self.read.job_specs(job.run_id, job.deployment_num), self.read.job_spec(job)
+        run_spec = self.read.run_spec(job.run_id, job.deployment_num)
+        return QueuedJob(job, run, spec, run_spec, alone=len(specs) == 1)
 
     def still_waiting(self, jobs: Iterable[Job]) -> list[Job]:
         """These jobs as they are now, without those that were placed or have ended meanwhile."""

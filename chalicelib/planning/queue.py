@@ -24,6 +24,7 @@ from chalicelib.planning.asking import Spot, Waits
 from chalicelib.planning.attachments import mounted, take
 from chalicelib.planning.buying import Buy
 from chalicelib.planning.floor import Floor
+from chalicelib.planning.following import follow
 from chalicelib.planning.gangs import is_gang
 from chalicelib.planning.gathering import Gathering
 from chalicelib.planning.new_machine import order_for
@@ -121,16 +122,18 @@ def _located(unit: list[QueuedJob], volumes: Volumes) -> list[QueuedJob]:
 
 def place(draft: Draft, floor: Floor, facts: Mapping[str, BackendFacts], item: QueuedJob, where: Spot | Buy) -> None:
     if isinstance(where, Spot):
-        _take(draft, floor, item, where)
+        job = _take(draft, floor, item, where)
     else:
-        _buy(draft, floor, facts.get(where.offer.backend) or BackendFacts(name=where.offer.backend), item, where)
+        job = _buy(draft, floor, facts.get(where.offer.backend) or BackendFacts(name=where.offer.backend), item, where)
+    if item.alone:
+        follow(draft, item.run, job)
 
 
-def _take(draft: Draft, floor: Floor, item: QueuedJob, spot: Spot) -> None:
+def _take(draft: Draft, floor: Floor, item: QueuedJob, spot: Spot) -> Job:
     before, claim = spot.instance, claim_of(item, spot.blocks)
     started = before.status in READY
     due = draft.now + TO_START if started else before.deadline or draft.now + TO_START
-    before = _assign(draft, floor, item, before, spot.offer, due)
+    job, before = _assign(draft, floor, item, before, spot.offer, due)
     claims = (*before.claims, claim)
     if before.status == InstanceStatus.idle:
         instance = draft.move_instance(before, "claimed", claims=claims, idle_since=None)
@@ -138,16 +141,19 @@ def _take(draft: Draft, floor: Floor, item: QueuedJob, spot: Spot) -> None:
         instance = before.with_(claims=claims, last_processed_at=draft.now)
         draft.save(instance)
     floor.took(instance, spot.blocks)
+    return job
 
 
-def _buy(draft: Draft, floor: Floor, facts: BackendFacts, item: QueuedJob, buy: Buy) -> None:
+def _buy(draft: Draft, floor: Floor, facts: BackendFacts, item: QueuedJob, buy: Buy) -> Job:
     instance = order_for(draft, floor, facts, item, buy)
     offer = slice_of(buy.offer, buy.blocks, buy.total)
-    _assign(draft, floor, item, instance, offer, instance.deadline or draft.now + TO_START)
+    return _assign(draft, floor, item, instance, offer, instance.deadline or draft.now + TO_START)[0]
 
 
-def _assign(draft: Draft, floor: Floor, item: QueuedJob, instance: Instance, offer: Offer, due_at: Micros) -> Instance:
-    """The job has its place, and its volumes with it; returns the machine, which may have them as disks."""
+def _assign(
+    draft: Draft, floor: Floor, item: QueuedJob, instance: Instance, offer: Offer, due_at: Micros
+) -> tuple[Job, Instance]:
+    """The job has its place, and its volumes with it; returns it and the machine, which may have them as disks."""
     job, volumes = item.job, tuple[Mounted, ...]()
     draft.wake(f"run/{job.run_id}")
     if item.volumes:
@@ -160,8 +166,11 @@ def _assign(draft: Draft, floor: Floor, item: QueuedJob, instance: Instance, off
     share = f", {offer.blocks} of {offer.total_blocks} blocks" if offer.total_blocks > 1 else ""
     note = f"placed on {instance.name}{share}"
     assignment = assignment_to(instance, offer, draft.now, volumes)
-    draft.move_job(job, "provision", instance, note=note, assignment=assignment, message="", due_at=due_at)
-    return instance
+    run = item.run
+    looked_at = item.alone and run.due_at is not None and draft.now < run.due_at <= due_at  # its run covers the job
+    due = None if looked_at else due_at
+    job = draft.move_job(job, "provision", instance, note=note, assignment=assignment, message="", due_at=due)
+    return job, instance
 
 
 def _wait(now: Micros, job: Job, message: str, pause: Micros) -> list[Step]:

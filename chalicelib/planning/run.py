@@ -161,7 +161,8 @@ def _end_run(look: Look, reason: RunReason, message: str) -> None:
 
 
 def _schedule(look: Look) -> Micros | None:
-    """Clear the due times of jobs (the run's own covers them) and move the run's on."""
+    """Clear the due times of jobs (the run's own covers them) and move the run's on. One that comes too early stays,
+    even if the run changes: to look once more costs less than to move it each time."""
     for job in list(look.jobs.values()):
         if job.due_at is not None and job.due_at <= look.now and not job.queued:
             look.keep(job.with_(due_at=None))
@@ -177,8 +178,7 @@ def _schedule(look: Look) -> Micros | None:
         patience = look.run.next_start - look.now
     wanted = max(min([*look.deadlines, look.now + patience]), look.now + 1)
     current = look.run.due_at
-    changed = look.run is not look.snapshot.run
-    if changed or current is None or current <= look.now or current > wanted:
+    if current is None or current <= look.now or current > wanted:
         look.run = look.run.with_(due_at=wanted)
         look.draft.save(look.run)
     return wanted

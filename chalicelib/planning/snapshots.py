@@ -84,6 +84,8 @@ class QueuedJob:
     run_spec: RunSpec
     sites: tuple[Site, ...] | None = None  # where its volumes are; None: it has none
 
+    alone: bool = False  # its run has no other job
+
     @property
     def volumes(self) -> tuple[tuple[str, ...], ...]:
         """The names of its volumes, by mount."""

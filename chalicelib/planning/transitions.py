@@ -15,7 +15,7 @@ from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.gangs import Gang, GangStatus
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.reasons import InstanceReason, JobReason, RunReason, job_outcome, run_outcome
@@ -226,7 +226,9 @@ class Draft:
             freed = instance.with_(claims=claims, last_processed_at=self.now)
             self.save(freed)
             return freed
-        return self.move_instance(instance, "freed", claims=(), idle_since=self.now, due_at=self.now)
+        rests = [] if instance.idle_seconds is None else [self.now + instance.idle_seconds * SECOND]
+        due_at = min([instance.due_at or self.now, *rests])  # it is woken besides: that it ends in time needs no more
+        return self.move_instance(instance, "freed", claims=(), idle_since=self.now, due_at=due_at)
 
     def end_instance(self, instance: Instance, reason: InstanceReason, message: str = "") -> Instance:
         """Start terminating an instance; wake the runs of its jobs. `act_until` stays: a purchase may be in flight."""

@@ -23,10 +23,12 @@ from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason
 from chalicelib.domain.reports import TaskReport
+from chalicelib.domain.runs import Run
 from chalicelib.domain.volumes import Volume
 from chalicelib.engine.about import about
 from chalicelib.errors import Conflict, Invalid, Refused
 from chalicelib.planning.attachments import disks_of, kept_by
+from chalicelib.planning.following import follow
 from chalicelib.planning.joining import should_leave
 from chalicelib.planning.reports import Fold, stop_word
 from chalicelib.planning.snapshots import Given
@@ -88,6 +90,7 @@ class _Exchange:
     message: Message
     now: Micros = 0
     jobs: dict[str, Job] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)  # of jobs that start, by id
     volumes: dict[str, Volume] = field(default_factory=dict)  # of jobs that haven't started, by id
     ends: dict[str, int] = field(default_factory=dict)  # stored bytes of log, by job
     specs: dict[str, dict[str, Any]] = field(default_factory=dict)  # of tasks the agent hasn't listed
@@ -108,7 +111,7 @@ class _Exchange:
         if instance.status is InstanceStatus.terminated or should_leave(instance):
             return _gone(self.message)
         self._load(instance)
-        given = Given(self.now, (instance, *self.jobs.values(), *self.volumes.values()))
+        given = Given(self.now, (instance, *self.jobs.values(), *self.runs.values(), *self.volumes.values()))
         after, draft = self._fold(instance, entry, repeated=_repeated(entry.presence, self.message))
         self._commit(given, entry, draft, known)
         self._wake(instance, known)
@@ -118,6 +121,9 @@ class _Exchange:
         claims = {c.job_id: keys.job(c.run_id, c.replica_num, c.job_num, c.submission_num) for c in instance.claims}
         found, self.revision = self._read_jobs(list(claims.values()))
         self.jobs = {job.id: job for job in found if job is not None and job.id in claims}
+        begun = {task.id for task in self.message.tasks if task.state == "running"}
+        starts = [keys.run(job.run_id) for job in self.jobs.values() if job.id in begun and job.running_at is None]
+        self.runs = {run.id: run for run in self.plane.read.find_many(Run, list(dict.fromkeys(starts))) if run}
         told = {task.id for task in self.message.tasks if task.mounted}
         jobs = [job for job in self.jobs.values() if job.running_at is None or job.id in told]
         starting = [job.assignment for job in jobs if job.assignment and not job.finished]
@@ -155,6 +161,12 @@ class _Exchange:
                 self._disks_told(draft, after, reports.get(job_id))
             if after.status is JobStatus.provisioning and job_id not in reports and not _joining(instance):
                 after = self._prepare(fold, after)
+            if (
+                after is not job
+                and after.status is JobStatus.running
+                and (run := self.runs.get(after.run_id)) is not None
+            ):
+                self.runs[run.id] = follow(draft, run, after)
             changed += after is not job
             self.jobs[job_id] = after
         if self.message.taken_back_in is not None and not repeated:

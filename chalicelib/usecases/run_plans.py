@@ -23,6 +23,7 @@ from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.ports import Age
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import AlreadyExists, Conflict, Contended, Refused
+from chalicelib.machines.run import LOOK
 from chalicelib.planning import cluster_plans, listing, schedule, support
 from chalicelib.planning import jobs as planned_jobs
 from chalicelib.planning.combine import combined, wants_of
@@ -329,7 +330,7 @@ def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str)
         status=RunStatus.submitted if starts is None else RunStatus.pending,
         message="" if starts is None else schedule.waiting_text(starts),
         resume_at=starts,
-        due_at=now,  # it is also woken, but if that were lost, nothing else might ever look at it
+        due_at=starts or now + LOOK,  # it is woken besides, and so is the queue, where its first jobs are due at once
     )
 
 

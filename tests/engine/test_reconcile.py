@@ -213,7 +213,7 @@ def test_what_many_units_need_is_committed_at_once(place: Engine) -> None:
     before = place.store.commits
     done = engine.run([QUEUE, *(f"run/{job.run_id}" for job in jobs)])
     assert {_run(place, job.run_id).status for job in jobs} == {RunStatus.provisioning}
-    assert done.steps > len(jobs)
+    assert done.steps >= len(jobs)
     assert place.store.commits - before < done.steps / 10
 
 

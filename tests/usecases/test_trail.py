@@ -11,6 +11,7 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.events import Event
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User
+from chalicelib.machines.run import LOOK
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases import fleet_plans, fleets, projects, run_plans, runs, secrets, users
@@ -140,7 +141,12 @@ def test_runs(desk: Desk) -> None:
     (job,) = row.jobs
     now = desk.plane.clock.now()
     assert (job.priority, job.submitted_at, job.last_processed_at, job.due_at) == (1, now, now, now)
-    assert (row.run.user_id, row.run.user_name, row.run.priority, row.run.due_at) == (desk.root.id, "admin", 1, now)
+    assert (row.run.user_id, row.run.user_name, row.run.priority, row.run.due_at) == (
+        desk.root.id,
+        "admin",
+        1,
+        now + LOOK,
+    )
     more = {**TASK, "configuration": {**TASK["configuration"], "priority": 9}}
     row = run_plans.apply_plan(desk.plane, desk.root, desk.main, more, None, force=False)
     assert desk.told() == ["changed run:train by admin in main run priority"]

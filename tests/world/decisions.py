@@ -142,7 +142,13 @@ class SmallWorld:
         waiting = [job for lead in leads for job in self._nodes(lead)]
         specs = {(run, s.replica_num, s.job_num): s for run in self.runs for s in self.job_specs(run)}
         items = tuple(
-            QueuedJob(job, self.runs[job.run_id], specs[job.run_id, *job.slot], self.specs[job.run_id])
+            QueuedJob(
+                job,
+                self.runs[job.run_id],
+                specs[job.run_id, *job.slot],
+                self.specs[job.run_id],
+                alone=len([each for each in specs if each[0] == job.run_id]) == 1,
+            )
             for job in waiting
         )
         views = tuple(self._view(fleet) for fleet in self.fleets)

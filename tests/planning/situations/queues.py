@@ -20,12 +20,17 @@ TRIED = Attempt(offer_key=b.offer().key, error="sold out")
 
 
 def asks(
-    name: str = "a", *, job: dict[str, Any] | None = None, run: dict[str, Any] | None = None, **config: Any
+    name: str = "a",
+    *,
+    job: dict[str, Any] | None = None,
+    run: dict[str, Any] | None = None,
+    alone: bool = False,
+    **config: Any,
 ) -> Any:
-    """A job that waits. `config`: its run's; `job` and `run`: what the nouns say."""
+    """A job that waits. `config`: its run's; `job` and `run`: what the nouns say; `alone`: its run has no other."""
     item = b.queued(name, b.run_spec(**config), submitted_at=BEFORE)
     known = {"due_at": NOW, "last_processed_at": BEFORE, **(job or {})}
-    return QueuedJob(item.job.with_(**known), item.run.with_(**(run or {})), item.spec, item.run_spec)
+    return QueuedJob(item.job.with_(**known), item.run.with_(**(run or {})), item.spec, item.run_spec, alone=alone)
 
 
 def cloud(*there: Instance, nodes: Any = "0..2", **config: Any) -> FleetView:
@@ -63,6 +68,18 @@ situation(
 situation("a job has waited long for a backend's first offers", queue, asks(), fleets=(cloud(),), awaited=("aws",))
 situation("an empty queue", queue, fleets=(local(HOST),))
 situation("a job takes a free host", queue, asks(), fleets=(local(HOST),))
+situation(
+    "a run's only job takes a free host, and the run along",
+    queue,
+    asks(run={"message": "waiting", "due_at": NOW + MINUTE}, alone=True),
+    fleets=(local(HOST),),
+)
+situation(
+    "a run's only job takes a free host, and its run is overdue",
+    queue,
+    asks(run={"due_at": NOW}, alone=True),
+    fleets=(local(HOST),),
+)
 situation(
     "a job takes its share of a host", queue, asks(resources={"cpu": 2, "memory": "4GB.."}), fleets=(local(SPLIT),)
 )
