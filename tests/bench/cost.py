@@ -39,7 +39,9 @@ def main() -> int:
     lines += ["Measured", *(f"  {play}" for play in found.plays), ""]
     lines += [f"  {found.a_sync:.3f} write units a steady sync; of a run:"]
     lines += [f"  {amount:5.0f}  {what}" for what, amount in found.steps]
-    lines += [f"  {sum(amount for _, amount in found.steps):5.0f}  in all", ""]
+    lines += [f"  {sum(amount for _, amount in found.steps):5.0f}  in all; its deletion and what follows:"]
+    lines += [f"  {amount:5.0f}  {what}" for what, amount in found.erased]
+    lines += [f"  {sum(amount for _, amount in found.erased):5.0f}  in all", ""]
     over = []
     for instances, budget in BUDGETS.items():
         bill = costs.bill(rates, costs.counts(instances))

@@ -76,6 +76,7 @@ ROWS = (
     Row("attach.with_volume_cpu_ms", "run with a ready volume, CPU", "ms"),
     Row("attach.without_cpu_ms", "the same without a volume, CPU", "ms"),
     Row("units.run", "a run in AWS, write units", "", 48, timed=False),
+    Row("units.erased", "its deletion and erasure, the same", "", timed=False),
     Row("units.sync", "a steady agent's call, the same", "", 0.2, timed=False),
     Row("language.thousand_cpu_ms", "1,000 configurations read, CPU", "ms", 350),
     Row("language.worst_cpu_ms", "worst megabyte of YAML, CPU", "ms", 1000),

@@ -31,7 +31,8 @@ class Measured:
     """What each driver uses, and how it came to that."""
 
     rates: dict[str, Usage]
-    steps: list[tuple[str, float]]  # of one run: what was committed, and its write units
+    steps: list[tuple[str, float]]  # of one run until it has ended: what was committed, and its write units
+    erased: list[tuple[str, float]]  # and from its deletion until nothing of it is left
     a_sync: float  # write units of a steady agent's call
     plays: list[str]  # the arithmetic, in words
 
@@ -58,13 +59,13 @@ def measured(machines: int = 10, idle: float = 24, steady: float = 6) -> Measure
         worked, hours = _runs(site, stage, machines)
         beside = cost.scaled(cost.less(schedules, an_instance, -machines), hours / HOURS)
         a_run = cost.scaled(cost.less(worked, beside), 1 / machines)
-        steps = _steps(site, stage)
+        steps, erased = _steps(site, stage)
     plays = [
         f"{SCHEDULES}: {idle:g} h without an instance × {HOURS / idle:.4g}",
         f"{INSTANCE}: ({steady:g} h of {machines} × {HOURS / steady:.4g} - the schedules) / {machines}",
         f"{RUN}: ({machines} of an hour each - {hours:.2f} h of the schedules and {machines} instances) / {machines}",
     ]
-    return Measured({SCHEDULES: schedules, INSTANCE: an_instance, RUN: a_run}, steps, a_sync, plays)
+    return Measured({SCHEDULES: schedules, INSTANCE: an_instance, RUN: a_run}, steps, erased, a_sync, plays)
 
 
 def _during(site: MeteredSite, hours: float) -> dict[str, float]:
@@ -106,12 +107,20 @@ def _kept(site: MeteredSite) -> dict[str, float]:
     return {"table-bytes": table, "kept-bytes": site.blobs.bytes("logs/")}
 
 
-def _steps(site: MeteredSite, stage: Virtual) -> list[tuple[str, float]]:
-    """The commits of a simple run, from its submission until it is erased."""
+def _steps(site: MeteredSite, stage: Virtual) -> tuple[list[tuple[str, float]], list[tuple[str, float]]]:
+    """The commits of a simple run: from its submission until its machine idles again, and from its deletion until it is
+    erased. All but those that only say that an agent is there, and what happens to machines meanwhile."""
     site.store.log.clear()
     _apply(stage, "simple", f'type: task\nname: simple\n{RESOURCES}commands: ["echo hello && sleep 5"]\n')
     site.time.pass_(90)
-    stage.dstack(["delete", "-y", "simple"])
+    life = [each for each in site.store.log if each[1] != "instance/presence"]
+    site.store.log.clear()
+    said, status = stage.dstack(["delete", "-y", "-f", "simple.dstack.yml"])
+    assert status == 0, said
     site.time.pass_(26 * HOUR)
-    ours = [each for each in site.store.log if any(word in each[1] for word in ("run/", "job", "events/", "project/"))]
-    return [(f"{within}: {families}", amount) for within, families, amount in ours]
+    left = [each for each in site.store.log if any(word in each[1] for word in ("run/", "log/", "run-name", "events/"))]
+    return _told(life), _told(left)
+
+
+def _told(commits: list[tuple[str, str, float]]) -> list[tuple[str, float]]:
+    return [(f"{within}: {families}", amount) for within, families, amount in commits]

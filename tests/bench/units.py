@@ -1,4 +1,4 @@
-"""What a run and a steady agent's call write in AWS, in DynamoDB's units."""
+"""What a run, its deletion and a steady agent's call write in AWS, in DynamoDB's units."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from tests.bench.month import measured
 
 def main() -> None:
     found = measured(machines=3, idle=1, steady=1)
-    for what, amount in found.steps:
-        print(f"{amount:5.0f} {what}")
-    report("units", run=[sum(amount for _, amount in found.steps)], sync=[found.a_sync])
+    for part in (found.steps, found.erased):
+        for what, amount in part:
+            print(f"{amount:5.0f} {what}")
+        print()
+    run, erased = (sum(amount for _, amount in part) for part in (found.steps, found.erased))
+    report("units", run=[run], erased=[erased], sync=[found.a_sync])
 
 
 if __name__ == "__main__":
