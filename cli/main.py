@@ -33,7 +33,7 @@ GROUPS: dict[str, tuple[str, str]] = {  # name: module under cli.commands, one l
     "gateway": ("unbuilt", "Gateways for services (not available yet)."),
     "import": ("unbuilt", "Fleets that other projects share (not available yet)."),
     "init": ("init", "Set up this folder with an example configuration and an editor schema."),
-    "login": ("unbuilt", "Log in through a browser (not available yet)."),
+    "login": ("login", "Sign on with an account, and add the projects you may use."),
     "logs": ("logs", "Print the log of a run, and follow it while the run is active."),
     "metrics": ("metrics", "Show a run's CPU, memory and GPU use."),
     "offer": ("offer", "List available machines, cheapest first."),

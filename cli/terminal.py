@@ -30,6 +30,14 @@ def _is_watched() -> bool:
     return sys.stdout.isatty()
 
 
+def _browse(address: str) -> None:
+    """A browser without windows holds its caller until it is left, so it gets a thread of its own."""
+    import webbrowser
+    from threading import Thread
+
+    Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+
+
 @dataclass(frozen=True)
 class Terminal:
     env: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -41,6 +49,7 @@ class Terminal:
     columns: int | None = None  # the width of the screen; None: ask the process
     via: Callable[[Any], Any] | None = None  # connects to servers, like `client.dial`; None: over HTTP
     ssh: Any = None  # like `tunnel.Ssh`; None: this machine's
+    browse: Callable[[str], None] = _browse  # opens an address, if there is a browser
 
     @property
     def width(self) -> int | None:

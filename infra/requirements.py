@@ -13,7 +13,18 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
-NEEDED = ("aws-lambda-powertools", "boto3", "cryptography", "orjson", "pydantic", "pynamodb", "pyyaml", "tzdata")
+NEEDED = (
+    "authlib",
+    "aws-lambda-powertools",
+    "boto3",
+    "cryptography",
+    "orjson",
+    "pydantic",
+    "pynamodb",
+    "pyyaml",
+    "requests",
+    "tzdata",
+)
 HEAD = "# Written by `python -m infra.requirements` from requirements-dev.lock.\n"
 
 

@@ -80,7 +80,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
     }
     tenants = {
         f"chalicelib/usecases/{part}.py"
-        for part in ("users", "projects", "rights", "secrets", "repos", "files", "first_start")
+        for part in ("users", "projects", "rights", "secrets", "repos", "files", "first_start", "sign_on")
     }
     beside = {
         "chalicelib/engine/commit.py",

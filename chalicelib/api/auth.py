@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from chalicelib.api.route import Access
 from chalicelib.domain import keys
 from chalicelib.domain.tenants import GlobalRole, Member, Permissions, Project, ProjectRole, User, hash_token
+from chalicelib.engine.ports import Clock
 from chalicelib.errors import Forbidden, ProjectNotFound
 from chalicelib.store import nouns
 from chalicelib.store.port import Store
@@ -45,6 +46,7 @@ def authorise(
     headers: Mapping[str, str],
     project_name: str | None,
     permissions: Permissions,
+    clock: Clock,
 ) -> Caller:
     """The caller of a route, or Forbidden. A project that the caller may not see gets the same answer as one that
     doesn't exist, so nobody can probe for names; only admins, who see all, get ProjectNotFound."""
@@ -56,7 +58,7 @@ def authorise(
     hashed = hash_token(token)
     names = [keys.token(hashed)] if project_name is None else [keys.token(hashed), keys.project_name(project_name)]
     found = [None if record is None else nouns.pointed(record) for record in store.get_many(names)]
-    user = _user(store, found[0], hashed)
+    user = _user(store, found[0], hashed, clock)
     if access is Access.admin and user.role is not GlobalRole.admin:
         raise Forbidden("Only a global admin may do this")
     if project_name is None:
@@ -82,13 +84,21 @@ def check_agent(store: Store, headers: Mapping[str, str], size: int) -> None:
         raise Forbidden("This credential doesn't belong to an instance")
 
 
-def _user(store: Store, user_id: str | None, hashed: str) -> User:
+def _user(store: Store, user_id: str | None, hashed: str, clock: Clock) -> User:
     user = nouns.find(store, User, keys.user(user_id)) if user_id else None
-    if user is None or user.token_hash != hashed:
+    if user is None or (user.token_hash != hashed and not _signed_on(store, user, hashed, clock)):
         raise Forbidden("Invalid token")
     if not user.active:
         raise Forbidden(f"The user {user.name} is deactivated")
     return user
+
+
+def _signed_on(store: Store, user: User, hashed: str, clock: Clock) -> bool:
+    """Is it a token that the user got by signing on, and that is still valid?"""
+    from chalicelib.domain.sign_on import SignOn
+
+    entry = nouns.find(store, SignOn, keys.sign_on(hashed))
+    return entry is not None and entry.user_id == user.id and clock.now() < entry.ends_at
 
 
 def _within(store: Store, user: User, project_id: str | None, name: str) -> Caller:

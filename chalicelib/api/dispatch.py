@@ -112,7 +112,8 @@ def serve(plane: Plane, route: Route, params: Mapping[str, str], request: Reques
 
 def _admit(plane: Plane, route: Route, params: Mapping[str, str], request: Request) -> Caller:
     _check(plane, route, params, request)
-    return authorise(plane.store, route.access, request.headers, params.get("project_name"), plane.permissions)
+    name = params.get("project_name")
+    return authorise(plane.store, route.access, request.headers, name, plane.permissions, plane.clock)
 
 
 def _handle(route: Route, call: Call) -> Any:

@@ -15,6 +15,7 @@ from chalicelib.domain import names
 from chalicelib.domain.specs.automation import Action, Meant, Name
 from chalicelib.domain.specs.credentials import Confidential, Secret, Word, by_type, types_of
 from chalicelib.domain.specs.reading import TAG, Spec, fault, faults
+from chalicelib.domain.specs.sign_on import SignOnProvider
 from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.webhooks import PREFIX, key_of
 
@@ -208,20 +209,24 @@ class ServerConfig(Spec):
     )
     webhooks: tuple[WebhookConfig, ...] | None = Field(default=None, description="Where state changes are sent to.")
     rules: tuple[RuleConfig, ...] | None = Field(default=None, description="What is done by itself.")
+    sign_on: tuple[SignOnProvider, ...] | None = Field(
+        default=None, description="Providers with whose accounts people may sign on."
+    )
     plugins: tuple[Word, ...] | None = Field(default=None, description="Plugins to load.")
 
     @model_validator(mode="after")
     def _names(self) -> ServerConfig:
         called = {
-            "project": [project.name for project in self.projects],
-            "webhook": [hook.name for hook in self.webhooks or ()],
-            "rule": [rule.name for rule in self.rules or ()],
+            ("project", "projects"): [project.name for project in self.projects],
+            ("webhook", "webhooks"): [hook.name for hook in self.webhooks or ()],
+            ("rule", "rules"): [rule.name for rule in self.rules or ()],
+            ("provider", "sign_on"): [provider.name for provider in self.sign_on or ()],
         }
         found = [
-            ("duplicate", f"the {what} `{name}` appears twice", "keep one of the two", f"{what}s.{place}.name")
-            for what, names_ in called.items()
-            for place, name in enumerate(names_)
-            if name in names_[:place]
+            ("duplicate", f"the {what} `{name}` appears twice", "keep one of the two", f"{field}.{place}.name")
+            for (what, field), seen in called.items()
+            for place, name in enumerate(seen)
+            if name in seen[:place]
         ]
         if found:
             raise faults(found)

@@ -47,6 +47,7 @@ class EventType(StrEnum):
     key_added = "key_added"  # a user's public key: `detail`
     key_deleted = "key_deleted"
     automated = "automated"  # a rule did something with a stored configuration, or couldn't: `detail`
+    signed_on = "signed_on"  # a user, with an account at `detail`
 
 
 class Target(Value):
@@ -190,6 +191,7 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.token_replaced: lambda event: _joined("token replaced", event.detail),
     EventType.keys_replaced: lambda event: "SSH keys replaced",
     EventType.members_changed: lambda event: "members changed",
+    EventType.signed_on: lambda event: f"signed on with {event.detail}",
     EventType.orphaned: lambda event: f"{event.detail} belongs to nobody; it is removed if the next sweep agrees",
     EventType.reclaimed: lambda event: f"{event.detail} belongs to nobody and is being removed",
     EventType.missing: _missing,

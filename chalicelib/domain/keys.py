@@ -17,6 +17,7 @@
 | Event     | events/<project> | at#id of the first      | run-events/<run>                   | fleet-events/<fleet>   |
 | User      | user/<id>        | status                  |                                    |                        |
 | Admins    | users            | admins                  |                                    |                        |
+| SignOn    | token/<hash>     | sign-on                 | sign-ons/<user>, hash              |                        |
 | Project   | project/<id>     | status                  |                                    |                        |
 | Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
 | Member    | project/<id>     | member/<user>           | member-of/<user>, project          |                        |
@@ -34,7 +35,7 @@
 | Round     | round            | blobs                   |                                    |                        |
 | LogChunk  | log/<project>/<job> | first byte           |                                    |                        |
 | Program   | program/<digest> | status                  |                                    |                        |
-| names     | see `*_name`, `disk` |                     | pointers, so that a name is taken by one commit only |    |
+| names     | see `*_name`, `disk`, `identity` | | pointers, so that a name is taken by one commit only |              |
 
 (*) only while it waits for capacity, and of several nodes only the first; (**) only while it has a free block, and
 `ended-instances` once it is terminated; (***) until everything of it is erased, then `closed` until its own record is
@@ -201,6 +202,15 @@ def token(token_hash: str) -> Key:
     return Key(f"token/{token_hash}", "user")
 
 
+def sign_on(token_hash: str) -> Key:
+    return Key(f"token/{token_hash}", "sign-on")
+
+
+def identity(subject_hash: str) -> Key:
+    """Pointer to the user whom an account at a provider of accounts is."""
+    return Key(f"identity/{subject_hash}", "user")
+
+
 def project(project_id: str) -> Key:
     return Key(f"project/{project_id}", STATUS)
 
@@ -331,6 +341,10 @@ def run_events(run_id: str) -> str:
 
 def fleet_events(fleet_id: str) -> str:
     return f"fleet-events/{fleet_id}"
+
+
+def sign_ons_of(user_id: str) -> str:
+    return f"sign-ons/{user_id}"
 
 
 def member_of(user_id: str) -> str:

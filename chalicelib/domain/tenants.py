@@ -67,6 +67,7 @@ class User(Noun):
     token_hash: str
     ssh_public_key: str = ""
     ssh_private_key: str = ""  # sealed (see store.seal): never in the clear at rest
+    identities: tuple[str, ...] = ()  # hashes of the accounts elsewhere that are this user
     public_keys: tuple[PublicKey, ...] = ()  # their own, oldest first
 
     def place(self) -> keys.Place:
@@ -145,6 +146,7 @@ class Member(Noun):
     user_id: str
     role: ProjectRole
     num: int = 0  # position in lists
+    given_by: str = ""  # the provider of accounts whose groups made it, which may change and end it
 
     def place(self) -> keys.Place:
         key = keys.member(self.project_id, self.user_id)

@@ -50,6 +50,7 @@ class EmbeddedRoot(Root):
     ) -> None:
         from chalicelib.backends.accounts import Account
         from chalicelib.hosts.connection import Ssh
+        from chalicelib.identity.openid import providers_of_accounts
         from chalicelib.runtime.accounts import StoredAccounts, providers
         from chalicelib.runtime.subscribers import Subscribers
         from chalicelib.store.blobs import FileBlobs
@@ -103,6 +104,7 @@ class EmbeddedRoot(Root):
                 retention=settings.retention,
                 streams=self.streams,
                 rights=self._rights_changed,
+                sign_on=providers_of_accounts(config.sign_on or (), clock),
             )
         )
         self._tunnels: Tunnels | None = None

@@ -21,6 +21,7 @@ from chalicelib.backends.accounts import Account
 from chalicelib.backends.spi import Backend
 from chalicelib.domain.usage import Usage
 from chalicelib.engine.ports import Clock, Effects
+from chalicelib.errors import Invalid
 from chalicelib.planning.hosts import ON_PREM
 from chalicelib.planning.plan import Effect
 from chalicelib.runtime import observing
@@ -28,6 +29,7 @@ from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.ports import Ports, nothing
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import CLOUDS, LambdaSettings, Parameters, emulator
+from chalicelib.usecases.context import SignsOn
 from chalicelib.usecases.pace import PER_CALL
 
 if TYPE_CHECKING:
@@ -93,8 +95,24 @@ class LambdaRoot(Root):
                 bus=EventBus(clients, settings.bus) if settings.bus else None,
                 images=settings.images,
                 retention=settings.retention,
+                sign_on=_sign_on(settings.sign_on, clock),
             )
         )
+
+
+def _sign_on(text: str, clock: Clock) -> Mapping[str, SignsOn]:
+    """The providers of accounts. A mistake there must keep nobody out who has a token."""
+    if not text:
+        return {}
+    from chalicelib.configuration.server import parse_server_bytes
+    from chalicelib.identity.openid import providers_of_accounts
+
+    try:
+        file = parse_server_bytes(f"projects: []\n{text}".encode(), filename="sign-on")
+    except Invalid as wrong:
+        log.error("the parameter sign-on can't be used, so nobody can sign on: %s", wrong)
+        return {}
+    return providers_of_accounts(file.config.sign_on or (), clock)
 
 
 _here: LambdaRoot | None = None
@@ -111,7 +129,7 @@ def root() -> LambdaRoot:
 
 
 def parameters(clients: Clients) -> Parameters:
-    """One call, of which a page is enough: there are three."""
+    """One call, of which a page is enough: there are four at most."""
 
     def read(path: str) -> dict[str, str]:
         found = clients("ssm").get_parameters_by_path(Path=path, WithDecryption=True)

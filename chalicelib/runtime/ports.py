@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import Permissions
 from chalicelib.domain.usage import Measure
 from chalicelib.engine.ports import unheard
-from chalicelib.usecases.context import Images, Limits, Providers
+from chalicelib.usecases.context import Images, Limits, Providers, SignsOn
 
 if TYPE_CHECKING:
     from chalicelib.engine.ports import (
@@ -80,3 +80,4 @@ class Ports:
     permissions: Permissions = field(default_factory=Permissions)
     providers: Providers = field(default_factory=Providers)
     retention: Retention = field(default_factory=Retention)
+    sign_on: Mapping[str, SignsOn] = field(default_factory=dict)

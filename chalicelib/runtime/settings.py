@@ -129,7 +129,8 @@ class LambdaSettings:
 
     They are in SSM under one path, `/dstack-STAGE`, and are read with one call: the install's two keys, which the
     deploy command makes, and `settings`, a JSON object that the stack writes itself, because only CloudFormation knows
-    what its resources are called. A variable of the function overrides the stack's value.
+    what its resources are called; and `sign-on`, if the operator put it there. A variable of the function overrides the
+    stack's value.
     """
 
     table: str
@@ -148,6 +149,7 @@ class LambdaSettings:
     sync_seconds: float = PER_CALL.fast  # between an agent's calls while something changes
     endpoint: str | None = None  # an emulator's address, in tests
     fake_cloud: str | None = None  # a folder: only where the functions run on one machine, in tests
+    sign_on: str = field(default="", repr=False)  # the section of that name of a server's file, as YAML
     images: Images = field(default_factory=Images)
     retention: Retention = field(default_factory=Retention)
 
@@ -179,6 +181,7 @@ class LambdaSettings:
             sync_seconds=_seconds(env, "DSTACK_SYNC_SECONDS", PER_CALL.fast),
             endpoint=env.get("DSTACK_AWS_ENDPOINT"),
             fake_cloud=env.get("DSTACK_FAKE_CLOUD"),
+            sign_on=found.get("sign-on", ""),
             images=_images(env),
             retention=_retention(env),
         )

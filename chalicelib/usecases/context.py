@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from chalicelib.backends.spi import Backend
     from chalicelib.domain.facts import BackendFacts
     from chalicelib.domain.specs.reading import Spec
+    from chalicelib.domain.specs.sign_on import SignOnProvider
     from chalicelib.engine.commit import Door
     from chalicelib.engine.read import Reader
     from chalicelib.store.blobs import Blobs
@@ -60,6 +61,36 @@ class Joining(Protocol):
 
     def lacks(self, look: str, project_id: str) -> tuple[str, ...]:
         """What keeps the agent off a machine that says this about itself, each with what mends it."""
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """With which somebody signs on in a browser elsewhere."""
+
+    device_code: str
+    user_code: str
+    address: str
+    filled_address: str  # has the code in it; may be empty
+    interval: int  # seconds between questions whether they have
+    expires_in: int
+
+
+class SignsOn(Protocol):
+    """A provider of accounts. Every method raises Refused if it can't be used, or refuses."""
+
+    @property
+    def rules(self) -> SignOnProvider: ...
+
+    def address(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
+        """Where a browser signs on."""
+
+    def account(self, code: str, redirect: str, nonce: str, verifier: str) -> Mapping[str, Any]:
+        """The checked claims of whoever signed on there."""
+
+    def device(self) -> DeviceCode: ...
+
+    def device_account(self, device_code: str) -> Mapping[str, Any] | None:
+        """The checked claims; None: not yet."""
 
 
 def _none(asked: object) -> Any:
@@ -104,6 +135,7 @@ class Plane:
     joining: Joining | None = None  # how machines join by themselves
     rights: Rights = unheard
     along: tuple[Change, ...] = ()  # written with the first change that goes through the door, or not at all
+    sign_on: Mapping[str, SignsOn] = field(default_factory=dict)  # providers of accounts, by name
 
     @cached_property
     def door(self) -> Door:

@@ -204,7 +204,9 @@ def add_members(plane: Plane, actor: User, project: Project, role: ProjectRole |
         if ProjectRole.admin in (new, old.role if old else None):
             _need(actor, role, ProjectRole.admin)
         num = old.num if old else max((member.num for member in after.values()), default=-1) + 1
-        after[user.id] = (old or Member(project_id=project.id, user_id=user.id, role=new, num=num)).with_(role=new)
+        after[user.id] = (old or Member(project_id=project.id, user_id=user.id, role=new, num=num)).with_(
+            role=new, given_by=""
+        )
     _save(plane, actor, project, known, after)
 
 
@@ -225,6 +227,20 @@ def remove_members(plane: Plane, actor: User, project: Project, role: ProjectRol
     _save(plane, actor, project, known, after)
 
 
+def give_role(plane: Plane, user: User, project: Project, role: ProjectRole | None, provider: str) -> None:
+    """What the user's groups at a provider of accounts give; None: nothing any more. What a person gave stays."""
+    known = {member.user_id: member for member in _members(plane.store, project.id)}
+    old = known.get(user.id)
+    if old is not None and (old.given_by != provider or old.role is role):
+        return
+    after = {user_id: member for user_id, member in known.items() if user_id != user.id}
+    if role is not None:
+        num = old.num if old else max((member.num for member in known.values()), default=-1) + 1
+        new = old or Member(project_id=project.id, user_id=user.id, role=role, num=num, given_by=provider)
+        after[user.id] = new.with_(role=role)
+    _save(plane, user, project, known, after)
+
+
 def set_members(plane: Plane, actor: User, project: Project, wanted: Roles) -> None:
     """Make these the project's only members."""
     users = [named_user(plane.store, name) for name in wanted]
@@ -232,7 +248,7 @@ def set_members(plane: Plane, actor: User, project: Project, wanted: Roles) -> N
     after = {}
     for num, (user, new) in enumerate(zip(users, wanted.values(), strict=True)):
         old = known.get(user.id) or Member(project_id=project.id, user_id=user.id, role=new)
-        after[user.id] = old.with_(role=new, num=num)
+        after[user.id] = old.with_(role=new, num=num, given_by="")
     _save(plane, actor, project, known, after)
 
 

@@ -158,10 +158,11 @@ def update_user(
 
 
 def refresh_token(plane: Plane, actor: User, name: str) -> tuple[User, str]:
-    """The user and its new token. The old one is refused from now on."""
+    """The user and its new token. The old one is refused from now on, and so are all that were got by signing on."""
     user = own_or_admin(plane, actor, name)
     token = plane.random_token()
     plane.store.commit([*move_token(user, token), _told(plane, EventType.token_replaced, user, actor)])
+    _sign_off(plane, user)
     plane.rights()
     return user, token
 
@@ -191,11 +192,21 @@ def delete_users(plane: Plane, actor: User, names: Sequence[str]) -> None:
 def _delete(plane: Plane, actor: User, user: User) -> None:
     # Delete the token first, and with it all access; memberships left by a crash let nobody in.
     gone: list[Change] = [Delete(nouns.key_of(user), user.version), Delete(keys.token(user.token_hash))]
+    gone += [Delete(keys.identity(each)) for each in user.identities]
     beside = [*rights.admins_after(plane.store, user, gone=True), _told(plane, EventType.deleted, user, actor)]
     rights.commit(plane, [*gone, Delete(keys.user_name(user.name)), *beside])
+    _sign_off(plane, user)
     found = [record.key for record in all_of(plane.store, "gsi1", keys.member_of(user.id))]
     for start in range(0, len(found), MAX_CHANGES):
         plane.store.commit([Delete(key) for key in found[start : start + MAX_CHANGES]])
+
+
+def _sign_off(plane: Plane, user: User) -> None:
+    """Ends all tokens that the user got by signing on."""
+    found = [record.key for record in all_of(plane.store, "gsi1", keys.sign_ons_of(user.id))]
+    gone = [Delete(each) for key in found for each in (key, keys.token(key.pk.partition("/")[2]))]
+    for start in range(0, len(gone), MAX_CHANGES):
+        plane.store.commit(gone[start : start + MAX_CHANGES])
 
 
 def _projects(plane: Plane) -> list[Project]:

@@ -11,10 +11,6 @@ REASONS = {
     "export": ("Sharing fleets with other projects isn't available yet.", "Apply a fleet in each project."),
     "gateway": ("Gateways aren't available yet.", "Use `dstack apply` for runs and fleets."),
     "import": ("Using fleets of other projects isn't available yet.", "Apply a fleet in this project."),
-    "login": (
-        "Logging in through a browser isn't available yet.",
-        "Add a project with its token: `dstack project add --name NAME --url URL --token TOKEN`.",
-    ),
     "preset": ("Presets aren't available yet.", "Describe the service in a configuration file."),
 }
 

@@ -10,7 +10,9 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -22,7 +24,7 @@ from tests.cli.known_flags import KNOWN, KNOWN_FLAGS
 from tests.cli.plane import PROJECT_ID, Plane, finished, fleet, instance, log_page, offer, run, volume
 from tests.cli.test_help import LEAVES, ROOT
 
-UNBUILT = ("export", "gateway", "import", "login", "preset")
+UNBUILT = ("export", "gateway", "import", "preset")
 OLDER = ("pool", "destroy")
 
 
@@ -190,6 +192,16 @@ KEYS = [
     {"id": "5fd1c2a9-6d0b-4f5e-9d53-3f6f1c1d2b71", "added_at": "2026-11-20T04:00:00Z", "name": "yubikey"}
     | {"type": "sk-ssh-ed25519@openssh.com", "fingerprint": "SHA256:qgZgdWVvznfvvAhNUkp0g3XjdSY0h7QO4mShyW1Y/vc"},
 ]
+ENTERED = {**ME, "creds": {"token": "signed-on"}}
+
+
+def visited(body: dict[str, Any]) -> dict[str, Any]:
+    """The address to sign on at, where somebody already has."""
+    here = f"http://127.0.0.1:{body['local_port']}/auth/callback?state=s&code=c"
+    Thread(target=urlopen, args=(here,), daemon=True).start()
+    return {"authorization_url": "https://l.example?state=s"}
+
+
 ANSWERS: dict[str, Any] = {
     "/api/server/get_usage": USAGE,
     "/api/server/get_cost": COST,
@@ -252,6 +264,13 @@ ANSWERS: dict[str, Any] = {
     "/api/users/public_keys/add": KEYS[0],
     "/api/users/public_keys/delete": None,
     "/api/users/get_my_user": ME,
+    "/api/auth/list_providers": [{"name": name, "enabled": True} for name in ("corp", "other")],
+    "/api/auth/corp/device": {"state": "s", "user_code": "ABCD", "verification_uri": "https://l.example", "interval": 5}
+    | {"verification_uri_complete": None, "expires_in": 600},
+    "/api/auth/corp/device_token": ENTERED,
+    "/api/auth/corp/authorize": visited,
+    "/api/auth/corp/callback": ENTERED,
+    "/api/projects/list": [{"project_name": "new"}],
 }
 LINES = {
     "automation delete": "automation delete train",
@@ -267,6 +286,7 @@ LINES = {
     "fleet join-command": "fleet join-command gpu",
     "fleet joins": "fleet joins gpu",
     "fleet revoke-join": "fleet revoke-join gpu 1",
+    "login": "login --device -p corp",
     "logs": "logs train",
     "metrics": "metrics train",
     "pool add-ssh": "pool add-ssh 10.0.0.7 -l ubuntu -i key",
@@ -311,6 +331,9 @@ ELSEWHERE = {  # flags that show on another command line than the plain one
     ("user token", "project"): Line("user token ann -y"),
     ("project add", "no"): Line("project add --name lab --url {url} --token t", answers="y\n"),
     **{("project quota", name): Line("project quota --gpus 2") for name in ("user", "each_user")},
+    ("login", "provider"): Line("login --device"),
+    ("login", "device"): Line("login -p corp"),
+    ("login", "no"): Line("login --device -p corp", answers="y\n"),
     ("run get", "run_id"): Line("run get"),
     ("fleet get", "fleet_id"): Line("fleet get"),
     ("fleet delete", "force"): Line("fleet delete gpu -y"),
@@ -331,6 +354,7 @@ VALUES = {  # by parameter where one value doesn't fit all
     "max_duration": "2h",
     "idle_duration": "1h",
     "retry_duration": "3h",
+    "provider": "corp",
     "since": "1h",
     "spot_policy": "auto",
     "format_": "json",

@@ -93,7 +93,17 @@ def json_body(route: Route, shapes: Shapes, rng: Draw) -> Any:
     return value
 
 
-OURS: dict[str, Any] = {  # routes that the genuine server doesn't have
+_TEXT = {"type": "string"}
+_STATE = {"type": "object", "properties": {"state": _TEXT}, "required": ["state"]}
+_ENTERED = {
+    "type": "object",
+    "properties": {"code": _TEXT, "state": _TEXT, "base_url": {"anyOf": [_TEXT, {"type": "null"}]}},
+}
+_BEGUN = {"type": "object", "properties": {"local_port": {"type": "integer"}, "base_url": {"type": "null"}}}
+OURS: dict[str, Any] = {  # routes that the genuine server's list doesn't have
+    "POST /api/auth/{provider}/authorize": {"body": _BEGUN},
+    "POST /api/auth/{provider}/callback": {"body": {**_ENTERED, "required": ["code", "state"]}},
+    "POST /api/auth/{provider}/device_token": {"body": _STATE},
     "GET /api/project/{project_name}/streams/{run_name}": {
         "query": {
             "target": {"enum": ["ssh", "logs", "port:80", "port:0", "shell"]},

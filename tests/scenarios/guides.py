@@ -26,7 +26,8 @@ from tests.world.embedded import EmbeddedSite
 
 HOSTS = ROOT / "docs" / "guides" / "on-prem.md"  # takes real hosts: `tests/e2e/onprem` plays it
 AWS = {ROOT / "docs" / "guides" / f"{name}.md" for name in ("aws", "aws-costs")}  # `tests/infra/test_guide.py`
-PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS} - AWS)
+SIGN_ON = ROOT / "docs" / "guides" / "sign-on.md"  # takes a provider: `tests/e2e/test_sign_on_real.py`
+PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS, SIGN_ON} - AWS)
 REAL = ("attach", "dev-environments", "repositories", "tasks")  # what jobs do there takes a real shell
 FLAGS = ("--fake-cloud", "--no-local-fleet")
 

@@ -1,9 +1,82 @@
-"""Single sign-on: clients list the providers before anybody logs in. There are none."""
+"""Single sign-on over HTTP. Clients list the providers before anybody has a token, so all of it is public.
+
+The browser's way is what clients of this line know: `authorize` gives the address to open, and `callback` takes what
+the provider sent the browser back with. The way by a code that is typed elsewhere is ours.
+"""
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+from pydantic import Field
+
+from chalicelib.api.requests import RequestBody
 from chalicelib.api.route import Call
+from chalicelib.api.wire.users import user_with_creds_json
+from chalicelib.domain.tenants import User
+from chalicelib.usecases import sign_on, users
+
+Text = Annotated[str, Field(max_length=8192)]
 
 
-def list_providers(call: Call) -> list[object]:
-    return []
+class AuthorizeBody(RequestBody):
+    local_port: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    base_url: Annotated[str, Field(max_length=2048, pattern="^https?://")] | None = None
+
+
+class RedirectBody(RequestBody):
+    code: Text
+    state: Text
+
+
+class CallbackBody(RedirectBody):
+    base_url: Annotated[str, Field(max_length=2048)] | None = None
+
+
+class DeviceBody(RequestBody):
+    state: Text
+
+
+def list_providers(call: Call) -> Any:
+    return [{"name": name, "enabled": True} for name in call.plane.sign_on]
+
+
+def authorize(call: Call) -> Any:
+    asked = call.parse(AuthorizeBody)
+    address = sign_on.begin(call.plane, call.params["provider"], asked.local_port, asked.base_url)
+    return {"authorization_url": address}
+
+
+def get_next_redirect(call: Call) -> Any:
+    asked = call.parse(RedirectBody)
+    port = sign_on.onward(call.plane, asked.state)
+    query = urlencode({"code": asked.code, "state": asked.state})
+    return {"redirect_url": None if port is None else f"http://localhost:{port}/auth/callback?{query}"}
+
+
+def callback(call: Call) -> Any:
+    asked = call.parse(CallbackBody)
+    return _entered(call, *sign_on.finish(call.plane, call.params["provider"], asked.code, asked.state))
+
+
+def device(call: Call) -> Any:
+    code, state = sign_on.begin_device(call.plane, call.params["provider"])
+    return {
+        "state": state,
+        "user_code": code.user_code,
+        "verification_uri": code.address,
+        "verification_uri_complete": code.filled_address or None,
+        "interval": code.interval,
+        "expires_in": code.expires_in,
+    }
+
+
+def device_token(call: Call) -> Any:
+    """Null: nobody has signed on with the code yet."""
+    found = sign_on.finish_device(call.plane, call.params["provider"], call.parse(DeviceBody).state)
+    return None if found is None else _entered(call, *found)
+
+
+def _entered(call: Call, user: User, token: str) -> Any:
+    return user_with_creds_json(user, call.plane.permissions, token, users.private_key(call.plane, user))

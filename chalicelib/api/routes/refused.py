@@ -18,12 +18,6 @@ _ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 # feature, what to do instead, access, paths
 _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
     (
-        "single sign-on",
-        "Add the project with its token: dstack project add --name NAME --url URL --token TOKEN",
-        Access.public,
-        ("/api/auth/get_next_redirect",),
-    ),
-    (
         "managing users",
         "The admin token is created when the server first starts.",
         Access.user,

@@ -1,0 +1,69 @@
+"""Where a browser comes back to after its user signed on: a port of this machine, for one visit."""
+
+from __future__ import annotations
+
+import html
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from chalicelib.errors import Refused
+
+PATH = "/auth/callback"
+PATIENCE = 600.0  # seconds to sign on
+_PAGE = "<!doctype html><meta charset=utf-8><title>dstack</title><p>{text}</p>"
+
+
+class Callback:
+    def __init__(self) -> None:
+        self._given: dict[str, str] = {}
+        self._server = HTTPServer(("127.0.0.1", 0), _handler(self))
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    def __enter__(self) -> Callback:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.server_close()
+
+    def code(self, state: str, patience: float = PATIENCE) -> str:
+        """What the provider gave the browser. Visits that don't bring our state are somebody else's."""
+        until = time.monotonic() + patience
+        while self._given.get("state") != state:
+            self._server.timeout = until - time.monotonic()
+            if self._server.timeout <= 0:
+                raise Refused("Nobody came back from signing on.", hint="Try again, or add --device.")
+            self._server.handle_request()
+        if "code" not in self._given:
+            said = self._given.get("error_description") or self._given.get("error") or "it gave no reason"
+            raise Refused(f"The provider didn't let you sign on: {said}.")
+        return self._given["code"]
+
+    def visited(self, path: str) -> tuple[int, str]:
+        """The answer to a visit: a status and what to show."""
+        parts = urlsplit(path)
+        if parts.path != PATH:
+            return 404, "There is nothing here."
+        self._given = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        return 200, "You can close this window: the terminal says how it went."
+
+
+def _handler(callback: Callback) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, text = callback.visited(self.path)
+            body = _PAGE.format(text=html.escape(text)).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """The address has the code in it, so it is shown nowhere."""
+
+    return Handler

@@ -1,0 +1,138 @@
+"""`dstack login`: sign on with an account at a provider, and add the projects that it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import typer
+
+from chalicelib.errors import Refused
+from cli.callback import Callback
+from cli.client import Client
+from cli.config import ProjectEntry, config_path, default_of, load_projects, save_projects, with_project
+from cli.parameters import command, new_group
+from cli.terminal import Terminal, terminal
+
+app = new_group("Sign on with an account, and add the projects you may use.")
+
+
+@command(
+    app,
+    "login",
+    "dstack login --url https://gpu.example.com",
+    "dstack login --url https://gpu.example.com -p corp --device",
+)
+def login(
+    ctx: typer.Context,
+    *,
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help="The server's address; default your default project's.")
+    ] = None,
+    provider: Annotated[
+        str | None, typer.Option("-p", "--provider", metavar="NAME", help="Whose account, if there are several.")
+    ] = None,
+    device: Annotated[
+        bool, typer.Option("--device", help="Show a code to type in a browser elsewhere, instead of opening one here.")
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("-y", "--yes", help="Make the first project the default, without asking.")
+    ] = False,
+    no: Annotated[bool, typer.Option("-n", "--no", help="Leave the default as it is, without asking.")] = False,
+) -> None:
+    """Sign on with an account, and add the projects you may use.
+
+    The account is one at a provider that the server's operator has chosen. No --json: it prints what it does; the
+    projects are in ~/.dstack/config.yml.
+    """
+    if yes and no:
+        raise typer.BadParameter("-y and -n contradict each other.", ctx=ctx)
+    here = terminal(ctx)
+    client = Client(_url(here, url), "", sleep=here.sleep, via=here.via)
+    name = _provider(client, provider)
+    path = f"/api/auth/{quote(name, safe='')}"
+    entered = _by_code(here, client, path) if device else _by_browser(here, client, path)
+    token = str(entered["creds"]["token"])
+    here.say(f"You are {entered['username']} at {client.url}.")
+    signed_on = Client(client.url, token, sleep=here.sleep, via=here.via)
+    joined = [
+        project["project_name"] for project in signed_on.post("/api/projects/list", {"include_not_joined": False})
+    ]
+    if not joined:
+        raise Refused(
+            "You aren't a member of any project there.",
+            hint=f"Ask an admin of a project to add {entered['username']}, and sign on again.",
+        )
+    _add(here, client.url, token, joined, default=True if yes else False if no else None)
+
+
+def _url(here: Terminal, url: str | None) -> str:
+    default = default_of(load_projects(config_path(here.home)))
+    if url is None and default is None:
+        raise Refused("Which server?", hint="Add --url URL.")
+    return (url or (default.url if default else "")).rstrip("/")
+
+
+def _provider(client: Client, wanted: str | None) -> str:
+    names = [each["name"] for each in client.post("/api/auth/list_providers") if each["enabled"]]
+    if not names:
+        raise Refused(
+            f"Nobody can sign on at {client.url}: no provider of accounts is configured.",
+            hint="Add a project with its token: `dstack project add --name NAME --url URL --token TOKEN`.",
+        )
+    if wanted is None and len(names) > 1:
+        raise Refused(
+            "Several providers have accounts for this server.", hint=f"Add -p with one of {', '.join(names)}."
+        )
+    if wanted is not None and wanted not in names:
+        raise Refused(f"There is no provider {wanted}.", hint=f"There are: {', '.join(names)}.")
+    return wanted or str(names[0])
+
+
+def _by_browser(here: Terminal, client: Client, path: str) -> Mapping[str, Any]:
+    with Callback() as callback:
+        asked = {"local_port": callback.port, "base_url": None}
+        address = str(client.post(f"{path}/authorize", asked)["authorization_url"])
+        state = parse_qs(urlsplit(address).query).get("state", [""])[0]
+        here.say(f"Sign on in your browser. If it doesn't open, go to\n\n  {address}\n")
+        here.browse(address)
+        code = callback.code(state)
+    entered: dict[str, Any] = client.post(f"{path}/callback", {"code": code, "state": state, "base_url": None})
+    return entered
+
+
+def _by_code(here: Terminal, client: Client, path: str) -> Mapping[str, Any]:
+    begun = client.post(f"{path}/device")
+    here.say(f"Go to {begun['verification_uri']} in any browser and type\n\n  {begun['user_code']}\n")
+    if begun["verification_uri_complete"]:
+        here.say(f"or open {begun['verification_uri_complete']}")
+    return _asked_again(here, lambda: client.post(f"{path}/device_token", {"state": begun["state"]}), begun)
+
+
+def _asked_again(here: Terminal, ask: Callable[[], Any], begun: Mapping[str, Any]) -> Mapping[str, Any]:
+    until = here.now() + begun["expires_in"]
+    while here.now() < until:
+        here.sleep(begun["interval"])
+        entered: dict[str, Any] | None = ask()
+        if entered is not None:
+            return entered
+    raise Refused("Nobody signed on with this code in time.", hint="Run the command again.")
+
+
+def _add(here: Terminal, url: str, token: str, joined: list[str], *, default: bool | None) -> None:
+    """`default`: may the first project become the default in place of another? None: ask."""
+    path = config_path(here.home)
+    projects = load_projects(path)
+    now, first = default_of(projects), joined[0]
+    chosen = bool(default)
+    if now and now.name not in joined and default is None:
+        chosen = here.confirm(
+            f"Make {first} the default project instead of {now.name}?",
+            unattended="Add -y to make it the default, or -n to leave the default as it is.",
+        )
+    for name in joined:
+        projects = with_project(projects, ProjectEntry(name, url, token, chosen and name == first))
+    save_projects(path, projects)
+    now = default_of(projects)
+    here.say(f"Projects: {', '.join(joined)}. The default is {now.name if now else 'not set'}.")

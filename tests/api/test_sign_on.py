@@ -1,0 +1,289 @@
+"""Signing on, with a provider that says what a test wants."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from chalicelib.domain.specs.sign_on import SignOnProvider
+from chalicelib.errors import Conflict, Refused
+from chalicelib.usecases.context import DeviceCode
+from tests.api.rig import ADMIN, Rig
+
+DAY = 86_400
+
+
+class Corp:
+    """`codes`: what each code's account is said to be."""
+
+    def __init__(self, **rules: Any) -> None:
+        written = {"name": "corp", "issuer": "https://login.example.com", "client_id": "dstack", **rules}
+        self.rules = SignOnProvider.model_validate(written)
+        self.codes: dict[str, Mapping[str, Any]] = {}
+        self.typed = False
+
+    def address(self, redirect: str, state: str, nonce: str, verifier: str) -> str:
+        return f"https://login.example.com/?redirect={redirect}&state={state}&nonce={nonce}"
+
+    def account(self, code: str, redirect: str, nonce: str, verifier: str) -> Mapping[str, Any]:
+        if code not in self.codes:
+            raise Refused("The provider corp didn't let you sign on: invalid_grant.")
+        return self.codes[code]
+
+    def device(self) -> DeviceCode:
+        return DeviceCode("device", "ABCD", "https://login.example.com/device", "", 5, 600)
+
+    def device_account(self, device_code: str) -> Mapping[str, Any] | None:
+        return self.codes["device"] if self.typed else None
+
+    def says(self, name: str = "ann", *groups: str, subject: str = "", email: str = "") -> None:
+        address = {"email": email, "email_verified": True} if email else {}
+        self.codes["code"] = {"sub": subject or name, "preferred_username": name, "groups": groups, **address}
+        self.codes["device"] = self.codes["code"]
+
+
+def at(folder: Path, corp: Corp) -> Rig:
+    return Rig.at(folder, sign_on={"corp": corp})
+
+
+@pytest.fixture
+def corp() -> Corp:
+    return Corp()
+
+
+@pytest.fixture
+def desk(tmp_path: Path, corp: Corp) -> Rig:
+    corp.says()
+    return at(tmp_path, corp)
+
+
+def begun(rig: Rig, **asked: Any) -> dict[str, str]:
+    address = rig.ok("/api/auth/corp/authorize", asked or {"local_port": 4000})["authorization_url"]
+    return {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+
+
+def entered(rig: Rig) -> Any:
+    return rig.ok("/api/auth/corp/callback", {"code": "code", "state": begun(rig)["state"], "base_url": None})
+
+
+# --- the way ----------------------------------------------------------------------------------------------------------
+
+
+def test_providers_are_listed_by_name(desk: Rig, tmp_path: Path) -> None:
+    assert desk.ok("/api/auth/list_providers") == [{"name": "corp", "enabled": True}]
+
+
+@pytest.mark.parametrize(
+    ("rules", "asked", "redirect"),
+    [
+        ({}, {"local_port": 4000, "base_url": None}, "http://localhost:4000/auth/callback"),
+        ({}, {"local_port": None, "base_url": "https://c.example/"}, "https://c.example/auth/corp/callback"),
+        ({"redirect_url": "https://c.example/cb"}, {"local_port": 4000}, "https://c.example/cb"),
+    ],
+)
+def test_the_browser_comes_back_to_where_it_was_sent_from(
+    tmp_path: Path, rules: dict[str, Any], asked: dict[str, Any], redirect: str
+) -> None:
+    assert begun(at(tmp_path, Corp(**rules)), **asked)["redirect"] == redirect
+
+
+def test_nobody_is_sent_nowhere(desk: Rig) -> None:
+    assert "come back" in desk.refused("/api/auth/corp/authorize", {"base_url": None})
+
+
+def test_a_console_learns_where_to_send_the_browser_on(desk: Rig) -> None:
+    local, own = begun(desk), begun(desk, base_url="https://c.example")
+    ask = lambda state: desk.ok("/api/auth/get_next_redirect", {"code": "c/1", "state": state})["redirect_url"]  # noqa: E731
+    assert ask(local["state"]).startswith("http://localhost:4000/auth/callback?code=c%2F1&state=v1.")
+    assert ask(own["state"]) is None
+
+
+def test_the_state_shows_nothing_and_lasts_ten_minutes(desk: Rig) -> None:
+    given = begun(desk)
+    assert given["nonce"] not in given["state"] and "localhost" not in given["state"]
+    desk.world.clock.pass_(601)
+    assert "too long" in desk.refused("/api/auth/corp/callback", {"code": "code", "state": given["state"]})
+
+
+@pytest.mark.parametrize("state", ["", "x", "v1.", "v1.AAAA", "v1." + "A" * 80])
+def test_a_made_up_state_is_refused(desk: Rig, state: str) -> None:
+    assert "wasn't begun here" in desk.refused("/api/auth/corp/callback", {"code": "code", "state": state})
+
+
+def test_a_state_is_for_one_way_and_one_provider(tmp_path: Path) -> None:
+    one, two = Corp(), Corp(name="two")
+    rig = Rig.at(tmp_path, sign_on={"corp": one, "two": two})
+    code = rig.ok("/api/auth/corp/device")["state"]
+    assert "another provider" in rig.refused("/api/auth/corp/callback", {"code": "code", "state": code})
+    assert "another provider" in rig.refused("/api/auth/two/device_token", {"state": code})
+    assert "another provider" in rig.refused("/api/auth/corp/device_token", {"state": begun(rig)["state"]})
+
+
+def test_nothing_is_stored_for_somebody_who_isnt_known(desk: Rig) -> None:
+    before = len(desk.world.store.scan())
+    begun(desk)
+    desk.ok("/api/auth/corp/device")
+    desk.refused("/api/auth/corp/callback", {"code": "wrong", "state": begun(desk)["state"]})
+    assert len(desk.world.store.scan()) == before
+
+
+def test_a_code_typed_elsewhere(desk: Rig, corp: Corp) -> None:
+    given = desk.ok("/api/auth/corp/device")
+    assert (given["user_code"], given["interval"], given["verification_uri_complete"]) == ("ABCD", 5, None)
+    assert desk.ok("/api/auth/corp/device_token", {"state": given["state"]}) is None
+    corp.typed = True
+    assert desk.ok("/api/auth/corp/device_token", {"state": given["state"]})["username"] == "ann"
+
+
+# --- the token --------------------------------------------------------------------------------------------------------
+
+
+def test_each_sign_on_is_a_token_of_its_own_for_the_same_user(desk: Rig) -> None:
+    first, second = entered(desk), entered(desk)
+    assert first["id"] == second["id"] and first["creds"] != second["creds"]
+    for each in (first, second):
+        assert desk.ok("/api/users/get_my_user", token=each["creds"]["token"])["username"] == "ann"
+
+
+def test_it_lasts_as_long_as_the_provider_says(tmp_path: Path) -> None:
+    corp = Corp(session="2d")
+    corp.says()
+    rig = at(tmp_path, corp)
+    token = entered(rig)["creds"]["token"]
+    rig.world.clock.pass_(2 * DAY - 5)
+    assert rig.call("/api/users/get_my_user", token=token).status == 200
+    rig.world.clock.pass_(10)
+    assert rig.call("/api/users/get_my_user", token=token).status == 403
+
+
+def test_a_new_token_ends_all_sign_ons_and_no_other_users(desk: Rig, corp: Corp) -> None:
+    tokens = [entered(desk)["creds"]["token"] for _ in range(2)]
+    corp.says("bob")
+    other = entered(desk)["creds"]["token"]
+    own = desk.ok("/api/users/refresh_token", {"username": "ann"}, token=tokens[0])["creds"]["token"]
+    assert [desk.call("/api/users/get_my_user", token=each).status for each in (*tokens, own, other)] == [
+        403,
+        403,
+        200,
+        200,
+    ]
+
+
+def test_a_user_who_was_deleted_begins_anew_with_nothing(desk: Rig) -> None:
+    first = entered(desk)
+    desk.ok("/api/users/delete", {"users": ["ann"]})
+    assert desk.call("/api/users/get_my_user", token=first["creds"]["token"]).status == 403
+    second = entered(desk)
+    assert second["username"] == "ann" and second["id"] != first["id"]
+
+
+def test_only_a_hash_is_stored(desk: Rig) -> None:
+    token = entered(desk)["creds"]["token"]
+    assert token and not any(token.encode() in record.body for record in desk.world.store.scan())
+
+
+# --- who it is --------------------------------------------------------------------------------------------------------
+
+
+def test_an_account_never_becomes_a_user_who_was_there(desk: Rig, corp: Corp) -> None:
+    corp.says("admin", email="admin@example.com")
+    assert entered(desk)["username"] == "admin-2" and entered(desk)["global_role"] == "user"
+
+
+def test_a_verified_address_takes_over_its_user_where_the_operator_wants_that(tmp_path: Path) -> None:
+    corp = Corp(existing_users="email")
+    rig = at(tmp_path, corp)
+    ann = rig.ok("/api/users/create", {"username": "ann", "global_role": "user", "email": "Ann@example.com"})
+    corp.says("a.nn", email="ann@example.com")
+    assert entered(rig)["id"] == ann["id"]
+    corp.says("a.nn")
+    assert entered(rig)["id"] == ann["id"]  # from now on it is the account, whatever its address
+    for name in ("bob", "bert"):
+        rig.ok("/api/users/create", {"username": name, "global_role": "user", "email": "b@example.com"})
+    corp.says("b", email="b@example.com")
+    state = begun(rig)["state"]
+    assert "Several users" in rig.refused("/api/auth/corp/callback", {"code": "code", "state": state})
+
+
+def test_the_same_account_twice_at_once_is_one_user(desk: Rig) -> None:
+    store, real, beaten = desk.world.store, desk.world.store.commit, [2]
+
+    def commit(changes: Any) -> Any:
+        if beaten[0]:
+            beaten[0] -= 1
+            raise Conflict("user/somebody")
+        return real(changes)
+
+    store.commit = commit
+    assert entered(desk)["username"] == "ann"
+
+
+# --- what groups make of them -----------------------------------------------------------------------------------------
+
+GROUPS = [
+    {"name": "ops", "admin": True, "projects": [{"name": "main", "role": "admin"}]},
+    {"name": "gpu", "projects": [{"name": "main"}, {"name": "gone"}]},
+]
+
+
+def role_in(rig: Rig, name: str) -> str | None:
+    members = rig.ok("/api/projects/main/get")["members"]
+    return next((each["project_role"] for each in members if each["user"]["username"] == name), None)
+
+
+def test_groups_are_read_anew_with_every_sign_on(tmp_path: Path) -> None:
+    corp = Corp(groups=GROUPS)
+    rig = at(tmp_path, corp)
+    for groups, role, within in ((["gpu"], "user", "user"), (["ops"], "admin", "admin"), ([], "user", None)):
+        corp.says("ann", *groups)
+        entered(rig)
+        assert (rig.ok("/api/users/get_user", {"username": "ann"})["global_role"], role_in(rig, "ann")) == (
+            role,
+            within,
+        )
+
+
+def test_what_a_person_gave_is_left_alone(tmp_path: Path) -> None:
+    corp = Corp(groups=GROUPS)
+    rig = at(tmp_path, corp)
+    corp.says("ann", "gpu")
+    entered(rig)
+    rig.ok("/api/projects/main/add_members", {"members": [{"username": "ann", "project_role": "manager"}]})
+    for groups in (["gpu"], []):
+        corp.says("ann", *groups)
+        entered(rig)
+        assert role_in(rig, "ann") == "manager"
+
+
+def test_the_last_admins_stay(tmp_path: Path) -> None:
+    corp = Corp(groups=GROUPS)
+    rig = at(tmp_path, corp)
+    corp.says("ann", "ops")
+    token = entered(rig)["creds"]["token"]
+    rig.ok("/api/projects/main/remove_members", {"usernames": ["admin"]}, token=token)
+    rig.ok("/api/users/update", {"username": "admin", "global_role": "user"}, token=token)
+    corp.says("ann")
+    entered(rig)
+    me = rig.ok("/api/users/get_my_user", token=token)
+    assert (me["global_role"], role_in_as(rig, token)) == ("admin", "admin")
+
+
+def role_in_as(rig: Rig, token: str) -> str:
+    members = rig.ok("/api/projects/main/get", token=token)["members"]
+    return str(next(each["project_role"] for each in members if each["user"]["username"] == "ann"))
+
+
+def test_a_sign_on_is_an_event(desk: Rig) -> None:
+    entered(desk)
+    told = [event["message"] for event in desk.ok("/api/events/list", {}, token=ADMIN)]
+    assert "signed on with corp" in " ".join(told).lower()
+
+
+def test_expired_sign_ons_go_by_themselves(desk: Rig) -> None:
+    entered(desk)
+    places = [record for record in desk.world.store.scan() if record.key.pk.startswith("token/") and record.expires_at]
+    assert len(places) == 2 and {record.key.sk for record in places} == {"sign-on", "user"}
