@@ -45,6 +45,7 @@ class Fleet(Noun):
     user_id: str = ""  # who created it; empty for a server's own, and for those of earlier versions
     status: FleetStatus = FleetStatus.active
     message: str = ""
+    ended_by: tuple[str, str] | None = None  # the id and name of who deleted it
     created_at: Micros
     last_processed_at: Micros
     spec_num: int = 0  # which FleetBody is in force; one higher with every update in place

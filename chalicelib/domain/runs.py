@@ -59,6 +59,8 @@ class Run(Noun):
     last_processed_at: Micros
     finished_at: Micros | None = None
     deployment_num: int = 0
+    changed_by: str = ""  # who applied its last change, if that was somebody
+    ended_by: tuple[str, str] | None = None  # the id and name of who stopped or aborted it
     resume_at: Micros | None = None  # pending: when it resumes: its next scheduled start, or its first waiting replica
     triggered_at: Micros | None = None  # the scheduled start of its current jobs
     retries: Annotated[tuple[Retry, ...], BeforeValidator(_retries)] = Field(

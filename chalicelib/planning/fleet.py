@@ -81,13 +81,13 @@ def _wind_up(snapshot: FleetSnapshot) -> Plan:
     left = [i for i in snapshot.view.instances if i.status != InstanceStatus.terminated]
     leave, fleet = take_leave(fleet, left, now)
     if not left and not fleet.groups:
-        draft = Draft(now)
+        draft = Draft(now, fleet.ended_by)
         draft.move_fleet(fleet, "emptied", deleted=True, due_at=None)
         return Plan((draft.step(),))
     steps = list(leave)
     for instance in left:
         if instance.status not in _LEAVING and not instance.claims:  # a job was placed meanwhile: it ends first
-            draft = Draft(now)
+            draft = Draft(now, fleet.ended_by)
             draft.end_instance(instance, InstanceReason.terminated_by_user, "its fleet is being deleted")
             steps.append(draft.step())
     if fleet.due_at is None or fleet.due_at <= now:

@@ -12,7 +12,7 @@ from chalicelib.planning.transitions import Draft
 class Look:
     def __init__(self, snapshot: RunSnapshot) -> None:
         self.snapshot, self.now, self.run = snapshot, snapshot.now, snapshot.run
-        self.draft = Draft(snapshot.now)
+        self.draft = Draft(snapshot.now, snapshot.run.ended_by)  # what follows from a stop is the doing of who asked
         self.jobs = {job.id: job for job in snapshot.jobs}
         self.instances = dict(snapshot.instances)
         self.specs = {(spec.replica_num, spec.job_num): spec for spec in snapshot.job_specs}

@@ -25,9 +25,11 @@ def stop_run(run: Run, reason: RunReason, draft: Draft, message: str = "") -> Pl
     if run.finished or run.reason is reason:
         return Plan()
     if run.status is not RunStatus.terminating:
-        draft.move_run(run, "end", reason=reason, message=message or run.message, due_at=draft.now)
+        draft.move_run(
+            run, "end", reason=reason, message=message or run.message, due_at=draft.now, ended_by=draft.actor
+        )
     elif run.reason is RunReason.stopped_by_user:
-        hurried = run.with_(reason=reason, last_processed_at=draft.now, due_at=draft.now)
+        hurried = run.with_(reason=reason, ended_by=draft.actor, last_processed_at=draft.now, due_at=draft.now)
         draft.save(hurried)
         draft.tell(EventType.status, hurried, before=run.status.value, after=run.status.value, reason=reason.value)
     else:
@@ -49,7 +51,7 @@ def delete_fleet(fleet: Fleet, draft: Draft, why: str = "deleted by a user") -> 
     """Start deleting a fleet; its instances are terminated as a consequence."""
     if not allows(FLEET, fleet.status, "delete"):
         return Plan()
-    draft.move_fleet(fleet, "delete", note=why, to_create=0, due_at=draft.now)
+    draft.move_fleet(fleet, "delete", note=why, to_create=0, due_at=draft.now, ended_by=draft.actor)
     draft.wake(f"fleet/{fleet.id}")
     return draft.plan()
 

@@ -70,7 +70,7 @@ class Draft:
 
     def __init__(self, now: Micros, actor: tuple[str, str] | None = None) -> None:
         """`actor`: the id and name of the user who requested this; None if the control plane decided."""
-        self.now = now
+        self.now, self.actor = now, actor
         self._actor: dict[str, Any] = {} if actor is None else {"actor_id": actor[0], "actor_name": actor[1]}
         self._saves: dict[tuple[type, str], Noun] = {}
         self._events: list[Event] = []

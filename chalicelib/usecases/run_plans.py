@@ -369,7 +369,9 @@ def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunR
     if not changed:
         return row
     now, priority = plane.clock.now(), draft.spec.configuration.priority or 0
-    run = row.run.with_(deployment_num=row.run.deployment_num + 1, priority=priority, last_processed_at=now)
+    run = row.run.with_(
+        deployment_num=row.run.deployment_num + 1, priority=priority, changed_by=user.name, last_processed_at=now
+    )
     old = plane.read.run_body(run.id, row.run.deployment_num)
     text = _stored(plane, run.id, draft, old.job_specs)
     body = old.with_(deployment_num=run.deployment_num, run_spec=text, version=0)

@@ -10,7 +10,7 @@ from cli.tables.cells import Json, age, gpus, machine, money, place, status_cell
 FINISHED = ("terminated", "failed", "done")
 
 PLAIN = ("NAME", "BACKEND", "GPU", "PRICE", "STATUS", "SUBMITTED")
-VERBOSE = ("NAME", "BACKEND", "RESOURCES", "INSTANCE TYPE", "PRICE", "STATUS", "SUBMITTED", "ERROR")
+VERBOSE = ("NAME", "USER", "BACKEND", "RESOURCES", "INSTANCE TYPE", "PRICE", "STATUS", "SUBMITTED", "ERROR")
 
 
 def runs_table(runs: list[Json], now: float, verbose: bool = False) -> Table:
@@ -18,7 +18,7 @@ def runs_table(runs: list[Json], now: float, verbose: bool = False) -> Table:
     titles = list(VERBOSE if verbose else PLAIN)
     if probes:
         titles.insert(titles.index("SUBMITTED"), "PROBES")
-    table = Table(titles, below=("RESOURCES", "INSTANCE TYPE", "ERROR"))
+    table = Table(titles, below=("USER", "RESOURCES", "INSTANCE TYPE", "ERROR"))
     for run in runs:
         for row in _rows(run, now):
             table.add(*(row.get(title, "") for title in titles))
@@ -53,6 +53,7 @@ def _rows(run: Json, now: float) -> list[dict[str, Any]]:
     jobs = run.get("jobs") or []
     head: dict[str, Any] = {
         "NAME": Cell(run_name(run), "bold"),
+        "USER": _people(run),
         "STATUS": status_cell(run_status(run)),
         "SUBMITTED": age(run.get("submitted_at"), now),
         "ERROR": str(run.get("error") or (run.get("next_triggered_at") and run.get("message")) or ""),
@@ -72,6 +73,15 @@ def _rows(run: Json, now: float) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _people(run: Json) -> str:
+    """Who applied it; and who changed or stopped it, if that was somebody else."""
+    owner = str(run.get("user") or "")
+    others = [
+        f"{did} by {run[key]}" for did, key in (("changed", "changed_by"), ("stopped", "stopped_by")) if run.get(key)
+    ]
+    return ", ".join([owner, *(said for said in others if not said.endswith(f" by {owner}"))])
 
 
 def _job_label(run: Json, job: Json, jobs: list[Json]) -> str:

@@ -14,8 +14,10 @@ from chalicelib.machines.job import PULL_TIMEOUT
 from chalicelib.machines.run import BACKOFF
 from chalicelib.planning.ends import grace_of
 from chalicelib.planning.plan import Plan
+from chalicelib.planning.requests import stop_run
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import RunSnapshot
+from chalicelib.planning.transitions import Draft
 from chalicelib.planning.unused import Sample
 from tests.world import nouns as b
 from tests.world.nouns import lint
@@ -176,6 +178,17 @@ def test_a_stopped_run_that_waits_ends_at_once() -> None:
     world.run = world.run.with_(status=RunStatus.terminating, reason=RunReason.stopped_by_user)
     world.decide()
     assert (world.run.status, world.job.status) == (RunStatus.terminated, JobStatus.terminated)
+
+
+def test_what_follows_from_a_stop_is_told_as_the_doing_of_who_stopped() -> None:
+    for actor in (("u2", "bob"), None):
+        world = World("submitted")
+        requested = stop_run(world.run, RunReason.stopped_by_user, Draft(b.NOW, actor))
+        world.run = requested.steps[0].saves[0]
+        plan = world.decide()
+        told = [event for step in plan.steps for event in step.events]
+        assert {event.targets[0].type for event in told} >= {"run", "job"}
+        assert {event.actor_name for event in told} == {actor and actor[1]}
 
 
 def test_an_abort_does_not_wait_for_a_graceful_stop_that_is_under_way() -> None:

@@ -60,6 +60,8 @@ def run_json(
         "deleted": run.deleted,
         "next_triggered_at": None if run.next_start is None else iso(run.next_start),
         "message": _run_message(run, latest),  # why it waits or why it ended, for clients that show it
+        "changed_by": run.changed_by or None,  # as `user` applied it, for clients that show it too
+        "stopped_by": None if run.ended_by is None else run.ended_by[1],
     }
 
 
