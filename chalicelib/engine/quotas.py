@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from chalicelib.domain import keys
-from chalicelib.domain.events import Event
 from chalicelib.domain.instants import MINUTE, Micros, sortable
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.quotas import Quota
@@ -18,7 +17,7 @@ from chalicelib.domain.runs import Run
 from chalicelib.engine.read import Reader
 from chalicelib.planning.quotas import Ended, Usage, counted, held, settled
 from chalicelib.planning.snapshots import FleetView
-from chalicelib.store import nouns
+from chalicelib.store.history import events_in
 from chalicelib.store.listing import all_of
 
 LATE: Micros = 2 * MINUTE  # an event may be committed so long after its time: until then an end isn't settled
@@ -59,9 +58,8 @@ def _ended(read: Reader, quota: Quota, now: Micros) -> Iterator[Ended]:
     since = quota.on(now)[1]
     by_run: dict[str, set[str]] = {}
     for record in all_of(read.store, "main", keys.events_of(quota.id), low=sortable(since + 1)):
-        if b'"returned"' in record.body:
-            event = nouns.read(Event, record)
-            if event.run_id is not None:
+        for event in events_in(record) if b'"returned"' in record.body else ():
+            if event.run_id is not None and event.trade is not None and event.trade.act == "returned":
                 by_run.setdefault(event.run_id, set()).update(each.id for each in event.targets if each.type == "job")
     for run_id, job_ids in by_run.items():
         run, jobs = read.run_and_jobs(run_id)
