@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chalicelib.agent import logins
+from chalicelib.agent import login_connections, logins
 from chalicelib.agent.tasks import TaskFolder, take_lock
 from tests.agent.desk import Runtime
 
@@ -43,8 +43,8 @@ def test_what_sshd_says_tells_when_its_login_succeeded_and_when_all_of_it_has_en
     os.set_blocking(said, False)
     with socket.socket() as listener:
         connection = logins.Connection(1, said, logins.Door(listener, "config", 1), "127.0.0.1")
-    half = len(logins.ACCEPTED) // 2
-    for words, accepted in ((b"hello\r\n", False), (logins.ACCEPTED[:half], False), (logins.ACCEPTED[half:], True)):
+    half = len(login_connections.ACCEPTED) // 2
+    for words, accepted in ((b"hello\r\n", False), (login_connections.ACCEPTED[:half], False), (login_connections.ACCEPTED[half:], True)):
         os.write(sshd, words)
         assert connection.listen() is True and connection.accepted is accepted
     assert connection.listen() is True, "it says nothing at the moment"
