@@ -44,7 +44,11 @@ def test_what_sshd_says_tells_when_its_login_succeeded_and_when_all_of_it_has_en
     with socket.socket() as listener:
         connection = logins.Connection(1, said, logins.Door(listener, "config", 1), "127.0.0.1")
     half = len(login_connections.ACCEPTED) // 2
-    for words, accepted in ((b"hello\r\n", False), (login_connections.ACCEPTED[:half], False), (login_connections.ACCEPTED[half:], True)):
+    for words, accepted in (
+        (b"hello\r\n", False),
+        (login_connections.ACCEPTED[:half], False),
+        (login_connections.ACCEPTED[half:], True),
+    ):
         os.write(sshd, words)
         assert connection.listen() is True and connection.accepted is accepted
     assert connection.listen() is True, "it says nothing at the moment"

@@ -109,9 +109,17 @@ class Desk:
         (self.data / "server").write_text(url + "\n")
 
     def begin(
-        self, tool: Runner = lambda argv: (127, ""), wait: float = 5.0, notices: Any = None, **every: float
+        self,
+        tool: Runner = lambda argv: (127, ""),
+        wait: float = 5.0,
+        notices: Any = None,
+        again: float = 0,
+        **every: float,
     ) -> None:
+        """`again`: so many times as long it waits after a failure."""
         session = new_session(str(self.data), "i-1", self.roster, "1.0", wait)
+        if again:
+            session._jitter = lambda: again
         runtimes = {"played": self.roster.played}
         inventory = Inventory(str(self.data), tool)
         every = {"look": 1000.0, **every}  # what isn't told needn't be found
@@ -119,6 +127,7 @@ class Desk:
             str(self.data), "i-1", session, self.roster, dict(runtimes), inventory, Every(**every), notices
         )
         self.program.logs = self.logs  # type: ignore[assignment]
+        self.session = session
         self.thread = threading.Thread(target=self.program.run)
         self.thread.start()
 
@@ -285,7 +294,8 @@ def test_an_archive_that_isnt_there_ends_the_task_in_words(desk: Desk) -> None:
 
 def test_a_server_that_moved_is_followed(desk: Desk) -> None:
     desk.address("http://127.0.0.1:9")
-    desk.begin()
+    desk.begin(again=1e6)  # of its own accord it would hardly try again
+    desk.wait(lambda: desk.session._failures)
     desk.address(desk.server.url)
     desk.plane.until(lambda: desk.plane.facts)
     desk.run()

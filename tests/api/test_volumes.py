@@ -172,6 +172,11 @@ def test_what_is_wrong_is_named(rig: Rig, fields: dict[str, Any], said: str) -> 
     assert rig.ok("P/volumes/list") == []
 
 
+def test_a_name_that_cant_be_is_refused_with_one_that_can(rig: Rig) -> None:
+    (problem,) = rig.call("/api/project/main/volumes/create", volume("No")).json["detail"]
+    assert "`no`" in problem["msg"] and problem["code"] == "error"
+
+
 def test_a_backend_that_isnt_configured_is_refused(rig: Rig) -> None:
     reply = rig.call("/api/project/main/volumes/create", volume(backend="gcp"))
     assert (reply.status, reply.json["detail"][0]["code"]) == (400, "backend_not_available")

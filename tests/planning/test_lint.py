@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.gangs import Gang, GangStatus
-from chalicelib.domain.instances import Claim, InstanceStatus
-from chalicelib.domain.jobs import JobStatus
+from chalicelib.domain.instances import Claim, Instance, InstanceStatus
+from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import InstanceReason
 from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.planning import purchases
-from chalicelib.planning.invariants import gangs
+from chalicelib.planning.invariants import claims, gangs
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.snapshots import Given
 from chalicelib.planning.workflows import DoStep
+from tests.planning.situations.kit import placed
 from tests.world import nouns as b
 from tests.world.nouns import lint
 
@@ -150,6 +151,20 @@ def gang(**changes: Any) -> Gang:
 def test_a_gang_is_sealed_whole_and_looked_at(made: Gang, says: str) -> None:
     found = list(gangs(Step((made,)), {}))
     assert len(found) == bool(says) and all(says in text for text in found)
+
+
+def test_a_claim_goes_with_its_jobs_place_or_its_job() -> None:
+    of = b.job(b.run(), status=JobStatus.running)
+    before = b.holding(b.host(), of)
+    running = placed(before, of)
+    known = {(Instance, before.id): before, (Job, running.id): running}
+    for job, lost in (
+        (running, True),
+        (running.with_(status=JobStatus.failed), False),
+        (running.with_(assignment=None), False),
+    ):
+        found = list(claims(Step((before.with_(claims=()), job)), known))
+        assert any("drops the claim of" in text for text in found) is lost
 
 
 def test_a_fleet_beyond_its_limit_is_found() -> None:
