@@ -10,10 +10,9 @@ from chalicelib.api.listing import PageBody, page_of
 from chalicelib.api.requests import Name, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.projects import project_json
-from chalicelib.api.wire.quotas import quota_json
 from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole
 from chalicelib.errors import Invalid, NotSupported
-from chalicelib.usecases import projects, quotas
+from chalicelib.usecases import projects
 from chalicelib.usecases.users import own_or_admin
 
 
@@ -64,6 +63,9 @@ def _seen(call: Call, project: Project) -> dict[str, Any]:
 
 def get(call: Call) -> Any:
     """With its quota, for those in it: visitors of a public project needn't know how busy it is."""
+    from chalicelib.api.wire.quotas import quota_json  # with jobs, machines and plans: a list does without
+    from chalicelib.usecases import quotas
+
     shown = _seen(call, call.tenant)
     inside = call.role is not None or call.actor.role is GlobalRole.admin
     return {**shown, "quota": quota_json(quotas.view(call.plane, call.tenant))} if inside else shown
