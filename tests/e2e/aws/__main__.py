@@ -26,6 +26,8 @@ def main() -> int:
             stage(trip)
             watch.lap((stage.__doc__ or stage.__name__).strip().split("\n")[0])
             seen[stage.__name__] = True
+    if trip.again is not None:
+        seen["again_s"], seen["again_cpu_s"] = trip.again.seconds, trip.again.cpu
     print(json.dumps({**seen, "seconds": watch.seconds}))
     return 0
 

@@ -43,6 +43,7 @@ class Journey:
     made: Made
     stage: Real
     folder: Path
+    again: Made | None = None  # the second deployment
     cleared: list[Real] = field(default_factory=list)
 
     def run(self, name: str) -> dict[str, Any]:
@@ -121,8 +122,8 @@ def first_deployment(trip: Journey) -> None:
 
 def second_deployment(trip: Journey) -> None:
     """The same command again changes nothing, and shows no token."""
-    again = trip.one.make("deploy")
-    assert (again.report["changes"], again.report["admin_token"]) == ([], None)
+    trip.again = trip.one.make("deploy")
+    assert (trip.again.report["changes"], trip.again.report["admin_token"]) == ([], None)
 
 
 def lost_token(trip: Journey) -> None:

@@ -89,7 +89,7 @@ class Rental:
                 "backends": ["aws"],
                 "instance_types": ["m7i.large"],
                 "resources": {"cpu": "1..", "memory": "0.1GB..", "disk": "1MB.."},
-                "idle_duration": "3s",
+                "idle_duration": "1s",
                 **more,
             }
         )
