@@ -17,7 +17,7 @@ from chalicelib.domain.runs import Run
 from chalicelib.engine.read import Reader
 from chalicelib.planning.quotas import Ended, Usage, counted, held, settled
 from chalicelib.planning.snapshots import FleetView
-from chalicelib.store.history import events_in
+from chalicelib.store.history import SPAN, events_in
 from chalicelib.store.listing import all_of
 
 LATE: Micros = 2 * MINUTE  # an event may be committed so long after its time: until then an end isn't settled
@@ -57,9 +57,10 @@ def _ended(read: Reader, quota: Quota, now: Micros) -> Iterator[Ended]:
     """The jobs that ended today after what the quota has settled."""
     since = quota.on(now)[1]
     by_run: dict[str, set[str]] = {}
-    for record in all_of(read.store, "main", keys.events_of(quota.id), low=sortable(since + 1)):
+    for record in all_of(read.store, "main", keys.events_of(quota.id), low=sortable(since + 1 - SPAN)):
         for event in events_in(record) if b'"returned"' in record.body else ():
-            if event.run_id is not None and event.trade is not None and event.trade.act == "returned":
+            returned = event.trade is not None and event.trade.act == "returned" and event.at > since
+            if returned and event.run_id is not None:
                 by_run.setdefault(event.run_id, set()).update(each.id for each in event.targets if each.type == "job")
     for run_id, job_ids in by_run.items():
         run, jobs = read.run_and_jobs(run_id)

@@ -21,7 +21,9 @@ from chalicelib.planning.lint import Rules
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.snapshots import QueueSnapshot
-from chalicelib.store.port import Change
+from chalicelib.store import nouns
+from chalicelib.store.history import joined
+from chalicelib.store.port import Change, Put
 from tests.planning.test_quotas import ran
 from tests.world import nouns as b
 from tests.world.engine import Engine
@@ -145,7 +147,7 @@ def test_users_have_limits_of_their_own(place: Engine) -> None:
 
 
 def ended(place: Engine, name: str, price: float, since: int, until: int) -> None:
-    """A run that was there for so long, with the event of its end."""
+    """A run that was there for so long, with the event of its end, which shares its record with the run's own."""
     job = ran(name, price, since, until).with_(status=JobStatus.done, due_at=None)
     event = Event(
         id=name,
@@ -156,7 +158,11 @@ def ended(place: Engine, name: str, price: float, since: int, until: int) -> Non
         run_id=job.run_id,
         trade=Trade.of("returned", b.offer(price=price)),
     )
-    place.save(b.run(name, status=RunStatus.done, finished_at=until), job, event)
+    run = b.run(name, status=RunStatus.done, finished_at=until)
+    beside = event.with_(id=f"{name}-run", targets=(Target(type="run", id=run.id, name=name),), trade=None)
+    place.save(run, job)
+    (record,) = joined(nouns.put(each).record for each in (beside, event))
+    place.store.commit([Put(record, expect=0)])
 
 
 def spent(place: Engine) -> float:
