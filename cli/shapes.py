@@ -25,6 +25,7 @@ class Shape(NamedTuple):
 COMMANDS = {
     "apply": Shape(1, "What was submitted: the run, the fleet or the volume.", {"": "Run | Fleet"}),
     "automation list": Shape(1, "Stored configurations, without what they say, and who stored each.", ours=True),
+    "backend check": Shape(1, "Whether each backend works; `error` says what is wrong, all of it.", ours=True),
     "backend list": Shape(1, "Backends of the project, without credentials, and the age of their offers.", ours=True),
     "event list": Shape(1, "Events, oldest first; `dstack event` prints the same.", {"events[]": "Event"}, ours=True),
     "fleet get": Shape(1, "One fleet.", {"": "Fleet"}),

@@ -132,7 +132,7 @@ def _type_in(text: str, file: str) -> str:
         raise Refused(str(error)) from None  # its lines aren't shown: they hold secrets
 
 
-@command(app, "check", "dstack backend check", "dstack backend check aws")
+@command(app, "check", "dstack backend check", "dstack backend check aws", "dstack backend check --json")
 def check(
     ctx: typer.Context,
     name: Annotated[
@@ -140,28 +140,37 @@ def check(
         typer.Argument(metavar="BACKEND", help="Its type; all unless given.", autocompletion=completer("backend")),
     ] = None,
     project: ProjectOption = None,
+    json_wanted: JsonOption = False,
 ) -> None:
     """Ask the providers whether the backends work: the credentials, each permission, each region.
 
-    Exits with 1 if one doesn't. No --json: it prints a line for each.
+    Machines and whatever else belongs to them are rehearsed, not made. Exits with 1 if a backend doesn't work.
     """
     session = open_session(ctx, project)
     names = [one["name"] for one in _known(session)] if name is None else [name]
     if not names:
         session.terminal.warn("No backends yet. Add one with `dstack backend add`.")
-    wrong = False
+    found = []
     for each in names:
-        try:
-            session.client.in_project(f"backends/{each}/check")
-        except NotFound:
-            raise
-        except DstackError as error:
-            wrong = True
-            session.terminal.say(f"{each}: {error}")
-        else:
-            session.terminal.say(f"{each}: works")
-    if wrong:
+        error = _error_of(session, each)
+        found.append({"name": each, "works": error is None, "error": error})
+        if not json_wanted:
+            session.terminal.say(f"{each}: {error or 'works'}")
+    if json_wanted:
+        session.terminal.say(as_json(document("backend check", {"project": session.project, "backends": found})))
+    if not all(one["works"] for one in found):
         raise typer.Exit(1)
+
+
+def _error_of(session: Session, name: str) -> str | None:
+    """What its provider says is wrong."""
+    try:
+        session.client.in_project(f"backends/{name}/check")
+    except NotFound:
+        raise
+    except DstackError as error:
+        return str(error)
+    return None
 
 
 @command(app, "delete", "dstack backend delete aws", "dstack backend delete aws -y")

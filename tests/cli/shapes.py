@@ -87,6 +87,9 @@ def fill(rig: Rig, dstack: Dstack) -> None:
     machine_joins(rig, rig.ok("P/fleets/create_join", {"name": "lab"}))
 
 
+FAILING = ("backend check --json",)  # the simulated cloud stands in for this one
+
+
 def documents(dstack: Dstack) -> dict[str, list[Any]]:
     """What each command prints, by the name of its shape."""
     (dstack.terminal.cwd / "fleet.yml").write_text("type: fleet\nname: other\nnodes: 0..1\n")
@@ -102,6 +105,7 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
         ],
         "offer --group-by": ["offer --group-by gpu --json", "offer --group-by gpu,backend,region,count --json"],
         "automation list": ["automation list --json"],
+        "backend check": ["backend check --json"],
         "backend list": ["backend list --json"],
         "event list": ["event --json", "event list --json --within-run done"],
         "metrics": ["metrics pulling --json"],
@@ -130,7 +134,7 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
 
 def _printed(dstack: Dstack, line: str) -> Any:
     ended = dstack(*line.split())
-    assert ended.code == 0, (line, ended)
+    assert ended.code == (line in FAILING), (line, ended)
     return json.loads(ended.out)
 
 

@@ -44,14 +44,15 @@ class AwsBackend:
     ) -> None:
         self._config, self._clients = config, clients or Clients(config.creds)
         self._networks = Networks(self._clients, config, now)
-        self._machines = Machines(self._clients, config, self._networks, Images(self._clients, config, now), now)
+        self._images = Images(self._clients, config, now)
+        self._machines = Machines(self._clients, config, self._networks, self._images, now)
         self._groups = Groups(self._clients, config)
         priced = Prices(self._clients, now, prices)
         self._catalogue = Catalogue(self._clients, config, priced)
         self._volumes = Volumes(self._clients, config, self._networks, priced, now)
 
     def check(self) -> None:
-        check(self._clients, self._config, self._networks)
+        check(self._clients, self._config, self._networks, self._images)
 
     def offers(self) -> Sequence[Offer]:
         return self._catalogue.offers()

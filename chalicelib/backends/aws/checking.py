@@ -1,21 +1,43 @@
-"""Do the credentials work, may they do what is needed, and is each region fit? Everything wrong is said at once."""
+"""Do the credentials work, may they do what is needed, and is each region fit? Everything wrong is said at once.
+
+AWS rehearses every call that would change something. A launch is rehearsed with the request that a machine would get,
+on demand and spot: with the image, subnet, role and tags.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from chalicelib.backends.aws.client import Clients
 from chalicelib.backends.aws.config import AWSBackendConfig
 from chalicelib.backends.aws.errors import code_of
-from chalicelib.backends.aws.network import Networks
-from chalicelib.backends.aws.permissions import Probe, probes
-from chalicelib.backends.aws.places import everywhere, regions_of, tagged
+from chalicelib.backends.aws.images import Images
+from chalicelib.backends.aws.launch import Place, Settings, launch
+from chalicelib.backends.aws.machines import ALIVE
+from chalicelib.backends.aws.network import Network, Networks
+from chalicelib.backends.aws.permissions import ENDINGS, Ending, Probe, probes
+from chalicelib.backends.aws.places import everywhere, filters, regions_of, tagged
+from chalicelib.backends.spi import CreateRequest
+from chalicelib.domain.offers import Gpu, InstanceType, Offer, Resources
 from chalicelib.errors import BackendError, InvalidCredentials, MissingPermission, Unfit
 
 ALLOWED = "DryRunOperation"  # AWS's answer to a rehearsal of what it would have done
 
 
-def check(clients: Clients, config: AWSBackendConfig, networks: Networks) -> None:
+@dataclass(frozen=True)
+class _Asking:
+    """The calls of one check."""
+
+    clients: Clients
+    config: AWSBackendConfig
+    networks: Networks
+    images: Images
+    tags: Mapping[str, str]  # a policy may demand them of whatever is created
+
+
+def check(clients: Clients, config: AWSBackendConfig, networks: Networks, images: Images) -> None:
     """Raises InvalidCredentials, MissingPermission with every action that is denied, or Unfit with every region that
     can't have machines."""
     regions = regions_of(config)
@@ -30,12 +52,9 @@ def check(clients: Clients, config: AWSBackendConfig, networks: Networks) -> Non
     if config.iam_instance_profile:
         _profile(clients, config.iam_instance_profile, regions[0])
     networks.forget()
-    tags = {**(config.tags or {}), "dstack-install": "check"}  # a policy may demand them of whatever is created
-    wrong = [
-        error
-        for found in everywhere(regions, lambda region: _region(clients, networks, region, tags))
-        for error in found
-    ]
+    images.forget()
+    asking = _Asking(clients, config, networks, images, {**(config.tags or {}), "dstack-install": "check"})
+    wrong = [error for found in everywhere(regions, lambda region: _region(asking, region)) for error in found]
     if wrong:
         raise _together(wrong)
 
@@ -52,29 +71,81 @@ def _profile(clients: Clients, name: str, region: str) -> None:
         ) from error
 
 
-def _region(clients: Clients, networks: Networks, region: str, tags: Mapping[str, str]) -> list[BackendError]:
+def _region(asking: _Asking, region: str) -> list[BackendError]:
     """What is wrong there. That AWS doesn't answer is no finding."""
     try:
-        network = networks.of(region)
+        network = asking.networks.of(region)
     except (MissingPermission, Unfit) as error:
         return [error]
-    denied = (_denied(clients, region, probe, tags) for probe in probes(min(network.subnets), network.vpc))
+    denied = [_denied(asking, region, probe) for probe in probes(min(network.subnets), network.vpc)]
+    denied += [_unending(asking, region, ending) for ending in ENDINGS]
+    try:
+        denied += [_rehearsed(asking, region, "run_instances", each) for each in _launches(asking, region, network)]
+    except (MissingPermission, Unfit) as error:
+        denied.append(error)
     return [error for error in denied if error is not None]
 
 
-def _denied(clients: Clients, region: str, probe: Probe, tags: Mapping[str, str]) -> MissingPermission | None:
-    rehearsed = {"DryRun": True, "TagSpecifications": tagged([probe.creates], tags)} if probe.creates else {}
+def _denied(asking: _Asking, region: str, probe: Probe) -> BackendError | None:
+    if probe.creates:
+        tags = tagged([probe.creates], asking.tags)
+        return _rehearsed(asking, region, probe.operation, {**probe.params, "TagSpecifications": tags})
     try:
-        clients.call("ec2", region, probe.operation, **probe.params, **rehearsed)
+        asking.clients.call("ec2", region, probe.operation, **probe.params)
+    except MissingPermission as error:
+        return error
+    return None
+
+
+def _rehearsed(asking: _Asking, region: str, operation: str, params: Mapping[str, Any]) -> BackendError | None:
+    try:
+        asking.clients.call("ec2", region, operation, **params, DryRun=True)
     except MissingPermission as error:
         return error
     except InvalidCredentials:
         raise
     except BackendError as error:
-        if not probe.creates or not code_of(error):
+        if not code_of(error):
             raise
         # It would have been done, or would have failed for another reason than who asks.
     return None
+
+
+def _unending(asking: _Asking, region: str, ending: Ending) -> BackendError | None:
+    """Of what there is."""
+    ours = filters(tag_key="dstack-install")
+    if ending.key == "Reservations":
+        ours += filters(instance_state_name=ALIVE)
+    try:
+        listed = asking.clients.call("ec2", region, ending.listing, Filters=ours)[ending.key]
+    except MissingPermission:
+        return None  # which is found without this
+    bodies = [body for each in listed for body in each.get("Instances", [each])]
+    if not bodies:
+        return None
+    return _rehearsed(asking, region, ending.operation, ending.params(str(bodies[0][ending.id])))
+
+
+def _launches(asking: _Asking, region: str, network: Network) -> list[dict[str, Any]]:
+    """The requests for a machine in the first zone. Any group of the VPC stands in for ours, which isn't made yet."""
+    groups = asking.clients.call("ec2", region, "describe_security_groups", Filters=filters(vpc_id=network.vpc))
+    group = next((each["GroupId"] for each in groups["SecurityGroups"]), "sg-00000000000000000")
+    zone, config = min(network.subnets), asking.config
+    settings = Settings(config.public_ips, config.iam_instance_profile, asking.tags)
+    only_gpus = config.os_images is not None and config.os_images.cpu is None
+    name, gpus = (
+        ("g4dn.xlarge", (Gpu(name="T4", memory_mib=16_384, vendor="nvidia"),)) if only_gpus else ("t3.micro", ())
+    )
+    found = []
+    for spot in (False, True):
+        has = Resources(cpus=2, memory_mib=1024, gpus=gpus, spot=spot, cpu_arch="x86")
+        kind = InstanceType(name=name, resources=has)
+        offer = Offer(backend="aws", instance=kind, region=region, price=0.0)
+        place = Place(zone, network.subnets[zone], group, asking.images.of(offer))
+        request = CreateRequest("check", "dstack-check", tuple(asking.tags.items()), offer, "", "", has.disk.size_mib)
+        asked = launch(request, place, settings)
+        found.append({name: value for name, value in asked.items() if name != "ClientToken"})
+    return found
 
 
 def _together(wrong: list[BackendError]) -> BackendError:

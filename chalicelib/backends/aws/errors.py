@@ -27,6 +27,7 @@ from chalicelib.printable import printable
 
 LONGEST = 300  # characters of a text of theirs
 _ENCODED = re.compile(r"\s*Encoded authorization failure message:.*", re.DOTALL)
+_DENIED = re.compile(r"not authorized to perform: ([a-z0-9-]+:[A-Za-z]+)")
 _VALUES = re.compile(r", value: .*?(?=, (?:type|valid)|$)", re.MULTILINE)  # they may be secrets: user data has a token
 
 _TABLE: tuple[tuple[type[BackendError], str], ...] = (
@@ -136,7 +137,8 @@ def _answered(response: Mapping[str, Any], action: str, region: str) -> BackendE
     if kind is InvalidCredentials:
         return kind(f"AWS refused the credentials ({code}): {text}")
     if kind is MissingPermission:
-        return kind(f"AWS doesn't allow {action} in {region} ({code}): {text}")
+        denied = _DENIED.search(text)  # of a launch, the tags or the role may be what isn't allowed
+        return kind(f"AWS doesn't allow {denied[1] if denied else action} in {region} ({code}): {text}")
     return (kind or Transient)(f"{action} in {region}: {code or 'no code'}: {text}")
 
 

@@ -1,13 +1,14 @@
 """The IAM actions that the calls of this backend need, on what, and how to ask whether they are allowed.
 
 A policy is made from this table. What we create must bear our tag from the start, and only what bears it is changed or
-ended; reading is allowed everywhere. `check` asks where AWS answers without doing anything: a reading call that finds
-nothing, or a creating one that is only rehearsed, with the tag.
+ended; reading is allowed everywhere. `check` asks where AWS answers without doing anything: a reading call, a creating
+one that is only rehearsed, with the tag, or the rehearsed end of something that bears it. Where nothing does yet, it
+can't be told whether it could be ended: of what doesn't exist, AWS takes the tag to be missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,11 +137,43 @@ class Probe:
     creates: str = ""
 
 
+@dataclass(frozen=True)
+class Ending:
+    """A call that changes or ends something of ours. `listing`, `key`: which call lists such things, and where in its
+    answer; `id` is the field that names one."""
+
+    listing: str
+    key: str
+    id: str
+    operation: str
+    params: Callable[[str], Mapping[str, Any]]
+
+
+ENDINGS = (
+    Ending("describe_instances", "Reservations", "InstanceId", "terminate_instances", lambda id: {"InstanceIds": [id]}),
+    Ending("describe_volumes", "Volumes", "VolumeId", "delete_volume", lambda id: {"VolumeId": id}),
+    Ending("describe_addresses", "Addresses", "AllocationId", "release_address", lambda id: {"AllocationId": id}),
+    Ending(
+        "describe_placement_groups",
+        "PlacementGroups",
+        "GroupName",
+        "delete_placement_group",
+        lambda id: {"GroupName": id},
+    ),
+    Ending(
+        "describe_security_groups",
+        "SecurityGroups",
+        "GroupId",
+        "authorize_security_group_ingress",
+        lambda id: {"GroupId": id, "IpPermissions": [{"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": id}]}]},
+    ),
+)
+
 _GROUP = {"GroupName": "dstack-check"}
 
 
 def probes(zone: str, vpc: str) -> Sequence[Probe]:
-    """Of a region; the launch itself is rehearsed with the request that a machine would get."""
+    """Of a region, but for the launch and for what is of ours."""
     few = {"MaxResults": 5}
     return (
         Probe("describe_instances", few),

@@ -33,6 +33,15 @@ CREATED = {
     "AllocateAddress": "elastic-ip",
 }
 
+# Those that create something look at what is asked for first.
+REHEARSED = (
+    "AuthorizeSecurityGroupIngress",
+    "DeletePlacementGroup",
+    "DeleteVolume",
+    "ReleaseAddress",
+    "TerminateInstances",
+)
+
 
 @dataclass
 class Fault:
@@ -146,6 +155,8 @@ class Account:
             raise Refusal("UnauthorizedOperation", "You are not authorized to perform this operation.", 403)
 
     def handle(self, call: Call) -> Params:
+        if call.params.get("DryRun") and call.operation in REHEARSED:
+            raise Refusal("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)
         handler = self._handlers.get(call.operation)
         return handler(call) if handler else self.moto(call)
 

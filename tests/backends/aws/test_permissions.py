@@ -11,9 +11,10 @@ import chalicelib.backends.aws
 from chalicelib.backends.aws.backend import AwsBackend
 from chalicelib.backends.aws.permissions import CREATIONS, MARKED, OURS, PERMISSIONS, actions, probes
 from chalicelib.errors import MissingPermission
-from tests.backends.aws.account import Account, Script
-from tests.backends.aws.provider import clients, config
-from tests.backends.test_aws import Clock
+from tests.backends.aws.account import REHEARSED, Account, Fault, Script
+from tests.backends.aws.provider import AwsProvider, clients, config
+from tests.backends.conformance import group_request_for, request_for, volume_request
+from tests.backends.test_aws import Clock, usual_offers
 
 HERE = Path(chalicelib.backends.aws.__file__).parent
 # What AWS checks beside the action that is called.
@@ -91,9 +92,103 @@ def check(demands: str, **configured: object) -> list[str]:
 
 @pytest.mark.parametrize(("tag", "configured"), [("dstack-install", {}), ("team", {"tags": {"team": "ml"}})])
 def test_what_is_rehearsed_bears_the_tags_that_a_policy_demands(tag: str, configured: dict[str, object]) -> None:
-    assert check(tag, **configured) == sorted(each for each in CREATIONS if each != "RunInstances")
+    assert check(tag, **configured) == sorted([*CREATIONS, "RunInstances"]), "a launch on demand and one of spot"
 
 
 def test_a_tag_that_isnt_configured_is_a_lack_of_permission() -> None:
     with pytest.raises(MissingPermission, match="CreateVolume"):
         check("team")
+
+
+# --- what a check finds -----------------------------------------------------------------------------------------------
+
+MESSAGE = "You are not authorized to perform this operation. User: u is not authorized to perform: {} on resource: *"
+
+
+class Checked:
+    """An account in one region, with a machine, a group, a volume and an address of ours."""
+
+    def __init__(self, *, empty: bool = False, **configured: object) -> None:
+        clock = Clock()
+        self.account = Account(clock.now, Script(lag=0))
+        self.backend = AwsBackend(config(regions=["us-east-1"], **configured), clients(self.account), clock.now)
+        if empty:
+            return
+        offer = next(
+            each for each in usual_offers() if each.region == "us-east-1" and each.instance.name == "m7i.large"
+        )
+        list(self.backend.create(request_for(offer)))
+        self.backend.create_group(group_request_for(offer))
+        self.backend.create_volume(volume_request("us-east-1"))
+        tags = [{"Key": "dstack-install", "Value": "i"}]
+        named = [{"ResourceType": "elastic-ip", "Tags": tags}]
+        clients(self.account).call("ec2", "us-east-1", "allocate_address", Domain="vpc", TagSpecifications=named)
+
+    def deny(self, operation: str, action: str = "") -> None:
+        text = MESSAGE.format(action) if action else "You are not authorized to perform this operation."
+        fault = Fault(operation, "UnauthorizedOperation", times=99, status=403, message=text)
+        self.account.script.faults.append(fault)
+
+
+@pytest.mark.parametrize(
+    ("operation", "action"),
+    [
+        ("RunInstances", "ec2:RunInstances"),
+        ("RunInstances", "ec2:CreateTags"),
+        ("RunInstances", "iam:PassRole"),
+        ("CreateVolume", "ec2:CreateVolume"),
+        ("CreateVolume", "ec2:CreateTags"),
+        ("CreateSecurityGroup", "ec2:CreateSecurityGroup"),
+        ("AuthorizeSecurityGroupIngress", "ec2:AuthorizeSecurityGroupIngress"),
+        ("TerminateInstances", "ec2:TerminateInstances"),
+        ("DeleteVolume", "ec2:DeleteVolume"),
+        ("ReleaseAddress", "ec2:ReleaseAddress"),
+        ("DeletePlacementGroup", "ec2:DeletePlacementGroup"),
+        ("GetParameter", "ssm:GetParameter"),
+    ],
+)
+def test_a_check_names_what_is_missing(operation: str, action: str) -> None:
+    checked = Checked()
+    checked.deny(operation, action)
+    with pytest.raises(MissingPermission, match=f"doesn't allow {action} in us-east-1"):
+        checked.backend.check()
+
+
+def test_a_check_says_everything_that_is_missing_at_once() -> None:
+    checked = Checked()
+    for operation in ("RunInstances", "DescribeVolumes", "TerminateInstances"):
+        checked.deny(operation)
+    with pytest.raises(MissingPermission) as told:
+        checked.backend.check()
+    assert all(
+        f"ec2:{name} in" in str(told.value) for name in ("RunInstances", "DescribeVolumes", "TerminateInstances")
+    )
+
+
+def test_a_check_changes_nothing() -> None:
+    checked = Checked()
+    before = AwsProvider(checked.account).existing()
+    begun = len(checked.account.calls)
+    checked.backend.check()
+    assert AwsProvider(checked.account).existing() == before and before
+    asked = [call for call in checked.account.calls[begun:] if not call.operation.startswith(("Describe", "Get"))]
+    assert {call.operation for call in asked} == {*CREATIONS, *REHEARSED}
+    assert all(call.params["DryRun"] for call in asked)
+
+
+def test_what_nobody_has_yet_is_not_found_to_be_denied() -> None:
+    """Of what doesn't exist, AWS takes the tag to be missing, and denies what it would allow later."""
+    checked = Checked(empty=True)
+    for operation in REHEARSED:
+        checked.deny(operation)
+    checked.backend.check()
+
+
+def test_a_launch_is_rehearsed_as_it_will_be() -> None:
+    checked = Checked(empty=True, tags={"team": "ml"}, public_ips=True)
+    checked.backend.check()
+    on_demand, spot = checked.account.asked("RunInstances")
+    assert spot["InstanceMarketOptions"]["MarketType"] == "spot" and "InstanceMarketOptions" not in on_demand
+    assert on_demand["ClientToken"] != spot["ClientToken"], "the SDK's own, which stands for nothing"
+    tags = {tag["Key"] for each in on_demand["TagSpecifications"] for tag in each["Tags"]}
+    assert tags >= {"team", "dstack-install", "dstack-token"}
