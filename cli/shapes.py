@@ -28,9 +28,11 @@ COMMANDS = {
     "backend check": Shape(1, "Whether each backend works; `error` says what is wrong, all of it.", ours=True),
     "backend list": Shape(1, "Backends of the project, without credentials, and the age of their offers.", ours=True),
     "event list": Shape(1, "Events, oldest first; `dstack event` prints the same.", {"events[]": "Event"}, ours=True),
+    "export list": Shape(1, "What the project shares, and with which projects.", ours=True),
     "fleet get": Shape(1, "One fleet.", {"": "Fleet"}),
     "fleet list": Shape(1, "Fleets, newest first.", {"fleets[]": "Fleet"}, ours=True),
     "fleet joins": Shape(1, "The commands with which machines join a fleet, oldest first.", ours=True),
+    "import list": Shape(1, "What other projects share with this one.", ours=True),
     "metrics": Shape(1, "The samples of each job in the last hour, newest first.", ours=True),
     "offer": Shape(
         1, "Available offers, cheapest first.", {"offers[]": "Offer", "requirements.resources": "Resources"}

@@ -22,6 +22,7 @@
 | Closing   | closing/<project> | status                 | closings, began#id (***)           |                        |
 | Member    | project/<id>     | member/<user>           | member-of/<user>, project          |                        |
 | Quota     | project/<id>     | quota/limits            |                                    |                        |
+| Export    | project/<id>     | export/<name>           |                                    |                        |
 | Secret    | project/<id>     | secret/<name>           |                                    |                        |
 | Configured | project/<id>    | backend/<type>          |                                    |                        |
 | Roster    | backends         | roster                  |                                    |                        |
@@ -229,6 +230,20 @@ def member(project_id: str, user_id: str) -> Key:
 
 def quota(project_id: str) -> Key:
     return Key(f"project/{project_id}", "quota/limits")
+
+
+def export(project_id: str, name: str) -> Key:
+    return Key(f"project/{project_id}", f"export/{name}")
+
+
+def imported(project_id: str, exporter_id: str, name: str) -> Key:
+    """Pointer of a project that an export is for, to that export."""
+    return Key(f"project/{project_id}", f"import/{exporter_id}/{name}")
+
+
+def for_all(exporter_id: str, name: str) -> Key:
+    """Pointer to an export that is for every project."""
+    return Key("exports", f"all/{exporter_id}/{name}")
 
 
 def secret(project_id: str, name: str) -> Key:

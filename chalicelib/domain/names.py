@@ -40,7 +40,7 @@ ADJECTIVES, ANIMALS = _ADJECTIVES.split(), _ANIMALS.split()
 
 def problem(name: str, noun: str) -> tuple[str, str] | None:
     """Why a name is invalid, and a valid one; None if it is fine. `noun` is what it would name."""
-    wrong = f"`{name[:60]}` can't be the name of a {noun}"
+    wrong = f"`{name[:60]}` can't be the name of {'an' if noun[0] in 'aeiou' else 'a'} {noun}"
     if noun in _LOOSE_LENGTHS:
         longest = _LOOSE_LENGTHS[noun]
         if _LOOSE.fullmatch(name) and len(name) <= longest:

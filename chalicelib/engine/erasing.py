@@ -45,6 +45,8 @@ PATIENCE: Micros = 60 * SECOND  # after which a turn begins nothing more
 _OF_PROJECT = (
     "automation/",
     "backend/",
+    "export/",
+    "import/",
     "member/",
     "quota/",
     "repo/",

@@ -79,6 +79,8 @@ class Loader:
         on = [job.assignment.instance_id for job in jobs if job.assignment and job.status in LIVE_ON_INSTANCE]
         where = list(dict.fromkeys((*on, *(place for gang in gangs if gang.holds for place in gang.places))))
         found = self.read.find_many(Instance, [keys.instance(i) for i in where])
+        others = any(each is not None and each.project_id != run.project_id for each in found)
+        shared = self.read.imported_fleets(run.project_id) if others else []
         heard = self.read.find_many(Presence, [keys.presence(i) for i in where])
         had = {each.id for job in jobs if job.assignment and not job.finished for each in job.assignment.volumes}
         waits = any(gang.holds for gang in gangs)
@@ -95,6 +97,7 @@ class Loader:
             gangs=tuple(gangs),
             volumes={v.id: v for v in self.read.find_many(Volume, [keys.volume(i) for i in sorted(had)]) if v},
             named=self.read.volumes_named(run.project_id, names),
+            imported=frozenset(fleet.id for _, fleet in shared),
         )
 
     def _gangs(self, jobs: Iterable[Job]) -> list[Gang]:

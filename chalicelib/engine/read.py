@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from chalicelib.domain import keys
+from chalicelib.domain.exports import Export
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.instances import Instance, InstanceStatus, instance_id
 from chalicelib.domain.job_specs import JobSpec, own_of
@@ -27,6 +28,7 @@ from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.domain.volumes import Volume
 from chalicelib.errors import Bug
 from chalicelib.planning.combine import merged_run
+from chalicelib.planning.pools import unisolated
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.store import nouns
 from chalicelib.store.kept import Lru
@@ -69,6 +71,12 @@ class FleetRow:
 def has_room(instance: Instance) -> bool:
     live = instance.status not in (InstanceStatus.terminating, InstanceStatus.terminated)
     return live and instance.free_blocks > 0 and not instance.unreachable
+
+
+def _as_imported(export: Export, view: FleetView) -> FleetView:
+    """Where a job would run as the agent's own user, it could do all that the agent can: not for others."""
+    fleet = view.fleet.with_(name=f"{export.project_name}/{view.fleet.name}")
+    return FleetView(fleet, view.spec, tuple(i for i in view.instances if not unisolated(i)), imported=True)
 
 
 Again = Callable[[Instance], bool]
@@ -236,10 +244,29 @@ class Reader:
     def fleet_views(
         self, project_id: str, hinted: Iterable[str] = (), again: Again = has_room
     ) -> tuple[FleetView, ...]:
-        """Every fleet of a project. Hinted instances and those with a free place are read by key."""
+        """Every fleet of a project, then those that others share with it. Hinted instances and those with a free place
+        are read by key."""
         known = [found for found in self.find_many(Instance, [keys.instance(i) for i in hinted]) if found]
-        fleets = self.fleets(project_id)
-        return tuple(self.view(fleet, [i for i in known if i.fleet_id == fleet.id], again=again) for fleet in fleets)
+
+        def view(fleet: Fleet) -> FleetView:
+            return self.view(fleet, [i for i in known if i.fleet_id == fleet.id], again=again)
+
+        own = [view(fleet) for fleet in self.fleets(project_id)]
+        others = [_as_imported(export, view(fleet)) for export, fleet in self.imported_fleets(project_id)]
+        return (*own, *others)
+
+    def imports(self, project_id: str) -> list[Export]:
+        """What other projects share with this one."""
+        pointers = [*every(self.store, f"project/{project_id}", "import/"), *every(self.store, "exports", "all/")]
+        targets = [nouns.pointed(each).partition("/") for each in pointers]
+        found = self.find_many(Export, [keys.export(exporter, name) for exporter, _, name in targets])
+        return list({export.id: export for export in found if export and export.is_for(project_id)}.values())
+
+    def imported_fleets(self, project_id: str) -> list[tuple[Export, Fleet]]:
+        """The fleets of other projects that this one may use, each once."""
+        exports = {fleet_id: export for export in self.imports(project_id) for fleet_id in export.fleets}
+        found = self.find_many(Fleet, [keys.fleet(fleet_id) for fleet_id in exports])
+        return [(exports[fleet.id], fleet) for fleet in found if fleet and not fleet.deleted]
 
     def view(
         self, fleet: Fleet, known: Sequence[Instance] = (), *, alone: bool = False, again: Again = has_room

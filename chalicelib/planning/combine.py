@@ -81,7 +81,7 @@ def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wa
         host=needs_host(job.volumes),
         reservation=needs.reservation,
     )
-    names = None if config.fleets is None else tuple(reference.name for reference in config.fleets)
+    names = None if config.fleets is None else tuple(str(reference) for reference in config.fleets)
     reuse, named = config.creation_policy == "reuse", selectors(config.instances)
     ports = tuple([app.port for app in job.app_specs])
     return Wants(query, names, fleet_id, reuse, needing_container(config), job.isolated, named, ports)
@@ -122,11 +122,12 @@ class Fence:
     fleet: Fleet
     config: FleetConfiguration
     query: Query | None
+    imported: bool = False
 
     @staticmethod
     def of(view: FleetView) -> Fence:
         config = merged_fleet(view.spec)
-        return Fence(view.fleet, config, None if config.nodes is None else fleet_query(config))
+        return Fence(view.fleet, config, None if config.nodes is None else fleet_query(config), view.imported)
 
 
 def combined(wants: Wants, view: FleetView) -> Query | Note:
@@ -141,9 +142,20 @@ def within(fence: Fence, wants: Wants) -> Query | Note:
         return Note(f"fleet `{fleet.name}`", "is being deleted")
     if wants.fleets is not None and fleet.name not in wants.fleets:
         return Note(f"fleet `{fleet.name}`", NOT_NAMED, f"add `{fleet.name}` to `fleets`")
+    if fence.imported and (unfit := _too_much(wants)):
+        return Note(
+            f"fleet `{fleet.name}`", f"is another project's, and takes no run {unfit}", "use a fleet of your own"
+        )
     if wants.fleet_id is not None and fleet.id != wants.fleet_id:
         return Note(f"fleet `{fleet.name}`", "isn't the fleet this run is bound to")
     return wants.query if fence.query is None else _meet(wants.query, fence.query, fence.config, fleet.name)
+
+
+def _too_much(wants: Wants) -> str:
+    """What a run needs that a project doesn't give to the jobs of others."""
+    if wants.query.host:
+        return "with folders of its hosts"
+    return "with `privileged` or `docker`" if {"privileged", "docker"} & set(wants.container) else ""
 
 
 def _meet(run: Query, fleet: Query, config: FleetConfiguration, name: str) -> Query | Note:

@@ -289,7 +289,7 @@ def agent_task(
         "env": {**instance.env, **task_env(job, spec, nodes), **spec.env},
         "image": spec.image_name,
         "runtime": spec.runtime,
-        "isolated": spec.isolated,
+        "isolated": spec.isolated or job.project_id != instance.project_id,
         "user": None if spec.user is None else spec.user.model_dump(),
         "working_dir": spec.working_dir,
         "shell": spec.commands[0] if spec.commands[1:3] == ("-i", "-c") else None,

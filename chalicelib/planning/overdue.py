@@ -25,6 +25,7 @@ def weigh(look: Look, job: Job) -> None:
         return
     verdict = (
         _machine_gone(look, job)
+        or _no_longer_shared(look, job)
         or _volume_lost(look, job)
         or _silent_too_long(look, job)
         or _overtime(look, job)
@@ -64,6 +65,14 @@ def _machine_gone(look: Look, job: Job) -> Verdict | None:
     if instance.offer.instance.resources.spot:
         return JobReason.interrupted_by_no_capacity, f"{instance.name} was reclaimed: {why}"
     return JobReason.instance_unreachable, f"{instance.name} is gone: {why}"
+
+
+def _no_longer_shared(look: Look, job: Job) -> Verdict | None:
+    """A machine of another project that doesn't let this one use it any more."""
+    instance, _ = look.where(job)
+    if instance is None or instance.project_id == job.project_id or instance.fleet_id in look.snapshot.imported:
+        return None
+    return JobReason.instance_access_revoked, f"{instance.name} is no longer shared with this project"
 
 
 def _volume_lost(look: Look, job: Job) -> Verdict | None:

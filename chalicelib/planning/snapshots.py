@@ -48,11 +48,13 @@ class Snapshot(Protocol):
 
 @dataclass(frozen=True)
 class FleetView:
-    """A fleet with its spec and its live instances, terminating ones included."""
+    """A fleet with its spec and its live instances, terminating ones included. An imported one has the name by which
+    this project knows it, `<project>/<name>`, and no instance that other projects' jobs may not use."""
 
     fleet: Fleet
     spec: FleetSpec
     instances: tuple[Instance, ...] = ()
+    imported: bool = False
 
     def nouns(self) -> Iterator[Noun]:
         yield self.fleet
@@ -140,6 +142,7 @@ class RunSnapshot:
     gangs: tuple[Gang, ...] = ()  # of its newest submissions
     volumes: Mapping[str, Volume] = field(default_factory=dict)  # by id: those its jobs have
     named: Mapping[str, Volume] = field(default_factory=dict)  # by name: those that its nodes are waiting for
+    imported: frozenset[str] = frozenset()  # fleets of other projects that this one may use; read if a job is on one
 
     @property
     def unit(self) -> str:

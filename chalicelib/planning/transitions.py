@@ -213,6 +213,8 @@ class Draft:
         done = self.move_job(job, job_outcome(job.reason or JobReason.terminated_by_server), due_at=None)
         freed = instance if instance is None else self.release(instance, job.id)
         self.wake(f"run/{job.run_id}", f"queue/{job.project_id}")
+        if instance is not None and instance.project_id != job.project_id:
+            self.wake(f"queue/{instance.project_id}")
         self.wake(*(f"volume/{each.id}" for each in (job.assignment.volumes if job.assignment else ())))
         return done, freed
 

@@ -78,6 +78,37 @@ def list_all(plane: Plane, project: Project) -> list[FleetRow]:
     return [plane.read.fleet_row(fleet) for fleet in sorted(fleets, key=lambda fleet: (fleet.created_at, fleet.id))]
 
 
+def imported(plane: Plane, projects: Sequence[Project], wanted: Filter | None = None) -> list[tuple[str, FleetRow]]:
+    """The fleets that others share with these projects, each once, beside the name of the project that it is of. The
+    projects' own aren't among them. `wanted`: those of a page."""
+    own = {project.id for project in projects}
+    found = {
+        fleet.id: (export.project_name, fleet)
+        for project in projects
+        for export, fleet in plane.read.imported_fleets(project.id)
+        if fleet.project_id not in own and fleet.status not in _GONE
+    }
+    rows = sorted(found.values(), key=lambda row: (row[1].created_at, row[1].id))
+    if wanted is not None:
+        rows = [row for row in rows if _after(row[1], wanted)]
+    return [(name, plane.read.fleet_row(fleet)) for name, fleet in rows]
+
+
+def get_imported(plane: Plane, project: Project, name: str) -> tuple[str, FleetRow]:
+    """By the name that the project knows it by, `<project>/<name>`; beside the name of the project that it is of."""
+    for owner, row in imported(plane, [project]):
+        if f"{owner}/{row.fleet.name}" == name:
+            return owner, row
+    raise NotFound(f"No project shares a fleet {name[:120]} with project {project.name}.")
+
+
+def _after(fleet: Fleet, wanted: Filter) -> bool:
+    """Does it come after the last row of the previous page?"""
+    low, high = plans.bounds(wanted.prev_created_at, wanted.prev_id, ascending=wanted.ascending)
+    sort = keys.by_time("", fleet.created_at, fleet.id)[1]
+    return low <= sort and (not high or sort < high)
+
+
 def named(store: Store, project: Project, name: str) -> Fleet | None:
     return holder(store, project, name)[0]
 
@@ -207,6 +238,9 @@ def refuse_if_used(store: Store, what: str, instances: Sequence[Instance]) -> No
     if not run_ids:
         return
     runs = nouns.find_many(store, Run, [keys.run(run_id) for run_id in run_ids])
+    if any(run is not None and run.project_id != instances[0].project_id for run in runs):
+        hint = "Stop sharing it first, which ends them: dstack export update NAME --remove-fleet FLEET"
+        raise Refused(f"{what} in use by runs of other projects.", hint=hint)
     names = [run.name if run is not None else run_id for run, run_id in zip(runs, run_ids, strict=True)]
     listed = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     hint = f"Wait for it to end, or stop it: dstack stop {names[0]}"

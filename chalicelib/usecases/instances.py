@@ -23,6 +23,7 @@ class Filter:
     ascending: bool
     prev_created_at: Micros | None
     prev_id: str | None
+    imported: bool = False  # also those that others share with the projects
 
 
 def get(plane: Plane, project: Project, instance_id: str) -> Instance:
@@ -32,13 +33,15 @@ def get(plane: Plane, project: Project, instance_id: str) -> Instance:
     return found
 
 
-def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list[tuple[Project, Instance]]:
-    """A page of live instances of all `projects` together, newest first unless `ascending`."""
-    found: list[tuple[Project, Instance]] = []
-    for project in projects:
-        for fleet in plane.read.fleets(project.id):
-            if wanted.fleet_ids is None or fleet.id in wanted.fleet_ids:
-                found += [(project, instance) for instance in plane.read.instances(fleet.id)]
+def list_rows(plane: Plane, projects: Sequence[Project], wanted: Filter) -> list[tuple[str, Instance]]:
+    """A page of live instances of all `projects` together, newest first unless `ascending`, each with the name of its
+    project."""
+    fleets = {fleet.id: project.name for project in projects for fleet in plane.read.fleets(project.id)}
+    if wanted.imported:
+        shared = [found for project in projects for found in plane.read.imported_fleets(project.id)]
+        fleets |= {fleet.id: export.project_name for export, fleet in shared if fleet.id not in fleets}
+    chosen = [each for each in fleets if wanted.fleet_ids is None or each in wanted.fleet_ids]
+    found = [(fleets[fleet_id], instance) for fleet_id in chosen for instance in plane.read.instances(fleet_id)]
     rows = [row for row in found if _after(row[1], wanted)]
     rows.sort(key=lambda row: (row[1].created_at, row[1].id), reverse=not wanted.ascending)
     return rows[: wanted.limit]

@@ -8,9 +8,7 @@ from chalicelib.errors import NotSupported
 from cli.parameters import command, new_group
 
 REASONS = {
-    "export": ("Sharing fleets with other projects isn't available yet.", "Apply a fleet in each project."),
     "gateway": ("Gateways aren't available yet.", "Use `dstack apply` for runs and fleets."),
-    "import": ("Using fleets of other projects isn't available yet.", "Apply a fleet in this project."),
     "preset": ("Presets aren't available yet.", "Describe the service in a configuration file."),
 }
 

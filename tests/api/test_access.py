@@ -77,6 +77,8 @@ def body(route: Route, town: Town, project: str) -> bytes:
         "fleets/get_plan": {"spec": fleet("fresh")}, "fleets/apply": {"plan": {"spec": fleet("fresh")}, "force": False},
         "fleets/delete_instances": {"name": "seen", "instance_nums": [0]}, "instances/get": {"id": things["instance"]},
         "get_instance_health_checks": {"fleet_name": "seen", "instance_num": 0},
+        "exports/create": {"name": "fresh"}, "exports/update": {"name": "fresh"}, "exports/delete": {"name": "fresh"},
+        "imports/delete": {"export_name": "fresh", "export_project_name": "blue"},
         "projects/create": {"project_name": "fresh"}, "set_members": members(user, f"{project}admin"),
         "add_members": members("loner"), "set_quota": {"username": user, "jobs": 3},
         "remove_members": {"usernames": [user]}, "projects/update": {"is_public": project == PRIVATE},

@@ -80,6 +80,11 @@ def fill(rig: Rig, dstack: Dstack) -> None:
     store(rig.world.plane, rig.project, read_backend(config(regions=["eu-west-1"], tags={"a": "b"})), None)
     create(rig, BY_THEMSELVES)
     rig.ok("P/fleets/create_join", {"name": "lab"})
+    rig.another_project("other")
+    rig.ok("/api/project/other/fleets/apply", {"plan": {"spec": BY_THEMSELVES}, "force": False})
+    for exporter, importer in (("main", "other"), ("other", "main")):
+        body = {"name": "hosts", "importer_projects": [importer], "exported_fleets": ["lab"]}
+        rig.ok(f"/api/project/{exporter}/exports/create", body)
     volumes = [volume("data", auto_cleanup_duration="1h", tags={"a": "b"}), volume("old", size="", volume_id="vol-1")]
     for made in [rig.ok("P/volumes/create", each) for each in volumes]:
         activate(rig, made, attachments=(attachment(name="/dev/sdf"),), size_gib=100, message="it is well")
@@ -96,6 +101,8 @@ def documents(dstack: Dstack) -> dict[str, list[Any]]:
     lines = {
         "ps": ["ps --json", "ps -a --json", "ps --format json"],
         "run get": [f"run get {name} --json" for name in ("waiting", "pulling", "done")],
+        "export list": ["export list --json"],
+        "import list": ["import list --json"],
         "fleet get": ["fleet get pool --json"],
         "fleet list": ["fleet list --json"],
         "fleet joins": ["fleet joins lab --json"],

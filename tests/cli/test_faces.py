@@ -29,10 +29,14 @@ FACES = {  # command line: what it is called
     "automation": "automation",
     "backend": "backend",
     "event": "event",
+    "export": "export",
+    "export create lab --fleet gpus --importer research": "export-create",
+    "export update lab --add-fleet more": "export-update",
     "fleet": "fleet",
     "fleet list -v": "fleet-list-verbose",
     "fleet get gpu-cluster": "fleet-get",
     "fleet joins gpu-cluster": "fleet-joins",
+    "import": "import",
     "metrics train": "metrics",
     "offer --gpu H100": "offer",
     "offer --group-by gpu,backend": "offer-grouped",
@@ -55,8 +59,8 @@ FACES = {  # command line: what it is called
 }
 NO_TABLE = {  # lines, a log, a script
     "attach", "automation add", "automation delete", "backend add", "backend check", "backend delete",
-    "completion", "delete", "event follow", "fleet delete", "fleet delete-instance", "fleet join-command",
-    "fleet revoke-join", "init", "login", "logs", "project add",
+    "completion", "delete", "event follow", "export delete", "fleet delete", "fleet delete-instance",
+    "fleet join-command", "fleet revoke-join", "import delete", "init", "login", "logs", "project add",
     "project add-member", "project create", "project delete", "project remove-member", "project set-default",
     "user add-key", "user create", "user delete", "user delete-key", "user token", "user update",
     "secret delete", "secret set", "server", "stop",
@@ -210,9 +214,9 @@ def test_piped_is_plain_and_whole(furnished: Dstack, line: str) -> None:
 
 def test_every_command_has_a_face_or_prints_no_table() -> None:
     words = {" ".join(path) for path, _ in leaves() if path[0] not in ("pool", "destroy")}
-    unbuilt = {"export", "gateway", "import", "preset"}
+    unbuilt = {"gateway", "preset"}
     faces = {name for name in words if any(f"{line} ".startswith(f"{name} ") for line in FACES)}
     grouped = {
-        f"{noun} list" for noun in ("automation", "backend", "event", "secret", "user")
+        f"{noun} list" for noun in ("automation", "backend", "event", "export", "import", "secret", "user")
     }  # as the group prints it
     assert words - faces - NO_TABLE - grouped == unbuilt

@@ -24,7 +24,7 @@ from tests.cli.known_flags import KNOWN, KNOWN_FLAGS
 from tests.cli.plane import PROJECT_ID, Plane, finished, fleet, instance, log_page, offer, run, volume
 from tests.cli.test_help import LEAVES, ROOT
 
-UNBUILT = ("export", "gateway", "import", "preset")
+UNBUILT = ("gateway", "preset")
 OLDER = ("pool", "destroy")
 
 
@@ -202,7 +202,17 @@ def visited(body: dict[str, Any]) -> dict[str, Any]:
     return {"authorization_url": "https://l.example?state=s"}
 
 
+SHARED = {"id": "1", "name": "lab", "exported_fleets": [{"id": "2", "name": "gpus"}, {"id": "3", "name": "more"}]} | {
+    "exported_gateways": []
+}
+EXPORT = {**SHARED, "is_global": False, "imports": [{"project_name": "research"}]}
 ANSWERS: dict[str, Any] = {
+    "/exports/list": [EXPORT, {**EXPORT, "name": "all", "is_global": True}],
+    "/exports/create": EXPORT,
+    "/exports/update": EXPORT,
+    "/exports/delete": None,
+    "/imports/list": [{"id": "4", "export": {**SHARED, "project_name": "center"}}],
+    "/imports/delete": None,
     "/api/server/get_usage": USAGE,
     "/api/server/get_cost": COST,
     "/api/runs/list": lambda body: [run()] if body["only_active"] else [run(), finished("old")][: body["limit"]],
@@ -280,6 +290,10 @@ LINES = {
     "backend delete": "backend delete aws",
     "delete": "delete",
     "destroy": "destroy",
+    "export create": "export create lab",
+    "export update": "export update lab",
+    "export delete": "export delete lab",
+    "import delete": "import delete center/lab",
     "fleet get": "fleet get gpu",
     "fleet delete": "fleet delete gpu",
     "fleet delete-instance": "fleet delete-instance gpu 0",

@@ -196,6 +196,16 @@ def setting(shapes: Shapes, rng: Draw) -> dict[str, Any]:
     return {"members": [{"username": name, "project_role": rng.choice(roles)} for name in rng.sample(names, 3)]}
 
 
+def export(shapes: Shapes, rng: Draw) -> dict[str, Any]:
+    """The fields of all calls about exports and imports; each takes its own."""
+    lists = ("importer_projects", "exported_fleets", "exported_gateways")
+    things = ("red", "green", "blue", "seen", "another", "", None)
+    lists += tuple(f"{verb}_{name}" for verb in ("add", "remove") for name in lists)
+    found: dict[str, Any] = {each: rng.sample(things, 2) for each in lists if rng.random() < 0.3}
+    named = {each: rng.choice(things) for each in ("name", "export_name", "export_project_name")}
+    return {**found, **named, "is_global": rng.random() < 0.3, "set_global": rng.random() < 0.3}
+
+
 def quota(shapes: Shapes, rng: Draw) -> dict[str, Any]:
     limits = {name: rng.choice((None, 0, 3, -1, 2.5, 1e30, "9", True)) for name in ("gpus", "jobs", "money")}
     whose = {"username": rng.choice((None, *shapes.handles["username"])), "each_user": rng.random() < 0.2}
@@ -234,6 +244,8 @@ COMPOSED: dict[str, Callable[[Shapes, Draw], Any]] = {
     "/api/projects/create": lambda shapes, rng: {"project_name": f"project-{rng.randrange(30)}"},
     "/api/users/create": user,
     "/api/users/update": user,
+    **{f"exports/{verb}": export for verb in ("create", "update", "delete")},
+    "imports/delete": export,
     "repos/list": named_page,
     **{f"backends/{verb}": backend for verb in ("create", "update")},
     **{f"backends/{verb}_yaml": backend_yaml for verb in ("create", "update")},

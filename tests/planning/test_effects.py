@@ -141,6 +141,7 @@ PARAMS: dict[str, Case] = {
     "stop_duration": ("1m", lambda s: grace_of(s.job, s.spec), 60 * b.SECOND),
     "creation_policy": ("reuse", lambda s: s.wants.reuse_only, True),
     "fleets.name": (["gpus"], lambda s: s.wants.fleets, ("gpus",)),
+    "fleets.project": (["lab/gpus"], lambda s: s.wants.fleets, ("lab/gpus",)),
     "instances.name": (["lab-1"], lambda s: s.takes, [False, True, False]),
     "instances.hostname": ([{"hostname": "h2"}], lambda s: s.takes, [False, False, True]),
     "instances.fleet.name": ([{"fleet": "lab", "instance": 0}], lambda s: s.takes, [True, False, False]),
@@ -249,7 +250,7 @@ def _whole(path: str) -> str:
             return several
     if ".instances." in path:
         return path.partition(".instances.")[0] + ".instances"
-    for part in (".local_path", ".path", ".id", "fleets.name"):
+    for part in (".local_path", ".path", ".id", "fleets.name", "fleets.project"):
         if path.endswith(part) and not path.endswith("_path"):
             return path.rpartition(".")[0]
     return "configuration.files" if path.startswith("configuration.files.") else path

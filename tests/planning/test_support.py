@@ -55,7 +55,6 @@ def test_every_field_is_decided_once(model: type[BaseModel], prefix: str, table:
 # One value, not the default, for every refused field.
 VALUES: dict[str, Any] = {
     "backend_options": [{"type": "vastai", "offer_order": "price"}],
-    "fleets.project": ["other/gpus"],
     "instances.fleet.project": [{"fleet": "other/gpus", "instance": 0}],
     "dstack": True,
     "setup": ["a"],
@@ -110,8 +109,10 @@ def test_a_refused_field_is_named(path: str) -> None:
 
 
 def test_one_of_several_is_named_too() -> None:
-    raw = {"configuration": {"type": "task", "commands": ["a"], "fleets": ["mine", "other/gpus"]}}
-    assert [problem.path for problem in refusals(RunSpec.model_validate(raw))] == ["configuration.fleets.project"]
+    several = [{"name": "mine-0"}, {"fleet": "other/gpus", "instance": 0}]
+    raw = {"configuration": {"type": "task", "commands": ["a"], "instances": several}}
+    paths = [problem.path for problem in refusals(RunSpec.model_validate(raw))]
+    assert paths == ["configuration.instances.fleet.project"]
 
 
 @cache

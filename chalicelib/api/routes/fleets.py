@@ -42,7 +42,7 @@ class GetBody(RequestBody):
 class ListBody(RequestBody):
     project_name: Name | None = None
     only_active: bool = False  # those that are gone aren't listed anyway
-    include_imported: bool = False  # nothing can be imported, so there is nothing to add
+    include_imported: bool = False
     prev_created_at: At | None = None
     prev_id: Id | None = None
     limit: Annotated[int, Field(ge=0, le=100)] = 100
@@ -52,6 +52,7 @@ class ListBody(RequestBody):
 class ProjectListBody(RequestBody):
     """Like `List`, but by default complete and oldest first: clients of this line don't page here."""
 
+    include_imported: bool = False
     prev_created_at: At | None = None
     prev_id: Id | None = None
     limit: Annotated[int, Field(ge=1, le=100)] | None = None
@@ -86,13 +87,17 @@ def apply(call: Call) -> Any:
 
 def get(call: Call) -> Any:
     asked = call.parse(GetBody)
+    if asked.id is None and asked.name is not None and "/" in asked.name:
+        owner, row = fleets.get_imported(call.plane, call.tenant, asked.name)
+        return fleet_json(row, owner, env=False)
     return fleet_json(fleets.get(call.plane, call.tenant, name=asked.name, fleet_id=asked.id), call.tenant.name)
 
 
 def list_project(call: Call) -> Any:
     asked = call.parse(ProjectListBody)
     if asked.limit is None:
-        return [fleet_json(row, call.tenant.name, env=False) for row in fleets.list_all(call.plane, call.tenant)]
+        own = [fleet_json(row, call.tenant.name, env=False) for row in fleets.list_all(call.plane, call.tenant)]
+        return [*own, *_imported(call, [call.tenant])] if asked.include_imported else own
     return _page(call, asked, [call.tenant], limit=asked.limit)
 
 
@@ -109,7 +114,17 @@ def _page(call: Call, asked: ListBody | ProjectListBody, projects: Sequence[Proj
         prev_created_at=asked.prev_created_at,
         prev_id=asked.prev_id,
     )
-    return [fleet_json(row, project.name, env=False) for project, row in fleets.list_rows(call.plane, projects, wanted)]
+    rows = fleets.list_rows(call.plane, projects, wanted)
+    own = [fleet_json(row, project.name, env=False) for project, row in rows]
+    if not asked.include_imported:
+        return own
+    both = [*own, *_imported(call, projects, wanted)]
+    return sorted(both, key=lambda row: (row["created_at"], row["id"]), reverse=not asked.ascending)[:limit]
+
+
+def _imported(call: Call, projects: Sequence[Project], wanted: fleets.Filter | None = None) -> list[dict[str, Any]]:
+    """As their own projects know them, without the values of their variables."""
+    return [fleet_json(row, name, env=False) for name, row in fleets.imported(call.plane, projects, wanted)]
 
 
 def delete(call: Call) -> None:

@@ -21,7 +21,7 @@ class ListBody(RequestBody):
     project_names: Annotated[list[Name], Field(max_length=1000)] | None = None
     fleet_ids: Annotated[list[Id], Field(max_length=1000)] | None = None
     only_active: bool = False  # those that are gone aren't listed anyway
-    include_imported: bool = False  # nothing can be imported, so there is nothing to add
+    include_imported: bool = False
     prev_created_at: At | None = None
     prev_id: Id | None = None
     limit: Annotated[int, Field(ge=0, le=1000)] = 1000
@@ -55,6 +55,7 @@ def list_instances(call: Call) -> Any:
         ascending=asked.ascending,
         prev_created_at=asked.prev_created_at,
         prev_id=asked.prev_id,
+        imported=asked.include_imported,
     )
     rows = instances.list_rows(call.plane, projects_seen(call.plane.store, call.actor, names), wanted)
-    return [instance_json(instance, project.name) for project, instance in rows]
+    return [instance_json(instance, project_name) for project_name, instance in rows]

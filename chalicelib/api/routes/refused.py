@@ -55,13 +55,6 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
             for verb in ("list", "get", "get_plan", "apply", "create", "delete", "set_default", "set_wildcard_domain")
         ),
     ),
-    (
-        "exports",
-        "",
-        Access.member,
-        tuple(f"{_PROJECT}/exports/{verb}" for verb in ("create", "update", "delete", "list")),
-    ),
-    ("imports", "", Access.member, tuple(f"{_PROJECT}/imports/{verb}" for verb in ("delete", "list"))),
     ("templates", "", Access.member, (f"{_PROJECT}/templates/list",)),
     ("the SSH proxy", "", Access.admin, ("/api/sshproxy/get_upstream",)),
     (_SERVICES, "", Access.member, ("/proxy/models/{project_name}/chat/completions",)),

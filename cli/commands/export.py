@@ -1,0 +1,153 @@
+"""`dstack export`: hosts of this project that other projects may use."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.render import Table, as_json
+from cli.session import Session, completer, open_session
+from cli.shapes import document
+
+app = new_group("Share SSH fleets with other projects.", invoke_without_command=True)
+ExportArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The export's name.", autocompletion=completer("export"))
+]
+GATEWAYS = "Gateways can't be shared yet; refused by name."
+
+
+@app.callback()
+def export(ctx: typer.Context, project: ProjectOption = None) -> None:
+    """Share SSH fleets with other projects."""
+    if ctx.invoked_subcommand is None:
+        _list(open_session(ctx, project), json_wanted=False)
+
+
+@command(app, "list", "dstack export list", "dstack export list --json")
+def list_exports(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+    """List what this project shares, and with which projects."""
+    _list(open_session(ctx, project), json_wanted)
+
+
+def _list(session: Session, json_wanted: bool) -> None:
+    found: list[Any] = session.client.in_project("exports/list")
+    session.remember("export", [one["name"] for one in found])
+    if json_wanted:
+        session.terminal.say(as_json(document("export list", {"project": session.project, "exports": found})))
+        return
+    session.show(exports_table(found))
+
+
+@command(
+    app,
+    "create",
+    "dstack export create lab --fleet gpus --importer research",
+    "dstack export create common --fleet gpus --global",
+)
+def create(
+    ctx: typer.Context,
+    *,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The export's name.")],
+    importers: Annotated[
+        list[str] | None, typer.Option("--importer", metavar="PROJECT", help="A project that gets it; repeatable.")
+    ] = None,
+    fleets: Annotated[
+        list[str] | None, typer.Option("--fleet", metavar="NAME", help="An SSH fleet to share; repeatable.")
+    ] = None,
+    gateways: Annotated[list[str] | None, typer.Option("--gateway", metavar="NAME", help=GATEWAYS)] = None,
+    everybody: Annotated[
+        bool, typer.Option("--global", help="Share it with every project; for global admins.")
+    ] = False,
+    project: ProjectOption = None,
+) -> None:
+    """Share fleets of hosts with other projects, of which you are an admin too.
+
+    Their runs use them like fleets of their own, as PROJECT/FLEET. No --json: it prints a table.
+    """
+    session = open_session(ctx, project)
+    body = {"name": name, "is_global": everybody, "importer_projects": [*(importers or ())]}
+    more = {"exported_fleets": [*(fleets or ())], "exported_gateways": [*(gateways or ())]}
+    session.show(exports_table([session.client.in_project("exports/create", body | more)]))
+
+
+@command(
+    app,
+    "update",
+    "dstack export update lab --add-fleet more --remove-importer research",
+    "dstack export update lab --set-global",
+)
+def update(
+    ctx: typer.Context,
+    *,
+    name: ExportArgument,
+    add_importers: Annotated[
+        list[str] | None, typer.Option("--add-importer", metavar="PROJECT", help="Another project gets it; repeatable.")
+    ] = None,
+    remove_importers: Annotated[
+        list[str] | None,
+        typer.Option("--remove-importer", metavar="PROJECT", help="Its jobs there end; repeatable."),
+    ] = None,
+    add_fleets: Annotated[
+        list[str] | None, typer.Option("--add-fleet", metavar="NAME", help="Another SSH fleet; repeatable.")
+    ] = None,
+    remove_fleets: Annotated[
+        list[str] | None,
+        typer.Option("--remove-fleet", metavar="NAME", help="Jobs of others there end; repeatable."),
+    ] = None,
+    add_gateways: Annotated[list[str] | None, typer.Option("--add-gateway", metavar="NAME", help=GATEWAYS)] = None,
+    remove_gateways: Annotated[
+        list[str] | None, typer.Option("--remove-gateway", metavar="NAME", help=GATEWAYS)
+    ] = None,
+    set_global: Annotated[bool, typer.Option("--set-global", help="Share it with every project.")] = False,
+    unset_global: Annotated[bool, typer.Option("--unset-global", help="Share it with its importers only.")] = False,
+    project: ProjectOption = None,
+) -> None:
+    """Change what an export shares, and with whom.
+
+    No --json: it prints a table.
+    """
+    if set_global and unset_global:
+        raise typer.BadParameter("--set-global and --unset-global exclude each other.", ctx=ctx)
+    session = open_session(ctx, project)
+    body = {
+        "name": name,
+        "set_global": set_global,
+        "unset_global": unset_global,
+        "add_importer_projects": [*(add_importers or ())],
+        "remove_importer_projects": [*(remove_importers or ())],
+        "add_exported_fleets": [*(add_fleets or ())],
+        "remove_exported_fleets": [*(remove_fleets or ())],
+        "add_exported_gateways": [*(add_gateways or ())],
+        "remove_exported_gateways": [*(remove_gateways or ())],
+    }
+    session.show(exports_table([session.client.in_project("exports/update", body)]))
+
+
+@command(app, "delete", "dstack export delete lab", "dstack export delete lab -y")
+def delete(ctx: typer.Context, name: ExportArgument, project: ProjectOption = None, yes: YesOption = False) -> None:
+    """End an export. Jobs of other projects on its hosts end.
+
+    No --json: it prints one line.
+    """
+    session = open_session(ctx, project)
+    if not yes and not session.terminal.confirm(
+        f"End export {name} of {session.project}, and the jobs of other projects there?"
+    ):
+        session.terminal.say("Nothing was deleted.")
+        return
+    session.client.in_project("exports/delete", {"name": name})
+    session.terminal.say(f"Export {name} is deleted.")
+
+
+def exports_table(found: list[Any]) -> Table:
+    table = Table(("NAME", "FLEETS", "IMPORTERS"))
+    for one in found:
+        importers = [each["project_name"] for each in one["imports"]]
+        table.add(one["name"], fleets_of(one), "*" if one["is_global"] else ", ".join(importers) or "-")
+    return table
+
+
+def fleets_of(export: dict[str, Any]) -> str:
+    return ", ".join(each["name"] for each in export["exported_fleets"]) or "-"

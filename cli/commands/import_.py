@@ -1,0 +1,66 @@
+"""`dstack import`: hosts that other projects share with this one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from cli.commands.export import fleets_of
+from cli.parameters import JsonOption, ProjectOption, YesOption, command, new_group
+from cli.render import Table, as_json
+from cli.session import Session, completer, open_session
+from cli.shapes import document
+
+app = new_group("Fleets that other projects share with this one.", invoke_without_command=True)
+
+
+@app.callback()
+def import_(ctx: typer.Context, project: ProjectOption = None) -> None:
+    """Fleets that other projects share with this one."""
+    if ctx.invoked_subcommand is None:
+        _list(open_session(ctx, project), json_wanted=False)
+
+
+@command(app, "list", "dstack import list", "dstack import list --json")
+def list_imports(ctx: typer.Context, project: ProjectOption = None, json_wanted: JsonOption = False) -> None:
+    """List what other projects share with this one. A run names such a fleet as PROJECT/FLEET."""
+    _list(open_session(ctx, project), json_wanted)
+
+
+def _list(session: Session, json_wanted: bool) -> None:
+    found: list[Any] = session.client.in_project("imports/list")
+    named = [(f"{one['export']['project_name']}/{one['export']['name']}", one["export"]) for one in found]
+    session.remember("import", [name for name, _ in named])
+    if json_wanted:
+        session.terminal.say(as_json(document("import list", {"project": session.project, "imports": found})))
+        return
+    table = Table(("NAME", "FLEETS"))
+    for name, one in named:
+        table.add(name, fleets_of(one))
+    session.show(table)
+
+
+@command(app, "delete", "dstack import delete lab/gpus", "dstack import delete lab/gpus -y")
+def delete(
+    ctx: typer.Context,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="PROJECT/EXPORT", help="The import, as listed.", autocompletion=completer("import")),
+    ],
+    project: ProjectOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Give back what another project shares. This project's jobs there end.
+
+    No --json: it prints one line.
+    """
+    exporter, slash, export = name.partition("/")
+    if not (exporter and slash and export):
+        raise typer.BadParameter(f"{name!r} isn't of the form PROJECT/EXPORT.", ctx=ctx)
+    session = open_session(ctx, project)
+    if not yes and not session.terminal.confirm(f"Give {name} back, and end the jobs of {session.project} there?"):
+        session.terminal.say("Nothing was deleted.")
+        return
+    session.client.in_project("imports/delete", {"export_name": export, "export_project_name": exporter})
+    session.terminal.say(f"Import {name} is deleted.")
