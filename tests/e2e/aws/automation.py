@@ -1,0 +1,89 @@
+"""The stage's bus, switched on: what it brings, and a rule that acts, as the guide has them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from chalicelib.domain.state_changes import StateChange
+from tests.e2e.aws.deployment import STAGE
+from tests.e2e.aws.journey import PATIENCE, Journey
+from tests.harness.server import until
+from tests.runtime.test_webhooks_real import block
+
+BUS = f"dstack-{STAGE}"
+PROJECT = "resumed"
+ARN = "arn:aws:lambda:us-east-1:000000000000:function:dstack-e2e-automate"
+TRAIN = "type: task\nname: train\ncommands: [ls]\n"  # nowhere to run, so it fails
+
+
+def announced(trip: Journey) -> None:
+    """The bus is switched on: a queue gets each change of state, and a rule applies a stored configuration, once."""
+    assert trip.one.front is not None
+    with trip.one.front.closed():
+        made = trip.one.make("deploy", args="--set Bus=on")
+    assert {f"{BUS}: Add {name}" for name in ("StateChanges", "PublishStream")} <= {*made.report["changes"]}
+    trip.one.lead()
+    queue, stage = rules(trip), trip.at(PROJECT)
+    (stage.home / "retrain.dstack.yml").write_text(block("retrain.dstack.yml"))
+    (stage.home / "train.dstack.yml").write_text(TRAIN)
+    for words in (["automation", "add", "-f", "retrain.dstack.yml"], ["apply", "-y", "-d", "-f", "train.dstack.yml"]):
+        said, status = stage.dstack(words)
+        assert status == 0, said
+    stage.until("the rule to apply", lambda: applied(trip) == 1)
+    heard: dict[str, StateChange] = {}
+    until("the queue to have all", lambda: missing(trip, queue, heard) == set(), every=0.5, seconds=PATIENCE)
+    (failed,) = (one for one in heard.values() if (one.target.name, one.after) == ("train", "failed"))
+    assert failed.project is not None and failed.project.name == PROJECT
+    order = {"rule": "resume", "event": failed.id, "project": PROJECT, "configuration": "retrain", "action": "apply"}
+    answer = trip.one.client("lambda").invoke(FunctionName=f"{BUS}-automate", Payload=json.dumps(order).encode())
+    assert json.loads(answer["Payload"].read()) == {"refused": ""}
+    assert applied(trip) == 1
+    unruled(trip)
+    trip.clear(stage)
+
+
+def rules(trip: Journey) -> str:
+    """The guide's rule, and one that brings everything to a queue. Returns the queue's URL."""
+    events, sqs = trip.one.client("events"), trip.one.client("sqs")
+    pattern = json.loads(block("pattern.json").replace('"main"', f'"{PROJECT}"'))
+    targets = block("targets.json").replace("arn:aws:lambda:REGION:ACCOUNT:function:dstack-prod-automate", ARN)
+    events.put_rule(EventBusName=BUS, Name="resume", EventPattern=json.dumps(pattern))
+    chosen = json.loads(targets.replace('\\"main\\"', f'\\"{PROJECT}\\"'))
+    assert events.put_targets(EventBusName=BUS, Rule="resume", Targets=chosen)["FailedEntryCount"] == 0
+    url = str(sqs.create_queue(QueueName="heard")["QueueUrl"])
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    events.put_rule(EventBusName=BUS, Name="all", EventPattern=json.dumps({"source": ["dstack"]}))
+    events.put_targets(EventBusName=BUS, Rule="all", Targets=[{"Id": "heard", "Arn": arn}])
+    return url
+
+
+def unruled(trip: Journey) -> None:
+    """A bus with rules can't be deleted."""
+    events = trip.one.client("events")
+    for rule, target in (("resume", "automate"), ("all", "heard")):
+        events.remove_targets(EventBusName=BUS, Rule=rule, Ids=[target])
+        events.delete_rule(EventBusName=BUS, Name=rule)
+
+
+def missing(trip: Journey, queue: str, heard: dict[str, StateChange]) -> set[str]:
+    """The events of the project's runs and jobs that the queue hasn't brought yet."""
+    sqs = trip.one.client("sqs")
+    while messages := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
+        for message in messages:
+            event: dict[str, Any] = json.loads(message["Body"])
+            assert (event["source"], event["detail-type"]) == ("dstack", "State Change")
+            change = StateChange.model_validate(event["detail"])
+            heard[change.id] = change
+            sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+    asked = {"within_projects": [project_id(trip)], "include_target_types": ["run", "job"]}
+    return {one["id"] for one in trip.one.call("/api/events/list", asked)} - heard.keys()
+
+
+def applied(trip: Journey) -> int:
+    told = trip.one.call("/api/events/list", {"within_projects": [project_id(trip)]})
+    return sum(one["message"] == "retrain is applied by rule resume" for one in told)
+
+
+def project_id(trip: Journey) -> str:
+    return str(trip.one.call(f"/api/projects/{PROJECT}/get", {})["project_id"])
