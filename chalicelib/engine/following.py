@@ -40,14 +40,16 @@ class Follower:
     def begin(self) -> None:
         """A new one starts with what happens from now on; one that was there goes on where it was."""
         one = nouns.find(self._store, Subscription, keys.subscription(self.name))
-        self._keep(Subscription(name=self.name, cursor=self._feed.end()) if one is None else subscriptions.again(one))
+        self._keep(
+            Subscription(name=self.name, cursor=self._feed.feed_end()) if one is None else subscriptions.again(one)
+        )
 
     def look(self) -> None:
         """Deliver what there is, until an attempt fails."""
         one = nouns.find(self._store, Subscription, keys.subscription(self.name))
         if one is None or not subscriptions.due(one, self._clock.now()):
             return
-        while page := self._feed.after(one.cursor, PAGE):
+        while page := self._feed.feed_after(one.cursor, PAGE):
             before = one
             for place, record in page:
                 for event in events_in(record)[one.within :]:

@@ -54,10 +54,10 @@ class Bus(Protocol):
 class Feed(Protocol):
     """The records of events in the order of their commits, where one process keeps the store."""
 
-    def end(self) -> int:
+    def feed_end(self) -> int:
         """The place of the last record that was ever added; 0 before the first."""
 
-    def after(self, place: int, limit: int) -> Sequence[tuple[int, Record]]:
+    def feed_after(self, place: int, limit: int) -> Sequence[tuple[int, Record]]:
         """The records behind this place, each with its own."""
 
 

@@ -155,7 +155,7 @@ class EmbeddedRoot(Root):
 
     def erase(self) -> Erased:
         done = super().erase()
-        self._database.trim(self.subscribers.settled())
+        self._database.trim_feed(self.subscribers.settled())
         self._database.shrink()
         return done
 

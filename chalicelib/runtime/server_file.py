@@ -63,7 +63,7 @@ class Followed:
     def start(self) -> None:
         if not self._settings.server_config_disabled:
             self._apply(self._config)
-        self._follow(self._config)
+            self._follow(self._config)
 
     def look(self) -> None:
         if self._settings.server_config_disabled:

@@ -58,7 +58,7 @@ class Subscribers:
 
     def settled(self) -> int:
         """The place in the feed that everybody has passed."""
-        return min((one.cursor for one in self._kept()), default=self._feed.end())
+        return min((one.cursor for one in self._kept()), default=self._feed.feed_end())
 
     def stop(self) -> None:
         for _, ticker in self._followed.values():

@@ -219,14 +219,14 @@ class SqliteStore:
         for commit in commits:
             commit.over = True
 
-    def end(self) -> int:
+    def feed_end(self) -> int:
         place: int = self._read(_FEED_END, ())[0][0]
         return place
 
-    def after(self, place: int, limit: int) -> list[tuple[int, Record]]:
+    def feed_after(self, place: int, limit: int) -> list[tuple[int, Record]]:
         return [(row[0], _record(row[1:])) for row in self._read(_FEED_AFTER, (place, limit))]
 
-    def trim(self, place: int) -> None:
+    def trim_feed(self, place: int) -> None:
         """Forget the order of what stands up to this place in the feed. The records themselves stay."""
         with self._writing:
             if self._closed:

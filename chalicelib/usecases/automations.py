@@ -29,6 +29,7 @@ from chalicelib.usecases.trail import project_target, told
 RUNS = ("task", "dev-environment", "service")
 TYPES = (*RUNS, "fleet", "volume")
 MOST = 1_000  # of a project
+LARGEST = 150_000  # bytes of a spec: sealed, it is one record
 
 
 def list_all(plane: Plane, project: Project) -> list[Automation]:
@@ -53,6 +54,12 @@ def add(plane: Plane, user: User, project: Project, spec: dict[str, Any], role: 
         _refuse_foreign(user, role, known)
     elif len(list_all(plane, project)) >= MOST:
         raise Refused(f"Project {project.name} has {MOST} stored configurations already.", hint="Delete some.")
+    text = orjson.dumps(spec)
+    if len(text) > LARGEST:
+        raise Refused(
+            f"This specification has {len(text) // 1000} KB; at most {LARGEST // 1000} KB can be stored.",
+            hint="Move long commands into a script in a repository or an image.",
+        )
     now = plane.clock.now()
     stored = Automation(
         id=plane.random_id() if known is None else known.id,
@@ -60,7 +67,7 @@ def add(plane: Plane, user: User, project: Project, spec: dict[str, Any], role: 
         project_id=project.id,
         name=name,
         type=type_,
-        sealed=plane.seal.seal(orjson.dumps(spec).decode(), context=_context(project.id, name)),
+        sealed=plane.seal.seal(text.decode(), context=_context(project.id, name)),
         user_id=user.id,
         user_name=user.name,
         stored_at=now,

@@ -232,6 +232,14 @@ def test_what_couldnt_be_applied_isnt_stored(rig: Rig, spec: dict[str, Any], sai
     assert rig.ok("P/automations/list", {}) == []
 
 
+def test_what_is_too_large_for_a_record_isnt_stored(rig: Rig) -> None:
+    long = spec_of("hello", env={"A": "é" * 70_000})
+    rig.ok("P/automations/add", {"spec": long})
+    assert "at most 150 KB can be stored" in rig.refused(
+        "P/automations/add", {"spec": spec_of("hello", env={"A": "a" * 160_000})}
+    )
+
+
 def test_what_is_stored_is_sealed(rig: Rig) -> None:
     stored(rig, spec_of("hello", env={"PASSWORD": "hush"}))
     record = rig.record(keys.automation(rig.project.id, "hello"))

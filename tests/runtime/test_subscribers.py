@@ -261,17 +261,17 @@ def test_the_feed_keeps_the_order_of_commits_and_forgets_what_everybody_has_pass
     database = store.below
     first, second = site.follower(HOOK), site.follower(HOOK.replace("ops,", "other,"))
     first.begin(), second.begin()
-    start = database.end()
+    start = database.feed_end()
     submit(site.rig, task("first"))
-    places = [place for place, _ in database.after(start, 100)]
-    assert places == sorted(places) and places[-1] == database.end() > start
+    places = [place for place, _ in database.feed_after(start, 100)]
+    assert places == sorted(places) and places[-1] == database.feed_end() > start
     first.look()
     assert site.made.settled() == start
-    database.trim(site.made.settled())
+    database.trim_feed(site.made.settled())
     second.look()
     assert len(site.receiver.ids) == 2 * len(set(site.receiver.ids))
-    database.trim(site.made.settled())
-    assert database.after(0, 100) == [] and database.end() == places[-1], "a place is never used again"
+    database.trim_feed(site.made.settled())
+    assert database.feed_after(0, 100) == [] and database.feed_end() == places[-1], "a place is never used again"
 
 
 def test_settings_that_change_take_effect_and_what_is_gone_is_forgotten(site: Site) -> None:

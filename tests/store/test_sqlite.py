@@ -394,3 +394,25 @@ def test_no_update_is_lost_between_processes(path: Path) -> None:
     found = store.get(Key("counter", "status"))
     assert found is not None and (found.version, found.body) == (201, b"200")
     store.close()
+
+
+def test_the_feed_has_records_of_events_in_the_order_of_their_commits_and_nothing_that_was_refused(
+    tmp_path: Path,
+) -> None:
+    def event(at: int, name: str) -> Put:
+        return Put(Record(keys.event("p", at, name), 1, b"{}"), 0)
+
+    store = SqliteStore(tmp_path / "plane.db")
+    store.commit([event(2, "late"), Put(Record(Key("run/1", "status"), 1, b"{}"), 0)])
+    with pytest.raises(Conflict):
+        store.commit([event(3, "lost"), Put(Record(Key("run/1", "status"), 1, b"{}"), 0)])
+    store.commit([event(1, "early")])
+    assert [record.key.sk[-5:] for _, record in store.feed_after(0, 10)] == ["#late"[-5:], "early"]
+    (first, _), (last, _) = store.feed_after(0, 10)
+    store.trim_feed(last)
+    store.close()
+    again = SqliteStore(tmp_path / "plane.db")
+    assert (again.feed_after(0, 10), again.feed_end()) == ([], last) and first < last
+    again.commit([event(4, "after")])
+    assert again.feed_end() > last
+    again.close()
