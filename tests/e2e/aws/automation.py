@@ -22,7 +22,8 @@ def announced(trip: Journey) -> None:
     assert trip.one.front is not None
     with trip.one.front.closed():
         made = trip.one.make("deploy", args="--set Bus=on")
-    assert {f"{BUS}: Add {name}" for name in ("StateChanges", "PublishStream")} <= {*made.report["changes"]}
+    changes = {*made.report["changes"]}
+    assert {f"{BUS}: Add {name}" for name in ("StateChanges", "PublishStream")} <= changes, changes
     trip.one.lead()
     queue, stage = rules(trip), trip.at(PROJECT)
     (stage.home / "retrain.dstack.yml").write_text(block("retrain.dstack.yml"))
