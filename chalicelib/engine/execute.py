@@ -15,6 +15,7 @@ from chalicelib.engine.about import about
 from chalicelib.engine.commit import Committer
 from chalicelib.engine.effects.acting import Acting
 from chalicelib.engine.effects.table import FAMILIES, Family
+from chalicelib.engine.figures import Figures
 from chalicelib.engine.kinds import KINDS, Kinds
 from chalicelib.engine.load import Loader
 from chalicelib.engine.ports import News, Wake
@@ -38,7 +39,9 @@ class Executor:
         news: News | None = None,
         kinds: Kinds = KINDS,
         families: Sequence[type[Family]] = FAMILIES,
+        figures: Figures | None = None,
     ) -> None:
+        self._figures = figures or Figures()
         self.here, self.load, self.wake, self.kinds = here, load, wake, kinds
         self._news = news or _nobody_waits
         made = [family(here) for family in families]
@@ -78,9 +81,17 @@ class Executor:
             raise Bug(f"nothing executes {effect}")
         if self.here.clock.now() >= effect.act_until:
             log.info("%s is too late: the next pass repeats what is still wanted", effect)
+            self._figures.executed(effect, "too late")
             return
-        found = handler(effect)
-        for outcome in (found,) if isinstance(found, Outcome) else found or ():
+        try:
+            found = handler(effect)
+        except Exception:
+            self._figures.executed(effect, "raised")
+            raise
+        outcomes = (found,) if isinstance(found, Outcome) else tuple(found or ())
+        for outcome in outcomes or ("done",):
+            self._figures.executed(effect, outcome)
+        for outcome in outcomes:
             self._conclude(outcome, committer)
 
     def _conclude(self, outcome: Outcome, committer: Committer) -> None:

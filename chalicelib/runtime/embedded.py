@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.tenants import Permissions
+from chalicelib.engine.figures import Figures
 from chalicelib.engine.ports import Clock
 from chalicelib.runtime.accept import most_connections
 from chalicelib.runtime.asgi import Polls
@@ -69,7 +70,7 @@ class EmbeddedRoot(Root):
         program = agent_program(folder)
         publish(blobs, program.read_bytes())
         clouds = [self.simulated(settings, server_url, program)] if settings.fake_cloud else []
-        self.polls, self.effects = Polls(), Effects()
+        self.polls, self.effects, self.figures = Polls(), Effects(), Figures()
         self.ask_again = ASK_AGAIN
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.streams = Streams(random_id, random_token, min(MOST, max(1, seats // 3)))  # two connections each
@@ -104,6 +105,7 @@ class EmbeddedRoot(Root):
                 retention=settings.retention,
                 streams=self.streams,
                 rights=self._rights_changed,
+                figures=self.figures,
                 sign_on=providers_of_accounts(config.sign_on or (), clock),
             )
         )
@@ -125,7 +127,7 @@ class EmbeddedRoot(Root):
         if self.catalog.awaited():
             self.refreshes.wait_first(FIRST_OFFERS)  # or the first plans would have no offers
         self.effects.start(self.executor.execute)
-        self.loop.start(self.reconciler)
+        self.loop.start(self.figures.passes(self.reconciler.run))
         self.erasures.start()
         self.sweeps.start()
 

@@ -16,6 +16,7 @@ from chalicelib.engine.ports import unheard
 from chalicelib.usecases.context import Images, Limits, Providers, SignsOn
 
 if TYPE_CHECKING:
+    from chalicelib.engine.figures import Figures
     from chalicelib.engine.ports import (
         Aside,
         Backends,
@@ -71,6 +72,7 @@ class Ports:
     uploads: Uploads | None = None  #  output comes in messages           into S3, without a function
     streams: Streams | None = None  #  between connections here           none: no connection lasts there
     rights: Rights = unheard  #        ends streams and long polls        nothing is open
+    figures: Figures | None = None  #  of the engine here              none: CloudWatch has them
     aside: Aside = nothing  #          no event is given up              what Lambda gave up
     count: Count = uncounted  #        the log alone                     metrics in CloudWatch
     bus: Bus | None = None  #          webhooks and rules here            EventBridge

@@ -65,6 +65,7 @@ class Root:
             streams=ports.streams,
             joining=self._joining,
             rights=ports.rights,
+            figures=ports.figures,
             sign_on=ports.sign_on,
         )
 
@@ -114,7 +115,7 @@ class Root:
             self._performers,
             executions=ports.workflows,
         )
-        return Executor(acting, self._load, wake=ports.wake, news=ports.news)
+        return Executor(acting, self._load, wake=ports.wake, news=ports.news, figures=ports.figures)
 
     @cached_property
     def driving(self) -> Driving:

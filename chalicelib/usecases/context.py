@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chalicelib.domain.specs.reading import Spec
     from chalicelib.domain.specs.sign_on import SignOnProvider
     from chalicelib.engine.commit import Door
+    from chalicelib.engine.figures import Figures
     from chalicelib.engine.read import Reader
     from chalicelib.store.blobs import Blobs
     from chalicelib.store.log_uploads import Uploads
@@ -134,6 +135,7 @@ class Plane:
     hosts: bool = True  # can it log in to hosts over SSH?
     joining: Joining | None = None  # how machines join by themselves
     rights: Rights = unheard
+    figures: Figures | None = None  # of the engine; None: it works elsewhere
     along: tuple[Change, ...] = ()  # written with the first change that goes through the door, or not at all
     sign_on: Mapping[str, SignsOn] = field(default_factory=dict)  # providers of accounts, by name
 

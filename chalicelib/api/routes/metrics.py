@@ -1,4 +1,4 @@
-"""Metrics over HTTP: the one call whose parameters are a query."""
+"""Metrics over HTTP: of a job, the one call whose parameters are a query; and of everything, for Prometheus."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from chalicelib.api.requests import At, Id, RequestBody
-from chalicelib.api.route import Call
+from chalicelib.api.route import Answer, Call
 from chalicelib.api.wire.metrics import job_metrics_json
 from chalicelib.configuration.reading import read
 from chalicelib.usecases import metrics
@@ -36,3 +36,10 @@ def job(call: Call) -> Any:
         before=asked.before,
     )
     return job_metrics_json(metrics.job_usage(call.plane, call.tenant, wanted))
+
+
+def prometheus(call: Call) -> Answer:
+    from chalicelib.api.wire.prometheus import CONTENT_TYPE, text_of
+    from chalicelib.usecases.exposition import expose
+
+    return Answer(text_of(expose(call.plane, call.actor)), content_type=CONTENT_TYPE)

@@ -61,7 +61,6 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
 )
 
 _OTHER_METHODS: tuple[tuple[str, str, Access, tuple[str, ...], str], ...] = (
-    ("metrics for Prometheus", "", Access.public, ("GET",), "/metrics"),
     (_SERVICES, "", Access.member, ("GET",), "/proxy/models/{project_name}/models"),
     (_SERVICES, "", Access.member, _ANY, "/proxy/services/{project_name}/{run_name}"),
     (_SERVICES, "", Access.member, (*_ANY, "OPTIONS"), "/proxy/services/{project_name}/{run_name}/{path}"),

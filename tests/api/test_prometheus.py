@@ -1,0 +1,147 @@
+"""`/metrics`, read by Prometheus' own parser."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from chalicelib.api.wire.prometheus import text_of
+from chalicelib.domain.instants import HOUR, SECOND
+from chalicelib.domain.runs import RunStatus
+from chalicelib.domain.tenants import ProjectRole
+from chalicelib.engine.figures import Figures
+from chalicelib.engine.reconcile import Pass
+from chalicelib.planning.plan import Effect, Failed
+from chalicelib.usecases.agent_message import MetricPoint
+from chalicelib.usecases.exposition import FAMILIES, Exposition
+from chalicelib.usecases.metrics import metric_puts
+from tests.api.rig import ADMIN, Rig, fleet, submit, task
+from tests.api.test_fleets import add_instance, create
+from tests.api.test_runs import finish, job_of, placed
+
+DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "dstack.json"
+JOB = {"project_name", "user_name", "run_name", "run_id", "job_name", "job_id", "job_num", "replica_num"} | {
+    "run_type",
+    "backend",
+    "gpu",
+}
+INSTANCE = {"project_name", "fleet_name", "fleet_id", "instance_name", "instance_id", "instance_type", "backend", "gpu"}
+
+Read = dict[str, list[tuple[dict[str, str], float]]]
+
+
+def read(text: str) -> Read:
+    """By the name of the sample: labels and value."""
+    found: Read = {}
+    for family in text_string_to_metric_families(text):
+        assert family.documentation and family.type in ("counter", "gauge"), family
+        for sample in family.samples:
+            found.setdefault(sample.name, []).append((dict(sample.labels), sample.value))
+    return found
+
+
+def scraped(rig: Rig, token: str = ADMIN) -> Read:
+    reply = rig.call("/metrics", token=token, method="GET")
+    assert reply.status == 200, reply.body
+    return read(reply.body.decode())
+
+
+def values(found: Read, name: str) -> list[float]:
+    return [value for _, value in found.get(name, [])]
+
+
+@pytest.fixture
+def busy(rig: Rig) -> Rig:
+    """A fleet with a machine, a run that uses it, one that waits and one that failed."""
+    add_instance(rig, create(rig, fleet()))
+    for name in ("train", "ended", "waits"):
+        submit(rig, task(name))
+    now = rig.world.clock.now()
+    run = {name: rig.ok("P/runs/get", {"run_name": name})["id"] for name in ("train", "ended")}
+    job = placed(job_of(rig, run["train"]), now)
+    rig.save(job)
+    load = {"cpu_usage_micro": 90 * SECOND, "memory_usage_bytes": 2048, "memory_working_set_bytes": 1024}
+    gpus = [{"memory_usage_bytes": 4096, "util_percent": 50}]
+    point = MetricPoint.model_validate({"task": job.id, "at": now, **load, "gpus": gpus})
+    rig.world.plane.store.commit(metric_puts([point], {job.id: job}, now, 7))
+    finish(rig, run["ended"], RunStatus.failed)
+    rig.world.clock.pass_(HOUR / SECOND)
+    return rig
+
+
+def test_what_runs_costs_and_waits(busy: Rig) -> None:
+    found = scraped(busy)
+    ((labels, price),) = found["dstack_job_price_dollars_per_hour"]
+    assert labels.keys() == {f"dstack_{name}" for name in JOB} and price > 0
+    assert (labels["dstack_run_name"], labels["dstack_user_name"], labels["dstack_run_type"]) == (
+        "train",
+        "admin",
+        "task",
+    )
+    assert values(found, "dstack_job_duration_seconds_total") == [3600]
+    assert values(found, "dstack_job_cpu_time_seconds_total") == [90]
+    assert values(found, "dstack_job_memory_working_set_bytes") == [1024]
+    assert values(found, "dstack_job_gpu_usage_ratio") == [0.5]
+    ((labels, _),) = found["dstack_instance_price_dollars_per_hour"]
+    assert labels.keys() == {f"dstack_{name}" for name in INSTANCE}
+    assert values(found, "dstack_instance_health") == [0]
+    assert values(found, "dstack_run_count_total") == [3] and values(found, "dstack_run_count_failed_total") == [1]
+    assert values(found, "dstack_run_count_done_total") == [0]
+    assert sum(values(found, "dstack_runs")) == 2
+    assert values(found, "dstack_queue_jobs") == [1] and values(found, "dstack_queue_age_seconds") == [3600]
+    assert values(found, "dstack_project_price_dollars_per_hour") == [
+        values(found, "dstack_instance_price_dollars_per_hour")[0]
+    ]
+
+
+def test_who_sees_what(busy: Rig) -> None:
+    assert busy.call("/metrics", token=None, method="GET").status == 403
+    member, stranger = busy.user("ann", ProjectRole.user), busy.user("far")
+    assert scraped(busy, member) == scraped(busy)
+    assert scraped(busy, stranger) == {}
+
+
+def test_the_engines_figures_are_for_admins(rig: Rig) -> None:
+    figures = Figures()
+    passes = figures.passes(lambda units: Pass(units=3, conflicts=1, failed={"run/a": "Bug"}))
+    passes.run(["run/a"])
+    passes.run([])
+    bought = Effect("instance/a", "vultr", 0)
+    figures.executed(bought, Failed("instance/a", "InsufficientCapacity", "none"))
+    figures.executed(bought, "too late")
+    rig.world.plane = replace(rig.world.plane, figures=figures)
+    found = scraped(rig)
+    names = ("passes", "units", "conflicts", "units_failed")
+    assert [values(found, f"dstack_engine_{name}_total") for name in names] == [[2], [6], [2], [2]]
+    outcomes = {(labels["effect"], labels["outcome"]): value for labels, value in found["dstack_engine_effects_total"]}
+    assert outcomes == {(type(bought).__name__, "InsufficientCapacity"): 1, (type(bought).__name__, "too late"): 1}
+    assert not [name for name in scraped(rig, rig.user("ann", ProjectRole.user)) if name.startswith("dstack_engine")]
+
+
+def test_any_text_is_a_label() -> None:
+    made = Exposition(0)
+    odd = 'a "quoted" \\ back\nslash é'
+    made.add("dstack_queue_jobs", 1, project_name=odd)
+    assert read(text_of(made).decode()) == {"dstack_queue_jobs": [({"dstack_project_name": odd}, 1.0)]}
+
+
+def test_nothing_at_all_is_an_exposition() -> None:
+    assert read(text_of(Exposition(0)).decode()) == {}
+
+
+def test_the_dashboard_asks_for_what_there_is() -> None:
+    """Every metric of its queries is one of ours, with labels that it has."""
+    board: dict[str, Any] = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+    asked += [each["query"] for each in board["templating"]["list"] if each["type"] == "query"]
+    named = {name for text in asked for name in re.findall(r"dstack_[a-z_]+", text)}
+    labels = {f"dstack_{name}" for name in (*JOB, *INSTANCE, "status", "gpu_num")}
+    assert len(asked) > 10 and named - labels and named - labels <= set(FAMILIES)
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids) and all(panel["title"] for panel in board["panels"])
