@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from chalicelib.errors import NotSupported
+from chalicelib.errors import NotFound, NotSupported
 from cli.commands.secret import get_secret
 from cli.parameters import JsonOption, ProjectOption, WatchOption, command, new_group
 from cli.render import as_json
@@ -20,6 +20,7 @@ from cli.tables.cells import moment
 from cli.tables.events import event_line
 
 LAST = 100
+SYSTEM = "system"  # no user's name in events of the control plane itself
 LATE = 30.0  # seconds that an event may take from what it is about to its commit
 
 WHAT = "Show what happened to runs, jobs, fleets and instances."
@@ -53,12 +54,27 @@ WithinFleet = Annotated[
 ]
 WithinRun = Annotated[Names, typer.Option("--within-run", metavar="NAME", help="Events of this run and its jobs.")]
 WithinGateway = Annotated[Names, typer.Option("--within-gateway", metavar="NAME", help="Not available yet.")]
+Actor = Annotated[
+    Names,
+    typer.Option(
+        "--actor",
+        metavar="USER",
+        help="What this user did; `system` is what the control plane did by itself.",
+        autocompletion=completer("user"),
+    ),
+]
 IncludeType = Annotated[
     Names, typer.Option("--include-target-type", metavar="TYPE", help="Events of this type: run, job, instance, …")
 ]
 
 
-@command(app, "list", "dstack event list --within-run train", "dstack event list --since 2h --include-target-type job")
+@command(
+    app,
+    "list",
+    "dstack event list --within-run train",
+    "dstack event list --since 2h --include-target-type job",
+    "dstack event list --actor ann",
+)
 def list_events(
     ctx: typer.Context,
     *,
@@ -75,6 +91,7 @@ def list_events(
     within_run: WithinRun = None,
     within_gateway: WithinGateway = None,
     include_type: IncludeType = None,
+    actor: Actor = None,
 ) -> None:
     """List events, oldest first: the last 100, or all since --since."""
     if ctx.invoked_subcommand is None:
@@ -164,9 +181,22 @@ def _filter(session: Session, flags: dict[str, Any]) -> dict[str, Any]:
         body["target_secrets"] = [get_secret(session, name)["id"] for name in flags["target_secret"]]
     if flags["target_volume"]:
         body["target_volumes"] = [session.get_volume(name)["id"] for name in flags["target_volume"]]
-    if not any(body.values()):
+    if not any(body.values()) and not flags["actor"]:  # what somebody did is wherever they did it
         body["within_projects"] = [session.client.post(f"/api/projects/{session.project}/get")["project_id"]]
-    return {**body, "include_target_types": flags["include_type"] or None, "actors": None}
+    return {**body, "include_target_types": flags["include_type"] or None, "actors": _actors(session, flags["actor"])}
+
+
+def _actors(session: Session, names: list[str] | None) -> list[str | None] | None:
+    """Their ids; None in the list is the control plane itself."""
+    if not names:
+        return None
+    users = session.client.post("/api/users/list", {})
+    known = {user["username"]: user["id"] for user in users}
+    session.remember("user", known)
+    missing = [name for name in names if name != SYSTEM and name not in known]
+    if missing:
+        raise NotFound(f"There is no user {missing[0]} that you may see.", hint="See them with `dstack user`.")
+    return [None if name == SYSTEM else known[name] for name in names]
 
 
 def fetch_events(session: Session, body: dict[str, Any], start: str | None) -> list[dict[str, Any]]:

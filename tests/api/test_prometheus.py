@@ -21,6 +21,7 @@ from chalicelib.planning.plan import Effect, Failed
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.exposition import FAMILIES, Exposition
 from chalicelib.usecases.metrics import metric_puts
+from docs import metrics_page
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create
 from tests.api.test_runs import finish, job_of, placed
@@ -145,3 +146,7 @@ def test_the_dashboard_asks_for_what_there_is() -> None:
     assert len(asked) > 10 and named - labels and named - labels <= set(FAMILIES)
     ids = [panel["id"] for panel in board["panels"]]
     assert len(set(ids)) == len(ids) and all(panel["title"] for panel in board["panels"])
+
+
+def test_the_page_is_up_to_date() -> None:
+    assert metrics_page.PAGE.read_text(encoding="utf-8") == metrics_page.page(), "make docs"

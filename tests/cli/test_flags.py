@@ -390,6 +390,7 @@ VALUES = {  # by parameter where one value doesn't fit all
     "jump": "me@10.0.0.1:22",
     "trials": "3",
     "role": "admin",
+    "actor": "ann",
     "pool_name": "other",
 }
 

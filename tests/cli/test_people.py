@@ -109,3 +109,14 @@ def test_a_project_in_use_stays_on_both_sides(admin: Dstack, plane: RealPlane) -
     said = refused(admin, "project delete --name main --on-server -y")
     assert said.endswith("The project main has fleets. Delete them first: dstack fleet delete NAME")
     assert names(done(admin, "project members")) == ["admin"]
+
+
+def test_what_an_actor_did_is_listed_wherever_they_did_it(admin: Dstack, plane: RealPlane) -> None:
+    done(admin, "user create ann")
+    plane.rig.world.clock.pass_(1)
+    create(plane.rig, fleet())
+    said = done(admin, "event --actor admin")
+    assert "[user ann] created" in said and "[fleet pool]" in said
+    assert "[user ann]" not in done(admin, "event --actor system")
+    assert "There is no user nobody" in refused(admin, "event --actor nobody")
+    assert done(admin, "event --actor ann") == ""
