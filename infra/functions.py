@@ -203,8 +203,7 @@ FUNCTIONS = (
         vpc=True,
         grants=(
             may.SETTINGS,
-            may.READ,
-            may.QUERY,
+            may.READ_ONE,
             may.PUT,
             may.DELETE,
             may.WAKE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.ports import Effects
 from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.hosts import install
+from chalicelib.planning.hosts import ADD_HOST, REMOVE_HOST
 from chalicelib.runtime.lambda_ import InvokedEffects
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import Said
@@ -46,14 +47,16 @@ class Bastion:
     rig: Rig
     host: FakeHost
     head: FakeHost
-    asked: Asked = field(default_factory=Asked)
+    asked: Asked
+    effects: Effects  # what passes ask of other functions
     executions: StepFunctions | None = None
     own: Root | None = None  # the function's, if it isn't that of the others
+    passes: Root | None = None  # that of `reconcile`, the same
 
     def turn(self) -> None:
         """What is woken or due, then what that asks for."""
         units, self.stack.hints[:] = sorted(set(self.stack.hints)), []
-        reconcile.handler({"units": units}, None, self.root)
+        reconcile.handler({"units": units}, None, self.passes or self.root)
         events, self.asked["hosts"] = self.asked["hosts"], []
         for event in events:
             bootstrap_host.handler(event, None, self.own or self.root)
@@ -76,17 +79,20 @@ def bastion(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bastion]
     stack = Stack.at(tmp_path)
     asked = Asked()
     host, head = FakeHost(), FakeHost()
-    effects: Effects = InvokedEffects(asked, "effects", {"ssh": "hosts"})
+    effects = InvokedEffects(asked, "effects", {"ssh": "hosts"})
     executions = None
     if request.param is Driver.execution:
         machines = {name: asl.render(definition) for name, definition in WORKFLOWS.items()}
         now = stack.rig.world.clock.now
-        executions = StepFunctions(machines, now, lambda payload: bootstrap_host.handler(dict(payload), None, root))
-        effects = Said(executions, effects)
-    ports = replace(stack.root.ports, logins=HeadAndHost(head, host), effects=effects, tunnels=False)
+        executions = StepFunctions(
+            machines, now, lambda payload: bootstrap_host.handler(dict(payload), None, made.own or root)
+        )
+    said = Said(executions, effects)
+    ports = replace(stack.root.ports, logins=HeadAndHost(head, host), effects=said, tunnels=False)
     root = Root(replace(ports, workflows=executions))
     rig = Rig(World(root.plane, stack.rig.world.clock, tmp_path), stack.rig.project)
-    yield Bastion(stack, root, rig, host, head, asked, executions)
+    made = Bastion(stack, root, rig, host, head, asked, effects, executions)
+    yield made
     for execution in executions.executions.values() if executions else ():
         assert execution.ended, "no execution is left behind"
     stack.root.close()
@@ -153,13 +159,13 @@ def test_a_host_whose_head_node_cant_reach_the_stack_either_is_told_so(bastion: 
     assert bastion.host.files == bastion.head.files == {}
 
 
-@pytest.mark.parametrize("bastion", [Driver.looks], indirect=True)
 def test_the_bastion_needs_what_its_policy_allows_and_nothing_else(bastion: Bastion) -> None:
     policed = Policed()
-    its = deployed(bastion.stack, policed, "bootstrap_host").ports
-    bastion.own = Root(
-        replace(its, logins=bastion.root.ports.logins, effects=bastion.root.ports.effects, tunnels=False)
-    )
+    its = deployed(bastion.stack, policed, "bootstrap_host", bastion.executions).ports
+    bastion.own = Root(replace(its, logins=bastion.root.ports.logins, tunnels=False))
+    passes = deployed(bastion.stack, policed, "reconcile", bastion.executions).ports
+    effects = Said(passes.workflows, bastion.effects)
+    bastion.passes = Root(replace(passes, logins=bastion.root.ports.logins, effects=effects, tunnels=False))
     bastion.host.reaches = False
     (instance,) = applied(bastion, BEHIND)["instances"]
     for _ in range(6):
@@ -169,5 +175,11 @@ def test_the_bastion_needs_what_its_policy_allows_and_nothing_else(bastion: Bast
     bastion.rig.ok("P/fleets/delete", {"names": ["lab"]})
     bastion.until("")
     assert policed.refused == []
-    reads = {"dynamodb:BatchGetItem", "dynamodb:Query"}  # of the same table, by more ways than this story goes
-    assert {need for need in spare(policed, "bootstrap_host") if need[0] not in reads} == set()
+    answered = ("states:SendTaskSuccess", f"states:stateMachine:dstack-{{stage}}-{ADD_HOST.name}")
+    assert (answered in policed.seen["bootstrap_host"]) == (bastion.executions is not None)
+    begun = {
+        ("states:StartExecution", f"states:stateMachine:dstack-{{stage}}-{name}")
+        for name in (ADD_HOST.name, REMOVE_HOST.name)
+    }
+    assert policed.seen["reconcile"] & begun == (begun if bastion.executions is not None else set())
+    assert spare(policed, "bootstrap_host") == set()

@@ -20,9 +20,12 @@ from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.engine.bootstrap import bootstrap_token
+from chalicelib.planning.hosts import ON_PREM
+from chalicelib.planning.instance import CHECK_EVERY
 from chalicelib.planning.orphans import apart
 from chalicelib.planning.plan import Effect
 from chalicelib.runtime.root import Root
+from chalicelib.runtime.step_functions import Said
 from chalicelib.store import nouns
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.port import Change, Check, Delete, Put
@@ -39,6 +42,7 @@ from tests.functions.test_handlers import Stack
 from tests.harness.lambda_host import scheduled_event
 from tests.usecases.cluster import FACTS as HOST
 from tests.world.calls import Need, Policed
+from tests.world.step_functions import StepFunctions
 
 Calls = Callable[..., Iterator[tuple[str, dict[str, Any]]]]
 
@@ -80,8 +84,22 @@ def of_bucket(method: str, *given: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{method.title()}Object", {"Key": given[0]}
 
 
-def deployed(stack: Stack, policed: Policed, function: str) -> Root:
-    """The stack's root as the function's process has it: its ports are AWS's services, which keep its policy."""
+def of_machines(executions: StepFunctions) -> Calls:
+    def calls(method: str, *given: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+        if method == "start":
+            yield "StartExecution", {"stateMachine": given[0]}
+            return
+        waiting = [one for one in executions.executions.values() if one.token == given[0]]
+        for one in waiting:
+            machine = next(name for name, machine in executions.machines.items() if machine is one.machine)
+            yield {"succeed": "SendTaskSuccess", "fail": "SendTaskFailure"}[method], {"stateMachine": machine}
+
+    return calls
+
+
+def deployed(stack: Stack, policed: Policed, function: str, executions: StepFunctions | None = None) -> Root:
+    """The stack's root as the function's process has it: its ports are AWS's services, which keep its policy.
+    `executions`: Step Functions, if the story has it."""
     ports = stack.root.ports
 
     def of(service: str) -> Callable[[str, dict[str, Any]], None]:
@@ -101,18 +119,25 @@ def deployed(stack: Stack, policed: Policed, function: str) -> Root:
 
     class Asking:
         def submit(self, effect: Effect) -> None:
-            asks("provision")
+            asks("bootstrap_host" if effect.backend == ON_PREM else "provision")
             ports.effects.submit(effect)
 
     store: Any = Noting(ports.store, of("dynamodb"), of_table)
     blobs: Any = Noting(ports.blobs, of("s3"), of_bucket)
-    return Root(replace(ports, store=store, blobs=blobs, logs=BlobLogs(store, blobs), wake=wake, effects=Asking()))
+    driven: Any = None if executions is None else Noting(executions, of("stepfunctions"), of_machines(executions))
+    of_its_own = {"store": store, "blobs": blobs, "logs": BlobLogs(store, blobs), "wake": wake, "workflows": driven}
+    return Root(replace(ports, **of_its_own, effects=Said(driven, Asking())))
 
 
-# What no story here plays: what every function does before its first event, and what AWS does in its name; what takes
-# Step Functions, what was given up, or a host. The emulator plays those, with the deployed functions. The calls
-# of the AWS backend are held against its own table in `tests/backends/aws/test_permissions.py`.
+# What no story here plays: what every function does before its first event, and what AWS does in its name; what is said
+# to Step Functions, which `test_bootstrap_host.py` and `test_workflow_step.py` play where it is said first; what was
+# given up, or a host. The emulator plays those, with the deployed functions. The calls of the AWS backend are held
+# against its own table in `tests/backends/aws/test_permissions.py`.
 ELSEWHERE = ("Settings", "Logs", "SetAside", "Drive", *(f"Ec2{each.sid}" for each in PERMISSIONS))
+
+
+# Of hosts whose workflow has no execution, because Step Functions was away: its looks ask for the steps.
+BY_LOOKS = {("lambda:InvokeFunction", "lambda:function:dstack-{stage}-bootstrap_host")}
 
 
 def spare(policed: Policed, function: str, *elsewhere: str) -> set[Need]:
@@ -224,10 +249,40 @@ def test_a_runs_whole_life_needs_what_the_policies_allow_and_nothing_else(stack:
         "provision": (later_object, "Catalog", "Query"),  # of what ends about a fleet or a volume
         "dead_letters": ("TakeAside",),
     }
-    hosts = {("lambda:InvokeFunction", "lambda:function:dstack-{stage}-bootstrap_host")}
-    assert {name: spare(policed, name, *grants) - hosts for name, grants in unplayed.items()} == {
+    assert {name: spare(policed, name, *grants) - BY_LOOKS for name, grants in unplayed.items()} == {
         name: set() for name in unplayed
     }
+
+
+def test_reaping_needs_what_its_policy_allows_and_nothing_else(stack: Stack, policed: Policed) -> None:
+    """A machine that was silent is heard again, so the pass looks at the queue too, and buys another for a run that
+    waits; then it is silent for good, and given up."""
+    stack.ask_for_a_machine()
+    stack.provision()
+    root, host = deployed(stack, policed, "reap_idle"), stack.instance["id"]
+    said = {"v": 1, "instance": host, "boot": "b", "seq": 1, "facts": HOST, "tasks": []}
+    token = bootstrap_token(stack.root.ports.install_key, host, 0)
+    token = send(stack.rig, "POST", "/agent/sync", orjson.dumps(said), token=token).json["credential"]
+
+    def reaped() -> dict[str, str]:
+        reap_idle.handler(scheduled_event("reap"), None, root)
+        found = stack.rig.ok("P/fleets/get", {"name": "pool"})["instances"]
+        return {one["id"]: f"{one['status']}{', unreachable' * one['unreachable']}" for one in found}
+
+    stack.rig.world.clock.pass_(600)
+    assert reaped() == {host: "busy, unreachable"}
+    submit(stack.rig, task("waits"))
+    stack.rig.world.clock.pass_(CHECK_EVERY / SECOND - 5)
+    assert send(stack.rig, "POST", "/agent/sync", orjson.dumps({**said, "seq": 2}), token=token).status == 200
+    stack.rig.world.clock.pass_(10)
+    assert sorted(reaped().values()) == ["busy", "pending"]
+    for _ in range(4):
+        stack.rig.world.clock.pass_(600)
+        left = reaped()
+    assert left[host] == "terminating, unreachable"
+    where_two_passes_meet = "Wake"
+    before_it_is_there = "List"
+    assert spare(policed, "reap_idle", where_two_passes_meet, before_it_is_there) == BY_LOOKS
 
 
 def bought(stack: Stack, root: dict[str, Root], people: Rig) -> Any:

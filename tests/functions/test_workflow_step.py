@@ -17,8 +17,11 @@ from chalicelib.planning.starting import START_CLUSTER
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.step_functions import Said
 from chalicelib.store.port import Change, Put
-from functions import reconcile, workflow_step
+from functions import reconcile, refresh_catalog, workflow_step
 from tests.functions.test_handlers import Stack
+from tests.functions.test_policies import BY_LOOKS, deployed, spare
+from tests.harness.lambda_host import scheduled_event
+from tests.world.calls import Policed
 from tests.world.engine import Engine
 from tests.world.gangs import cluster, gang_of, task
 from tests.world.nouns import PROJECT
@@ -77,3 +80,33 @@ def test_a_state_of_a_run_that_nobody_knows_is_told_to_undo(stack: Stack) -> Non
         workflow_step.handler(event, None, stack.root)
     assert type(told.value).__name__ == CANCELLED
     assert workflow_step.handler({**event, "step": "reserve", "undo": True}, None, stack.root) == {}
+
+
+def test_a_state_needs_what_its_policy_allows_and_nothing_else(stack: Stack, tmp_path: Path) -> None:
+    """Its looks are passes: over the task, over the queue, and over what those wake."""
+    clock, policed = stack.rig.world.clock, Policed()
+
+    def invoke(payload: Mapping[str, Any]) -> Mapping[str, str]:
+        answer: dict[str, str] = json.loads(json.dumps(workflow_step.handler(dict(payload), None, its)))
+        return answer
+
+    executions = StepFunctions({START_CLUSTER.name: asl.render(START_CLUSTER)}, clock.now, invoke)
+    its = deployed(stack, policed, "workflow_step", executions)
+    ports = stack.root.ports
+    others = Root(replace(ports, workflows=executions, effects=Said(executions, ports.effects)))
+    place = Engine(others.plane, clock, tmp_path)
+    cluster(place, 31)
+    run = task(place, "train", 31)
+    for _ in range(3):
+        reconcile.handler({"units": [f"run/{run.id}", f"queue/{PROJECT}"]}, None, others)
+    refresh_catalog.handler(scheduled_event("refresh"), None, stack.root)
+    place.fleet("pool", nodes="0..1")
+    waits = place.run("waits")
+    executions.run()
+    gang = gang_of(place, run)
+    assert gang is not None and gang.status is GangStatus.released
+    assert place.again(waits).assignment is not None, "a machine is bought for it"
+    assert policed.refused == []
+    answered = ("states:SendTaskSuccess", f"states:stateMachine:dstack-{{stage}}-{START_CLUSTER.name}")
+    assert answered in policed.seen["workflow_step"]
+    assert spare(policed, "workflow_step", "Wake", "List") == BY_LOOKS  # two passes meet; an object isn't there yet

@@ -40,6 +40,8 @@ def needs(service: str, operation: str, params: dict[str, Any]) -> Iterator[Need
         yield f"s3:{operation}", f"{BUCKET}/{params['Key']}"
     elif operation == "Invoke":
         yield "lambda:InvokeFunction", f"lambda:function:dstack-{{stage}}-{params['FunctionName']}"
+    elif service == "stepfunctions":  # a token is of one machine, whose call would have to be allowed
+        yield f"states:{operation}", f"states:stateMachine:dstack-{{stage}}-{params['stateMachine']}"
     elif service == "sqs":
         yield f"sqs:{operation}", f"sqs:dstack-{{stage}}-{params['QueueUrl'].rsplit('/', 1)[-1]}"
     else:

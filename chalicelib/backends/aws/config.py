@@ -46,7 +46,9 @@ class AWSBackendConfig(RegionalBackend):
     vpc_ids: dict[str, Word] | None = Field(default=None, description="The VPC's id by region.")
     default_vpcs: bool = Field(default=True, description="Use the default VPC if no other is set.")
     public_ips: bool = Field(default=True, description=PUBLIC_IPS)
-    iam_instance_profile: Word | None = Field(default=None, description="The instance profile of the machines.")
+    iam_instance_profile: Word | None = Field(
+        default=None, description="The instance profile of the machines. Its role's name begins with `dstack-machine`."
+    )
     tags: Tags | None = Field(default=None, description=TAGS)
     os_images: AWSOSImages | None = Field(default=None, description="Images to start machines from.")
     experimental_instance_types: Words | None = Field(default=None, description=EXPERIMENTAL)

@@ -15,6 +15,7 @@ from typing import Any
 ANY = "?*"  # a tag that is there; whoever knows the installation's id puts it in its place
 OURS: Mapping[str, Any] = {"StringLike": {"aws:ResourceTag/dstack-install": ANY}}
 MARKED: Mapping[str, Any] = {"StringLike": {"aws:RequestTag/dstack-install": ANY}}  # when it is created
+PASSED = "dstack-machine"  # begins the name, or the path, of roles that machines may be given
 CREATIONS = ("RunInstances", "CreateVolume", "CreateSecurityGroup", "CreatePlacementGroup", "AllocateAddress")
 
 
@@ -111,8 +112,13 @@ PERMISSIONS: tuple[Permission, ...] = (
     # A volume that somebody else created can be registered, and is then attached to our machines.
     Permission("AttachForeign", ("ec2:AttachVolume", "ec2:DetachVolume"), ("ec2:volume/*",)),
     Permission("Profile", ("iam:GetInstanceProfile",), ("iam:instance-profile/*",)),
+    # A machine's jobs have what its role may do. Whoever configures a backend can't hand out any role of the account,
+    # only one that was named, or put under a path, for this: IAM is no reliable judge of a passed role's tags.
     Permission(
-        "PassRole", ("iam:PassRole",), ("iam:role/*",), {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+        "PassRole",
+        ("iam:PassRole",),
+        (f"iam:role/{PASSED}*",),
+        {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}},
     ),
     Permission(
         "Spot",

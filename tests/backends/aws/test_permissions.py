@@ -49,6 +49,12 @@ def _catalogue(name: str) -> bool:
     return name in table.actions
 
 
+def test_only_roles_for_machines_are_passed_and_only_to_ec2() -> None:
+    (each,) = (each for each in PERMISSIONS if "iam:PassRole" in each.actions)
+    assert each.actions == ("iam:PassRole",) and each.things == ("iam:role/dstack-machine*",)
+    assert each.only_if == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
+
+
 def test_no_action_is_a_pattern() -> None:
     assert not [name for name in actions() if "*" in name]
 
