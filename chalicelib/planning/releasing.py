@@ -172,7 +172,7 @@ def _release(look: Look, gang: Gang, jobs: Sequence[Job], volumes: Mapping[str, 
     if gang.status is GangStatus.sealed:
         gang = gang.with_(addresses=tuple(map(address_of, where)), gpus=tuple(map(gpus_of, where)))
     wave = _first(look, jobs) if gang.status is GangStatus.sealed else _rest(look, jobs)
-    going = [job for job in wave if job.status is JobStatus.submitted and job.assignment is None]
+    going = [job for job in wave if job.status is JobStatus.submitted]
     last = len(wave) == len(jobs) or gang.status is GangStatus.starting
     chunk = CHUNK_WITH_DISKS if volumes else CHUNK
     taken: dict[str, Volume] = {}

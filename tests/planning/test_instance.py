@@ -478,11 +478,11 @@ def test_a_job_that_may_stop_as_long_as_it_likes_is_waited_for_while_the_machine
 
 
 def test_only_the_cloud_says_that_it_is_over() -> None:
-    world = World("terminating", due_at=b.NOW)
+    world = World("terminating", due_at=b.NOW, disks=("one", "two"))
     world.decide()
     plan = world.left()
     assert (world.instance.status, world.instance.due_at) == (InstanceStatus.terminated, None)
-    assert f"fleet/{world.fleet.id}" in plan.steps[0].wake
+    assert {f"fleet/{world.fleet.id}", "volume/one", "volume/two"} <= set(plan.steps[0].wake)
 
 
 def test_the_time_in_which_a_purchase_may_still_be_under_way_is_kept() -> None:
