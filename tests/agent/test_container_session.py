@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -154,3 +155,35 @@ def test_a_part_may_be_of_any_size(lines: list[Line]) -> None:
         left -= len(part)
     assert part.endswith(b"end") and line.errors.recv(10) == b"wrong"
     out.join(PATIENCE)
+
+
+def pumped(engine: socket.socket, stdout: int, noticed: int = -1, signalled: Callable[[bytes], None] = print) -> bool:
+    """Whether a session that nobody types into is pumped to its end."""
+    stdin, typed = os.pipe()
+    errors = os.open(os.devnull, os.O_WRONLY)
+    try:
+        return Pump(stdin, stdout, errors, engine, b"", False, noticed, signalled).run()
+    finally:
+        for each in (stdin, typed, errors):
+            os.close(each)
+
+
+def test_a_pipe_that_nobody_reads_ends_it_though_nothing_is_said() -> None:
+    ours, engine = socket.socketpair()
+    taken, stdout = os.pipe()
+    os.close(taken)
+    with ours, engine:
+        assert pumped(engine, stdout) is False
+    os.close(stdout)
+
+
+def test_signals_are_noticed_before_the_end() -> None:
+    ours, engine = socket.socketpair()
+    noticed, tell = os.pipe()
+    os.write(tell, b"\x1c\x0f")
+    ours.close()
+    heard: list[bytes] = []
+    with Path(os.devnull).open("wb") as stdout, engine:
+        assert pumped(engine, stdout.fileno(), noticed, heard.append) and heard == [b"\x1c\x0f"]
+    os.close(noticed)
+    os.close(tell)

@@ -158,6 +158,18 @@ def test_a_job_that_takes_no_more_ends_its_stream_in_words(stream: Stream) -> No
     stream.server.send(FRAME[len(FRAME) // 2 :])
     stream.turn()
     assert got(stream) == (b"", websocket.Closed(1001, "the job closed the connection"))
+    stream.server.send(Peer(client=False).close())
+    stream.turn()
+    assert not stream.open, "what the job can't be given any more isn't waited for"
+
+
+def test_a_job_that_has_said_all_gets_nothing_more(stream: Stream) -> None:
+    stream.job.shutdown(socket.SHUT_WR)
+    stream.turn()
+    stream.server.send(FRAME)
+    stream.turn()
+    with pytest.raises(BlockingIOError):
+        stream.job.recv(1)
 
 
 def test_a_job_that_broke_off_ends_its_stream_in_words() -> None:
