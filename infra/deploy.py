@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import os
 import secrets
 import sys
 import time
@@ -208,6 +209,11 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def deploy(given: argparse.Namespace, say: Callable[[str], None], agree: Callable[[str], bool]) -> Report:
+    if os.environ.get("DSTACK_CATALOG_FILE"):
+        raise Refused(
+            "DSTACK_CATALOG_FILE is for `dstack server`: the functions of a stage have no such file.",
+            hint="Unset it, and allow `pricing:GetProducts` to the keys of backends.",
+        )
     chosen = ({"SpendingAlarm": "0"} if emulator() else {}) | _pairs(given.set)  # an emulator has no budgets
     where = account.here(given.region, given.profile)
     report = Report(given.stage, where.id, where.region)

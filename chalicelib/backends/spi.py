@@ -4,7 +4,9 @@ The contract, which `tests/backends/conformance.py` checks for every one:
 
 * `create` yields a handle after every external resource it creates, before it creates the next: what is yielded is
   never lost. Called again with the same request it adopts what exists and yields the same handles. No single step
-  takes longer than half of `facts.create_timeout`.
+  takes longer than half of `facts.create_timeout`. Where a machine is tried in one zone after another, and a token is
+  good for a zone, it yields a handle of the kind `TRYING` before each zone but the first: no resource, but where one
+  may be. The next call is told that zone, and tries it first.
 * `terminate` accepts any handle ever yielded, in any state, any number of times. It returns once termination has been
   requested, and raises Gone when nothing is left. Only Gone is proof.
 * `describe` raises Gone too. A resource may be missing from it for `facts.visibility_lag` after `create`.
@@ -39,6 +41,7 @@ class CreateRequest:
     disk_mib: int
     zones: tuple[str, ...] | None = None
     reservation: str | None = None
+    trying: str = ""  # the zone that an earlier call tried last; empty: its first, or there was none
     placement_group: Handle | None = None  # that the machine joins; `create` raises Gone if it doesn't exist (yet)
 
 

@@ -56,6 +56,9 @@ class Handle(Value):
     data: dict[str, str] = {}
 
 
+TRYING = "trying"  # the kind of a handle that is no resource: in the zone of its data, one may be made next
+
+
 class Jump(Value):
     """A machine that logins go through."""
 
@@ -107,6 +110,7 @@ class Instance(Noun):
     for_run: bool = False  # a run asked for it, not its fleet
     idle_seconds: int | None = None  # None: never reaped for idleness
     handles: tuple[Handle, ...] = ()
+    trying: str = ""  # the zone that its purchase tried last, if that isn't the first
     placement_group: str = ""  # id of the fleet's group that it is created in
     host: OnPrem | None = None  # of an SSH fleet: set up when it is added, and cleared when it is removed
     disks: tuple[str, ...] = ()  # ids of volumes that are, or may be, attached

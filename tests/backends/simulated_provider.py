@@ -52,6 +52,9 @@ class SimulatedProvider:
     def none_left(self, offer: Offer) -> None:
         self._script.capacity[f"{offer.region}/{offer.instance.name}"] = 0
 
+    def zone_is_full(self, offer: Offer, zone: str, *, full: bool = True) -> None:
+        """Its regions have capacity, not its zones."""
+
     def quota(self, offer: Offer, machines: int) -> None:
         self._script.quota[offer.instance.name] = machines
 

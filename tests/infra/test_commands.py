@@ -57,6 +57,14 @@ def test_without_a_region_it_says_where_to_set_one(
     assert "No region is set." in capsys.readouterr().err
 
 
+def test_a_file_of_prices_is_refused_since_no_function_would_read_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DSTACK_CATALOG_FILE", "prices.csv")
+    assert deploy.main(["dev", "--region", "eu-west-1"]) == 1
+    assert "DSTACK_CATALOG_FILE is for `dstack server`" in capsys.readouterr().err
+
+
 def test_without_a_terminal_nobody_is_taken_to_have_agreed(monkeypatch: pytest.MonkeyPatch) -> None:
     from infra import command
 

@@ -1,14 +1,15 @@
 """Machines on EC2, and what belongs to one: its public address, if it needs one of its own.
 
 A launch is tried in one zone after another. What exists already is looked for first, by a tag, in all of them: AWS's
-own token is good for a zone only. Between a launch and the moment when it shows, the token of its zone finds it; one
-that was used for another request (with a newer image, say) is refused, never launched anew.
+own token is good for a zone only. Between a launch and the moment when it shows, the token of its zone finds it, which
+is the zone that was tried last; one that was used for another request (with a newer image, say) is refused, never
+launched anew.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from chalicelib.backends.aws import launch
@@ -32,7 +33,7 @@ from chalicelib.backends.aws.places import (
 )
 from chalicelib.backends.aws.reservations import group_of, is_block
 from chalicelib.backends.spi import CreateRequest, Machine, Owned
-from chalicelib.domain.instances import Handle
+from chalicelib.domain.instances import TRYING, Handle
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.owner import Kind, from_tags
 from chalicelib.errors import BackendError, Gone, InsufficientCapacity, MissingPermission, Transient, Unfit
@@ -56,15 +57,19 @@ class Machines:
         machine = self._launched(request)
         if launch.needs_address(request, public_ips=self._settings.public_ips):
             yield _address(self._allocated(request), request.offer.region)
-        yield _vm(machine or self._launch(request), request.offer.region)
+        yield _vm(machine or (yield from self._launch(request)), request.offer.region)
 
     def _launched(self, request: CreateRequest) -> Body | None:
         alive = [*tag_filters({MARK: request.token}), *filters(instance_state_name=ALIVE)]
         return next(self._instances(request.offer.region, alive), None)
 
-    def _launch(self, request: CreateRequest) -> Body:
+    def _launch(self, request: CreateRequest) -> Generator[Handle, None, Body]:
+        """Each further zone is told before it is tried: where an answer was lost, the token of that zone finds the
+        machine, though the first zone has room again and nothing shows yet."""
         refused: dict[str, BackendError] = {}
-        for place in self._places(request):
+        for place in sorted(self._places(request), key=lambda each: each.zone != request.trying):
+            if refused:
+                yield Handle(kind=TRYING, id=place.zone, data={"zone": place.zone})
             asked = launch.launch(request, place, self._settings)
             try:
                 answer = self._clients.call("ec2", request.offer.region, "run_instances", **asked)

@@ -22,7 +22,7 @@ from chalicelib.backends.spi import Backend, CreateRequest, CreatesSeveral
 from chalicelib.domain import keys
 from chalicelib.domain.boot_script import user_data
 from chalicelib.domain.ids import derive
-from chalicelib.domain.instances import Handle, Instance, InstanceStatus
+from chalicelib.domain.instances import TRYING, Handle, Instance, InstanceStatus
 from chalicelib.domain.owner import CALLED, Kind, Owner, is_ours
 from chalicelib.engine.bootstrap import bootstrap_token
 from chalicelib.engine.effects.acting import Acting, said, translated
@@ -76,7 +76,10 @@ class Purchases:
                     handle = next(making, None)
                 if handle is None:
                     return Bought(effect.unit, epoch, effect.act_until)
-                found = self.checkpoint(instance, [handle], backend)
+                if handle.kind == TRYING:
+                    found = self._trying(instance, handle.data["zone"])
+                else:
+                    found = self.checkpoint(instance, [handle], backend)
                 if found is None:
                     return None
                 instance = found
@@ -167,6 +170,7 @@ class Purchases:
             disk_mib=instance.offer.instance.resources.disk.size_mib,
             zones=(zone,) if zone else instance.offer.availability_zones,
             reservation=instance.offer.reservation or None,
+            trying=instance.trying,
             placement_group=group,
         )
 
@@ -192,6 +196,15 @@ class Purchases:
             except Conflict:
                 continue  # lost a race; each loss is somebody else's progress, so this loop ends
             return saved.with_(version=current.version + 1)
+
+    def _trying(self, instance: Instance, zone: str) -> Instance | None:
+        """Record where a machine may be next. None if the instance has changed: its purchase ends here."""
+        saved = instance.with_(trying=zone)
+        try:
+            self.here.store.commit([nouns.put(saved)])
+        except Conflict:
+            return None
+        return saved.with_(version=instance.version + 1)
 
     # --- look --------------------------------------------------------------------------------------------------------
 

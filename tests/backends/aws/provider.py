@@ -83,6 +83,9 @@ class AwsProvider:
         for zone in offer.availability_zones or ():
             self._account.script.capacity[f"{zone}/{offer.instance.name}"] = 0
 
+    def zone_is_full(self, offer: Offer, zone: str, *, full: bool = True) -> None:
+        self._account.script.capacity[f"{zone}/{offer.instance.name}"] = 0 if full else 100
+
     def quota(self, offer: Offer, machines: int) -> None:
         market = "spot" if offer.instance.resources.spot else "on-demand"
         code = quota_code(offer.instance.name, market)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from chalicelib.backends.spi import Backend, CreateRequest, Machine
-from chalicelib.domain.instances import Handle
+from chalicelib.domain.instances import TRYING, Handle
 from chalicelib.domain.owner import LONGEST
 from chalicelib.errors import BackendError
 from tests.backends.conformance.provider import LetPass, Provider
@@ -61,6 +61,23 @@ class Creation(Suite):
         first = list(backend.create(request_one))
         assert list(backend.create(request_one)) == first
         assert provider.existing() == {handle.id for handle in first}
+
+    @needs("idempotent_create")
+    def test_an_answer_lost_in_another_zone_is_no_second_machine(
+        self, backend: Backend, request_one: CreateRequest, provider: Provider
+    ) -> None:
+        """Though the first zone has room again before the machine shows."""
+        first = next(iter(request_one.zones or ()), "")
+        provider.zone_is_full(request_one.offer, first)
+        provider.invisible_for(600.0)
+        provider.fail("create", "Transient", when="after")
+        trying = ""
+        with pytest.raises(BackendError):
+            for handle in backend.create(request_one):
+                trying = handle.data["zone"] if handle.kind == TRYING else trying
+        provider.zone_is_full(request_one.offer, first, full=False)
+        made = list(backend.create(replace(request_one, trying=trying)))
+        assert provider.existing() == {handle.id for handle in made}
 
     @needs("idempotent_create")
     def test_two_calls_at_once_make_one_machine(

@@ -42,6 +42,9 @@ class Provider(Protocol):
     def none_left(self, offer: Offer) -> None:
         """No machine of the type is left in the region."""
 
+    def zone_is_full(self, offer: Offer, zone: str, *, full: bool = True) -> None:
+        """No machine of the type is left in this zone, where zones can be full by themselves."""
+
     def quota(self, offer: Offer, machines: int) -> None:
         """The account may have so many."""
 
