@@ -50,3 +50,8 @@ def kept_secret(path: Path) -> bytes:
             hint="Restore it from a backup of the data folder; data sealed with it can't be read with another key.",
         )
     return kept
+
+
+def templates_in(folder: Path) -> dict[str, bytes]:
+    """The files of the operator's templates, by name."""
+    return {path.name: path.read_bytes() for path in folder.glob("*.yml") if path.is_file()}

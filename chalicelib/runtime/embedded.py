@@ -19,7 +19,7 @@ from chalicelib.engine.ports import Clock
 from chalicelib.runtime.accept import most_connections
 from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
-from chalicelib.runtime.data_folder import kept_secret
+from chalicelib.runtime.data_folder import kept_secret, templates_in
 from chalicelib.runtime.loop import Effects, Loop, Ticker
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.root import Root
@@ -106,6 +106,7 @@ class EmbeddedRoot(Root):
                 streams=self.streams,
                 rights=self._rights_changed,
                 figures=self.figures,
+                templates=partial(templates_in, folder / "templates"),
                 sign_on=providers_of_accounts(config.sign_on or (), clock),
             )
         )

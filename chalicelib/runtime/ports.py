@@ -72,6 +72,7 @@ class Ports:
     uploads: Uploads | None = None  #  output comes in messages           into S3, without a function
     streams: Streams | None = None  #  between connections here           none: no connection lasts there
     rights: Rights = unheard  #        ends streams and long polls        nothing is open
+    templates: Callable[[], Mapping[str, bytes]] = dict  # a folder  none
     figures: Figures | None = None  #  of the engine here              none: CloudWatch has them
     aside: Aside = nothing  #          no event is given up              what Lambda gave up
     count: Count = uncounted  #        the log alone                     metrics in CloudWatch

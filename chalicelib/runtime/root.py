@@ -65,6 +65,7 @@ class Root:
             streams=ports.streams,
             joining=self._joining,
             rights=ports.rights,
+            templates=ports.templates,
             figures=ports.figures,
             sign_on=ports.sign_on,
         )

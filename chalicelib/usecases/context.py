@@ -135,6 +135,7 @@ class Plane:
     hosts: bool = True  # can it log in to hosts over SSH?
     joining: Joining | None = None  # how machines join by themselves
     rights: Rights = unheard
+    templates: Callable[[], Mapping[str, bytes]] = dict  # files by name
     figures: Figures | None = None  # of the engine; None: it works elsewhere
     along: tuple[Change, ...] = ()  # written with the first change that goes through the door, or not at all
     sign_on: Mapping[str, SignsOn] = field(default_factory=dict)  # providers of accounts, by name

@@ -55,7 +55,6 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
             for verb in ("list", "get", "get_plan", "apply", "create", "delete", "set_default", "set_wildcard_domain")
         ),
     ),
-    ("templates", "", Access.member, (f"{_PROJECT}/templates/list",)),
     ("the SSH proxy", "", Access.admin, ("/api/sshproxy/get_upstream",)),
     (_SERVICES, "", Access.member, ("/proxy/models/{project_name}/chat/completions",)),
 )

@@ -1,0 +1,66 @@
+"""Templates: forms that the web console fills configurations in with. The operator writes them as files.
+
+They are read when somebody asks for them, so a new one is there at once. One that can't be read is refused with its
+file, line and column, and hides the others: a form that is missing without a word is harder to find.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from chalicelib.configuration.parse import decode, parse_as
+from chalicelib.usecases.context import Plane
+
+MOST = 200  # that one list has
+_KINDS = Literal["task", "service", "dev-environment", "fleet", "volume", "gateway"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Parameter(_Strict):
+    """A part of the form. A variable has a title in it, its own name, and its value unless another is given."""
+
+    type: Literal["name", "ide", "resources", "python_or_docker", "repo", "working_dir", "env"]
+    title: str | None = None
+    name: str | None = None
+    value: str | None = None
+
+    @model_validator(mode="after")
+    def _of_a_variable(self) -> Parameter:
+        if self.type != "env" and self.model_fields_set != {"type"}:
+            raise ValueError("only a parameter of `type: env` has a title, a name or a value")
+        return self
+
+    def shown(self) -> dict[str, Any]:
+        return self.model_dump() if self.type == "env" else {"type": self.type}
+
+
+class Described(BaseModel):
+    """The configuration as far as it goes: the form completes it, and applying it checks the rest."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    type: _KINDS
+
+
+class Template(_Strict):
+    type: Literal["template"]
+    name: Annotated[str, Field(min_length=1, max_length=100)]
+    title: Annotated[str, Field(min_length=1, max_length=200)]
+    description: str | None = None
+    parameters: list[Parameter] = []
+    configuration: Described
+
+
+def list_templates(plane: Plane) -> list[dict[str, Any]]:
+    """By the names of their files."""
+    files = sorted(plane.templates().items())[:MOST]
+    return [_shown(parse_as(Template, decode(raw, name), filename=name)) for name, raw in files]
+
+
+def _shown(template: Template) -> dict[str, Any]:
+    return {**template.model_dump(mode="json"), "parameters": [each.shown() for each in template.parameters]}
