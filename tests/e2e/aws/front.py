@@ -20,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
 AT_ONCE = 2  # calls to each of the two
+HELD = 60.0  # seconds that a call waits for the end of an upgrade
 _OWN = ("host", "content-length", "connection", "transfer-encoding", "keep-alive")
 
 
@@ -33,7 +34,8 @@ class Front(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.api = self.agents = ""  # paths at the emulator; empty: nothing is deployed
         self.turns = {way: threading.BoundedSemaphore(AT_ONCE) for way in ("api", "agents")}
-        self.shut = False
+        self.open = threading.Event()
+        self.open.set()
 
     def leads_to(self, api_url: str, agent_url: str) -> None:
         """To these addresses in AWS."""
@@ -43,12 +45,12 @@ class Front(ThreadingHTTPServer):
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """Whoever calls meanwhile is told to come again."""
-        self.shut = True
+        """Calls wait meanwhile."""
+        self.open.clear()
         try:
             yield
         finally:
-            self.shut = False
+            self.open.set()
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Silent about callers that are gone, as those are whose work was stopped."""
@@ -74,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answered(self, way: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         prefix = {"agents": self.server.agents, "api": self.server.api}[way]
-        if not prefix or self.server.shut:
+        if not prefix or not self.server.open.wait(HELD):
             return 503, [], b"being deployed"
         with self.server.turns[way]:
             return self._asked(prefix, body)
