@@ -63,7 +63,7 @@ def _declared(path: str, method: str) -> bool:
 
 def test_what_is_not_built_is_refused_by_name(rig: Rig) -> None:
     assert "`type: gateway`" in rig.refused("P/gateways/list")
-    assert "exports" in rig.refused("P/exports/list")
+    assert "SSH proxy" in rig.refused("/api/sshproxy/get_upstream")
 
 
 def test_nobody_needs_a_token_to_hear_that_there_is_no_single_sign_on(rig: Rig) -> None:
