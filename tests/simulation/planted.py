@@ -25,7 +25,7 @@ from chalicelib.domain.workflows import WorkflowStatus
 from chalicelib.engine.effects.purchases import Purchases
 from chalicelib.engine.effects.table import FAMILIES, Family
 from chalicelib.engine.kinds import KINDS, Kinds
-from chalicelib.engine.read import Reader
+from chalicelib.engine.read import Again, Reader, has_room
 from chalicelib.engine.sweep import Sweeper
 from chalicelib.planning.attachments import DiskAt
 from chalicelib.planning.fleet import decide_fleet
@@ -205,8 +205,10 @@ def _from_the_first(snapshot: QueueSnapshot) -> Plan:
 
 
 class _Neighbourly(Reader):
-    def fleet_views(self, project_id: str, hinted: Iterable[str] = ()) -> tuple[FleetView, ...]:
-        found = super().fleet_views(project_id, hinted)
+    def fleet_views(
+        self, project_id: str, hinted: Iterable[str] = (), again: Again = has_room
+    ) -> tuple[FleetView, ...]:
+        found = super().fleet_views(project_id, hinted, again)
         self.projects = {*getattr(self, "projects", ()), project_id}
         others = (super(_Neighbourly, self).fleet_views(other) for other in self.projects - {project_id})
         return (*found, *(view for views in others for view in views))
