@@ -70,6 +70,8 @@ def launch(request: CreateRequest, place: Place, settings: Settings) -> dict[str
     if len(request.user_data.encode()) > MOST_USER_DATA:
         raise Unfit(f"The boot script of {request.name} is longer than the {MOST_USER_DATA} bytes that AWS takes.")
     spot = request.offer.instance.resources.spot
+    if spot and place.reservation is not None:
+        raise Unfit(f"A spot machine can't be in the capacity reservation {place.reservation.id}.")
     asked: dict[str, Any] = {
         "ImageId": place.image.id,
         "InstanceType": request.offer.instance.name,
@@ -113,7 +115,7 @@ def _market(spot: bool, reservation: Reservation | None) -> dict[str, Any]:
         holding = {"CapacityReservationSpecification": target}
     if reservation is not None and reservation.block:
         return {**holding, "InstanceMarketOptions": {"MarketType": "capacity-block"}}
-    if spot:  # which never uses a reservation
+    if spot:
         options = {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"}
         return {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": options}}
     return holding

@@ -208,6 +208,12 @@ def test_a_reservation_is_named() -> None:
     assert params["Placement"] == {"GroupName": "dstack-cluster", "Tenancy": "dedicated"}
 
 
+def test_a_spot_machine_isnt_launched_beside_its_reservation() -> None:
+    place = replace(PLACE, reservation=Reservation("cr-1", "us-east-1a", block=False))
+    with pytest.raises(Unfit, match="cr-1"):
+        launch(request_for(offer(spot=True)), place, SETTINGS)
+
+
 def test_a_reservation_in_a_placement_group_is_used_in_that_group() -> None:
     place = replace(PLACE, reservation=Reservation("cr-1", "us-east-1a", block=False, group="theirs"))
     for request in (request_for(offer()), replace(request_for(offer()), placement_group=GROUP)):
