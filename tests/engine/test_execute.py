@@ -13,6 +13,7 @@ from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.backends.simulated.cloud import FACTS, FakeCloud
 from chalicelib.backends.simulated.script import Fault, Script
 from chalicelib.backends.spi import Backend, CreateRequest, Owned
+from chalicelib.domain import keys
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instances import Handle, Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND
@@ -32,6 +33,7 @@ from chalicelib.planning.plan import Effect, Outcome, Plan
 from chalicelib.planning.purchases import Bought, Create, Describe, Left, NotBought, NotDone, Seen, Terminate
 from chalicelib.planning.snapshots import InstanceSnapshot
 from chalicelib.store import nouns
+from chalicelib.store.port import Delete
 from tests.world.engine import Engine
 from tests.world.ports import Books, accounts
 
@@ -198,6 +200,19 @@ def test_resource_made_for_an_instance_that_ended_meanwhile_is_given_back(bench:
         def create(self, request: CreateRequest) -> Iterator[Handle]:
             made = list(super().create(request))
             bench.change(status=InstanceStatus.terminated)
+            yield made[1]
+
+    cloud = Late(bench.place.now, script=bench.script)
+    bench.with_backend(cloud).execute(bench.effect)
+    bench.place.at += bench.script.end
+    assert cloud.machines() == []
+
+
+def test_resource_made_for_an_instance_that_was_erased_meanwhile_is_given_back(bench: Bench) -> None:
+    class Late(FakeCloud):
+        def create(self, request: CreateRequest) -> Iterator[Handle]:
+            made = list(super().create(request))
+            bench.place.store.commit([Delete(keys.instance(bench.instance.id), expect=bench.instance.version)])
             yield made[1]
 
     cloud = Late(bench.place.now, script=bench.script)
