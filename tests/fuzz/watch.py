@@ -137,7 +137,8 @@ def wrote(ground: Ground, caller: Caller, before: Standing, public: set[str], wr
             continue
         owner = ground.store.owners.get(key.pk, "")
         joins = owner in public and _joining(owner, caller.user_id, key, written)
-        if (owner in guarded and not joins) or key.pk in ("users", "sightings"):
+        everybodys = key.pk in ("users", "sightings") and key != keys.rights()  # that says only that something changed
+        if (owner in guarded and not joins) or everybodys:
             yield f"{caller.name} writes {key}"
 
 
