@@ -69,7 +69,7 @@ def test_a_run_whose_job_failed_before_anybody_looked_at_it_ends() -> None:
     plane.until(plane.is_("idle"), 60)
     plane.die_after(became(Job, "failed"))
     plane.task(resources={"gpu": "H100:8"})
-    plane.until(plane.ran("failed"), 2 * LOOK)
+    plane.until(plane.ran("failed"), 61)
 
 
 def test_a_run_is_told_that_it_runs() -> None:
