@@ -264,12 +264,16 @@ def upload_files(session: Session, configuration: dict[str, Any]) -> list[dict[s
     return mappings
 
 
-def refusals(notes: list[dict[str, str]]) -> str:
+def refusals(notes: list[dict[str, Any]]) -> str:
     """Why each candidate was ruled out and what would help, in the planner's words."""
     lines = [
         f"  {note['subject']} {note['text']}" + (f"\n    → {note['hint']}" if note["hint"] else "") for note in notes
     ]
-    return "\n".join(["No offers now:", *lines, "If you submit it anyway, it waits only if it has `retry`."])
+    if any(note.get("waits") for note in notes):
+        end = "If you submit it anyway, it waits for the first offers, ten minutes at most."
+    else:
+        end = "If you submit it anyway, it waits only if it has `retry`."
+    return "\n".join(["No offers now:", *lines, end])
 
 
 def no_offers_hint(session: Session) -> str:

@@ -94,7 +94,6 @@ FUNCTIONS = (
             *(may.SETTINGS, may.READ, may.QUERY, may.PUT, may.DELETE, may.CHECK, may.WAKE, may.REFRESH, may.LIST),
             may.blobs("Keep", ("PutObject",), "archives"),
             may.blobs("Show", ("GetObject",), "catalog", "logs"),
-            *may.ec2("Account", "Reading", "Create", "CreateInto", "Profile"),  # `dstack backend check` rehearses these
         ),
     ),
     Function(
@@ -132,7 +131,7 @@ FUNCTIONS = (
         timeout=120,  # lists every account in every region
         chalice="SweepOrphans",
         every="rate(5 minutes)",
-        grants=(*may.CONCLUDE, *may.ec2("Account", "Reading", "Change")),
+        grants=(*may.CONCLUDE, *may.ec2("Reading", "End")),
     ),
     Function(
         "erase_unused",
@@ -155,8 +154,8 @@ FUNCTIONS = (
         grants=(
             *may.CONCLUDE,
             may.blobs("Publish", ("GetObject", "PutObject"), "agent"),
-            *may.ec2("Account", "Reading", "Images", "Launch", "LaunchInto", "Create", "CreateInto", "Tag", "Change"),
-            *may.ec2("AttachForeign", "Profile", "PassRole", "Spot"),
+            *may.ec2("Reading", "Images", "Launch", "LaunchInto", "Create", "CreateInto", "Tag", "Change", "End"),
+            *may.ec2("AttachForeign", "PassRole", "Spot"),
         ),
     ),
     Function(
@@ -168,7 +167,7 @@ FUNCTIONS = (
         asked=True,  # when a backend is configured
         grants=(
             *(may.SETTINGS, may.READ, may.LIST),
-            *may.ec2("Account", "Catalogue", "Reading"),
+            *may.ec2("Catalogue"),
             may.blobs("Catalog", ("GetObject", "PutObject", "DeleteObject"), "catalog"),
         ),
     ),

@@ -164,12 +164,25 @@ def _webhook_secret(text: str) -> str:
 
 
 def _webhook_url(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
-        raise fault(
-            "invalid-value", "this isn't an address of http or https", "for example https://ops.example.com/hook"
-        )
+    if not _can_be_posted_to(text):
+        hint = "for example https://ops.example.com/hook, with `%20` for a space and the like"
+        raise fault("invalid-value", "this isn't an address of http or https", hint)
     return text
+
+
+def _can_be_posted_to(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:  # a port that is no number, brackets that don't match
+        return False
+    return (
+        parts.scheme in ("http", "https")
+        and bool(parts.hostname)
+        and parts.username is None
+        and port != 0
+        and all("!" <= letter <= "~" for letter in text)
+    )
 
 
 class WebhookConfig(Confidential):

@@ -3,6 +3,10 @@
 A stored configuration is its author's word for what may happen in their name later: it is applied with the rights that
 they have then. What a rule does about an event is recorded in the commit that does it, under the rule and the event, so
 an event that comes twice has one effect.
+
+A rule may cause what it acts on, by itself or through others, and nobody can tell from a document what caused it. So a
+rule has only so many orders a day; what comes after that has no effect and no event, and whatever went in a circle
+stands still.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from chalicelib.domain.instants import DAY, SECOND, Micros
 from chalicelib.domain.noun import Noun
 
 REMEMBERED = 30 * DAY  # no bus and no webhook brings an event again after a month
+MOST_A_DAY = 100  # orders of a rule
 
 
 class Automation(Noun):
@@ -46,3 +51,20 @@ class Automated(Noun):
     def place(self) -> keys.Place:
         key = keys.automated(self.project_id, self.rule, self.event_id)
         return keys.Place(key, expires_at=(self.at + REMEMBERED) // SECOND)
+
+
+class RuleCount(Noun):
+    """How often a rule has been heeded, or refused, since its day began."""
+
+    project_id: str
+    rule: str
+    since: Micros
+    orders: int = 0
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.rule_count(self.project_id, self.rule), expires_at=(self.since + REMEMBERED) // SECOND)
+
+    def next(self, now: Micros) -> RuleCount:
+        if now - self.since >= DAY:
+            return self.with_(since=now, orders=1)
+        return self.with_(orders=self.orders + 1)

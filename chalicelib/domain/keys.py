@@ -28,6 +28,7 @@
 | Roster    | backends         | roster                  |                                    |                        |
 | Automation | project/<id>    | automation/<name>       |                                    |                        |
 | Automated | automated/<project> | <rule>#<event>      |                                    |                        |
+| RuleCount | automated/<project> | <rule>              |                                    |                        |
 | Subscription | subscriptions | webhook/<name>, rule/<name> |                              |                        |
 | Repo      | project/<id>     | repo/<repo_id>          |                                    |                        |
 | Archive   | archive/<id>     | status                  | archives, used#id                  |                        |
@@ -260,6 +261,10 @@ def automation(project_id: str, name: str) -> Key:
 
 def automated(project_id: str, rule: str, event_id: str) -> Key:
     return Key(f"automated/{project_id}", f"{rule}#{event_id}")
+
+
+def rule_count(project_id: str, rule: str) -> Key:
+    return Key(f"automated/{project_id}", rule)
 
 
 def subscription(name: str) -> Key:

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 
 from chalicelib.domain import keys
-from chalicelib.domain.events import Event
 from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.subscriptions import Subscription
 from chalicelib.engine.ports import Clock, Feed
@@ -20,7 +19,7 @@ from chalicelib.errors import DstackError
 from chalicelib.planning import subscriptions
 from chalicelib.store import nouns
 from chalicelib.store.history import events_in
-from chalicelib.store.port import Store
+from chalicelib.store.port import Record, Store
 
 log = logging.getLogger(__name__)
 
@@ -52,27 +51,46 @@ class Follower:
         while page := self._feed.feed_after(one.cursor, PAGE):
             before = one
             for place, record in page:
-                for event in events_in(record)[one.within :]:
-                    one = self._one(one, event)
-                    if one.failures:
-                        return
+                one = self._record(one, record)
+                if one.failures:
+                    return
                 one = subscriptions.passed(one, place)
             if one != before:
                 one = self._keep(one)
 
-    def _one(self, one: Subscription, event: Event) -> Subscription:
-        change = self._documents.of(event)
-        if not self._meant(change):
-            return one.with_(within=one.within + 1)
+    def _record(self, one: Subscription, record: Record) -> Subscription:
+        """Deliver its events from the one that is next, until an attempt fails. A defect of ours is a failure with
+        pauses and an end, like others, or it would be met again twice a second."""
         try:
-            self._deliver(change)
-        except DstackError as error:
-            one = self._keep(subscriptions.failed(one, self._clock.now(), str(error)))
-            said = "is dead until the server starts again" if one.dead else "is tried again"
-            log.warning("%s: attempt %d at event %s failed and %s: %s", self.name, one.failures, event.id, said, error)
-            return one
-        return self._keep(subscriptions.delivered(one))
+            changes = [self._documents.of(event) for event in events_in(record)]
+        except Exception as error:
+            log.exception("%s: a defect at %s", self.name, record.key)
+            return self._failed(one, record, _defect(error))
+        for change in changes[one.within :]:
+            if not self._meant(change):
+                one = one.with_(within=one.within + 1)
+                continue
+            try:
+                self._deliver(change)
+            except DstackError as error:
+                return self._failed(one, record, str(error))
+            except Exception as error:
+                log.exception("%s: a defect at %s", self.name, record.key)
+                return self._failed(one, record, _defect(error))
+            one = self._keep(subscriptions.delivered(one))
+        return one
+
+    def _failed(self, one: Subscription, record: Record, error: str) -> Subscription:
+        one = self._keep(subscriptions.failed(one, self._clock.now(), error))
+        said = "is dead until the server starts again" if one.dead else "is tried again"
+        at = f"event {one.within + 1} of {record.key}"
+        log.warning("%s: attempt %d at %s failed and %s: %s", self.name, one.failures, at, said, error)
+        return one
 
     def _keep(self, one: Subscription) -> Subscription:
         self._store.commit([nouns.put(one)])
         return one.with_(version=one.version + 1)
+
+
+def _defect(error: Exception) -> str:
+    return f"the server failed at it, which is a defect of its own: {type(error).__name__}"

@@ -23,6 +23,7 @@ class Note:
     subject: str  # the candidate: a fleet, an instance, an offer
     text: str
     hint: str = ""
+    waits: bool = False  # a job waits for this to change, though it isn't to be tried again
 
 
 @dataclass(frozen=True)

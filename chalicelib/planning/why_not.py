@@ -211,7 +211,7 @@ def closed_to(wants: Wants, view: FleetView, query: Query | None = None) -> Note
 def no_offers(subject: str, query: Query, book: OfferBook) -> Note:
     """Why a fleet that may grow has nothing to buy, and a change that would help."""
     if wrong := _unsold(query, book):
-        return Note(subject, f"can grow, but {wrong.text}", wrong.hint)
+        return Note(subject, f"can grow, but {wrong.text}", wrong.hint, waits=bool(book.awaited_by(query)))
     if query.max_price is not None and (dear := book.match(query._replace(max_price=None), 1)[0]):
         text = f"can grow, but every matching offer costs more than `max_price`, {query.max_price:g}"
         return Note(subject, text, f"raise `max_price` to {dear[0].price:g}")

@@ -3,7 +3,8 @@
 Whoever stored the configuration acts, with the rights that they have now. The effect's commit also records that the
 rule is done with the event; a second delivery, or another process at the same moment, finds that or loses against it.
 A refusal is recorded too, with the reason, because it would be refused again. What may pass is raised, so that whoever
-delivered the event brings it again.
+delivered the event brings it again. The same commit counts the rule's orders: one that causes what it acts on stands
+still after a hundred.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chalicelib.domain import keys
-from chalicelib.domain.automations import Automated, Automation
-from chalicelib.domain.events import EventType
+from chalicelib.domain.automations import MOST_A_DAY, Automated, Automation, RuleCount
+from chalicelib.domain.events import Event, EventType
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.specs.automation import Order
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User
 from chalicelib.errors import (
     AlreadyExists,
     Conflict,
     Contended,
-    DstackError,
     Forbidden,
     Invalid,
     NotFound,
@@ -34,6 +35,7 @@ from chalicelib.usecases import automations, fleet_plans, fleets, run_plans, run
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.trail import project_target, told
 
+TRIES = 5  # at an order
 DONE = {"apply": "applied", "stop": "stopped", "delete": "deleted"}
 _LASTING = (AlreadyExists, Forbidden, Invalid, NotFound, Refused)
 
@@ -56,22 +58,40 @@ def carry_out(plane: Plane, order: Order) -> Automated | None:
     if project is None:
         return None
     key = keys.automated(project.id, order.rule, order.event)
-    if known := nouns.find(plane.store, Automated, key):
-        return known
+    for _ in range(TRIES):
+        if known := nouns.find(plane.store, Automated, key):
+            return known
+        try:
+            return _answered(plane, project, order)
+        except (Conflict, Contended):
+            continue  # another delivery of the event, another order of the rule, or somebody else was faster
+    raise Contended(f"What rule {order.rule} asks for about {order.configuration} keeps changing.", hint="Try again.")
+
+
+def _answered(plane: Plane, project: Project, order: Order) -> Automated:
+    count = _count(plane, project, order)
+    if count.orders > MOST_A_DAY:
+        return _stand_still(plane, project, order, count)
     try:
         stored = automations.get(plane, project, order.configuration)
         acting = _acting(plane, project, stored)
-        done = _record(plane, project, order, stored, acting.user)
-        once = replace(plane, along=done)
+        done = _Record(order, count, plane.clock.now())
+        once = replace(plane, along=done.changes(project, stored, acting.user))
         _carry(order.action, stored.type)(replace(acting, plane=once))
         if once.door.along:  # there was nothing to do
-            plane.store.commit(list(done))
+            plane.store.commit(once.along)
+        return done.mark
     except (Conflict, Contended):
-        if nouns.find(plane.store, Automated, key) is None:
-            raise  # else another delivery of the same event was faster
+        raise
     except _LASTING as refused:
-        _refuse(plane, project, order, refused)
-    return nouns.find(plane.store, Automated, key)
+        return _refuse(plane, project, order, count, str(refused)[:1000])
+
+
+def _count(plane: Plane, project: Project, order: Order) -> RuleCount:
+    """With this order."""
+    now = plane.clock.now()
+    known = nouns.find(plane.store, RuleCount, keys.rule_count(project.id, order.rule))
+    return (known or RuleCount(project_id=project.id, rule=order.rule, since=now)).next(now)
 
 
 def _project(plane: Plane, name: str) -> Project | None:
@@ -91,26 +111,49 @@ def _acting(plane: Plane, project: Project, stored: Automation) -> _Acting:
     return _Acting(plane, user, project, role, stored.name, automations.opened(plane, stored))
 
 
-def _record(
-    plane: Plane, project: Project, order: Order, stored: Automation | None, user: User | None, refused: str = ""
-) -> tuple[Change, ...]:
+@dataclass(frozen=True)
+class _Record:
     """That the rule is done with the event, for itself and for people."""
-    now, name = plane.clock.now(), order.configuration
-    mark = Automated(project_id=project.id, rule=order.rule, event_id=order.event, at=now, refused=refused)
-    done = f"{name} is {DONE[order.action]} by rule {order.rule}"
-    said = f"rule {order.rule} can't {order.action} {name}: {refused}" if refused else done
-    about = automations.targets(stored, project) if stored else (automations.unknown(name), project_target(project))
-    seed = f"{project.id}/{order.rule}/{order.event}"
-    event = told(EventType.automated, now, *about, project_id=project.id, seed=seed, actor=user, detail=said)
-    return nouns.put(mark), nouns.put(event)
+
+    order: Order
+    count: RuleCount
+    at: Micros
+    refused: str = ""
+
+    @property
+    def mark(self) -> Automated:
+        order, project_id = self.order, self.count.project_id
+        return Automated(project_id=project_id, rule=order.rule, event_id=order.event, at=self.at, refused=self.refused)
+
+    def changes(self, project: Project, stored: Automation | None, user: User | None) -> tuple[Change, ...]:
+        return nouns.put(self.mark), nouns.put(self.count), nouns.put(self._event(project, stored, user))
+
+    def _event(self, project: Project, stored: Automation | None, user: User | None) -> Event:
+        order, name = self.order, self.order.configuration
+        done = f"{name} is {DONE[order.action]} by rule {order.rule}"
+        said = f"rule {order.rule} can't {order.action} {name}: {self.refused}" if self.refused else done
+        about = automations.targets(stored, project) if stored else (automations.unknown(name), project_target(project))
+        seed = f"{project.id}/{order.rule}/{order.event}"
+        return told(EventType.automated, self.at, *about, project_id=project.id, seed=seed, actor=user, detail=said)
 
 
-def _refuse(plane: Plane, project: Project, order: Order, refused: DstackError) -> None:
+def _refuse(plane: Plane, project: Project, order: Order, count: RuleCount, refused: str) -> Automated:
     stored = nouns.find(plane.store, Automation, keys.automation(project.id, order.configuration))
-    try:
-        plane.store.commit(list(_record(plane, project, order, stored, None, str(refused)[:1000])))
-    except Conflict:
-        return  # another delivery of the same event was faster
+    record = _Record(order, count, plane.clock.now(), refused)
+    plane.store.commit(record.changes(project, stored, None))
+    return record.mark
+
+
+def _stand_still(plane: Plane, project: Project, order: Order, count: RuleCount) -> Automated:
+    """Too often: said once a day. After that not even an event comes of it, which a rule could act on."""
+    why = (
+        f"it has had {MOST_A_DAY} orders within a day. If it causes what it acts on, change that; `retry` tries again."
+    )
+    if count.orders == MOST_A_DAY + 1:
+        return _refuse(plane, project, order, count, why)
+    mark = _Record(order, count, plane.clock.now(), why).mark
+    plane.store.commit([nouns.put(mark)])
+    return mark
 
 
 # --- what can be done -------------------------------------------------------------------------------------------------

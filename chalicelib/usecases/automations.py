@@ -117,10 +117,12 @@ def _checked(
     """The type and the name of what it describes. Raises what applying it would."""
     configuration = spec.get("configuration")
     written = configuration if isinstance(configuration, dict) else {}
-    type_, name = written.get("type"), spec.get("run_name") or written.get("name")
+    type_, name = written.get("type"), written.get("name")
     if type_ not in TYPES:
         hint = f"one of {', '.join(f'`{each}`' for each in TYPES)}"
         raise Invalid([Problem("only runs, fleets and volumes can be stored", path="type", hint=hint)])
+    if type_ in RUNS:
+        name = spec.get("run_name") or name
     if not isinstance(name, str) or not name:
         hint = "rules refer to it by its name"
         raise Invalid([Problem("a stored configuration needs a name", path="name", hint=hint, code="missing")])

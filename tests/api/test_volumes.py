@@ -293,3 +293,8 @@ def test_its_history_names_who_did_what(rig: Rig) -> None:
         ("submitted → deleting: deleted by a user", "admin"),
     ]
     assert events[0]["targets"][0]["type"] == "volume" and events[0]["targets"][0]["name"] == "data"
+
+
+def test_a_stored_volume_has_its_own_name_whatever_is_sent_beside_it(rig: Rig) -> None:
+    assert rig.ok("P/automations/add", {"spec": {**volume("data"), "run_name": "no name/at all"}})["name"] == "data"
+    assert "needs a name" in rig.refused("P/automations/add", {"spec": {**volume(None), "run_name": "data"}})

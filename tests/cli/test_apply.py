@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cli.runs import refusals
 from tests.cli.conftest import Dstack, interrupt_at
 from tests.cli.plane import (
     JOB_ID,
@@ -552,3 +553,12 @@ def test_the_older_run_applies(task: Dstack, plane: Plane, words: list[str]) -> 
     configuration = plane.bodies("/runs/get_plan")[0]["run_spec"]["configuration"]
     assert "lab" in str(configuration["fleets"]) and configuration["creation_policy"] == "reuse"
     assert "today: dstack apply" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("waits", "words"), [(True, "it waits for the first offers, ten"), (False, "only if it has `re")]
+)
+def test_what_a_run_without_offers_would_do_is_told(waits: bool, words: str) -> None:
+    notes = [{"subject": "fleet `a`", "text": "is full", "hint": "", "waits": False}]
+    told = refusals([*notes, {"subject": "fleet `b`", "text": "can grow", "hint": "see", "waits": waits}])
+    assert words in told.splitlines()[-1] and "\n    → see\n" in told

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.automations import MOST_A_DAY, RuleCount
+from chalicelib.domain.instants import DAY, SECOND
 from chalicelib.domain.tenants import Member, ProjectRole
 from chalicelib.errors import Invalid
 from chalicelib.store import nouns
@@ -244,3 +246,45 @@ def test_what_is_stored_is_sealed(rig: Rig) -> None:
     stored(rig, spec_of("hello", env={"PASSWORD": "hush"}))
     record = rig.record(keys.automation(rig.project.id, "hello"))
     assert b"hush" not in record.body and b"echo" not in record.body
+
+
+def test_a_rule_that_causes_what_it_acts_on_stands_still(stack: Stack, rig: Rig) -> None:
+    """One for every event, whose refusals are events, as a bus would bring them."""
+    rig.world.clock.pass_(20 * 365 * DAY // SECOND)  # the store drops what has expired by its own clock
+    rig.ok("P/secrets/create_or_update", {"name": "first", "value": "x"})
+    rounds: list[str] = []
+    while len(rounds) < MOST_A_DAY + 20:
+        (newest,) = rig.ok("/api/events/list", {"limit": 1})
+        if newest["id"] in rounds:
+            break
+        rounds.append(newest["id"])
+        ask(stack, event=newest["id"])
+    assert len(rounds) == MOST_A_DAY + 2 and "100 orders within a day" in newest["message"]
+    stored(rig)
+    assert "100 orders" in ask(stack, event="later") and runs(rig) == []
+    assert ask(stack, rule="another", event="later") == "", "each rule by itself"
+    rig.world.clock.pass_(DAY // SECOND)
+    assert ask(stack, event="tomorrow") == ""
+
+
+def test_orders_of_one_rule_at_once_are_all_carried_out(stack: Stack, rig: Rig) -> None:
+    """Each counts, so another that comes first is a conflict, and nobody's fault."""
+    stored(rig)
+    stored(rig, spec_of("other"))
+    inner = stack.root.ports.store
+    others = iter(["first", "second"])
+
+    class Raced:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(inner, name)
+
+        def commit(self, changes: Any) -> None:
+            if any(change.key.pk.startswith("automated/") for change in changes) and (event := next(others, "")):
+                ask(stack, action="stop", configuration="other", event=event)
+            inner.commit(changes)
+
+    root = type(stack.root)(replace(stack.root.ports, store=Raced()))
+    assert automate.handler(order(), None, root) == {"refused": ""}
+    assert [run["run_spec"]["run_name"] for run in runs(rig)] == ["hello"]
+    count = nouns.find(inner, RuleCount, keys.rule_count(rig.project.id, "again"))
+    assert count is not None and count.orders == 3

@@ -12,6 +12,8 @@ from chalicelib.domain.offers import Availability
 from chalicelib.domain.reasons import JobReason
 from chalicelib.planning import purchases
 from chalicelib.planning.asking import LOOK_FOR_OFFERS, TO_BE_HEARD
+from chalicelib.planning.listing import plan_offers
+from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.snapshots import QueueSnapshot
@@ -366,6 +368,15 @@ def test_a_job_does_not_wait_for_them_for_ever() -> None:
     plan = decide(b.waiting(b.queued("a"), fleets=(b.view(CLOUD, nodes="0..1"),), now=late, awaited=("aws",)))
     assert jobs_of(plan)["a"].reason is JobReason.failed_to_start_due_to_no_capacity
     assert "the first offers of `aws` are awaited (see `dstack backend list`)" in jobs_of(plan)["a"].message
+
+
+def test_a_plan_says_whether_a_run_would_wait_for_them() -> None:
+    item = b.queued("a")
+    for config, waits in (({"nodes": "0..1"}, True), ({"nodes": 0}, False)):
+        views = (b.view(CLOUD, **config),)
+        book = OfferBook(awaited=("aws",))
+        *_, notes = plan_offers(item.run_spec, item.spec, views, book, 3)
+        assert [note.waits for note in notes] == [waits]
 
 
 def test_offers_that_fit_are_bought_whoever_else_is_yet_to_be_heard() -> None:

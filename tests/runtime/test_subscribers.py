@@ -17,12 +17,14 @@ from chalicelib.configuration.server import parse_server
 from chalicelib.configuration.server_spec import RuleConfig, ServerConfig, WebhookConfig
 from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY, SECOND
+from chalicelib.domain.keys import Key
 from chalicelib.domain.subscriptions import Subscription
 from chalicelib.engine.following import Follower
 from chalicelib.errors import Invalid, Refused
 from chalicelib.planning import subscriptions
 from chalicelib.runtime.subscribers import Subscribers
 from chalicelib.store import nouns
+from chalicelib.store.port import Record
 from chalicelib.store.sqlite import SqliteStore
 from tests.api.rig import submit, task
 from tests.runtime.test_roots import Embedded, RootRig
@@ -206,6 +208,47 @@ def test_whoever_dies_between_two_deliveries_repeats_no_more_than_one(site: Site
     assert set(ids) <= set(site.history())
 
 
+def test_a_defect_at_an_event_has_pauses_and_an_end_like_any_failure(site: Site) -> None:
+    def defect(url: str, headers: Mapping[str, str], body: bytes) -> int:
+        raise KeyError("nobody thought of this")
+
+    begun = site.follower(HOOK)
+    begun.begin()
+    submit(site.rig, task("first"))
+    send, site.made._send = site.made._send, defect
+    follower = site.follower(HOOK)
+    follower.look()
+    follower.look()
+    assert site.kept().failures == 1, "not twice a second"
+    assert site.kept().error == "the server failed at it, which is a defect of its own: KeyError"
+    for _ in range(subscriptions.MOST):
+        site.rig.world.clock.pass_(3600)
+        follower.look()
+    assert site.kept().dead
+    site.made._send = send
+    mended = site.follower(HOOK)
+    mended.begin()
+    mended.look()
+    assert site.receiver.ids and not site.kept().dead
+
+
+def test_a_record_that_cant_be_read_is_a_failure_too(site: Site) -> None:
+    follower = site.follower(HOOK)
+    follower.begin()
+    submit(site.rig, task("first"))
+
+    class Torn:
+        def feed_end(self) -> int:
+            return 0
+
+        def feed_after(self, place: int, limit: int) -> list[tuple[int, Record]]:
+            return [(place + 1, Record(Key("events/p", "1#x"), 1, b'[{"id"'))]
+
+    torn = Follower("webhook/ops", site.rig.root.ports.store, Torn(), site.rig.world.clock, lambda _: True, print)
+    torn.look()
+    assert (site.kept().failures, site.kept().error[-15:]) == (1, "ValidationError")
+
+
 def test_events_in_one_record_are_delivered_each_by_itself(site: Site) -> None:
     follower = site.follower(HOOK)
     follower.begin()
@@ -293,6 +336,10 @@ def test_settings_that_change_take_effect_and_what_is_gone_is_forgotten(site: Si
     [
         (HOOK.replace(SECRET, "hush"), "whsec_"),
         (HOOK.replace("https://ops.example.com/hook?x=1", "ftp://user:hush@x"), "isn't an address of http or https"),
+        (HOOK.replace("ops.example.com", "ops.example.com:hush"), "isn't an address of http or https"),
+        (HOOK.replace("ops.example.com", "ops.example.com:99999"), "isn't an address of http or https"),
+        (HOOK.replace("ops.example.com", "[hush"), "isn't an address of http or https"),
+        (HOOK.replace("/hook", "/höok hush"), "isn't an address of http or https"),
         (HOOK.replace("name: ops", "name: 'a b'"), "webhooks.0.name"),
         (RULE.replace("type: created, ", ""), "`type`, `status` or `reason` is needed"),
         (RULE.replace("action: apply", "action: explode"), "rules.0.action"),

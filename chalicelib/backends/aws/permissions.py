@@ -30,10 +30,11 @@ class Permission:
 
 
 PERMISSIONS: tuple[Permission, ...] = (
-    Permission("Account", ("sts:GetCallerIdentity", "ec2:DescribeRegions")),
+    Permission("Account", ("sts:GetCallerIdentity",)),
     Permission(
         "Catalogue",
         (
+            "ec2:DescribeCapacityReservations",
             "ec2:DescribeInstanceTypes",
             "ec2:DescribeInstanceTypeOfferings",
             "ec2:DescribeSpotPriceHistory",
@@ -50,6 +51,7 @@ PERMISSIONS: tuple[Permission, ...] = (
             "ec2:DescribeInstances",
             "ec2:DescribeNetworkInterfaces",
             "ec2:DescribePlacementGroups",
+            "ec2:DescribeRegions",
             "ec2:DescribeRouteTables",
             "ec2:DescribeSecurityGroups",
             "ec2:DescribeSpotInstanceRequests",
@@ -91,10 +93,23 @@ PERMISSIONS: tuple[Permission, ...] = (
             "ec2:AttachVolume",
             "ec2:AuthorizeSecurityGroupEgress",
             "ec2:AuthorizeSecurityGroupIngress",
+            "ec2:DetachVolume",
+        ),
+        (
+            "ec2:elastic-ip/*",
+            "ec2:instance/*",
+            "ec2:network-interface/*",
+            "ec2:security-group/*",
+            "ec2:volume/*",
+        ),
+        OURS,
+    ),
+    Permission(
+        "End",
+        (
             "ec2:DeleteNetworkInterface",
             "ec2:DeletePlacementGroup",
             "ec2:DeleteVolume",
-            "ec2:DetachVolume",
             "ec2:DisassociateAddress",
             "ec2:ReleaseAddress",
             "ec2:TerminateInstances",
@@ -104,7 +119,6 @@ PERMISSIONS: tuple[Permission, ...] = (
             "ec2:instance/*",
             "ec2:network-interface/*",
             "ec2:placement-group/*",
-            "ec2:security-group/*",
             "ec2:volume/*",
         ),
         OURS,
