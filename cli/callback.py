@@ -12,6 +12,7 @@ from chalicelib.errors import Refused
 
 PATH = "/auth/callback"
 PATIENCE = 600.0  # seconds to sign on
+SILENCE = 2.0  # seconds for a request: browsers open connections ahead, and may never use them
 _PAGE = "<!doctype html><meta charset=utf-8><title>dstack</title><p>{text}</p>"
 
 
@@ -54,6 +55,8 @@ class Callback:
 
 def _handler(callback: Callback) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        timeout = SILENCE
+
         def do_GET(self) -> None:
             status, text = callback.visited(self.path)
             body = _PAGE.format(text=html.escape(text)).encode()

@@ -16,6 +16,7 @@ from chalicelib.engine.ports import Clock
 from chalicelib.errors import Forbidden, ProjectNotFound
 from chalicelib.store import nouns
 from chalicelib.store.port import Store
+from chalicelib.usecases import rights
 
 FIRST_MESSAGE = 256 * 1024  # bytes: facts and texts, no output
 _ENOUGH = {
@@ -86,19 +87,11 @@ def check_agent(store: Store, headers: Mapping[str, str], size: int) -> None:
 
 def _user(store: Store, user_id: str | None, hashed: str, clock: Clock) -> User:
     user = nouns.find(store, User, keys.user(user_id)) if user_id else None
-    if user is None or (user.token_hash != hashed and not _signed_on(store, user, hashed, clock)):
+    if user is None or not rights.good(store, user, hashed, clock.now()):
         raise Forbidden("Invalid token")
     if not user.active:
         raise Forbidden(f"The user {user.name} is deactivated")
     return user
-
-
-def _signed_on(store: Store, user: User, hashed: str, clock: Clock) -> bool:
-    """Is it a token that the user got by signing on, and that is still valid?"""
-    from chalicelib.domain.sign_on import SignOn
-
-    entry = nouns.find(store, SignOn, keys.sign_on(hashed))
-    return entry is not None and entry.user_id == user.id and clock.now() < entry.ends_at
 
 
 def _within(store: Store, user: User, project_id: str | None, name: str) -> Caller:

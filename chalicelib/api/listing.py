@@ -33,15 +33,16 @@ def page_of(
     asked: PageBody,
     rows: Sequence[T],
     key: Callable[[T], tuple[Micros, str, str]],
-    write: Callable[[T], Any],
+    write: Callable[[Sequence[T]], list[Any]],
     name: str,
 ) -> Any:
-    """The requested rows. `key` gives a row's date, id and name; the total, if requested, comes beside the list."""
+    """The requested rows. `key` gives a row's date, id and name, and `write` gets the whole page, so that it can read
+    what it needs at once; the total, if requested, comes beside the list."""
     pattern = asked.name_pattern or ""
     matching = [row for row in rows if pattern in key(row)[2]]
     ordered = sorted(matching, key=lambda row: key(row)[:2], reverse=not asked.ascending)
     if asked.prev_created_at is not None:
         last = (asked.prev_created_at, asked.prev_id or ("\uffff" if asked.ascending else ""))
         ordered = [row for row in ordered if (key(row)[:2] > last) is asked.ascending and key(row)[:2] != last]
-    written = [write(row) for row in ordered[: asked.limit]]
+    written = write(ordered[: asked.limit])
     return {"total_count": len(matching), name: written} if asked.return_total_count else written

@@ -56,9 +56,23 @@ class Given:
     projects: Mapping[str, ProjectRole]
 
 
+def together(token: Mapping[str, Any], info: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The claims of an ID token with those of the user info, which win. What the one says of an address that it has
+    verified isn't true of another address in the other."""
+    both = {**token, **info}
+    if "email" in info and info["email"] != token.get("email"):
+        both["email_verified"] = info.get("email_verified")
+    return both
+
+
 def claims_of(token: Mapping[str, Any], rules: SignOnProvider) -> Claims:
     """Raises Refused for an account whose claims aren't what they must be."""
     listed = token.get(rules.groups_claim) or ()
+    if not isinstance(listed, str | list | tuple):
+        raise Refused(
+            f"The provider {rules.name} doesn't list your groups: `{rules.groups_claim}` is something else.",
+            hint="An admin of this control plane can set another `groups_claim`.",
+        )
     groups = (listed,) if isinstance(listed, str) else tuple(str(each) for each in listed)
     email = token.get("email") if token.get("email_verified") in (True, "true") else ""
     written = token.get(rules.username_claim) or str(token.get("email") or "").partition("@")[0]

@@ -65,6 +65,8 @@ class User(Noun):
     active: bool = True
     created_at: Micros
     token_hash: str
+    signed_off_at: Micros = 0  # tokens that were got by signing on before that are good no longer
+    admin_by: str = ""  # the provider of accounts whose groups made them a global admin, and may end that
     ssh_public_key: str = ""
     ssh_private_key: str = ""  # sealed (see store.seal): never in the clear at rest
     identities: tuple[str, ...] = ()  # hashes of the accounts elsewhere that are this user

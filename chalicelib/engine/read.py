@@ -25,9 +25,10 @@ from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run, RunBody
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.tenants import Project
 from chalicelib.domain.volumes import Volume
 from chalicelib.errors import Bug
-from chalicelib.planning.combine import merged_run
+from chalicelib.planning.combine import as_placed
 from chalicelib.planning.pools import unisolated
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.store import nouns
@@ -156,13 +157,18 @@ class Reader:
         return run, tuple(jobs)
 
     def run_spec(self, run_id: str, deployment_num: int) -> RunSpec:
-        """The run's spec with its profile merged in."""
+        """The run's spec, for placing it."""
 
         def parse() -> RunSpec:
             spec = RunSpec.model_validate_json(self.run_body(run_id, deployment_num).run_spec)
-            return spec.with_(configuration=merged_run(spec))
+            return as_placed(spec, lambda: self._project_name(run_id))
 
         return self._run_specs.get((run_id, deployment_num), parse)
+
+    def _project_name(self, run_id: str) -> str:
+        run = self.find(Run, keys.run(run_id))
+        project = None if run is None else nouns.find(self.store, Project, keys.project(run.project_id))
+        return "" if project is None else project.name
 
     def job_specs(self, run_id: str, deployment_num: int) -> tuple[JobSpec, ...]:
         """The spec of each job, in order of replica and node."""

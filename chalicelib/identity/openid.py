@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.instants import SECOND
+from chalicelib.domain.sign_on import together
 from chalicelib.domain.specs.sign_on import SignOnProvider
 from chalicelib.engine.ports import Clock
 from chalicelib.errors import Refused
@@ -91,7 +92,7 @@ class OpenId:
         said = self._json(session.get(endpoint, timeout=TIMEOUT))
         if said.get("sub") != claims["sub"]:
             raise Refused(f"The provider {self.rules.name} describes another account than the one that signed on.")
-        return {**claims, **said}
+        return together(claims, said)
 
     def _checked(self, id_token: str, access_token: str, nonce: str | None) -> Mapping[str, Any]:
         from authlib.oidc.core import CodeIDToken

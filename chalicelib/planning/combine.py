@@ -7,7 +7,7 @@ grow, on the offer book.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -52,6 +52,17 @@ S = TypeVar("S", CPUSpec, DiskSpec, GPUSpec, ResourcesSpec)
 def merged_run(spec: RunSpec) -> RunConfiguration:
     """The configuration with its profile merged in; the configuration's own values win."""
     return spec.configuration if spec.profile is None else _poured(spec.configuration, spec.profile)
+
+
+def as_placed(spec: RunSpec, project_name: Callable[[], str]) -> RunSpec:
+    """The spec as placement reads it: with its profile merged in, and with the fleets of its own project by their names
+    alone, however they were written."""
+    config = merged_run(spec)
+    if config.fleets and any(each.project for each in config.fleets):
+        own = project_name()
+        named = tuple(each.with_(project=None) if each.project == own else each for each in config.fleets)
+        config = config.with_(fleets=named)
+    return spec.with_(configuration=config)
 
 
 def merged_fleet(spec: FleetSpec) -> FleetConfiguration:

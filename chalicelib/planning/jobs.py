@@ -280,6 +280,7 @@ def agent_task(
     offer = job.assignment.offer if job.assignment else instance.offer
     has, whole = offer.instance.resources, offer.blocks == offer.total_blocks
     shm = spec.requirements.resources.shm_size
+    own = job.project_id == instance.project_id  # jobs of others get no folders of the host, not even optional ones
     return {
         "id": job.id,
         "name": job.name,
@@ -289,7 +290,7 @@ def agent_task(
         "env": {**instance.env, **task_env(job, spec, nodes), **spec.env},
         "image": spec.image_name,
         "runtime": spec.runtime,
-        "isolated": spec.isolated or job.project_id != instance.project_id,
+        "isolated": spec.isolated or not own,
         "user": None if spec.user is None else spec.user.model_dump(),
         "working_dir": spec.working_dir,
         "shell": spec.commands[0] if spec.commands[1:3] == ("-i", "-c") else None,
@@ -312,7 +313,7 @@ def agent_task(
         "hostfile": nodes.hostfile(),
         "host_user": instance.host.user if instance.host is not None else None,
         "volumes": [folder(mount) for mount in spec.volumes if isinstance(mount, InstanceMountPoint)]
-        if has_folders(instance.offer)
+        if own and has_folders(instance.offer)
         else [],
         "home_dir": None if spec.home_dir == ANY_HOME else spec.home_dir,
     }

@@ -131,12 +131,15 @@ class _Exchange:
         self.volumes = {each.id: each for each in self.plane.read.find_many(Volume, list(wanted)) if each}
 
     def _read_jobs(self, wanted: Sequence[Key]) -> tuple[list[Job | None], str]:
-        """The jobs, and the revision of who may log in to them: one read."""
+        """The jobs and, if the agent says by which it goes, the revision of who may log in to them: one read."""
         if not wanted:
             return [], ""
-        *records, moved = self.plane.store.get_many([*wanted, keys.rights()])
+        told = any(task.access is not None for task in self.message.tasks)
+        found = self.plane.store.get_many([*wanted, keys.rights()] if told else wanted)
+        records, moved = found[: len(wanted)], found[len(wanted) :]
         read = self.plane.read
-        return [None if each is None else read.parse(Job, each) for each in records], rights.revision_of(moved)
+        revision = rights.revision_of(moved[0]) if moved else ""
+        return [None if each is None else read.parse(Job, each) for each in records], revision
 
     # --- up -----------------------------------------------------------------------------------------------------------
 

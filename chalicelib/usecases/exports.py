@@ -7,7 +7,7 @@ more. Another project's jobs get no privileges there: see `planning.combine` and
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from chalicelib.domain import keys, names
@@ -146,9 +146,13 @@ def _changed(plane: Plane, actor: User, project: Project, export: Export, asked:
     if everybody and not export.is_global and actor.role is not GlobalRole.admin:
         raise Forbidden("Only a global admin may share with every project")
     added = [_importer(plane, actor, project, name) for name in dict.fromkeys(asked.importers)]
-    dropped = {_id_of(plane, name) for name in asked.no_importers}
+    seen = _view(plane, export)
+    known = {importer.name: importer.id for importer in seen.importers}
+    _refuse_unknown("importer", asked.no_importers, known, export)
+    _refuse_unknown("fleet", asked.no_fleets, [fleet.name for fleet in seen.fleets], export)
+    dropped = {known[name] for name in asked.no_importers}
     shared = [_shareable(plane, project, name) for name in dict.fromkeys(asked.fleets)]
-    kept = [fleet for fleet in _view(plane, export).fleets if fleet.name not in asked.no_fleets]
+    kept = [fleet for fleet in seen.fleets if fleet.name not in asked.no_fleets]
     importers = tuple(dict.fromkeys([*(each for each in export.importers if each not in dropped), *added]))
     found = tuple(dict.fromkeys([*(fleet.id for fleet in kept), *shared]))
     if len(importers) > MOST_IMPORTERS or len(found) > MOST_FLEETS:
@@ -171,9 +175,12 @@ def _importer(plane: Plane, actor: User, project: Project, name: str) -> str:
     return found.id
 
 
-def _id_of(plane: Plane, name: str) -> str:
-    target = nouns.find_target(plane.store, keys.project_name(name))
-    return "" if target is None else target[0]
+def _refuse_unknown(noun: str, named: Iterable[str], known: Collection[str], export: Export) -> None:
+    """What is mistyped would go on being shared."""
+    for name in named:
+        if name not in known:
+            listed = f"Its {noun}s are {', '.join(sorted(known))}." if known else f"It has no {noun}s."
+            raise NotFound(f"The export {export.name} has no {noun} {name[:60]!r}.", hint=listed)
 
 
 def _shareable(plane: Plane, project: Project, name: str) -> str:

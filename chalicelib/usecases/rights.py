@@ -11,16 +11,21 @@ before only reads them again.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import orjson
 
 from chalicelib.domain import keys
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.tenants import Admins, GlobalRole, User
 from chalicelib.errors import Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.port import Change, Put, Record, Store
 from chalicelib.usecases.context import Plane
+
+if TYPE_CHECKING:
+    from chalicelib.domain.sign_on import SignOn
 
 
 def commit(plane: Plane, changes: Sequence[Change]) -> None:
@@ -38,6 +43,22 @@ def _moved(plane: Plane) -> Put:
 def revision_of(record: Record | None) -> str:
     """Of the record under `keys.rights`. It must be read before the keys are: then these are as new, or newer."""
     return "" if record is None else nouns.pointed(record)
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+
+def signed_on(store: Store, user: User, token_hash: str, now: Micros) -> SignOn | None:
+    """The sign-on that this token of the user's is from, as long as it is good."""
+    from chalicelib.domain.sign_on import SignOn  # with the specs of providers: most tokens are of another kind
+
+    entry = nouns.find(store, SignOn, keys.sign_on(token_hash))
+    mine = entry is not None and entry.user_id == user.id and user.signed_off_at <= entry.created_at
+    return entry if entry is not None and mine and now < entry.ends_at else None
+
+
+def good(store: Store, user: User, token_hash: str, now: Micros) -> bool:
+    return user.token_hash == token_hash or signed_on(store, user, token_hash, now) is not None
 
 
 # --- global admins ----------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from chalicelib.errors import AlreadyExists, Conflict, Contended, Refused
 from chalicelib.machines.run import LOOK
 from chalicelib.planning import cluster_plans, listing, schedule, support
 from chalicelib.planning import jobs as planned_jobs
-from chalicelib.planning.combine import combined, wants_of
+from chalicelib.planning.combine import as_placed, combined, wants_of
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.plan import Note
 from chalicelib.planning.sites import Volumes
@@ -85,6 +85,7 @@ class _Draft:
     raw: dict[str, Any]  # the spec as sent, with its name
     effective: dict[str, Any]  # with everything the control plane fills in
     spec: RunSpec  # the effective one
+    placed: RunSpec  # the same, for placing it
     job_specs: tuple[JobSpec, ...]
 
     @property
@@ -121,7 +122,7 @@ def get_plan(
     notes.update(dict.fromkeys(run_volumes.notes(draft.job_specs, volumes)))
     planned: list[JobPlan] = []
     for group in planned_jobs.by_group(draft.job_specs):
-        job, found = _job_plan(draft.spec, group, views if somewhere else (), book, facts, look, volumes)
+        job, found = _job_plan(draft.placed, group, views if somewhere else (), book, facts, look, volumes)
         planned.append(job)
         notes.update(dict.fromkeys(found if somewhere else ()))
     row = None if current is None else plane.read.run_row(current)
@@ -143,7 +144,7 @@ def get_plan(
 
 def _open_to(draft: _Draft, views: Sequence[FleetView]) -> list[FleetView]:
     """The fleets that accept the run."""
-    wants = {wants_of(draft.spec, spec) for spec in draft.job_specs}
+    wants = {wants_of(draft.placed, spec) for spec in draft.job_specs}
     return [view for view in views if any(isinstance(combined(each, view), Query) for each in wants)]
 
 
@@ -181,7 +182,7 @@ def _job_plan(
 def _waiting(plane: Plane, user: User, project: Project, draft: _Draft) -> list[QueuedJob]:
     """The jobs as they would wait if the draft were submitted now."""
     run = _run(plane, user, project, draft, draft.name)
-    return [QueuedJob(_job(run, spec), run, spec, draft.spec) for spec in draft.job_specs]
+    return [QueuedJob(_job(run, spec), run, spec, draft.placed) for spec in draft.job_specs]
 
 
 def _refuse_large(draft: _Draft) -> None:
@@ -191,7 +192,7 @@ def _refuse_large(draft: _Draft) -> None:
 
 def _refuse_unisolated(draft: _Draft, views: Sequence[FleetView], book: OfferBook) -> None:
     for group in planned_jobs.by_group(draft.job_specs):
-        if name := listing.only_unisolated(draft.spec, group[0], views, book):
+        if name := listing.only_unisolated(draft.placed, group[0], views, book):
             raise Refused(f"{name} {UNISOLATED}.", hint=f"{MORE_ISOLATION[0].upper()}{MORE_ISOLATION[1:]}.")
 
 
@@ -219,7 +220,7 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role
     isolated = not plane.permissions.run_unisolated(user, role)
     derived = planned_jobs.job_specs(effective, images=plane.images, user_ssh_key=key, isolated=isolated)
     sent = {**raw, "ssh_key_pub": key, "configuration": configuration}
-    return _Draft(raw, sent, effective, tuple(derived))
+    return _Draft(raw, sent, effective, as_placed(effective, lambda: project.name), tuple(derived))
 
 
 def _obstacles(plane: Plane, row: RunRow, draft: _Draft) -> list[str]:

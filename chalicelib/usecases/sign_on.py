@@ -23,12 +23,11 @@ from chalicelib.domain.tenants import GlobalRole, Project, ProjectRole, User, ha
 from chalicelib.errors import Conflict, NotFound, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
-from chalicelib.store.port import Put, Record
 from chalicelib.usecases import rights
 from chalicelib.usecases.context import DeviceCode, Plane, SignsOn
 from chalicelib.usecases.projects import give_role
 from chalicelib.usecases.trail import EVERYWHERE, told, user_target
-from chalicelib.usecases.users import make_user, memberships
+from chalicelib.usecases.users import make_user, memberships, sign_on
 
 log = logging.getLogger(__name__)
 
@@ -160,9 +159,13 @@ def _user(plane: Plane, provider: SignsOn, claims: Claims, role: GlobalRole) -> 
         now=plane.clock.now(),
         email=claims.email or None,
     )
-    user = made.with_(identities=(identity,))
-    beside += [*rights.admins_after(plane.store, user), nouns.pointer(keys.identity(identity), user.id)]
-    rights.commit(plane, [nouns.put(user), *beside])
+    given = provider.rules.name if role is GlobalRole.admin else ""
+    user = made.with_(identities=(identity,), admin_by=given)
+    changes = [nouns.put(user), *beside, nouns.pointer(keys.identity(identity), user.id)]
+    if admins := rights.admins_after(plane.store, user):
+        rights.commit(plane, [*changes, *admins])
+    else:
+        plane.store.commit(changes)  # of no project yet, so nobody's jobs are theirs
     return user.with_(version=1)
 
 
@@ -194,8 +197,6 @@ def _signed_on(plane: Plane, provider: SignsOn, user: User) -> tuple[User, str]:
     token, now, rules = plane.random_token(), plane.clock.now(), provider.rules
     hashed, ends_at = hash_token(token), now + rules.session * SECOND
     entry = SignOn(user_id=user.id, token_hash=hashed, provider=rules.name, created_at=now, ends_at=ends_at)
-    pointer = nouns.pointer(keys.token(hashed), user.id).record
-    expiring = Record(pointer.key, pointer.version, pointer.body, expires_at=ends_at // SECOND)
     event = told(
         EventType.signed_on,
         now,
@@ -205,16 +206,18 @@ def _signed_on(plane: Plane, provider: SignsOn, user: User) -> tuple[User, str]:
         actor=user,
         detail=rules.name,
     )
-    plane.store.commit([nouns.put(entry), Put(expiring, expect=0), nouns.put(event)])
+    plane.store.commit([*sign_on(entry), nouns.put(event)])
     return user, token
 
 
 def _promoted(plane: Plane, provider: str, user: User, admin: bool | None) -> User:
-    """With the global role that the account's groups give, if any of them decides about that."""
-    role = user.role if admin is None else GlobalRole.admin if admin else GlobalRole.user
+    """With the global role that the account's groups give, if any of them decides about that. They take it only where
+    they gave it."""
+    ends = admin is False and user.admin_by == provider
+    role = GlobalRole.admin if admin else GlobalRole.user if ends else user.role
     if role is user.role:
         return user
-    changed, said = user.with_(role=role), f"{role}, as groups at {provider} say"
+    changed, said = user.with_(role=role, admin_by=provider if admin else ""), f"{role}, as groups at {provider} say"
     seed, target = f"{user.id}/{user.version}", user_target(user)
     event = told(
         EventType.changed, plane.clock.now(), target, project_id=EVERYWHERE, seed=seed, actor=user, detail=said

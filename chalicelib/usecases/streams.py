@@ -17,7 +17,7 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User, may_reach
 from chalicelib.errors import Invalid, NotSupported, Refused
 from chalicelib.store import nouns
-from chalicelib.store.port import Store
+from chalicelib.usecases import rights
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.jobs import newest_job
 
@@ -35,8 +35,10 @@ class Target:
     since: Micros | None = None  # logs: the first moment to show
 
 
-def open_stream(plane: Plane, user: User, project: Project, role: ProjectRole | None, target: Target) -> str:
-    """The id of a stream, which the caller waits for."""
+def open_stream(
+    plane: Plane, user: User, project: Project, role: ProjectRole | None, target: Target, token_hash: str
+) -> str:
+    """The id of a stream, which the caller waits for. `token_hash`: of the token that it is asked for with."""
     if plane.streams is None:
         raise NotSupported(
             "This control plane runs in AWS Lambda, where no connection lasts, so it can't carry streams.",
@@ -51,7 +53,7 @@ def open_stream(plane: Plane, user: User, project: Project, role: ProjectRole | 
     order: dict[str, Any] = {"task": job.id, "target": target.name}
     if target.since is not None:
         order["since"] = target.since
-    may = partial(still_may, plane.store, user, project, job, target.name)
+    may = partial(still_may, plane, user.id, token_hash, project, job, target.name)
     stream = plane.streams.open(job.assignment.instance_id, user.id, order, may)
     plane.news([job.assignment.instance_id])
     return stream
@@ -74,12 +76,12 @@ def check_name(name: str) -> None:
     raise Invalid(f"There is no target {name[:40]!r} of a stream.", hint=f"It is {_TARGETS}.")
 
 
-def still_may(store: Store, user: User, project: Project, job: Job, name: str) -> bool:
+def still_may(plane: Plane, user_id: str, token_hash: str, project: Project, job: Job, name: str) -> bool:
     """Has the user, with the same token, the right to this target that they had?"""
-    places = (keys.user(user.id), keys.project(project.id), keys.member(project.id, user.id), keys.run(job.run_id))
-    who, where, member, run = store.get_many(places)
+    places = (keys.user(user_id), keys.project(project.id), keys.member(project.id, user_id), keys.run(job.run_id))
+    who, where, member, run = plane.store.get_many(places)
     known = None if who is None else nouns.read(User, who)
-    if known is None or not known.active or known.token_hash != user.token_hash:
+    if known is None or not known.active or not rights.good(plane.store, known, token_hash, plane.clock.now()):
         return False
     if where is None or nouns.read(Project, where).deleted:
         return False

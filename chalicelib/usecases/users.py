@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
-from chalicelib.domain.instants import Micros
+from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.tenants import USER_NAME, GlobalRole, Member, Project, User, hash_token
 from chalicelib.errors import AlreadyExists, Forbidden, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
-from chalicelib.store.port import MAX_CHANGES, Change, Delete, Store
+from chalicelib.store.port import MAX_CHANGES, Change, Delete, Put, Record, Store
 from chalicelib.usecases import rights
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.trail import EVERYWHERE, told, user_target
 
 if TYPE_CHECKING:
+    from chalicelib.domain.sign_on import SignOn
     from chalicelib.store.seal import Sealer
 
 
@@ -76,6 +77,13 @@ def move_token(user: User, token: str) -> list[Change]:
         Delete(keys.token(user.token_hash)),
         nouns.pointer(keys.token(moved.token_hash), user.id),
     ]
+
+
+def sign_on(entry: SignOn) -> list[Change]:
+    """The changes with which its token is good, until it ends."""
+    pointer = nouns.pointer(keys.token(entry.token_hash), entry.user_id).record
+    expiring = Record(pointer.key, pointer.version, pointer.body, expires_at=entry.ends_at // SECOND)
+    return [nouns.put(entry), Put(expiring, expect=0)]
 
 
 # --- read -------------------------------------------------------------------------------------------------------------
@@ -149,20 +157,37 @@ def update_user(
     user = named_user(plane.store, name)
     if user.id == actor.id and (role is not GlobalRole.admin or not active):
         raise Refused("Admins can't remove their own rights.", hint="Ask another admin to do it.")
-    changed = user.with_(role=role, email=email, active=active)
+    given = user.admin_by if role is user.role else ""  # a person decides now
+    changed = user.with_(role=role, email=email, active=active, admin_by=given)
     if changed != user:
         said = f"{changed.role}, {'active' if active else 'deactivated'}"
-        beside = [*rights.admins_after(plane.store, changed), _told(plane, EventType.changed, user, actor, said)]
-        rights.commit(plane, [nouns.put(changed), *beside])
+        changes: list[Change] = [nouns.put(changed), _told(plane, EventType.changed, user, actor, said)]
+        if (user.role, user.active) == (role, active):
+            plane.store.commit(changes)  # an address is nobody's right
+        else:
+            rights.commit(plane, [*changes, *rights.admins_after(plane.store, changed)])
     return changed
 
 
-def refresh_token(plane: Plane, actor: User, name: str) -> tuple[User, str]:
-    """The user and its new token. The old one is refused from now on, and so are all that were got by signing on."""
-    user = own_or_admin(plane, actor, name)
-    token = plane.random_token()
-    plane.store.commit([*move_token(user, token), _told(plane, EventType.token_replaced, user, actor)])
-    _sign_off(plane, user)
+def refresh_token(plane: Plane, actor: User, name: str, used: str) -> tuple[User, str]:
+    """The user and its new token. The old one is refused from now on, and so are all that were got by signing on.
+
+    `used`: the hash of the token that the caller has. Whoever signed on gets one that ends when theirs would have: with
+    another, an account that the provider ends would live on here.
+    """
+    user, now, token = own_or_admin(plane, actor, name), plane.clock.now(), plane.random_token()
+    own = user.id == actor.id
+    entry = rights.signed_on(plane.store, user, used, now) if own else None
+    if own and entry is None and used != user.token_hash:
+        raise Forbidden("Invalid token")  # it was replaced meanwhile
+    off = user.with_(signed_off_at=now)
+    if entry is None:
+        changes = move_token(off, token)
+    else:
+        mine = entry.with_(token_hash=hash_token(token), created_at=now, version=0)
+        changes = [*move_token(off, plane.random_token()), *sign_on(mine)]
+    plane.store.commit([*changes, _told(plane, EventType.token_replaced, user, actor)])
+    _sign_off(plane, user, but=hash_token(token))
     plane.rights()
     return user, token
 
@@ -201,10 +226,11 @@ def _delete(plane: Plane, actor: User, user: User) -> None:
         plane.store.commit([Delete(key) for key in found[start : start + MAX_CHANGES]])
 
 
-def _sign_off(plane: Plane, user: User) -> None:
-    """Ends all tokens that the user got by signing on."""
+def _sign_off(plane: Plane, user: User, but: str = "") -> None:
+    """Deletes what the user got by signing on and what has no use any more."""
     found = [record.key for record in all_of(plane.store, "gsi1", keys.sign_ons_of(user.id))]
-    gone = [Delete(each) for key in found for each in (key, keys.token(key.pk.partition("/")[2]))]
+    hashes = [hashed for hashed in (key.pk.partition("/")[2] for key in found) if hashed != but]
+    gone = [Delete(each) for hashed in hashes for each in (keys.sign_on(hashed), keys.token(hashed))]
     for start in range(0, len(gone), MAX_CHANGES):
         plane.store.commit(gone[start : start + MAX_CHANGES])
 

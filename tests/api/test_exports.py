@@ -162,6 +162,19 @@ def test_what_cant_be_shared_is_refused(center: Center, body: dict[str, Any], sa
     assert refused.status == 400 and said in refused.body.decode()
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"remove_importer_projects": ["man"]}, "has no importer 'man'. Its importers are main."),
+        ({"remove_exported_fleets": ["gpu"]}, "has no fleet 'gpu'. Its fleets are gpus."),
+    ],
+)
+def test_what_isnt_shared_cant_be_taken_back(center: Center, body: dict[str, Any], said: str) -> None:
+    center.share()
+    assert said in center.rig.refused(f"{LAB}/exports/update", {"name": "hosts", **body})
+    assert names(center.rig.ok("P/imports/list")[0]["export"]["exported_fleets"]) == ["gpus"]
+
+
 def test_a_name_is_taken_once(center: Center) -> None:
     assert center.share().status == 200
     assert center.share().json["detail"][0]["code"] == "resource_exists"
@@ -183,6 +196,20 @@ def test_a_run_uses_a_shared_host_like_one_of_its_own(center: Center) -> None:
     assert host is not None and host.project_id == center.lab.id
     spec = Reader(center.store).job_spec(job)
     assert agent_task(job, spec, host, "main")["isolated"] is True
+
+
+@pytest.mark.parametrize("within", ["configuration", "profile"])
+def test_a_fleet_of_its_own_may_be_written_with_its_project(center: Center, within: str) -> None:
+    center.fleet(center.rig.project, "own")
+    spec = task("train", **({"fleets": ["main/own"]} if within == "configuration" else {}))
+    spec |= {"profile": {"name": "here", "fleets": ["main/own"]}} if within == "profile" else {}
+    plan = center.rig.ok("P/runs/get_plan", {"run_spec": spec})
+    assert (plan["notes"], plan["job_plans"][0]["total_offers"]) == ([], 2)
+    run = center.rig.ok("P/runs/apply", {"plan": {"run_spec": spec}})
+    center.passes()
+    assert center.job(run["id"]).status is JobStatus.provisioning
+    again = center.rig.ok("P/runs/get_plan", {"run_spec": spec})
+    assert again["action"] == "update", "it is what it was"
 
 
 def test_the_fleet_is_shown_as_its_own_project_knows_it(center: Center) -> None:
@@ -230,6 +257,22 @@ def test_jobs_of_others_get_no_privileges(center: Center, asks: dict[str, Any], 
     center.share()
     notes = center.rig.ok("P/runs/get_plan", {"run_spec": task("train", fleets=[GPUS], **asks)})["notes"]
     assert [(note["subject"], why in note["text"]) for note in notes] == [(f"fleet `{GPUS}`", True)]
+
+
+@pytest.mark.parametrize(("fleets", "folders"), [([GPUS], []), (["own"], ["/"])])
+def test_not_even_folders_of_hosts_that_a_job_could_do_without(
+    center: Center, fleets: list[str], folders: list[str]
+) -> None:
+    center.share()
+    center.fleet(center.rig.project, "own")
+    job = center.submit(fleets=fleets, volumes=[{"instance_path": "/", "path": "/host", "optional": True}])
+    center.passes()
+    job = center.job(job.run_id)
+    assert job.assignment is not None
+    host = nouns.find(center.store, Instance, keys.instance(job.assignment.instance_id))
+    assert host is not None
+    task = agent_task(job, Reader(center.store).job_spec(job), host, "main")
+    assert [each["source"] for each in task["volumes"]] == folders
 
 
 def test_hosts_that_run_jobs_as_the_agents_own_user_arent_shared(center: Center) -> None:

@@ -112,6 +112,14 @@ def test_lists_show_what_the_caller_may_see(rig: Rig) -> None:
     assert counted["total_count"] == 3 and len(counted["projects"]) == 1
 
 
+def test_a_list_is_as_long_as_its_projects_are_many(rig: Rig) -> None:
+    """Clients of this line ask for the members and backends of one project: a thousand members wouldn't fit."""
+    (listed,) = rig.ok("/api/projects/list")
+    one = rig.ok("/api/projects/main/get")
+    assert one.pop("quota") and one["members"] and one["backends"]
+    assert rig.ok("/api/projects/list_only_no_fleets") == [listed] == [{**one, "members": [], "backends": []}]
+
+
 def test_without_fleets_are_only_projects_that_one_is_in(rig: Rig) -> None:
     rig.ok("/api/projects/create", {"project_name": "open", "is_public": True}, token=rig.user("ann"))
     assert [p["project_name"] for p in rig.ok("/api/projects/list_only_no_fleets")] == ["main"]

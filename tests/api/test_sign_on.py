@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from chalicelib.domain import keys
 from chalicelib.domain.specs.sign_on import SignOnProvider
-from chalicelib.errors import Conflict, Refused
+from chalicelib.domain.tenants import hash_token
+from chalicelib.errors import Conflict, Forbidden, Refused
+from chalicelib.store.port import Put
 from chalicelib.usecases.context import DeviceCode
+from chalicelib.usecases.users import named_user, refresh_token
 from tests.api.rig import ADMIN, Rig
 
 DAY = 86_400
@@ -173,6 +178,51 @@ def test_a_new_token_ends_all_sign_ons_and_no_other_users(desk: Rig, corp: Corp)
     ]
 
 
+def test_a_token_that_was_asked_for_with_a_sign_on_ends_with_it(tmp_path: Path) -> None:
+    """Or a week at the provider would be for ever here."""
+    corp = Corp(session="2d")
+    corp.says()
+    rig = at(tmp_path, corp)
+    token = entered(rig)["creds"]["token"]
+    rig.world.clock.pass_(DAY)
+    for _ in range(2):
+        token = rig.ok("/api/users/refresh_token", {"username": "ann"}, token=token)["creds"]["token"]
+        assert rig.call("/api/users/get_my_user", token=token).status == 200
+    rig.world.clock.pass_(DAY + 1)
+    assert rig.call("/api/users/get_my_user", token=token).status == 403
+
+
+def test_a_token_that_was_replaced_meanwhile_gets_no_other(desk: Rig) -> None:
+    ann = named_user(desk.world.store, entered(desk)["username"])
+    with pytest.raises(Forbidden):
+        refresh_token(desk.world.plane, ann, "ann", hash_token("replaced"))
+
+
+def test_an_admin_hands_out_a_token_that_lasts(desk: Rig) -> None:
+    signed_on = entered(desk)["creds"]["token"]
+    token = desk.ok("/api/users/refresh_token", {"username": "ann"})["creds"]["token"]
+    assert desk.call("/api/users/get_my_user", token=signed_on).status == 403
+    desk.world.clock.pass_(400 * DAY)
+    for _ in range(2):
+        assert desk.call("/api/users/get_my_user", token=token).status == 200
+        token = desk.ok("/api/users/refresh_token", {"username": "ann"}, token=token)["creds"]["token"]
+
+
+def test_a_sign_on_that_no_index_showed_ends_with_the_others(desk: Rig) -> None:
+    token, store = entered(desk)["creds"]["token"], desk.world.store
+    kept = [record for record in store.scan() if record.key.pk == f"token/{hash_token(token)}"]
+    desk.world.clock.pass_(1)
+    desk.ok("/api/users/refresh_token", {"username": "ann"})
+    store.commit([Put(replace(record, version=1), expect=0) for record in kept])
+    assert len(kept) == 2 and desk.call("/api/users/get_my_user", token=token).status == 403
+
+
+def test_a_first_sign_on_makes_no_host_ask_for_keys(desk: Rig) -> None:
+    before = desk.world.store.get(keys.rights())
+    entered(desk)
+    assert desk.world.store.get(keys.rights()) == before
+
+
 def test_a_user_who_was_deleted_begins_anew_with_nothing(desk: Rig) -> None:
     first = entered(desk)
     desk.ok("/api/users/delete", {"users": ["ann"]})
@@ -257,6 +307,27 @@ def test_what_a_person_gave_is_left_alone(tmp_path: Path) -> None:
         corp.says("ann", *groups)
         entered(rig)
         assert role_in(rig, "ann") == "manager"
+
+
+def test_groups_take_the_global_role_only_where_they_gave_it(tmp_path: Path) -> None:
+    corp = Corp(groups=GROUPS)
+    rig = at(tmp_path, corp)
+    role = lambda: rig.ok("/api/users/get_user", {"username": "ann"})["global_role"]  # noqa: E731
+    corp.says("ann")
+    entered(rig)
+    rig.ok("/api/users/update", {"username": "ann", "global_role": "admin"})
+    for groups in ([], ["ops"], []):
+        corp.says("ann", *groups)
+        entered(rig)
+        assert role() == "admin", "a person gave it"
+    rig.ok("/api/users/update", {"username": "ann", "global_role": "user"})
+    corp.says("ann", "ops")
+    entered(rig)
+    rig.ok("/api/users/update", {"username": "ann", "global_role": "admin", "email": "ann@example.com"})
+    assert role() == "admin"
+    corp.says("ann")
+    entered(rig)
+    assert role() == "user", "groups gave it"
 
 
 def test_the_last_admins_stay(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ BENCHES: dict[str, list[str]] = {
     "plans": [],
     "offers": [],
     "listing": [],
+    "people": [],
     "placement": [],
     "language": [],
     "cold": [],

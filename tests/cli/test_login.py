@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from threading import Thread
@@ -141,3 +142,18 @@ def test_without_an_address_the_default_server_is_meant(dstack: Dstack, server: 
 def test_without_any_server_it_asks_which(bare: Dstack) -> None:
     ended = bare("login")
     assert ended.code == 1 and "--url" in ended.err
+
+
+def test_a_browser_that_connects_ahead_and_says_nothing_doesnt_keep_its_user_waiting(
+    bare: Dstack, server: Plane
+) -> None:
+    idle: list[socket.socket] = []
+    come_back = visiting(server, {"state": "s", "code": "c"})
+
+    def browse(address: str) -> None:
+        idle.append(socket.create_connection(("127.0.0.1", port_asked(server))))
+        come_back(address)
+
+    ended = login(bare, server, browse=browse)
+    idle.pop().close()
+    assert ended.code == 0, ended.err

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from chalicelib.domain.sign_on import Claims, check, claims_of, given_by
+from chalicelib.domain.sign_on import Claims, check, claims_of, given_by, together
 from chalicelib.domain.specs.sign_on import SignOnProvider
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.errors import Refused
@@ -50,6 +50,26 @@ def test_another_claim_can_name_the_user() -> None:
 )
 def test_only_a_verified_address_counts(verified: Any, email: str) -> None:
     assert claims_of(account(email_verified=verified), rules()).email == email
+
+
+@pytest.mark.parametrize(
+    ("info", "email"),
+    [
+        ({}, "ann@example.com"),
+        ({"email": "ann@example.com"}, "ann@example.com"),
+        ({"email": "boss@example.com"}, ""),
+        ({"email": "boss@example.com", "email_verified": True}, "boss@example.com"),
+        ({"email_verified": False}, ""),
+    ],
+)
+def test_an_address_is_verified_only_by_who_says_it(info: dict[str, Any], email: str) -> None:
+    assert claims_of(together(account(), info), rules()).email == email
+
+
+@pytest.mark.parametrize("listed", [5, True, {"a": 1}])
+def test_groups_that_are_something_else_are_refused(listed: Any) -> None:
+    with pytest.raises(Refused, match="doesn't list your groups: `groups` is something else"):
+        claims_of(account(groups=listed), rules())
 
 
 @pytest.mark.parametrize(("listed", "groups"), [(["a", "b"], ("a", "b")), ("a", ("a",)), (None, ()), ([1], ("1",))])

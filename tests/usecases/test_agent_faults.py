@@ -19,6 +19,7 @@ from chalicelib.store.log_files import FileLogs
 from chalicelib.store.port import Change, Index
 from chalicelib.usecases.agent import has_news, sync
 from chalicelib.usecases.pace import EMBEDDED
+from chalicelib.usecases.rights import revision_of
 from tests.usecases.cluster import FACTS, INSTANCE, PROJECT, Cluster, exited, logs, running, wants
 from tests.world.plane import World
 from tests.world.time import NOW
@@ -146,8 +147,10 @@ def test_a_lookup_reads_nothing_it_does_not_need(world: World) -> None:
     job = cluster.place()
     cluster.agent.say(running(job))
     world.plane = replace(world.plane, store=Counting(world.plane.store))
-    answer = cluster.agent.say(running(job))
-    assert seen == [2, 2] and not has_news(answer)  # with the job, who may log in to it
+    for access, beside in ((None, 0), (revision_of(None), 1)):  # with the job, who may log in to it
+        seen.clear()
+        answer = cluster.agent.say(running(job, access=access))
+        assert seen == [2, 1 + beside] and not has_news(answer)
 
 
 # --- with the agent's own session core at the other end ---------------------------------------------------------------

@@ -141,10 +141,20 @@ def test_a_live_job_gets_the_keys_of_now_whatever_changed(cluster: Cluster, name
     assert not has_news(cluster.agent.say(running(job, access=told["access"])))
 
 
+def test_nobody_asks_for_keys_because_an_address_was_changed(cluster: Cluster) -> None:
+    job, before = started(cluster)
+    plane, cluster.world.rung[:] = cluster.world.plane, []
+    root = again(cluster.world, ROOT)
+    users.update_user(plane, root, "ann", GlobalRole.user, email="ann@example.com")
+    assert cluster.world.rung == [] and not has_news(cluster.agent.say(running(job, access=before)))
+    users.update_user(plane, root, "ann", GlobalRole.user, email="ann@example.com", active=False)
+    assert cluster.world.rung == [EVERYBODY] and has_news(cluster.agent.say(running(job, access=before)))
+
+
 def test_a_new_token_ends_streams_and_changes_no_key(cluster: Cluster) -> None:
     job, before = started(cluster)
     cluster.world.rung.clear()
-    users.refresh_token(cluster.world.plane, again(cluster.world, ANN), "ann")
+    users.refresh_token(cluster.world.plane, again(cluster.world, ANN), "ann", ANN.token_hash)
     assert cluster.world.rung == [EVERYBODY]
     assert not has_news(cluster.agent.say(running(job, access=before)))
 

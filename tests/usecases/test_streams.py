@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from chalicelib.domain import keys
+from chalicelib.domain.instants import SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.noun import Noun
+from chalicelib.domain.sign_on import SignOn
 from chalicelib.domain.tenants import GlobalRole, Member, Project, ProjectRole, User
 from chalicelib.errors import Forbidden, Invalid, NotFound, NotSupported, Refused
 from chalicelib.store import nouns
@@ -41,10 +43,17 @@ def job(cluster: Cluster) -> Job:
     return placed
 
 
-def opened(world: World, who: User = ANN, role: ProjectRole | None = ProjectRole.user, **target: Any) -> str:
+def opened(
+    world: World,
+    who: User = ANN,
+    role: ProjectRole | None = ProjectRole.user,
+    token_hash: str = "",
+    **target: Any,
+) -> str:
     project = nouns.find(world.store, Project, keys.project(PROJECT))
     assert project is not None
-    return open_stream(world.plane, who, project, role, Target(**{"run_name": "train", "name": "ssh", **target}))
+    wanted = Target(**{"run_name": "train", "name": "ssh", **target})
+    return open_stream(world.plane, who, project, role, wanted, token_hash)
 
 
 def test_the_hosts_agent_is_told_at_once_and_dials_with_its_ticket(cluster: Cluster, job: Job, world: World) -> None:
@@ -134,7 +143,7 @@ class People:
         for user, role in (*self.names.values(), (ROOT, None)):
             for target in ("logs", "ssh"):
                 if user is not BOB or target == "logs":
-                    opened(world, user, role, name=target)
+                    opened(world, user, role, user.token_hash, name=target)
                     self.opened.append(f"{user.name} {target}")
 
     def save(self, noun: Noun) -> None:
@@ -167,6 +176,20 @@ def test_a_right_that_is_lost_is_noticed(job: Job, world: World, change: Noun | 
     if change is not None:
         people.save(change)
     assert people.left() == ALL - lost
+
+
+def test_a_stream_ends_with_the_sign_on_that_it_was_asked_for_with(job: Job, world: World) -> None:
+    people, now = People(world), world.clock.now()
+    for hashed, lasts in (("short", 60), ("long", 600)):
+        ends_at = now + lasts * SECOND
+        people.save(SignOn(user_id="u", token_hash=hashed, provider="corp", created_at=now, ends_at=ends_at))
+        opened(world, token_hash=hashed)
+        people.opened.append(hashed)
+    assert people.left() == {*ALL, "short", "long"}
+    world.clock.pass_(61)
+    assert people.left() == {*ALL, "long"}
+    people.save(ANN.with_(signed_off_at=now + 1))
+    assert people.left() == ALL
 
 
 def test_so_is_a_member_who_was_removed_and_a_project_that_was_deleted(job: Job, world: World) -> None:

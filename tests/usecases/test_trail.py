@@ -63,7 +63,7 @@ def test_users(desk: Desk) -> None:
     assert [line.split(" ")[0] for line in desk.told()] == ["changed"]
     users.update_user(desk.plane, desk.root, "ann", GlobalRole.admin, email=None, active=False)
     assert desk.told() == [], "nothing was changed"
-    _, other = users.refresh_token(desk.plane, desk.root, "ann")
+    _, other = users.refresh_token(desk.plane, desk.root, "ann", "")
     assert other != token and [line.partition(" by ")[0] for line in desk.told()] == ["token_replaced user:ann"]
     users.refresh_ssh_key(desk.plane, desk.root, "ann")
     assert desk.told() == ["keys_replaced user:ann by admin anywhere"]

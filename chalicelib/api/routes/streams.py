@@ -8,6 +8,7 @@ from typing import Any
 from chalicelib.api.auth import bearer
 from chalicelib.api.route import Call
 from chalicelib.domain.instants import Micros, from_iso
+from chalicelib.domain.tenants import hash_token
 from chalicelib.errors import Invalid
 from chalicelib.usecases import streams
 
@@ -20,7 +21,8 @@ def open_stream(call: Call) -> Any:
         job_num=_number(call, "job"),
         since=_since(call),
     )
-    return {"stream": streams.open_stream(call.plane, call.actor, call.tenant, call.role, target)}
+    used = hash_token(bearer(call.headers))
+    return {"stream": streams.open_stream(call.plane, call.actor, call.tenant, call.role, target, used)}
 
 
 def dial(call: Call) -> Any:

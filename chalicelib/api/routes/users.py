@@ -11,7 +11,7 @@ from chalicelib.api.listing import PageBody, page_of
 from chalicelib.api.requests import Name, RequestBody
 from chalicelib.api.route import Call
 from chalicelib.api.wire.users import user_json, user_with_creds_json
-from chalicelib.domain.tenants import GlobalRole
+from chalicelib.domain.tenants import GlobalRole, hash_token
 from chalicelib.usecases import users
 
 
@@ -33,7 +33,8 @@ class DeleteBody(RequestBody):
 def list_users(call: Call) -> Any:
     rows = users.list_users(call.plane, call.actor)
     key = lambda user: (user.created_at, user.id, user.name)  # noqa: E731
-    return page_of(call.parse(PageBody), rows, key, lambda user: user_json(user, call.plane.permissions), "users")
+    write = lambda page: [user_json(user, call.plane.permissions) for user in page]  # noqa: E731
+    return page_of(call.parse(PageBody), rows, key, write, "users")
 
 
 def get_my_user(call: Call) -> Any:
@@ -64,7 +65,8 @@ def update(call: Call) -> Any:
 
 
 def refresh_token(call: Call) -> Any:
-    user, token = users.refresh_token(call.plane, call.actor, call.parse(GetBody).username)
+    used = hash_token(bearer(call.headers))
+    user, token = users.refresh_token(call.plane, call.actor, call.parse(GetBody).username, used)
     key = users.private_key(call.plane, user) if user.id == call.actor.id else None
     return user_with_creds_json(user, call.plane.permissions, token, key)
 
