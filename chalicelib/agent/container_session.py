@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, Optional
 from . import docker_repositories, namespaces, process_tree, sftp
 from .docker import container_name
 from .docker_client import DockerClient, DockerError
-from .session_command import SFTP
+from .session_command import CUT, SFTP
 from .tasks import TaskFolder
 
 BUFFER = 256 * 1024
@@ -96,7 +96,7 @@ class Session:
     def __init__(
         self, engine: DockerClient, name: str, shell: str, command: Optional[str], passed_on: Dict[str, str]
     ) -> None:
-        self._engine, self._tty = engine, os.isatty(0)
+        self._engine, self._tty, self._cut = engine, os.isatty(0), False
         argv = ["/bin/sh", "-c", SHELL] if command is None else [shell, "-c", command]
         body = {
             "AttachStdin": True,
@@ -113,7 +113,7 @@ class Session:
         for fd in (noticed, wakeup):
             os.set_blocking(fd, False)
         signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
-        for number in (signal.SIGWINCH, signal.SIGHUP, *PASSED_SIGNALS):
+        for number in (signal.SIGWINCH, signal.SIGHUP, CUT, *PASSED_SIGNALS):
             signal.signal(number, lambda *_: None)
         if self._tty:
             tty.setraw(
@@ -126,14 +126,15 @@ class Session:
         pump = Pump(0, 1, 2, sock, first, self._tty, noticed, self._signalled)
         if pump.run():
             return self._exit_status()
-        self._send(signal.SIGHUP)  # the client has gone
+        self._send(signal.SIGKILL if self._cut or CUT in _noticed(noticed) else signal.SIGHUP)  # the client has gone
         return FAILED
 
     def _signalled(self, numbers: bytes) -> None:
         for number in set(numbers):
             if number == signal.SIGWINCH:
                 self._resize()
-            elif number == signal.SIGHUP:
+            elif number in (signal.SIGHUP, CUT):
+                self._cut = CUT in numbers
                 raise HungUp()
             elif number in PASSED_SIGNALS:
                 self._send(number)
@@ -147,7 +148,8 @@ class Session:
     def _send(self, number: int) -> None:
         found = self._try("GET", "/exec/%s/json" % self._id) or {}
         if found.get("Running") and found.get("Pid"):
-            process_tree.send([found["Pid"]], number)
+            pids = process_tree.stopped(found["Pid"]) if number == signal.SIGKILL else [found["Pid"]]
+            process_tree.send(pids, number)
 
     def _try(self, method: str, path: str, query: Optional[Dict[str, Any]] = None) -> Any:
         try:
@@ -163,6 +165,14 @@ class Session:
                 return FAILED if found["ExitCode"] is None else int(found["ExitCode"])
             time.sleep(0.02)
         return FAILED
+
+
+def _noticed(fd: int) -> bytes:
+    """Signals that nobody has looked at yet."""
+    try:
+        return os.read(fd, 4096)
+    except BlockingIOError:
+        return b""
 
 
 class HungUp(Exception):

@@ -45,7 +45,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import authorized, namespaces, networks, process_tree
 from .login_connections import Connection, Door
-from .session_command import SFTP
+from .session_command import CUT, SFTP
 from .task_runtime import TaskRuntime, micros
 from .tasks import FINAL, TaskFolder, read_json, read_text, take_lock, write_atomic, write_slot
 
@@ -266,7 +266,8 @@ class Server:
     def __init__(self, folder: TaskFolder, runtime: TaskRuntime, line: socket.socket, news: News) -> None:
         self._folder, self._runtime, self._news = folder, runtime, news
         self._line: Optional[socket.socket] = line
-        self._sshd, self._spec = program("sshd"), folder.launch()["spec"]
+        launch = folder.launch()
+        self._sshd, self._spec, self._in_container = program("sshd"), launch["spec"], launch.get("runtime") == "docker"
         self._place = os.path.join(folder.path, "ssh")
         self._connections: List[Connection] = []
         self._in_use = 0
@@ -507,9 +508,13 @@ class Server:
         users = connection.door is self._users
         return users and bool(connection.fingerprint) and connection.fingerprint not in self._allowed
 
-    @staticmethod
-    def _cut(connection: Connection) -> None:
-        process_tree.send([*process_tree.descendants(connection.pid), connection.pid], signal.SIGKILL)
+    def _cut(self, connection: Connection) -> None:
+        """End it with all that was begun through it. What runs in a container isn't below: its session ends that."""
+        found = process_tree.stopped(connection.pid)
+        sessions = [pid for pid in found if not _is_sshd(pid)] if self._in_container else []
+        process_tree.send(sessions, CUT)
+        process_tree.send([pid for pid in found if pid not in sessions], signal.SIGKILL)
+        process_tree.send(sessions, signal.SIGCONT)
 
     def _rekey(self) -> None:
         keys = self._read_keys()

@@ -144,6 +144,17 @@ def send(pids: Iterable[int], number: int) -> None:
             continue  # already gone; or now another user's (sudo), which only root can end
 
 
+def stopped(root: int) -> List[int]:
+    """`root` and all processes below it, which can begin no other any more."""
+    found: List[int] = []
+    while True:
+        fresh = [pid for pid in [root, *descendants(root)] if pid not in found]
+        if not fresh:
+            return found
+        send(fresh, signal.SIGSTOP)
+        found += fresh
+
+
 def polite_signal(pid: int) -> Optional[int]:
     """The signal to end a process with: SIGTERM if it handles that, else SIGINT, as Ctrl-C sends (Python turns it into
     KeyboardInterrupt, an interactive shell abandons its list), else SIGTERM."""

@@ -22,6 +22,7 @@ from .tasks import FINAL, TaskFolder, read_json, read_text, write_atomic
 
 PASSED_ON = ("TERM", "LANG", "COLORTERM", "SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
 SFTP = "dstack-sftp"  # the command that stands for the SFTP server
+CUT = signal.SIGPWR  # whose session this is may not be in the job any more: it ends with all that it began
 FAILED = 255  # the exit status that ssh itself has for a failure that isn't the command's
 PROCESSES_MOST = 16384
 
