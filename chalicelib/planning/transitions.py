@@ -229,6 +229,8 @@ class Draft:
             self.save(freed)
             return freed
         rests = [] if instance.idle_seconds is None else [self.now + instance.idle_seconds * SECOND]
+        if instance.unreachable:
+            rests.append(self.now)  # its agent may be back, and nothing goes there until that is seen
         due_at = min([instance.due_at or self.now, *rests])  # it is woken besides: that it ends in time needs no more
         return self.move_instance(instance, "freed", claims=(), idle_since=self.now, due_at=due_at)
 

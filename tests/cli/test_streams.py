@@ -239,7 +239,7 @@ def test_it_ends_when_ssh_leaves() -> None:
         os.close(pipes.writes)
         thread.join(PATIENCE)
         assert not thread.is_alive()
-    assert seen[-1] == 8 and 2 in seen
+    assert 8 in seen[seen.index(2) :]  # an answer to a ping may still follow
     pipes.close(pipes.source, pipes.reads, pipes.sink)
 
 
