@@ -24,6 +24,8 @@ SERVICES = (
     "Amazon Simple Storage Service",
     "AmazonCloudWatch",
     "AWS Step Functions",
+    "AWS X-Ray",
+    "CloudWatch Events",  # the bus, by its name on bills
 )
 
 

@@ -94,12 +94,24 @@ class Offer(Value):
         """Is its disk made as large as one wants?"""
         return "disk" in self.backend_data
 
+    @property
+    def most_disk(self) -> float:
+        """The GiB of the largest that can be made; 0: it is what it is."""
+        return float(self.backend_data["disk"]["most_gib"]) if self.elastic else 0.0
+
     def sized(self, gib: float) -> Offer:
         """With the smallest disk of at least this size; as it is, if it has that, or can't."""
-        now = self.instance.resources.disk.size_mib / 1024
-        if not self.elastic or gib <= now or gib > self.backend_data["disk"]["most_gib"]:
+        if not self._grows(gib):
             return self
-        size = ceil(gib)
-        has = self.instance.resources.with_(disk=Disk(size_mib=size * 1024))
-        price = self.price + (size - now) * self.backend_data["disk"]["gib_hour"]
-        return self.with_(instance=self.instance.with_(resources=has), price=round(price, 6))
+        has = self.instance.resources.with_(disk=Disk(size_mib=ceil(gib) * 1024))
+        return self.with_(instance=self.instance.with_(resources=has), price=self.price_sized(gib))
+
+    def price_sized(self, gib: float) -> float:
+        """What it costs then."""
+        if not self._grows(gib):
+            return self.price
+        more = ceil(gib) - self.instance.resources.disk.size_mib / 1024
+        return round(self.price + more * float(self.backend_data["disk"]["gib_hour"]), 6)
+
+    def _grows(self, gib: float) -> bool:
+        return self.instance.resources.disk.size_mib / 1024 < gib <= self.most_disk

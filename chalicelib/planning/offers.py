@@ -16,6 +16,7 @@ from functools import lru_cache
 from heapq import merge
 from itertools import islice
 from math import ceil, inf
+from operator import itemgetter
 
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.offers import Availability, Offer
@@ -45,27 +46,35 @@ def slice_of(offer: Offer, blocks: int, total: int, availability: Availability |
 
 
 class Shelf:
-    """The offers of one account, by rank. Immutable."""
+    """The offers of one account, by rank. Immutable.
 
-    def __init__(self, offers: Iterable[Offer]) -> None:
-        self._ranked = tuple(sorted(offers, key=lambda offer: (not offer.availability.usable, offer.price)))
+    One for disks of another size computes prices and one offer of each kind, and makes the others as they are read: a
+    queue may ask for as many sizes as it has jobs, and an account has ten thousand offers.
+    """
+
+    def __init__(self, offers: Iterable[Offer], gib: float = 0.0) -> None:
+        """`gib`: of disks that are made to order."""
+        self._gib = gib
+        priced = [(not offer.availability.usable, offer.price_sized(gib), offer) for offer in offers]
+        priced.sort(key=itemgetter(0, 1))
+        self._ranked = tuple([offer for *_, offer in priced])
         self._usable = sum(offer.availability.usable for offer in self._ranked)
-        self._prices = [offer.price for offer in self._ranked]
+        self._prices = [price for _, price, _ in priced]
         kinds: dict[object, int] = {}  # many offers are of one kind: the same type in many regions
         self._kind = [kinds.setdefault(_kind_key(offer), len(kinds)) for offer in self._ranked]
         one = dict(zip(self._kind, self._ranked, strict=True))
-        self._kinds = [one[kind].instance.resources for kind in range(len(kinds))]
+        self._kinds = [one[kind].sized(gib).instance.resources for kind in range(len(kinds))]
         measures = [measured(has) for has in self._kinds]
         self._stock = Stock(self._ranked, measures, self._kind)
         disks = (offer.instance.resources.disk.size_mib / 1024 for offer in self._ranked if offer.elastic)
         self._least_disk = min(disks, default=inf)
-        self._resized = lru_cache(DISK_SIZES)(lambda gib: Shelf(offer.sized(gib) for offer in self._ranked))
+        self._resized = lru_cache(DISK_SIZES)(lambda gib: Shelf(self._ranked, gib))
 
     def __len__(self) -> int:
         return len(self._ranked)
 
     def offer(self, rank: int) -> Offer:
-        return self._ranked[rank]
+        return self._ranked[rank].sized(self._gib)
 
     def with_disks(self, gib: float) -> Shelf:
         """The same offers with disks of at least this size, where a disk is made to order."""
@@ -73,7 +82,7 @@ class Shelf:
 
     def reserved(self, reservation: str) -> Iterator[Offer]:
         """What is sold of this reservation, whatever else is asked for."""
-        return (self._ranked[rank] for rank in rows_of(self._stock.reservation.equal(reservation)))
+        return (self.offer(rank) for rank in rows_of(self._stock.reservation.equal(reservation)))
 
     def standing(self, rank: int) -> tuple[bool, float]:
         """The sort key across shelves: usable offers first, then by price."""
@@ -117,7 +126,7 @@ class Shelf:
         return max((self._prices[rank] for rank in last), default=None)
 
     def cut(self, rank: int, needed: int, blocks: Blocks) -> Offer:
-        offer = self._ranked[rank]
+        offer = self.offer(rank)
         total = total_blocks(blocks, offer.instance.resources) or 1
         return offer if total == 1 else slice_of(offer, needed, total)
 
@@ -233,4 +242,4 @@ def _first(count: int) -> int:
 def _kind_key(offer: Offer) -> tuple[object, ...]:
     has = offer.instance.resources
     gpus = tuple([(gpu.name, gpu.memory_mib, gpu.vendor) for gpu in has.gpus])
-    return (has.cpus, has.memory_mib, gpus, has.disk.size_mib, has.cpu_arch)
+    return (has.cpus, has.memory_mib, gpus, has.disk.size_mib, offer.most_disk, has.cpu_arch)

@@ -21,6 +21,13 @@ def test_a_days_spending_is_watched_unless_somebody_chose_otherwise() -> None:
     assert all(each["Type"] in cost.CHARGES for each in ours)
 
 
+def test_what_parameters_switch_on_is_counted_too() -> None:
+    """The bus, which bills call by its old name, and traces."""
+    assert {"Bus", "Tracing"} <= TEMPLATE["Parameters"].keys()
+    counted = TEMPLATE["Resources"]["SpendingBudget"]["Properties"]["Budget"]["CostFilters"]["Service"]
+    assert {"CloudWatch Events", "AWS X-Ray"} <= set(counted)
+
+
 def test_its_figure_is_above_what_a_hundred_instances_cost_and_below_ten_thousand() -> None:
     def daily(instances: int) -> float:
         return costs.total(costs.bill(RATES, costs.counts(instances))) / 30

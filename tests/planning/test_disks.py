@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chalicelib.domain.instances import Instance
-from chalicelib.domain.offers import Offer
+from chalicelib.domain.offers import Disk, Offer
 from chalicelib.planning.combine import fleet_query, merged_fleet, wants_of
 from chalicelib.planning.listing import plan_offers
 from chalicelib.planning.offers import OfferBook
@@ -97,3 +97,39 @@ def test_a_machine_that_is_cut_into_blocks_has_the_disk_of_its_fleet() -> None:
     offer: Offer = machine[0]
     assert offer.instance.resources.disk.size_mib == 400 * 1024 and offer.price == pytest.approx(1.3)
     assert machine[1:] == (1, 4)
+
+
+def test_a_shelf_for_other_disks_is_that_of_offers_with_them() -> None:
+    """Prices, order, shares and what is reserved, of many kinds of which only some are made to order."""
+    kinds = [
+        b.offer(
+            f"k{n % 7}",
+            1 + n % 5 / 10,
+            region=f"r{n % 3}",
+            has=b.resources(2 + n % 3, 8, disk=Disk(size_mib=(100 + n % 2 * 60) * 1024)),
+            backend_data={} if n % 4 == 0 else {"disk": {"most_gib": 200 + n % 3 * 300, "gib_hour": n % 6 / 1000}},
+        )
+        for n in range(60)
+    ]
+    for size in (120, 150.5, 200, 333, 800, 900):
+        asked = query(f"{size}GB..")
+        for blocks in (1, 2):
+            want, total = OfferBook([offer.sized(size) for offer in kinds]).match(asked._replace(blocks=blocks), 99)
+            offers, count = OfferBook(kinds).match(asked._replace(blocks=blocks), 99)
+            assert [offer.price for offer in offers] == [offer.price for offer in want] and count == total
+            assert sorted(map(repr, offers)) == sorted(map(repr, want))
+        assert OfferBook(kinds).dearest([asked]) == OfferBook([each.sized(size) for each in kinds]).dearest([asked])
+
+
+def test_another_size_of_disk_makes_only_the_offers_that_are_read() -> None:
+    made = 0
+
+    class Counted(Offer):
+        def sized(self, gib: float) -> Offer:
+            nonlocal made
+            made += gib > 100
+            return super().sized(gib)
+
+    of_a_kind = [Counted(**{**vars(ELASTIC), "region": f"r{n}"}) for n in range(500)]
+    assert len(OfferBook(of_a_kind).match(query("700GB.."), 3)[0]) == 3
+    assert made < 10

@@ -4,3 +4,12 @@
 of answering; the other modules are the services that are answered here rather than by moto, or corrected after it.
 What moto differs in is said where it is put right.
 """
+
+import os
+from pathlib import Path
+
+# moto reads these when it is imported, by whichever module is first. Its own 1,300 images would take seconds to load in
+# every region.
+os.environ.setdefault("MOTO_AMIS_PATH", str(Path(__file__).with_name("images.json")))
+os.environ.setdefault("MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION", "true")
+os.environ.setdefault("MOTO_ENABLE_AMI_VALIDATION", "true")

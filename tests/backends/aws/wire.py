@@ -7,13 +7,11 @@ way as the SDK would ask it, without changing anything of the process.
 from __future__ import annotations
 
 import base64
-import os
 import re
 import uuid
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -22,12 +20,6 @@ from botocore.loaders import Loader
 from botocore.model import OperationModel, ServiceModel
 from botocore.parsers import create_parser
 from botocore.serialize import create_serializer
-
-# moto reads these when it is imported. Its own 1,300 images would take seconds to load in every region.
-os.environ.setdefault("MOTO_AMIS_PATH", str(Path(__file__).with_name("images.json")))
-os.environ.setdefault("MOTO_EC2_ENABLE_INSTANCE_TYPE_VALIDATION", "true")
-os.environ.setdefault("MOTO_ENABLE_AMI_VALIDATION", "true")
-
 from moto.core import model as moto_model
 from moto.core.botocore_stubber import BotocoreStubber
 from moto.core.parse import PROTOCOL_PARSERS
