@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
+from chalicelib.domain.exports import Export
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import DAY, SECOND, Micros, sortable
@@ -210,7 +211,7 @@ class Eraser:
         found = nouns.find_many(self._store, Run, runs) if runs else []
         gone = [run.with_(deleted=True, deleted_at=closing.began_at, due_at=None) for run in found if run]
         records = chain.from_iterable(every(self._store, nouns.key_of(project).pk, sort) for sort in _OF_PROJECT)
-        rest = [record.key for record in islice(records, BATCH)]
+        rest = [key for record in islice(records, BATCH) for key in _with_pointers(record)]
         changes: list[Change] = [*map(nouns.put, gone), *map(Delete, rest)]
         for start in range(0, len(changes), MAX_CHANGES - 1):
             self._store.commit([still, *changes[start : start + MAX_CHANGES - 1]])
@@ -314,3 +315,9 @@ def _apart(what: str) -> Iterator[None]:
         log.info("%s: another process was faster", what)
     except Exception:  # a bug, the store or the disk
         log.exception("%s failed", what)
+
+
+def _with_pointers(record: Record) -> list[Key]:
+    """The key of what stands beside a project's status, after those of the pointers that other projects have to it."""
+    of_others = nouns.read(Export, record).pointers if record.key.sk.startswith("export/") else ()
+    return [*sorted(of_others), record.key]

@@ -9,6 +9,8 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import orjson
+
 from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.events import EventType
@@ -18,7 +20,7 @@ from chalicelib.domain.tenants import PROJECT_NAME, GlobalRole, Member, Project,
 from chalicelib.errors import AlreadyExists, Conflict, Contended, Forbidden, Invalid, NotFound, Problem, Refused
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
-from chalicelib.store.port import MAX_CHANGES, Change, Check, Delete, Store
+from chalicelib.store.port import MAX_CHANGES, Change, Check, Delete, Put, Record, Store
 from chalicelib.usecases import rights
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.trail import project_target, told
@@ -67,20 +69,25 @@ def _members(store: Store, project_id: str) -> list[Member]:
 def visible(store: Store, user: User, *, not_joined: bool) -> list[Project]:
     """The user's projects; with `not_joined` the public ones too, and for an admin all. Newest first."""
     joined = {member.project_id for member in memberships(store, user)}
+    everything = user.role is GlobalRole.admin
     ids: Iterable[str] = joined
     if not_joined:
-        ids = [nouns.pointed(record) for record in every(store, "projects", "name/")]
-    wanted = [keys.project(project_id) for project_id in ids]
-    everything = user.role is GlobalRole.admin
-    mine = {keys.project(project_id) for project_id in joined}
-    found = (
-        nouns.read(Project, record)
-        for record in (store.get_many(wanted) if wanted else ())
-        # Of a thousand projects, a user may see a few: the others aren't parsed, which takes longer than reading them.
-        if record is not None and (everything or record.key in mine or b'"is_public":true' in record.body)
-    )
-    shown = [project for project in found if not project.deleted]
+        named = [orjson.loads(record.body) for record in every(store, "projects", "name/")]
+        ids = [each["id"] for each in named if everything or each["id"] in joined or each.get("public", True)]
+    found = nouns.find_many(store, Project, [keys.project(project_id) for project_id in ids])
+    shown = [
+        project
+        for project in found
+        if project is not None and not project.deleted and (project.id in joined or project.is_public or everything)
+    ]
     return sorted(shown, key=lambda project: (project.created_at, project.id), reverse=True)
+
+
+def name_of(project: Project, version: int = 0) -> Put:
+    """The record of its name. It says whether the project is public, so that of a thousand projects only those are read
+    that the caller may see; where an older one doesn't say it, the project is read."""
+    body = orjson.dumps({"id": project.id, "public": project.is_public})
+    return Put(Record(keys.project_name(project.name), version + 1, body), expect=version)
 
 
 def without_fleets(plane: Plane, user: User) -> list[Project]:
@@ -96,8 +103,7 @@ def create_project(plane: Plane, actor: User, name: str, *, is_public: bool = Fa
     project = Project(id=plane.random_id(), name=name, owner_id=actor.id, created_at=now, is_public=is_public)
     member = Member(project_id=project.id, user_id=actor.id, role=ProjectRole.admin)
     event = told(EventType.created, now, project_target(project), project_id=project.id, seed=project.id, actor=actor)
-    pointer = nouns.pointer(keys.project_name(name), project.id)
-    made: list[Change] = [nouns.put(project), pointer, nouns.put(member), nouns.put(event)]
+    made: list[Change] = [nouns.put(project), name_of(project), nouns.put(member), nouns.put(event)]
     for _ in range(TRIES):
         if nouns.find_target(plane.store, keys.project_name(name)) is not None:
             raise AlreadyExists(f"There is a project {name!r} already.", hint="Choose another name.")
@@ -171,10 +177,9 @@ def _take_back(plane: Plane, actor: User, project_id: str) -> None:
     event = _told(
         plane, EventType.changed, project, actor, "not deleted, because something was applied to it meanwhile"
     )
-    name = nouns.pointer(keys.project_name(project.name), project.id)
     back = nouns.put(project.with_(deleted=False))
     try:
-        plane.store.commit([back, name, Delete(keys.closing(project.id)), event])
+        plane.store.commit([back, name_of(project), Delete(keys.closing(project.id)), event])
     except Conflict:
         log.warning("the project %s stays deleted: another one took its name", project.id)
 
@@ -192,7 +197,11 @@ def set_public(plane: Plane, actor: User, project: Project, *, is_public: bool) 
     changed = project.with_(is_public=is_public)
     if changed != project:
         said = "public" if is_public else "private"
-        plane.store.commit([nouns.put(changed), _told(plane, EventType.changed, project, actor, said)])
+        target = nouns.find_target(plane.store, keys.project_name(project.name))
+        if target is None:
+            raise NotFound(f"There is no project {project.name!r}.")
+        event = _told(plane, EventType.changed, project, actor, said)
+        plane.store.commit([nouns.put(changed), name_of(changed, target[1]), event])
     return changed
 
 

@@ -75,6 +75,8 @@ def _checked(text: str) -> tuple[str, str]:
         )
     if words[0] == "ssh-dss":
         raise _invalid("OpenSSH doesn't take DSA keys any more; make one with `ssh-keygen -t ed25519`")
+    if "-cert-v" in words[0]:
+        raise _invalid("this is a certificate, which by itself lets nobody in; give the public key that it is for")
     line = " ".join(words[:2])
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey

@@ -12,6 +12,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import SECOND
 from chalicelib.domain.tenants import ProjectRole
+from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from chalicelib.usecases.projects import view, visible
 from chalicelib.usecases.users import named_user
@@ -118,6 +119,19 @@ def test_a_list_is_as_long_as_its_projects_are_many(rig: Rig) -> None:
     one = rig.ok("/api/projects/main/get")
     assert one.pop("quota") and one["members"] and one["backends"]
     assert rig.ok("/api/projects/list_only_no_fleets") == [listed] == [{**one, "members": [], "backends": []}]
+
+
+def test_whoever_isnt_in_it_sees_a_project_while_it_is_public(rig: Rig) -> None:
+    token = rig.user("ann")
+    seen = lambda: [project["project_name"] for project in rig.ok("/api/projects/list", token=token)]  # noqa: E731
+    for public in (False, True, True, False, True):
+        rig.ok("/api/projects/main/update", {"is_public": public})
+        assert seen() == ["main"] * public
+    name = rig.record(keys.project_name("main"))
+    rig.world.store.commit([nouns.pointer(name.key, rig.project.id, version=name.version)])
+    assert seen() == ["main"], "a name that was written before names said it"
+    rig.ok("/api/projects/main/update", {"is_public": False})
+    assert seen() == []
 
 
 def test_without_fleets_are_only_projects_that_one_is_in(rig: Rig) -> None:

@@ -56,6 +56,7 @@ def test_none_is_deleted_if_one_is_unknown(rig: Rig) -> None:
         ("-----BEGIN OPENSSH PRIVATE KEY-----\nx", "a private key"),
         (line(rsa.generate_private_key(65537, 1024)), "1024"),
         ("ssh-dss AAAAB3NzaC1kc3M", "DSA"),
+        ("ssh-ed25519-cert-v01@openssh.com AAAAIHNz", "a certificate"),
         (f"{ONE} {'x' * 9000}", "one line"),
     ],
 )

@@ -22,6 +22,7 @@ from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change, Store
 from chalicelib.usecases.context import Plane
 from chalicelib.usecases.first_start import first_start
+from chalicelib.usecases.projects import name_of
 from tests.bench.measure import cpu_ms, report
 
 TOKEN = "bench-token"
@@ -34,7 +35,7 @@ def add_people(store: Store) -> None:
     for number in range(PROJECTS):
         owner, name = derive("bench", "user", number), f"project-{number}"
         project = Project(id=derive("bench", "project", number), name=name, owner_id=owner, created_at=number + 1)
-        changes += [nouns.put(project), nouns.pointer(keys.project_name(name), project.id)]
+        changes += [nouns.put(project), name_of(project)]
     for number in range(USERS):
         hashed, name = hash_token(f"token-{number}"), f"user-{number}"
         key = f"ssh-ed25519 {number:068d}\n"

@@ -11,6 +11,7 @@ import pytest
 
 from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
+from chalicelib.domain.exports import Export
 from chalicelib.domain.instants import DAY, MINUTE
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.keys import Key
@@ -20,6 +21,7 @@ from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Archive, Project, ProjectRole
 from chalicelib.engine.erasing import BATCH, Erased, Eraser
 from chalicelib.store import nouns
+from chalicelib.store.listing import every
 from chalicelib.store.logs import LogAsk
 from chalicelib.store.port import MAX_CHANGES, Change, Delete, Put, Record, Store
 from tests.api.rig import Rig, submit, task
@@ -353,6 +355,20 @@ def test_a_deleted_project_keeps_its_own_record_and_its_events_and_nothing_else(
     assert list(folder.iterdir()) == []
     assert len(rig.ok("P/secrets/list")) == before
     rig.ok("/api/projects/create", {"project_name": "lab"})
+
+
+def test_what_a_deleted_project_shared_is_looked_for_by_nobody(rig: Rig) -> None:
+    project = closed(rig)
+    settle(rig, project)
+    store, other = rig.world.plane.store, rig.project.id
+    shared = Export(id="e", project_id=project.id, project_name="lab", name="hosts", created_at=1)
+    shared = shared.with_(is_global=True, importers=(other,))
+    store.commit([nouns.put(shared), *(nouns.pointer(key, f"{project.id}/hosts") for key in shared.pointers)])
+    assert rig.world.plane.read.imports(other) != []
+    later(rig, 1)
+    turn(rig)
+    assert store.query("main", "exports").records == ()
+    assert [*every(store, f"project/{other}", "import/")] == []
 
 
 def test_more_of_a_project_than_one_commit_holds_goes_in_one_turn(rig: Rig) -> None:
