@@ -7,7 +7,7 @@ import re
 import socket
 
 ACCEPTED = b"Accepted publickey"
-FINGERPRINT = re.compile(rb"Accepted publickey for .* (SHA256:[A-Za-z0-9+/]+)")
+FINGERPRINT = re.compile(rb"Accepted publickey for .* (SHA256:[A-Za-z0-9+/]{43})")
 
 
 class Door:
@@ -34,8 +34,8 @@ class Connection:
         except BlockingIOError:
             return True
         self._last = (self._last + part)[-8192:]
-        if not self.accepted and ACCEPTED in self._last:
-            self.accepted = True
+        self.accepted = self.accepted or ACCEPTED in self._last
+        if self.accepted and not self.fingerprint:  # the rest of the line may come with the next part
             found = FINGERPRINT.search(self._last)
             self.fingerprint = found.group(1).decode() if found else ""
         return bool(part)

@@ -143,7 +143,8 @@ def _required(plane: Plane, project: Project, name: str) -> Export:
 
 def _changed(plane: Plane, actor: User, project: Project, export: Export, asked: Asked) -> Export:
     everybody = export.is_global if asked.is_global is None else asked.is_global
-    if everybody and not export.is_global and actor.role is not GlobalRole.admin:
+    more = not export.is_global or asked.fleets  # than every project had before
+    if everybody and more and actor.role is not GlobalRole.admin:
         raise Forbidden("Only a global admin may share with every project")
     added = [_importer(plane, actor, project, name) for name in dict.fromkeys(asked.importers)]
     seen = _view(plane, export)

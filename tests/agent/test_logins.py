@@ -108,3 +108,20 @@ def test_a_user_that_the_host_does_not_list_is_told_and_is_no_traceback() -> Non
     logins.check_listed(0)
     with pytest.raises(logins.NoServer, match=f"runs as uid {unlisted}, which isn't in its list of users; add it"):
         logins.check_listed(unlisted)
+
+
+def test_a_fingerprint_that_comes_in_two_parts_is_read_whole() -> None:
+    """Or nobody would know whose connection it is, and it would outlive its key."""
+    print_ = "SHA256:" + "a" * 43
+    line = f"Accepted publickey for root from 10.0.0.1 port 1 ssh2: ED25519 {print_}\r\n".encode()
+    for cut in range(1, len(line)):
+        said, says = os.pipe()
+        os.set_blocking(said, False)
+        with socket.socket() as listener:
+            connection = logins.Connection(1, said, logins.Door(listener, "config", 1), "127.0.0.1")
+        for part in (line[:cut], line[cut:]):
+            os.write(says, part)
+            assert connection.listen()
+            assert connection.fingerprint in ("", print_)
+        os.close(says), os.close(said)
+        assert connection.accepted and connection.fingerprint == print_

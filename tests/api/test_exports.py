@@ -142,6 +142,11 @@ def test_only_global_admins_share_with_everybody(center: Center) -> None:
     assert "A global admin may end that" in center.rig.refused(
         "P/imports/delete", {"export_name": "hosts", "export_project_name": "lab"}
     )
+    center.fleet(center.lab, "more")
+    more = {"name": "hosts", "add_exported_fleets": ["more"]}
+    assert center.rig.call(f"{LAB}/exports/update", more, token="lab-admin-token").status == 403
+    less = {"name": "hosts", "remove_exported_fleets": ["gpus"]}
+    center.rig.ok(f"{LAB}/exports/update", less, token="lab-admin-token")
     center.rig.ok(f"{LAB}/exports/update", {"name": "hosts", "unset_global": True}, token="lab-admin-token")
     assert center.rig.ok("P/imports/list") == []
 
