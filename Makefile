@@ -46,10 +46,17 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 	@cd .venvs/provider && npm ci --silent --no-audit --no-fund
 	@touch $@
 
+.venvs/console/.installed: tests/e2e/console/package-lock.json
+	@rm -rf .venvs/console && mkdir -p .venvs/console && cp tests/e2e/console/package*.json tests/e2e/console/.npmrc .venvs/console
+	@cd .venvs/console && npm ci --silent --no-audit --no-fund
+	@cd .venvs/console && TMPDIR=$$PWD AWS_EXECUTION_ENV=AWS_Lambda_nodejs22.x \
+	  node -e "import('@sparticuz/chromium').then((packed) => packed.default.executablePath())"  # with its libraries
+	@touch $@
+
 demo: install ## see a task run through a real control plane, from nothing to nothing
 	@$(BIN)/python -m examples.demo
 
-test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/provider/.installed ## every test, with what they need, on every core
+test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
 	@$(BIN)/python -m pytest tests -n auto --dist loadscope
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in under a minute

@@ -169,7 +169,8 @@ def test_there_is_no_single_sign_on(peer: Peer, server: Server) -> None:
 def test_what_is_missing_is_said_without_a_traceback(peer: Peer) -> None:
     for command in (["run", "get", "nothing", "--json"], ["stop", "-y", "nothing"], ["logs", "nothing"]):
         assert "Run nothing not found" in peer.run(*command, expect=1).text
-    assert "gateway" in peer.run("gateway", "list", expect=1).text
+    assert json.loads(peer.run("gateway", "list", "--json").text) == {"project": "main", "gateways": []}
+    assert "gateway" in peer.run("gateway", "get", "nothing", "--json", expect=1).text
 
 
 def test_the_fleet_is_deleted_when_nothing_uses_it(peer: Peer, server: Server) -> None:

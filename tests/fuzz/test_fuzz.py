@@ -118,7 +118,7 @@ def test_every_route_with_a_body_has_its_shape() -> None:
     without = {
         "/api/projects/list_only_no_fleets", "/api/projects/{project_name}/get", "/api/users/get_my_user",
         "/api/users/public_keys/list", "/metrics",
-        "/api/projects/{project_name}/get_quota", "exports/list", "imports/list",
+        "/api/projects/{project_name}/get_quota", "exports/list", "imports/list", "gateways/list",
         "/api/auth/list_providers", "/api/auth/{provider}/device", "templates/list",
         "/api/server/get_info", "/api/server/get_usage", "/api/server/get_cost",
         "/healthcheck", "automations/list", "/api/backends/list_types", "backends/list",

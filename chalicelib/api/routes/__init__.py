@@ -118,6 +118,7 @@ _ROWS = (
     ("POST", f"{_IN}/backends/{{backend_name}}/check", Access.project_admin, "backends.check"),
     ("POST", f"{_IN}/logs/poll", Access.member, "logs.poll"),
     ("GET", f"{_IN}/metrics/job/{{run_name}}", Access.member, "metrics.job"),
+    ("POST", f"{_IN}/gateways/list", Access.member, "gateways.list_project"),
     ("POST", f"{_IN}/templates/list", Access.member, "templates.list_templates"),
     ("GET", "/metrics", Access.user, "metrics.prometheus"),
     ("POST", "/api/events/list", Access.user, "events.list_events"),

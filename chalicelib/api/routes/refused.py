@@ -52,7 +52,7 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
         Access.member,
         tuple(
             f"{_PROJECT}/gateways/{verb}"
-            for verb in ("list", "get", "get_plan", "apply", "create", "delete", "set_default", "set_wildcard_domain")
+            for verb in ("get", "get_plan", "apply", "create", "delete", "set_default", "set_wildcard_domain")
         ),
     ),
     ("the SSH proxy", "", Access.admin, ("/api/sshproxy/get_upstream",)),
