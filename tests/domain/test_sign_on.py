@@ -127,6 +127,7 @@ def test_without_groups_of_admins_nobody_loses_that_role() -> None:
         ({"groups": [{"name": "a"}, {"name": "a"}]}, "groups.1", "twice"),
         ({"name": "No Name"}, "", "name"),
         ({"session": 5}, "session", "a minute to a year"),
+        ({"redirect_url": "console/auth"}, "redirect_url", "the address of a page"),
     ],
 )
 def test_what_would_let_everybody_in_or_nobody_is_refused(written: dict[str, Any], at: str, said: str) -> None:

@@ -28,6 +28,15 @@ def _issuer(url: str) -> str:
     return url
 
 
+def _redirect(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("https", "http") or not parts.hostname or parts.fragment:
+        raise fault(
+            "invalid-value", f"`{url[:80]}` isn't the address of a page", "for example `https://c.example.com/in`"
+        )
+    return url
+
+
 def _name(name: str) -> str:
     if wrong := names.problem(name, "provider"):
         raise fault("invalid-name", *wrong)
@@ -64,7 +73,7 @@ class SignOnProvider(Confidential):
     )
     client_id: Word = Field(description="What the provider calls this control plane.")
     client_secret: Secret | None = Field(default=None, description="The client's secret, if it was given one.")
-    redirect_url: str | None = Field(
+    redirect_url: Annotated[str, AfterValidator(_redirect)] | None = Field(
         default=None, description="Where the provider sends browsers, if it allows one address only."
     )
     scopes: tuple[Word, ...] = Field(default=("openid", "profile", "email"), description="What is asked for.")
