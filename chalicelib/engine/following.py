@@ -14,11 +14,10 @@ from chalicelib.domain import keys
 from chalicelib.domain.state_changes import StateChange
 from chalicelib.domain.subscriptions import Subscription
 from chalicelib.engine.ports import Clock, Feed
-from chalicelib.engine.publishing import Documents
+from chalicelib.engine.publishing import Documents, legible
 from chalicelib.errors import DstackError
 from chalicelib.planning import subscriptions
 from chalicelib.store import nouns
-from chalicelib.store.history import events_in
 from chalicelib.store.port import Record, Store
 
 log = logging.getLogger(__name__)
@@ -61,16 +60,12 @@ class Follower:
     def _record(self, one: Subscription, record: Record) -> Subscription:
         """Deliver its events from the one that is next, until an attempt fails. A defect of ours is a failure with
         pauses and an end, like others, or it would be met again twice a second."""
-        try:
-            changes = [self._documents.of(event) for event in events_in(record)]
-        except Exception as error:
-            log.exception("%s: a defect at %s", self.name, record.key)
-            return self._failed(one, record, _defect(error))
-        for change in changes[one.within :]:
-            if not self._meant(change):
-                one = one.with_(within=one.within + 1)
-                continue
+        for event in legible(record)[one.within :]:
             try:
+                change = self._documents.of(event)
+                if not self._meant(change):
+                    one = one.with_(within=one.within + 1)
+                    continue
                 self._deliver(change)
             except DstackError as error:
                 return self._failed(one, record, str(error))

@@ -1,11 +1,14 @@
 """State changes on their way to a bus: what the table's stream brings, as documents, in order.
 
 A stream repeats a batch from the first record that wasn't done. So the first that the bus didn't take ends the work,
-and what had been taken after it is told again: consumers know a repetition by its id.
+and what had been taken after it is told again: consumers know a repetition by its id. A record that can't be read is
+logged and left out: it never could be, and everybody else's changes would wait behind it.
 """
 
 from __future__ import annotations
 
+import logging
+import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -16,8 +19,10 @@ from chalicelib.domain.tenants import Project
 from chalicelib.engine.ports import Bus
 from chalicelib.store import nouns
 from chalicelib.store.history import events_in
-from chalicelib.store.port import Store
+from chalicelib.store.port import Record, Store
 from chalicelib.store.streamed import streamed
+
+log = logging.getLogger(__name__)
 
 
 class Documents:
@@ -41,6 +46,24 @@ def publish(documents: Documents, bus: Bus, records: Iterable[Mapping[str, Any]]
     for record in records:
         change = record["dynamodb"]
         number = str(change["SequenceNumber"])
-        found += [(number, documents.of(event)) for event in events_in(streamed(change["NewImage"]))]
+        found += [(number, documents.of(event)) for event in _streamed(change)]
     left = bus([document for _, document in found])
     return [number for number, document in found if document.id in left][:1]
+
+
+def _streamed(change: Mapping[str, Any]) -> list[Event]:
+    try:
+        record = streamed(change["NewImage"])
+    except (KeyError, ValueError, zlib.error):
+        log.exception("no record that can be read is at %s", change.get("Keys"))
+        return []
+    return legible(record)
+
+
+def legible(record: Record) -> list[Event]:
+    """The events of a record; none if it can't be read."""
+    try:
+        return events_in(record)
+    except ValueError:
+        log.exception("no events that can be read are at %s", record.key)
+        return []

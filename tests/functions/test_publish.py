@@ -131,6 +131,16 @@ def test_an_event_too_long_for_a_plain_item_is_read_as_well(stack: Stack) -> Non
     assert events.taken[0]["detail"] == event.detail
 
 
+def test_what_cant_be_read_is_left_out_and_holds_up_nobody(stack: Stack, caplog: pytest.LogCaptureFixture) -> None:
+    stack.ask_for_a_machine()
+    found, events = history(stack)[:2], Events()
+    sent = batch([found[0], replace(found[0], body=b'[{"id"'), found[0], found[1]])
+    sent["Records"][2]["dynamodb"]["NewImage"] = {"pk": {"S": "events/p"}, "sk": {"S": "1#x"}, "packed": {"B": "eA=="}}
+    assert publish.handler(sent, None, with_bus(stack, events)) == {"batchItemFailures": []}
+    assert events.ids == [event.id for record in found for event in events_in(record)]
+    assert caplog.text.count("that can be read") == 2
+
+
 def test_without_a_bus_it_says_how_to_have_one(stack: Stack) -> None:
     with pytest.raises(NotDeployed, match="Bus=on"):
         publish.handler(batch([]), None, stack.root)
