@@ -45,7 +45,7 @@ def parse_json(body: bytes) -> Any:
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _deeper(value, MAX_DEPTH):
         raise Invalid(f"The body is nested more than {MAX_DEPTH} levels deep")
     if b"\\u0000" in body and any("\0" in item for level in _levels(value) for item in level if isinstance(item, str)):
-        raise Invalid("The body has a NUL character (`\\u0000`), which isn't allowed", hint="Remove it.")
+        raise Invalid("The body has a NUL character (`\\u0000`), which isn't allowed.", hint="Remove it.")
     return value
 
 

@@ -97,5 +97,7 @@ def test_the_value_is_nowhere_at_rest_and_in_no_event(rig: Rig) -> None:
 
 @pytest.mark.parametrize("body", [{"name": "tok", "value": "a\0b"}, {"name": "tok", "value": "v", "\0": [["\0"]]}])
 def test_a_nul_character_is_refused_wherever_it_is(rig: Rig, body: dict) -> None:
-    assert "NUL" in rig.refused("P/secrets/create_or_update", body)
+    assert "NUL character (`\\u0000`), which isn't allowed. Remove it." in rig.refused(
+        "P/secrets/create_or_update", body
+    )
     assert set_(rig, value=r"\u0000")["value"] == r"\u0000"
