@@ -13,7 +13,7 @@ import pytest
 
 from tests.bench.measure import submit, task
 from tests.e2e.peer import VENV
-from tests.harness.server import PATIENCE, ROOT, Server, until
+from tests.harness.server import PATIENCE, ROOT, HttpError, Server, until
 from tests.runtime.live import run_of, wait_for
 
 HERE = ROOT / "tests" / "e2e" / "console"
@@ -132,6 +132,7 @@ def test_what_is_done_by_clicking_is_done(server: Server, tmp_path: Path) -> Non
     server.call("/api/projects/create", {"project_name": "dull"})
     server.call("/api/users/create", {"username": "carl", "global_role": "user"})
     key = public_key(tmp_path)
+    rotated = server.call("/api/users/refresh_token", {"username": "ann"})["creds"]["token"]
 
     drive(server, "click.mjs", server.token, key=key)
 
@@ -142,6 +143,8 @@ def test_what_is_done_by_clicking_is_done(server: Server, tmp_path: Path) -> Non
     assert names(server.call("/api/projects/list"), "project_name") == {"lab", "main"}
     assert len(server.call("/api/project/lab/fleets/list", {})) == 1
     assert names(server.call("/api/users/list"), "username") & {"bea", "carl"} == {"bea"}
+    with pytest.raises(HttpError, match="HTTP 403"):
+        server.call("/api/users/get_my_user", token=rotated)
     assert "ann" in names([each["user"] for each in server.call("/api/projects/main/get")["members"]], "username")
     assert server.call(f"{IN}/secrets/get", {"name": "hush"})["value"] == "nobody knows"
     assert names(server.call("/api/users/public_keys/list")) == {"laptop"}

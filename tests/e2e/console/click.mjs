@@ -55,6 +55,12 @@ await Console.run(async (console, { key }) => {
       await console.press('Save');
       await page.waitForURL('**/users/bea');
     },
+    'rotate a token': async () => {
+      await console.go('/users/ann/edit');
+      await console.press('Rotate');
+      await console.press('Rotate', dialog('Rotate token'));
+      await dialog('Rotate token').waitFor({ state: 'detached' });
+    },
     'add a member': async () => {
       await console.go('/projects/main');
       await page.getByPlaceholder('Enter username or email to add member').fill('ann');
