@@ -87,7 +87,8 @@ def test_what_a_run_writes_another_reads_on_another_machine(server: Server) -> N
 
 def test_while_a_run_has_it_it_isnt_deleted_and_others_wait(server: Server) -> None:
     start(server, "holds", "sleep 600")
-    until("it to be attached", lambda: holders(server) == ["pool"])
+    until("it to run", lambda: server.call(f"{P}runs/get", {"run_name": "holds"})["status"] == "running")
+    assert holders(server) == ["pool"]
     with pytest.raises(HttpError, match=r"Volume is in use by the run holds, on pool-.*dstack stop holds"):
         server.call(f"{P}volumes/delete", {"names": ["data"]})
     start(server, "waits", "cat /data/kept")
