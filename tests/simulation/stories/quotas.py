@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chalicelib.domain.instances import Instance
+from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.planning.quotas import gpus_of
 from chalicelib.usecases.quotas import set_limits
 from tests.simulation.stories import Story
@@ -36,6 +36,7 @@ class Quotas(Story):
         held = [
             (instance, claim)
             for instance in self.watch.instances.values()
+            if instance.status is not InstanceStatus.terminated  # a job whose machine has gone hears of it later
             for claim in instance.claims
             if self.watch.jobs[claim.job_id].project_id == project.id
         ]
