@@ -59,7 +59,7 @@ demo: install ## see a task run through a real control plane, from nothing to no
 test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
 	@$(BIN)/python -m pytest tests -n auto --dist loadscope
 
-test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in under a minute
+test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in under two minutes
 	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests -q -n auto --dist worksteal --ignore-glob='*_real.py' \
 	  --ignore=tests/e2e --ignore=tests/simulation --ignore=tests/wire --ignore=tests/fuzz --ignore=tests/mutants \
 	  --ignore=tests/bench --ignore=tests/agent/test_agent.py \
