@@ -96,6 +96,7 @@ class Job(Noun):
     job_num: int = 0
     submission_num: int = 0
     deployment_num: int = 0
+    replica_group: str = "0"  # of a service: the group it belongs to
     priority: int = 0
     status: JobStatus = JobStatus.submitted
     reason: JobReason | None = None
@@ -123,6 +124,12 @@ class Job(Noun):
     idle_mark: Micros | None = None  # when the last of them ended, by the clock of its machine …
     inactive_since: Micros | None = None  # … and by ours
     inactivity_secs: int | None = None  # without a session, when it ended for that
+    probes: tuple[int, ...] = ()  # of a replica: successes of each probe in a row, counted no further than needed
+    listens: bool = False  # of a replica: something accepts connections on its port
+    ready_at: Micros | None = None  # of a replica: when it could first get requests
+    draining_at: Micros | None = None  # of a replica: since when it gets no new ones, because it will be stopped
+    host_port: int | None = None  # of a replica that shares its host's network: the port that it was given there
+    queue: int | None = None  # of a replica: requests that wait inside its engine, as that says
     log_end: int = 0  # bytes of log stored so far
     due_at: Micros | None = None
 

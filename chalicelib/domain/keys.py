@@ -6,6 +6,7 @@
 | RunBody   | run/<id>         | body/<deployment>       |                                    |                        |
 | Job       | run/<id>         | job/<replica>/<job>/<n> | queue/<project>, priority#age (*)  |                        |
 | Gang      | run/<id>         | gang/<replica>/<n>      |                                    |                        |
+| Traffic   | traffic/<run>    | <door>                  |                                    |                        |
 | Fleet     | fleet/<id>       | status                  | fleets/<project>, created#id       | ended-fleets (*****)   |
 | FleetBody | fleet/<id>       | body/<num>              |                                    |                        |
 | Instance  | instance/<id>    | status                  | instances/<fleet>, num#epoch       | free/<project> (**)    |
@@ -119,6 +120,10 @@ def job(run_id: str, replica_num: int, job_num: int, submission_num: int) -> Key
 
 def gang(run_id: str, replica_num: int, submission_num: int) -> Key:
     return Key(f"run/{run_id}", f"gang/{replica_num:05d}/{submission_num:05d}")
+
+
+def traffic(run_id: str, door: str) -> Key:
+    return Key(f"traffic/{run_id}", door)
 
 
 def run_name(project_id: str, name: str) -> Key:

@@ -13,6 +13,7 @@ from chalicelib.domain.instants import Micros
 from chalicelib.domain.job_specs import own_of
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.reasons import RunReason
+from chalicelib.domain.services import Scale
 
 
 class RunStatus(StrEnum):
@@ -66,6 +67,7 @@ class Run(Noun):
     retries: Annotated[tuple[Retry, ...], BeforeValidator(_retries)] = Field(
         default=(), validation_alias=AliasChoices("retries", "resubmission_attempt")
     )
+    scales: tuple[Scale, ...] = ()  # of a service: how many replicas each of its groups should have
     fleet_id: str | None = None
     fleet_name: str | None = None
     stop_at: Micros | None = None  # terminating: when a graceful stop becomes an abort

@@ -124,6 +124,7 @@ class Eraser:
             return
         self._delete_logs(jobs)
         status = nouns.key_of(run)
+        records += all_of(self._store, "main", keys.traffic(run.id, "").pk)
         beside = [Delete(record.key) for record in records if record.key != status]
         self._delete([*beside, Delete(status, run.version)])
         done.runs.append(run.id)

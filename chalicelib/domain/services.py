@@ -1,0 +1,55 @@
+"""What is known of a live service beyond its spec: how many replicas it should have, and what its doors have seen.
+
+A *door* is whatever takes a service's requests: the server itself, or a gateway's machine. Each door writes one record
+a service, which nobody else writes, so that counting needs no lock and a lost door is one record that grows old.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from chalicelib.domain import keys
+from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.noun import Noun, Value
+
+BUCKET: Micros = 10 * SECOND  # what a door counts together
+KEPT: Micros = 5 * MINUTE  # the longest window: a door keeps no older bucket
+STALE: Micros = 30 * SECOND  # after which a door that was busy when it last reported isn't believed any more
+SERVER = "server"  # the door of a service without a gateway
+
+
+class Bucket(Value):
+    """Ten seconds at one door. A request counts if a replica got it, or should have: refused ones don't, those that
+    waited in vain do."""
+
+    at: Micros  # when it begins, a multiple of `BUCKET`
+    requests: int = 0
+    busy: float = 0.0  # requests under way or held, on average
+
+
+class Traffic(Noun):
+    """What one door has seen of one service, and which replicas it has let go."""
+
+    kind: ClassVar[str] = "traffic"
+
+    run_id: str
+    door: str
+    at: Micros  # when it last reported
+    quiet: bool = False  # nothing under way then: it needn't report again until somebody comes
+    held: int = 0  # requests that wait for a replica right now
+    waits_since: Micros | None = None  # since when somebody waits for the first replica
+    buckets: tuple[Bucket, ...] = ()  # oldest first, none older than `KEPT`
+    let_go: tuple[str, ...] = ()  # jobs that get nothing new from this door, and have nothing under way there
+
+    def place(self) -> keys.Place:
+        return keys.Place(keys.traffic(self.run_id, self.door))
+
+
+class Scale(Value):
+    """How many replicas a group should have, and when that last changed."""
+
+    group: str
+    desired: int
+    at: Micros | None = None  # of the last change by the scaler; None: it hasn't changed yet
+    why: str = ""  # in words, for `ps -v`
+    panic_until: Micros | None = None  # no scaling down before, after a sudden rise

@@ -1,0 +1,45 @@
+"""A service as a door needs to know it: who may call, where its replicas are, what limits it has.
+
+A plain value, made by the plane for the server's own proxy and for gateways alike, so that both can be held to one
+suite of tests.
+"""
+
+from __future__ import annotations
+
+from chalicelib.domain.noun import Value
+from chalicelib.domain.specs.services import RateLimit
+
+BODY = 64 * 1024 * 1024  # bytes of a request's body, unless the service says otherwise
+
+
+class ServedReplica(Value):
+    job_id: str
+    instance_id: str  # whose agent can open a stream to it
+    port: int  # where the application listens
+    address: str = ""  # where a door reaches that port directly; empty: over its agent's streams only
+    group: str = "0"
+    ready: bool = False  # may get requests
+    draining: bool = False  # gets no new ones, and will be stopped once it has none
+
+
+class ServedModel(Value):
+    name: str
+    prefix: str = "/v1"
+
+
+class Served(Value):
+    """A live service."""
+
+    run_id: str
+    run_name: str
+    project_id: str
+    project_name: str
+    port: int
+    auth: bool = True
+    strip_prefix: bool = True
+    https: bool | None = None
+    rate_limits: tuple[RateLimit, ...] = ()
+    model: ServedModel | None = None
+    body: int = BODY
+    routed: bool = False  # its replicas are reached through a router, which serves a few paths only
+    replicas: tuple[ServedReplica, ...] = ()
