@@ -6,6 +6,7 @@ suite of tests.
 
 from __future__ import annotations
 
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.noun import Value
 from chalicelib.domain.specs.services import RateLimit
 
@@ -35,6 +36,7 @@ class Served(Value):
     project_id: str
     project_name: str
     port: int
+    since: Micros = 0  # when it was submitted
     auth: bool = True
     strip_prefix: bool = True
     https: bool | None = None

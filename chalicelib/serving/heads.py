@@ -1,0 +1,141 @@
+"""A few fields of a request's body, read from its beginning while it comes in.
+
+The body goes on unchanged, so nothing here builds a value from it: a reader looks for the fields that it was asked for
+and stops at the last of them. It keeps what it has read, to be sent on first, and looks at each byte once, however
+small the pieces are in which somebody sends them. What it finds in a body that isn't what it claims to be is nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from email.message import Message
+from email.parser import BytesHeaderParser
+from typing import Protocol
+
+MOST = 1024 * 1024  # bytes of a body that are read for its fields
+LONGEST = 4096  # bytes of a field, as it is written
+
+_SIGN = re.compile(rb'["{}\[\],:]')
+_IN_TEXT = re.compile(rb'["\\]')
+
+
+class Head(Protocol):
+    """Reads fields from pieces of a body."""
+
+    found: dict[str, str]
+    held: bytearray  # all that it was given
+
+    def feed(self, piece: bytes) -> bool:
+        """Is there nothing more to look for?"""
+        ...
+
+
+class JsonHead:
+    """Fields with texts at the top level of a JSON object; of two with one name the first counts."""
+
+    def __init__(self, *names: str) -> None:
+        self.found: dict[str, str] = {}
+        self.held = bytearray()
+        self._names = frozenset(names)
+        self._at = 0  # what lies before was looked at
+        self._text: int | None = None  # where the text begins that `_at` is in
+        self._depth = 0
+        self._field = ""  # the last name at the top level
+        self._is_value = False  # between a colon and a comma there
+        self._over = False
+
+    def feed(self, piece: bytes) -> bool:
+        self.held += piece
+        while not self._over and self._step():
+            pass
+        return self._over
+
+    def _step(self) -> bool:
+        """Go to the next sign that matters; False if it hasn't come yet."""
+        within = self._text is not None
+        sign = (_IN_TEXT if within else _SIGN).search(self.held, self._at)
+        if sign is None:
+            self._at = len(self.held)
+            return False
+        if sign[0] == b"\\":
+            if sign.end() == len(self.held):  # what it escapes hasn't come yet
+                self._at = sign.start()
+                return False
+            self._at = sign.end() + 1
+            return True
+        self._at = sign.end()
+        if within:
+            self._end_text()
+        elif sign[0] == b'"':
+            self._text = sign.start()
+        else:
+            self._take(sign[0])
+        return True
+
+    def _take(self, sign: bytes) -> None:
+        self._depth += (sign in b"{[") - (sign in b"}]")
+        if self._depth < 1:
+            self._over = True
+        elif self._depth == 1 and sign in b":,":
+            self._is_value = sign == b":"
+
+    def _end_text(self) -> None:
+        start, self._text = self._text or 0, None
+        if self._depth != 1 or (self._is_value and self._field not in self._names):
+            return
+        text = _plain(bytes(self.held[start : self._at])) if self._at - start <= LONGEST else ""
+        if not self._is_value:
+            self._field = text
+        elif self._field not in self.found:
+            self.found[self._field] = text
+            self._over = self.found.keys() == self._names
+
+
+def _plain(written: bytes) -> str:
+    try:
+        return str(json.loads(written))
+    except ValueError:  # no UTF-8, or no such escape: whoever gets the body will say so
+        return ""
+
+
+class FormHead:
+    """Fields of a form that is sent in parts (`multipart/form-data`)."""
+
+    def __init__(self, content_type: str, *names: str) -> None:
+        self.found: dict[str, str] = {}
+        self.held = bytearray()
+        self._names = frozenset(names)
+        self._line = b"--" + _boundary(content_type)
+        self._at = 0
+        self._part = -1  # where the headers of the part begin; -1: its first line hasn't come
+
+    def feed(self, piece: bytes) -> bool:
+        self.held += piece
+        while self.found.keys() != self._names and self._step():
+            pass
+        return self.found.keys() == self._names
+
+    def _step(self) -> bool:
+        """Go on by one part; False if its end hasn't come yet."""
+        line = self.held.find(self._line, self._at)
+        if line < 0:
+            self._at = max(self._at, len(self.held) - len(self._line))
+            return False
+        if self._part >= 0:
+            self._read(bytes(self.held[self._part : min(line, self._part + 2 * LONGEST)]))
+        self._part = self._at = line + len(self._line)
+        return True
+
+    def _read(self, part: bytes) -> None:
+        headers, empty, value = part.lstrip(b"\r\n").partition(b"\r\n\r\n")
+        name = BytesHeaderParser().parsebytes(headers).get_param("name", header="content-disposition")
+        if empty and name in self._names and name not in self.found:
+            self.found[str(name)] = value.removesuffix(b"\r\n").decode(errors="replace")
+
+
+def _boundary(content_type: str) -> bytes:
+    """What stands between the parts; of a form that doesn't say, something that no body has."""
+    message = Message()
+    message["content-type"] = content_type
+    return (message.get_boundary() or "\r\n").encode()

@@ -1,0 +1,224 @@
+"""One address for all models of a project: which service a request is for.
+
+Clients of OpenAI's API are given `/proxy/models/<project>` and name a model in each request. Of the request only that
+name is read, and it goes on to a replica of a service that serves it, byte for byte: what an engine understands beyond
+OpenAI's fields is between it and its client. A response that an engine keeps (`responses/<id>`) is known by the one
+replica that made it, so the door remembers which that was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from chalicelib.domain.serving import Served
+from chalicelib.serving.heads import MOST, FormHead, Head, JsonHead
+
+JSON_CALLS = ("chat/completions", "completions", "embeddings", "responses", "rerank", "audio/speech")
+FORM_CALLS = ("audio/transcriptions", "audio/translations")  # a form with the model's name and a recording
+KEPT = 20_000  # responses whose replica is remembered
+MENTIONED = 20  # models that an error lists
+
+_ID = re.compile(r"[A-Za-z0-9][\w.:-]{0,255}")
+_ABOUT_ONE = {"": ("GET", "DELETE"), "input_items": ("GET",), "cancel": ("POST",)}
+_MADE = re.compile(rb'"id"\s*:\s*"([^"\\]{1,256})"')
+FIRST_ID = 16 * 1024  # bytes of an answer in which its id must be
+
+
+@dataclass(frozen=True)
+class Listing:
+    """`models`: all that there are."""
+
+
+@dataclass(frozen=True)
+class One:
+    """`models/<name>`."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that names its model in its body."""
+
+    path: str
+    form: bool = False
+
+    @property
+    def makes(self) -> bool:
+        """Does its answer get an id by which it can be asked for later?"""
+        return self.path == "responses"
+
+    def head(self, content_type: str) -> Head:
+        if self.form:
+            return FormHead(content_type, "model")
+        return JsonHead("model", *(["previous_response_id"] if self.makes else []))
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A request about a response that was made before."""
+
+    path: str
+    id: str
+
+
+Ask = Listing | One | Call | Stored
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a request goes nowhere, in the words and the shape that clients of OpenAI's API know."""
+
+    status: int
+    message: str
+    code: str
+    param: str | None = None
+
+    def body(self) -> bytes:
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        return json.dumps({"error": error}).encode()
+
+
+def read(method: str, path: str) -> Ask | Refusal:
+    """What is asked for. `path` is what follows the project, as it was sent; `v1/` before it is taken for granted."""
+    path = path.removeprefix("v1/")
+    asked, methods = _ask(path)
+    if asked is None:
+        there = ", ".join(("models", *JSON_CALLS, *FORM_CALLS, "responses/<id>"))
+        return Refusal(404, f"There is no `{path[:100]}` here; there are {there}.", "unknown_url")
+    if method not in methods:
+        return Refusal(405, f"`{path[:100]}` takes {' and '.join(methods)}, not {method[:20]}.", "method_not_allowed")
+    return asked
+
+
+def _ask(path: str) -> tuple[Ask | None, tuple[str, ...]]:
+    if path in JSON_CALLS or path in FORM_CALLS:
+        return Call(path, form=path in FORM_CALLS), ("POST",)
+    first, _, rest = path.partition("/")
+    if first == "models":
+        return (One(unquote(rest)) if rest else Listing()), ("GET", "HEAD")
+    name, _, about = rest.partition("/")
+    if first == "responses" and _ID.fullmatch(name) and about in _ABOUT_ONE:
+        return Stored(path, name), _ABOUT_ONE[about]
+    return None, ()
+
+
+def serving(services: Iterable[Served], name: str) -> list[Served]:
+    return [each for each in services if each.model is not None and each.model.name == name]
+
+
+def names(services: Iterable[Served]) -> list[str]:
+    return sorted({each.model.name for each in services if each.model is not None})
+
+
+def listing(services: Sequence[Served], asked: Listing | One) -> dict[str, object] | Refusal:
+    """The answer to a question about models, in OpenAI's shape."""
+    known: dict[str, dict[str, object]] = {}
+    for each in sorted(services, key=lambda one: one.since):
+        if (model := each.model) is not None:
+            owner = each.project_name
+            entry = {"id": model.name, "object": "model", "created": each.since // 10**6, "owned_by": owner}
+            known.setdefault(model.name, entry)
+    if isinstance(asked, One):
+        return known.get(asked.name) or nobody(services, asked.name)
+    return {"object": "list", "data": [known[name] for name in sorted(known)]}
+
+
+def nobody(services: Sequence[Served], name: str) -> Refusal:
+    """Nobody serves a model of this name."""
+    there = names(services)
+    more = f" and {len(there) - MENTIONED} more" if len(there) > MENTIONED else ""
+    listed = ", ".join(f"`{each}`" for each in there[:MENTIONED])
+    hint = f"there are {listed}{more}" if there else "no service of this project has a `model`; run one that does"
+    return Refusal(404, f"No running service serves the model `{name[:200]}`: {hint}.", "model_not_found", "model")
+
+
+def wanted(services: Sequence[Served], call: Call, head: Head, whole: bool) -> str | Refusal:
+    """The name of the model; `whole` if the body is no longer than what was read.
+
+    A body may have its pictures before the name. If the project has one model only, there is no question which.
+    """
+    if name := head.found.get("model"):
+        return name
+    there = names(services)
+    if not whole and len(there) == 1:
+        return there[0]
+    if not whole:
+        size = f"{MOST // 1024**2} MB"
+        hint = "put it first, or use the service's own URL"
+        text = f"The first {size} of the body don't say which `model` is asked for: {hint}."
+        return Refusal(400, text, "model_not_given", "model")
+    what = "a form with a part `model`" if call.form else 'a JSON object with a `model`, for instance {"model": "…"}'
+    return Refusal(400, f"The body must be {what}.", "model_not_given", "model")
+
+
+def chosen(candidates: Sequence[Served], draw: float) -> Served:
+    """One of the services with a model of the same name, as often as it has ready replicas. `draw` is from [0, 1).
+
+    If none is ready, the request waits at the one that has the most on the way.
+    """
+    weights = [sum(one.ready and not one.draining for one in each.replicas) for each in candidates]
+    point = int(draw * sum(weights))
+    for each, weight in zip(candidates, weights, strict=True):
+        if point < weight:
+            return each
+        point -= weight
+    return max(candidates, key=lambda each: len(each.replicas))
+
+
+def target(service: Served, path: str) -> str:
+    """The path at the replica: under the prefix of the model's API."""
+    prefix = service.model.prefix if service.model is not None else ""
+    return f"/{prefix.strip('/')}/{path}" if prefix.strip("/") else f"/{path}"
+
+
+def made(beginning: bytes) -> str:
+    """The id of a response, from the beginning of the answer that made it: JSON, or events that carry it."""
+    found = _MADE.search(beginning)
+    return found[1].decode(errors="replace") if found else ""
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Who made a response."""
+
+    project_id: str
+    run_id: str
+    job_id: str
+
+
+class Makers:
+    """Which replica made which response: the latest `KEPT`, since the door was opened."""
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self._known: OrderedDict[tuple[str, str], Maker] = OrderedDict()
+
+    def remember(self, response: str, maker: Maker) -> None:
+        if not response:
+            return
+        self._known[maker.project_id, response] = maker
+        self._known.move_to_end((maker.project_id, response))
+        if len(self._known) > self._kept:
+            self._known.popitem(last=False)
+
+    def of(self, project_id: str, response: str) -> Maker | None:
+        return self._known.get((project_id, response))
+
+    def service(self, services: Sequence[Served], project_id: str, response: str) -> Served | Refusal:
+        """The service of the replica that made it, with no other replica."""
+        if (maker := self.of(project_id, response)) is not None:
+            for each in services:
+                kept = tuple(one for one in each.replicas if one.job_id == maker.job_id and one.ready)
+                if each.run_id == maker.run_id and kept:
+                    return each.with_(replicas=kept)
+            text = f"The replica that made the response `{response}` is gone, and what it kept with it."
+        else:
+            text = f"The response `{response}` isn't known here: the latest {self._kept} are, since the server started."
+        return Refusal(404, text, "response_not_found")

@@ -1,0 +1,51 @@
+"""How many tokens an answer took, as its engine says at the end of it.
+
+Only the last few kilobytes are kept while an answer passes by. An engine that doesn't say, because its client didn't
+ask (`stream_options.include_usage`), leaves the number unknown: nothing is added to anybody's request.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+
+KEPT = 4096  # bytes at the end of an answer
+
+_USAGE = re.compile(rb'"usage"\s*:\s*(?=\{)')
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True)
+class Tokens:
+    prompt: int
+    completion: int
+
+
+class Tail:
+    """The end of an answer."""
+
+    def __init__(self) -> None:
+        self._end = b""
+
+    def feed(self, piece: bytes) -> None:
+        self._end = piece[-KEPT:] if len(piece) >= KEPT else (self._end + piece)[-KEPT:]
+
+    def tokens(self) -> Tokens | None:
+        for found in reversed(list(_USAGE.finditer(self._end))):
+            try:
+                usage, _ = _DECODER.raw_decode(self._end[found.end() :].decode(errors="replace"))
+            except (ValueError, RecursionError):  # cut off, or not of an engine
+                continue
+            prompt, completion = _count(usage, "prompt", "input"), _count(usage, "completion", "output")
+            if prompt is not None:
+                return Tokens(prompt, completion or 0)
+        return None
+
+
+def _count(usage: dict[str, object], *words: str) -> int | None:
+    for word in words:
+        value = usage.get(f"{word}_tokens")
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53:
+            return value
+    return None
