@@ -32,6 +32,11 @@ def from_iso(text: str) -> Micros:
     return (zoned - _EPOCH) // timedelta(microseconds=1)
 
 
+def clock(at: Micros) -> str:
+    """`12:03:20 UTC`, for a time that is near."""
+    return f"{_EPOCH + timedelta(microseconds=at):%H:%M:%S} UTC"
+
+
 def spoken(duration: Micros) -> str:
     """`20 minutes`: in the largest unit that divides it evenly."""
     units = (("day", DAY), ("hour", HOUR), ("minute", MINUTE), ("second", SECOND))

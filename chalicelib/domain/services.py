@@ -52,4 +52,6 @@ class Scale(Value):
     desired: int
     at: Micros | None = None  # of the last change by the scaler; None: it hasn't changed yet
     why: str = ""  # in words, for `ps -v`
+    wanted: int | None = None  # what its traffic asks for, if that has to wait for a delay
     panic_until: Micros | None = None  # no scaling down before, after a sudden rise
+    stale: bool = False  # a door is silent, so the count stays

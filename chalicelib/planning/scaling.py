@@ -1,0 +1,223 @@
+"""How many replicas a group of a service should have, by what its doors have seen.
+
+The rules, in the order in which they are asked:
+
+1. The bounds of `replicas` always hold, at once. A fixed number is a range of one.
+2. Nothing seen, nothing changed: while no door has reported, and while one that was busy is silent, the count stays.
+3. What is wanted is the load over the window divided by `target`, rounded up. The load of `rps` is requests a second;
+   that of `queue` is the requests that are under way, held at a door, or waiting inside an engine, on average.
+4. The last replica goes only after a whole window without a request, with nothing under way.
+5. From zero at once. Otherwise more replicas come `scale_up_delay` after the last change, and fewer
+   `scale_down_delay` after it.
+6. A sudden rise of `queue` doesn't wait: if a tenth of the window alone asks for twice the ready replicas or more, they
+   come now, and none leave for a whole window. Doors count in buckets of ten seconds, so that tenth is at least one
+   bucket, and whole ones.
+
+A window ends where a door's knowledge does: at its last report, or now if it was quiet then. A bucket that lies partly
+in the window counts for that part. All doors are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
+
+from chalicelib.domain.instants import MINUTE, SECOND, Micros, clock
+from chalicelib.domain.services import BUCKET, KEPT, STALE, Scale, Traffic
+from chalicelib.domain.specs.services import ScalingSpec
+
+WINDOW = 60  # seconds, unless `scaling.window` is set
+_CRUMB = 1e-9  # of a replica: what arithmetic may add to a load that fits exactly
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The group's replicas, as far as they matter here."""
+
+    ready: int = 0
+    waiting: int = 0  # requests inside their engines that wait for their turn
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """What to do: the new count, why, and when to ask again though nothing happens."""
+
+    desired: int
+    why: str
+    look_at: Micros | None = None
+    wanted: int | None = None  # if that has to wait
+    panic_until: Micros | None = None
+    stale: bool = False
+
+    def after(self, before: Scale, now: Micros) -> Scale:
+        """The state to keep. It stays as it was unless something was decided: figures alone change all the time."""
+        decided = (self.desired, self.wanted, self.panic_until, self.stale)
+        if before.why and decided == (before.desired, before.wanted, before.panic_until, before.stale):
+            return before
+        return before.with_(
+            desired=self.desired,
+            at=before.at if self.desired == before.desired else now,
+            why=self.why,
+            wanted=self.wanted,
+            panic_until=self.panic_until,
+            stale=self.stale,
+        )
+
+
+def scale(
+    spec: ScalingSpec | None,
+    bounds: tuple[int, int],
+    traffic: Sequence[Traffic],
+    state: Scale,
+    seen: Seen,
+    now: Micros,
+) -> Scaling:
+    """`bounds`: the fewest and the most replicas that the group may have."""
+    current = _clip(state.desired, bounds)
+    panic_until = state.panic_until if state.panic_until is not None and state.panic_until > now else None
+    if spec is None:
+        return Scaling(current, f"{_replicas(current)}, as configured")
+    if not traffic:
+        return Scaling(current, f"no requests yet: {_replicas(current)}")
+    doors = _believed(traffic)
+    silent = [door for door in doors if not door.quiet and now - door.at > STALE]
+    if silent:
+        since = clock(min(door.at for door in silent))
+        names = ", ".join(sorted(f"`{door.door}`" for door in silent))
+        why = f"{names} hasn't reported since {since}: stays at {_replicas(current)}"
+        return Scaling(current, why, panic_until=panic_until, stale=True)
+    load = _Load.of(spec, doors, seen, now)
+    wanted = _clip(load.wanted, bounds)
+    basis = load.words(spec)
+    if load.sudden is not None and _clip(load.sudden, bounds) >= 2 * max(1, seen.ready):
+        desired = max(current, wanted, _clip(load.sudden, bounds))
+        until = now + load.window
+        why = f"{basis}, and a sudden rise: {_replicas(desired)}, none fewer before {clock(until)}"
+        return Scaling(desired, why, _look(spec, doors, desired, bounds, state, until, now), panic_until=until)
+    waits, because = _waits(spec, current, wanted, state, panic_until, now)
+    if waits is not None:
+        step = f"{wanted - current} more" if wanted > current else f"{current - wanted} fewer"
+        why = f"{basis}: wants {step}, waits until {clock(waits)} because of {because}"
+        return Scaling(current, why, _first(waits, _stale_at(doors)), wanted, panic_until)
+    why = f"{basis}: {_replicas(wanted)}{_bounded(load.wanted, bounds)}"
+    return Scaling(wanted, why, _look(spec, doors, wanted, bounds, state, panic_until, now), panic_until=panic_until)
+
+
+def _waits(
+    spec: ScalingSpec, current: int, wanted: int, state: Scale, panic_until: Micros | None, now: Micros
+) -> tuple[Micros | None, str]:
+    """Until when a change has to wait, and for what; None: it needn't, or there is none."""
+    if current in (wanted, 0):
+        return None, ""
+    if wanted > current:
+        until, because = _earliest(state, spec.scale_up_delay), "scale_up_delay"
+    else:
+        until, because = _earliest(state, spec.scale_down_delay), "scale_down_delay"
+        if panic_until is not None and panic_until > until:
+            until, because = panic_until, "a sudden rise before"
+    return (until, because) if until > now else (None, "")
+
+
+def _earliest(state: Scale, delay: int) -> Micros:
+    return 0 if state.at is None else state.at + delay * SECOND
+
+
+def _look(
+    spec: ScalingSpec,
+    doors: Iterable[Traffic],
+    desired: int,
+    bounds: tuple[int, int],
+    state: Scale,
+    panic_until: Micros | None,
+    now: Micros,
+) -> Micros | None:
+    """When the answer may be another though no door reports: a busy one may have fallen silent, and at quiet ones the
+    window empties, so that replicas may leave."""
+    stale = _stale_at(doors)
+    if desired <= bounds[0] or stale is not None:
+        return stale
+    since = now if desired != state.desired else state.at or 0
+    return max(since + spec.scale_down_delay * SECOND, panic_until or 0, now + BUCKET)
+
+
+def _stale_at(doors: Iterable[Traffic]) -> Micros | None:
+    return min((door.at + STALE + 1 for door in doors if not door.quiet), default=None)
+
+
+def _first(at: Micros, other: Micros | None) -> Micros:
+    return at if other is None else min(at, other)
+
+
+def _believed(traffic: Sequence[Traffic]) -> list[Traffic]:
+    """Without doors that fell silent so long ago that their clients have gone to another one, heard since."""
+    last = max(door.at for door in traffic)
+    return [door for door in traffic if door.quiet or last - door.at <= KEPT]
+
+
+@dataclass(frozen=True)
+class _Load:
+    amount: float  # of the metric, over the window
+    window: Micros
+    wanted: int
+    sudden: int | None = None  # what the end of the window asks for
+    idle: bool = False  # a whole window without a request, and nothing under way
+    waiting: bool = False  # for a first replica
+
+    @classmethod
+    def of(cls, spec: ScalingSpec, doors: Sequence[Traffic], seen: Seen, now: Micros) -> _Load:
+        window = (spec.window or WINDOW) * SECOND
+        requests, busy = _within(doors, window, now)
+        sudden = None
+        amount = requests / (window // SECOND)
+        if spec.metric == "queue":
+            amount = busy + seen.waiting
+            end = max(1, ceil(window / (10 * BUCKET))) * BUCKET
+            sudden = _share(_within(doors, end, now)[1] + seen.waiting, spec.target)
+        waiting = any(door.held or door.waits_since is not None for door in doors)
+        idle = not requests and not seen.waiting and all(door.quiet for door in doors)
+        wanted = 0 if idle else max(1, _share(amount, spec.target))
+        return cls(amount, window, wanted, sudden, idle, waiting)
+
+    def words(self, spec: ScalingSpec) -> str:
+        over = "1 min" if self.window == MINUTE else "5 min" if self.window == 5 * MINUTE else "30 s"
+        if self.idle:
+            return f"no requests for {over}"
+        if self.waiting and self.wanted == 1:
+            return "a request waits"
+        what = "requests a second" if spec.metric == "rps" else "requests under way or waiting"
+        return f"{self.amount:.3g} {what} over {over}, {spec.target:g} for each replica"
+
+
+def _within(doors: Iterable[Traffic], window: Micros, now: Micros) -> tuple[float, float]:
+    """How many requests came in the window, and how many were under way or held on average."""
+    requests = busy = 0.0
+    for door in doors:
+        begin = (now if door.quiet else min(now, door.at)) - window
+        for bucket in reversed(door.buckets):
+            # The last one may be half full.
+            length = BUCKET if bucket.at + BUCKET <= door.at else max(1, door.at - bucket.at)
+            inside = length if bucket.at >= begin else bucket.at + length - begin
+            if inside <= 0:
+                break
+            requests += bucket.requests * inside / length
+            busy += bucket.busy * inside / window
+    return requests, busy
+
+
+def _share(amount: float, target: float) -> int:
+    return max(0, ceil(amount / target - _CRUMB))
+
+
+def _clip(count: int, bounds: tuple[int, int]) -> int:
+    return min(max(count, bounds[0]), bounds[1])
+
+
+def _bounded(wanted: int, bounds: tuple[int, int]) -> str:
+    if wanted > bounds[1]:
+        return " at most"
+    return " at least" if wanted < bounds[0] else ""
+
+
+def _replicas(count: int) -> str:
+    return "1 replica" if count == 1 else f"{count} replicas"
