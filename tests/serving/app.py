@@ -1,0 +1,384 @@
+"""An application to put behind a door: it says what it got, and misbehaves on request.
+
+    python -m tests.serving.app [--port N] [--unix PATH] [--name NAME]
+
+It prints `ready PORT` once it listens; the port is $DSTACK_SERVICE_PORT unless given, or any free one. Written on
+plain sockets, so that it can do what no HTTP library would let it do. Its paths:
+
+    /echo                        what it got, as JSON: method, target, headers, length and digest of the body
+    /status/CODE                 an empty response with this status
+    /delay?s=S                   a response after S seconds
+    /bytes?n=N[&chunked=1]       N bytes
+    /stream?n=N&gap=S[&fail=K]   N events, S seconds apart, each with the time it left; the connection is cut at the Kth
+    /gzip /cookies /redirect /trailers /early-hints        what the names say
+    /cut?how=none|head|length|chunks     the connection ends without a response, in its head, or in its body
+    /once?key=K                  the first request with this key is cut before a response, later ones are answered
+    /wait?key=K                  no response, until the client leaves
+    /refuse                      413 without reading the body, and the connection ends
+    /seen                        how often each key came, and which of those that wait have been left
+    /ws                          a WebSocket that sends back what it gets; /ws-refused: 403 for the upgrade
+    /v1/models /v1/chat/completions      as OpenAI's, the latter with `stream`, `n_tokens`, `gap` and `fail`
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import gzip
+import hashlib
+import json
+import os
+import struct
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, urlsplit
+
+GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+SHOWN = 64 * 1024  # bytes of a body that /echo repeats
+
+
+class Cut(Exception):
+    """The connection ends here."""
+
+
+@dataclass
+class Asked:
+    method: str
+    target: str
+    version: str
+    headers: list[tuple[str, str]]
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    @property
+    def path(self) -> str:
+        return urlsplit(self.target).path
+
+    def arg(self, name: str, otherwise: str = "") -> str:
+        return parse_qs(urlsplit(self.target).query, keep_blank_values=True).get(name, [otherwise])[-1]
+
+    def header(self, name: str) -> str:
+        return next((value for key, value in self.headers if key.lower() == name), "")
+
+    async def body(self) -> AsyncIterator[bytes]:
+        if self.header("expect").lower() == "100-continue":
+            self.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        if "chunked" in self.header("transfer-encoding").lower():
+            while size := int((await self.reader.readuntil(b"\r\n")).split(b";")[0], 16):
+                yield await self.reader.readexactly(size)
+                await self.reader.readexactly(2)
+            while await self.reader.readuntil(b"\r\n") != b"\r\n":
+                pass
+            return
+        left = int(self.header("content-length") or 0)
+        while left:
+            part = await self.reader.read(min(left, 65536))
+            if not part:
+                raise Cut
+            left -= len(part)
+            yield part
+
+
+@dataclass
+class App:
+    name: str = "replica"
+    came: Counter[str] = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+    requests: int = 0
+
+    async def connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while (asked := await _asked(reader, writer)) is not None:
+                self.requests += 1
+                await self.answer(asked)
+                await writer.drain()
+                if asked.header("connection").lower() == "close":
+                    break
+        except (Cut, ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def answer(self, asked: Asked) -> None:
+        for start, handler in self.routes().items():
+            if asked.path == start or (start.endswith("/") and asked.path.startswith(start)):
+                await handler(asked)
+                return
+        await self.echo(asked)
+
+    def routes(self) -> dict[str, Callable[[Asked], Awaitable[None]]]:
+        return {
+            "/status/": self.status,
+            "/delay": self.delay,
+            "/bytes": self.some,
+            "/stream": self.stream,
+            "/gzip": self.zipped,
+            "/cookies": self.cookies,
+            "/redirect": self.redirect,
+            "/trailers": self.trailers,
+            "/early-hints": self.hints,
+            "/cut": self.cut,
+            "/once": self.once,
+            "/wait": self.wait,
+            "/refuse": self.refuse,
+            "/seen": self.seen,
+            "/ws": self.websocket,
+            "/ws-refused": self.no_websocket,
+            "/v1/models": self.models,
+            "/v1/chat/completions": self.chat,
+        }
+
+    # --- what it got ----------------------------------------------------------------------------------------------
+
+    async def echo(self, asked: Asked) -> None:
+        digest, length, shown = hashlib.sha256(), 0, b""
+        async for part in asked.body():
+            digest.update(part)
+            length += len(part)
+            shown += part[: SHOWN - len(shown)]
+        found = {
+            "replica": self.name,
+            "method": asked.method,
+            "target": asked.target,
+            "version": asked.version,
+            "headers": [[name.lower(), value] for name, value in asked.headers],
+            "length": length,
+            "sha256": digest.hexdigest(),
+            "body": shown.decode("latin-1"),
+        }
+        _whole(asked, json.dumps(found).encode(), ("content-type", "application/json"))
+
+    async def seen(self, asked: Asked) -> None:
+        found = {"requests": self.requests, "came": self.came, "left": self.left}
+        _whole(asked, json.dumps(found).encode(), ("content-type", "application/json"))
+
+    # --- plain responses ------------------------------------------------------------------------------------------
+
+    async def status(self, asked: Asked) -> None:
+        await _read(asked)
+        code = int(asked.path.rpartition("/")[2])
+        head = f"HTTP/1.1 {code} Whatever\r\n"
+        asked.writer.write((head + ("\r\n" if code in (204, 304) else "content-length: 0\r\n\r\n")).encode())
+
+    async def delay(self, asked: Asked) -> None:
+        await _read(asked)
+        await asyncio.sleep(float(asked.arg("s", "0")))
+        _whole(asked, self.name.encode())
+
+    async def some(self, asked: Asked) -> None:
+        await _read(asked)
+        count, chunked = int(asked.arg("n", "0")), bool(asked.arg("chunked"))
+        head = "transfer-encoding: chunked" if chunked else f"content-length: {count}"
+        asked.writer.write(f"HTTP/1.1 200 OK\r\ncontent-type: application/octet-stream\r\n{head}\r\n\r\n".encode())
+        if asked.method == "HEAD":
+            return
+        while count:
+            part = bytes(min(count, 65536))
+            count -= len(part)
+            asked.writer.write(_chunk(part) if chunked else part)
+            await asked.writer.drain()
+        asked.writer.write(b"0\r\n\r\n" if chunked else b"")
+
+    async def zipped(self, asked: Asked) -> None:
+        _whole(asked, gzip.compress(b"squeezed" * 100, mtime=0), ("content-encoding", "gzip"))
+
+    async def cookies(self, asked: Asked) -> None:
+        _whole(asked, asked.header("cookie").encode(), ("set-cookie", "a=1; Path=/"), ("set-cookie", "b=2"))
+
+    async def redirect(self, asked: Asked) -> None:
+        asked.writer.write(b"HTTP/1.1 302 Found\r\nlocation: /elsewhere?x=1\r\ncontent-length: 0\r\n\r\n")
+
+    async def trailers(self, asked: Asked) -> None:
+        asked.writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n")
+        asked.writer.write(_chunk(b"whole") + b"0\r\nx-sum: 5\r\n\r\n")
+
+    async def hints(self, asked: Asked) -> None:
+        asked.writer.write(b"HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n")
+        _whole(asked, b"after the hints")
+
+    # --- misbehaviour ---------------------------------------------------------------------------------------------
+
+    async def cut(self, asked: Asked) -> None:
+        await _read(asked)
+        self.came["cut"] += 1
+        sent = {
+            "head": b"HTTP/1.1 200 OK\r\ncontent-le",
+            "length": b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf of it",
+            "chunks": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + _chunk(b"half of it"),
+        }
+        asked.writer.write(sent.get(asked.arg("how"), b""))
+        await asked.writer.drain()
+        raise Cut
+
+    async def once(self, asked: Asked) -> None:
+        await _read(asked)
+        key = asked.arg("key")
+        self.came[key] += 1
+        if self.came[key] == 1:
+            raise Cut
+        _whole(asked, f"attempt {self.came[key]}".encode())
+
+    async def wait(self, asked: Asked) -> None:
+        key = asked.arg("key")
+        self.came[key] += 1
+        await asked.reader.read()
+        self.left[key] += 1
+        raise Cut
+
+    async def refuse(self, asked: Asked) -> None:
+        asked.writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 5\r\nconnection: close\r\n\r\nlarge")
+        await asked.writer.drain()
+        asked.writer.write_eof()
+        while await asked.reader.read(65536):  # or what is unread would reset the connection
+            pass
+        raise Cut
+
+    # --- streams --------------------------------------------------------------------------------------------------
+
+    async def stream(self, asked: Asked) -> None:
+        await _read(asked)
+        count, gap, fail = int(asked.arg("n", "10")), float(asked.arg("gap", "0.02")), int(asked.arg("fail", "0"))
+        _events(asked)
+        for number in range(1, count + 1):
+            if number == fail:
+                raise Cut
+            await _event(asked, json.dumps({"n": number, "at": time.monotonic()}))
+            await asyncio.sleep(gap)
+        asked.writer.write(_chunk(b"data: [DONE]\n\n") + b"0\r\n\r\n")
+
+    async def models(self, asked: Asked) -> None:
+        found = {"object": "list", "data": [{"id": self.name, "object": "model", "created": 0, "owned_by": "tests"}]}
+        _whole(asked, json.dumps(found).encode(), ("content-type", "application/json"))
+
+    async def chat(self, asked: Asked) -> None:
+        wanted = json.loads(await _read(asked) or b"{}")
+        tokens, gap, fail = wanted.get("n_tokens", 5), wanted.get("gap", 0.0), wanted.get("fail", 0)
+        made = {"id": "chat-1", "created": 0, "model": wanted.get("model", "")}
+        usage = {"prompt_tokens": 3, "completion_tokens": tokens, "total_tokens": tokens + 3}
+        words = [f"{self.name}-{number} " for number in range(tokens)]
+        if not wanted.get("stream"):
+            message = {"role": "assistant", "content": "".join(words)}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            answer = {**made, "object": "chat.completion", "choices": [choice], "usage": usage}
+            _whole(asked, json.dumps(answer).encode(), ("content-type", "application/json"))
+            return
+        made["object"] = "chat.completion.chunk"
+        _events(asked)
+        for number, word in enumerate(words, 1):
+            if number == fail:
+                raise Cut
+            choice = {"index": 0, "delta": {"role": "assistant", "content": word}, "finish_reason": None}
+            await _event(asked, json.dumps({**made, "choices": [choice]}))
+            await asyncio.sleep(gap)
+        last = {**made, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+        await _event(asked, json.dumps(last))
+        if (wanted.get("stream_options") or {}).get("include_usage"):
+            await _event(asked, json.dumps({**made, "choices": [], "usage": usage}))
+        await _event(asked, "[DONE]")
+        asked.writer.write(b"0\r\n\r\n")
+
+    # --- WebSockets -----------------------------------------------------------------------------------------------
+
+    async def no_websocket(self, asked: Asked) -> None:
+        _whole(asked, b"not here", status="403 Forbidden")
+
+    async def websocket(self, asked: Asked) -> None:
+        if asked.header("upgrade").lower() != "websocket":
+            _whole(asked, b"say it as a WebSocket", status="426 Upgrade Required")
+            return
+        accept = base64.b64encode(hashlib.sha1(asked.header("sec-websocket-key").encode() + GUID).digest())
+        head = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
+        if asked.header("sec-websocket-protocol"):
+            head += b"sec-websocket-protocol: " + asked.header("sec-websocket-protocol").encode() + b"\r\n"
+        asked.writer.write(head + b"sec-websocket-accept: " + accept + b"\r\n\r\n")
+        self.came["ws"] += 1
+        try:
+            while True:
+                opcode, payload = await _frame(asked.reader)
+                asked.writer.write(_framed(opcode if opcode != 9 else 10, payload))
+                await asked.writer.drain()
+                if opcode == 8:
+                    break
+        finally:
+            self.left["ws"] += 1
+        raise Cut
+
+
+async def _asked(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Asked | None:
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        return None
+    first, *lines = head.decode("latin-1").split("\r\n")[:-2]
+    method, target, version = first.split(" ")
+    parted = [line.partition(":") for line in lines]
+    return Asked(method, target, version, [(name, value.strip()) for name, _, value in parted], reader, writer)
+
+
+async def _read(asked: Asked) -> bytes:
+    return b"".join([part async for part in asked.body()])
+
+
+def _whole(asked: Asked, body: bytes, *headers: tuple[str, str], status: str = "200 OK") -> None:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    head = f"HTTP/1.1 {status}\r\n{lines}content-length: {len(body)}\r\n\r\n".encode()
+    asked.writer.write(head if asked.method == "HEAD" else head + body)
+
+
+def _chunk(part: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(part), part)
+
+
+def _events(asked: Asked) -> None:
+    asked.writer.write(
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\n"
+        b"transfer-encoding: chunked\r\n\r\n"
+    )
+
+
+async def _event(asked: Asked, text: str) -> None:
+    asked.writer.write(_chunk(f"data: {text}\n\n".encode()))
+    await asked.writer.drain()
+
+
+async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    first, second = await reader.readexactly(2)
+    size = second & 0x7F
+    if size == 126:
+        (size,) = struct.unpack("!H", await reader.readexactly(2))
+    elif size == 127:
+        (size,) = struct.unpack("!Q", await reader.readexactly(8))
+    mask = await reader.readexactly(4) if second & 0x80 else bytes(4)
+    data = await reader.readexactly(size)
+    return first & 0x0F, bytes(byte ^ mask[place % 4] for place, byte in enumerate(data))
+
+
+def _framed(opcode: int, payload: bytes) -> bytes:
+    size = len(payload)
+    length = bytes([size]) if size < 126 else b"\x7e" + struct.pack("!H", size)
+    return bytes([0x80 | opcode]) + (length if size < 65536 else b"\x7f" + struct.pack("!Q", size)) + payload
+
+
+async def main() -> None:
+    words = argparse.ArgumentParser()
+    words.add_argument("--host", default="127.0.0.1")
+    words.add_argument("--port", type=int, default=int(os.environ.get("DSTACK_SERVICE_PORT") or 0))
+    words.add_argument("--unix", default="")
+    words.add_argument("--name", default="replica")
+    given = words.parse_args()
+    app = App(given.name)
+    if given.unix:
+        server = await asyncio.start_unix_server(app.connection, given.unix, backlog=1024)
+        port = 0
+    else:
+        server = await asyncio.start_server(app.connection, given.host, given.port, backlog=1024)
+        port = server.sockets[0].getsockname()[1]
+    print("ready", port, flush=True)
+    await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

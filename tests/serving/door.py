@@ -1,0 +1,149 @@
+"""What the suite of doors asks of one: to be told of services and tokens, and where it listens.
+
+`Replica` is a process of the work-horse (`app.py`), `service` a `Served` that names such replicas.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import uuid4
+
+from chalicelib.domain.services import Traffic
+from chalicelib.domain.serving import Served, ServedReplica
+from tests.serving.caller import Answer, Caller
+
+ROOT = Path(__file__).resolve().parents[2]
+TOKEN, STRANGER = "a-member-of-main", "a-member-of-other"  # the tokens of two users, each in one project
+
+
+@dataclass(frozen=True)
+class DoorFacts:
+    name: str
+    paths: bool = False  # services also have paths under /proxy/services/, not only hosts of their own
+    hints: bool = False  # it understands replicas that send early hints
+    impatient: bool = False  # the test's door holds requests for a second or two, not half a minute
+
+
+class Door(Protocol):
+    """An implementation under test. All its methods take effect before they return."""
+
+    address: tuple[str, int]
+
+    def serve(self, *services: Served) -> None:
+        """From now on there are these services, and no others."""
+
+    def allow(self, token: str, *projects: str) -> None:
+        """This token is of a member of these projects, by their names; of none: it is revoked."""
+
+    def host_of(self, service: Served) -> str:
+        """The value of `Host` under which it is reached."""
+
+    def traffic(self, service: Served) -> Traffic | None:
+        """What it last reported of the service, as of now: a door that reports from time to time does so now."""
+
+    def memory(self) -> int:
+        """The resident bytes of its processes."""
+
+
+class Replica:
+    """A process of the work-horse."""
+
+    def __init__(self, name: str = "replica", *, unix: str = "") -> None:
+        place = ["--unix", unix] if unix else ["--port", "0"]
+        command = [sys.executable, "-m", "tests.serving.app", *place, "--name", name]
+        self.name, self.id = name, str(uuid4())
+        self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.port = int(self.process.stdout.readline().split()[1])
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.stop()
+
+    def stop(self) -> None:
+        with suppress(ProcessLookupError):
+            self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def seen(self) -> dict[str, Any]:
+        """Its own counts, asked directly."""
+        with Caller(("127.0.0.1", self.port)) as caller:
+            caller.head("GET", "/seen", "direct")
+            found: dict[str, Any] = caller.answer().json()
+            return found
+
+    def served(self, **changes: Any) -> ServedReplica:
+        fields = {"job_id": self.id, "instance_id": "i1", "port": self.port, "address": "127.0.0.1", "ready": True}
+        return ServedReplica(**{**fields, **changes})
+
+
+def service(replicas: Sequence[Replica | ServedReplica] = (), *, name: str = "app", **fields: Any) -> Served:
+    """A service of the project `main`. Without `auth`, so that most cases needn't speak of tokens."""
+    project = fields.pop("project", "main")
+    return Served(
+        run_id=str(uuid4()),
+        run_name=name,
+        project_id=f"id-of-{project}",
+        project_name=project,
+        port=8000,
+        replicas=tuple(each.served() if isinstance(each, Replica) else each for each in replicas),
+        **{"auth": False, **fields},
+    )
+
+
+class Visitor:
+    """Calls one service by its host, a new connection each time."""
+
+    def __init__(self, door: Door, service: Served) -> None:
+        self.door, self.service, self.host = door, service, door.host_of(service)
+
+    def connect(self, patience: float = 20.0) -> Caller:
+        return Caller(self.door.address, patience)
+
+    def ask(
+        self, target: str = "/", method: str = "GET", headers: Iterable[tuple[str, str]] = (), body: bytes = b""
+    ) -> Answer:
+        headers = list(headers)
+        if body and not any(name.lower() in ("content-length", "transfer-encoding") for name, _ in headers):
+            headers.append(("Content-Length", str(len(body))))
+        with self.connect() as caller:
+            caller.head(method, target, self.host, headers)
+            if body:
+                caller.send(body)
+            return caller.answer(method)
+
+    def echo(self, target: str = "/echo", **asked: Any) -> Any:
+        """What the replica says it got."""
+        answer = self.ask(target, **asked)
+        assert answer.status == 200, answer
+        return answer.json()
+
+
+def bearer(token: str) -> tuple[str, str]:
+    return ("Authorization", f"Bearer {token}")
+
+
+def values(echo: Any, name: str) -> list[str]:
+    """What the replica got in this header."""
+    return [value for key, value in echo["headers"] if key == name]
+
+
+def resident(*pids: int) -> int:
+    """The bytes of memory that these processes have in RAM."""
+    found = [re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text()) for pid in pids]
+    return sum(int(each[1]) * 1024 for each in found if each)
+
+
+def own_memory() -> int:
+    return resident(os.getpid())
