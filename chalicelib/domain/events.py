@@ -48,6 +48,7 @@ class EventType(StrEnum):
     key_deleted = "key_deleted"
     automated = "automated"  # a rule did something with a stored configuration, or couldn't: `detail`
     signed_on = "signed_on"  # a user, with an account at `detail`
+    ready = "ready"  # a service's replica may get requests
 
 
 class Target(Value):
@@ -192,6 +193,7 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.keys_replaced: lambda event: "SSH keys replaced",
     EventType.members_changed: lambda event: "members changed",
     EventType.signed_on: lambda event: f"signed on with {event.detail}",
+    EventType.ready: lambda event: "ready to receive requests",
     EventType.orphaned: lambda event: f"{event.detail} belongs to nobody; it is removed if the next sweep agrees",
     EventType.reclaimed: lambda event: f"{event.detail} belongs to nobody and is being removed",
     EventType.missing: _missing,

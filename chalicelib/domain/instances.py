@@ -152,6 +152,11 @@ class Instance(Noun):
         return self.offer.backend != "remote"
 
     @property
+    def local(self) -> bool:
+        """The server's own machine."""
+        return not self.bought and self.host is None
+
+    @property
     def zone(self) -> str:
         """Where in its region the backend created it; empty if that isn't known, or there are no zones."""
         return next((handle.data["zone"] for handle in self.handles if handle.data.get("zone")), "")

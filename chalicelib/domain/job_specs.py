@@ -77,6 +77,8 @@ class JobSpec(Value):
     file_archives: tuple[FileArchiveMapping, ...] = ()
     service_port: int | None = None
     probes: tuple[Any, ...] = ()
+    unwatched: bool = False  # `probes: []`: a replica is ready before anything listens; clients ignore it
+    queued: bool = False  # it scales by what waits inside its engine, too; clients ignore it
     node_group_index: int = 0
     node_group_name: str = "0"
     node_group_job_index: int = 0

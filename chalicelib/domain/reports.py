@@ -5,6 +5,7 @@ Unknown fields are ignored, so that a newer agent can talk to an older control p
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
@@ -18,6 +19,9 @@ TaskState = Literal["preparing", "pulling", "running", "exited"]
 ShortText = Annotated[str, Field(max_length=300)]
 Words = Annotated[ShortText, AfterValidator(printable)]  # shown to people
 Lines = Annotated[str, AfterValidator(printable_lines)]
+Streak = Annotated[int, Field(ge=0, le=10_000)]
+Port = Annotated[int, Field(ge=1, le=65_535)]
+MOST_PROBES = 10
 
 # The reasons for which a task can end by itself. Anything else an agent reports is treated as its error.
 END_REASONS = frozenset(
@@ -57,6 +61,12 @@ class TaskReport(Said):
     held_by: Lines | None = None  # who uses them
     connections: Amount | None = None  # of people's sessions in it
     idle_since: Instant | None = None  # when the last of them ended, by the clock of the machine
+    # Of a service's replica; None: not known yet, or its agent is of an earlier version.
+    listens: bool | None = None  # something accepts connections on its port
+    probes: tuple[Streak, ...] | None = Field(default=None, max_length=MOST_PROBES)  # successes in a row
+    host_port: Port | None = None  # that it was given on the host whose network it shares
+    address: IPv4Address | None = None  # at which that host reaches its port
+    queue: Amount | None = None  # requests that wait inside its engine
 
     @property
     def end_reason(self) -> JobReason:

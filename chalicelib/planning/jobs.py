@@ -316,4 +316,12 @@ def agent_task(
         if own and has_folders(instance.offer)
         else [],
         "home_dir": None if spec.home_dir == ANY_HOME else spec.home_dir,
+        **_replica(spec),
     }
+
+
+def _replica(spec: JobSpec) -> dict[str, Any]:
+    """What an agent does for a service's replica: look whether it is ready, and how much waits inside its engine."""
+    if spec.service_port is None:
+        return {}
+    return {"service_port": spec.service_port, "probes": list(spec.probes), "queue": spec.queued}

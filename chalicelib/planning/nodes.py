@@ -17,8 +17,7 @@ _ADDRESS = re.compile(r"\$\{\{\s*groups\[([0-9]{1,6})\]\.nodes\[([0-9]{1,6})\]\.
 
 def address_of(instance: Instance) -> str:
     """Where other nodes reach it; empty if nobody knows. The hosts of a local fleet are all on this machine."""
-    local = not instance.bought and instance.host is None
-    return instance.internal_ip or (LOOPBACK if local else "")
+    return instance.internal_ip or (LOOPBACK if instance.local else "")
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,9 @@ def one_node(job: Job, instance: Instance) -> Nodes:
 
 def task_env(job: Job, spec: JobSpec, nodes: Nodes) -> dict[str, str]:
     """The variables that tell a job where it is. The user's own `env` may override them."""
+    own = {} if spec.service_port is None else {"DSTACK_SERVICE_PORT": str(spec.service_port)}
     return {
+        **own,
         "DSTACK_RUN_ID": job.run_id,
         "DSTACK_RUN_NAME": job.run_name,
         "DSTACK_JOB_ID": job.id,

@@ -5,14 +5,17 @@ States only move forward, so a late or repeated report is harmless: the table of
 
 from __future__ import annotations
 
+from chalicelib.domain.events import EventType
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import HOUR, SECOND, Micros, spoken
+from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.reasons import InstanceReason, JobReason
 from chalicelib.domain.reports import TaskReport
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB, TO_UNMOUNT
 from chalicelib.machines.table import allows
+from chalicelib.planning.readiness import heard
 from chalicelib.planning.taking_back import take_back
 from chalicelib.planning.transitions import Draft
 
@@ -27,8 +30,9 @@ class Fold:
         """`sent_at`: when the message was sent, by the clock of its machine; 0 if it doesn't say."""
         self.draft, self.instance, self.sent_at = draft, instance, sent_at
 
-    def report(self, job: Job, report: TaskReport | None, stored: int) -> Job:
-        """The job after its task's report; None: the agent doesn't list it. `stored`: bytes of its log that we have."""
+    def report(self, job: Job, report: TaskReport | None, stored: int, replica: JobSpec | None = None) -> Job:
+        """The job after its task's report; None: the agent doesn't list it. `stored`: bytes of its log that we have.
+        `replica`: its spec, if it is a service's."""
         if job.finished:
             return job
         if report is None:
@@ -47,6 +51,8 @@ class Fold:
             job = self._running(job, report)
         if report.state == "running":
             job = self._sessions(job, report)
+        if replica is not None and report.state == "running" and job.status is JobStatus.running:
+            job = self._replica(job, report, replica)
         return self._exited(job, report, stored) if report.state == "exited" else job
 
     def end(self, job: Job, reason: JobReason, message: str, stored: int) -> Job:
@@ -112,6 +118,15 @@ class Fold:
         self.draft.save(job)
         self.draft.wake(f"run/{job.run_id}")
         return job
+
+    def _replica(self, job: Job, report: TaskReport, spec: JobSpec) -> Job:
+        after = heard(job, spec, report, self.instance, self.draft.now)
+        if after is not job:
+            self.draft.save(after)
+            self.draft.wake(f"run/{job.run_id}")
+        if after.ready_at is not None and job.ready_at is None:
+            self.draft.tell(EventType.ready, after)
+        return after
 
     def _exited(self, job: Job, report: TaskReport, stored: int) -> Job:
         if job.status is not JobStatus.terminating:

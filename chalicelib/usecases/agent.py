@@ -19,6 +19,7 @@ from typing import Any
 from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance, InstanceStatus, Presence
 from chalicelib.domain.instants import MINUTE, Micros
+from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason
@@ -159,7 +160,7 @@ class _Exchange:
             if changed >= JOBS_A_COMMIT:
                 self.unfinished = True
                 break
-            after = job if repeated else fold.report(job, reports.get(job_id), self._end_of(job, reports.get(job_id)))
+            after = job if repeated else self._reported(fold, job, reports.get(job_id))
             if not repeated:
                 self._disks_told(draft, after, reports.get(job_id))
             if after.status is JobStatus.provisioning and job_id not in reports and not _joining(instance):
@@ -175,6 +176,17 @@ class _Exchange:
         if self.message.taken_back_in is not None and not repeated:
             fold.taken_back(self.message.taken_back_in)
         return fold.instance, draft
+
+    def _reported(self, fold: Fold, job: Job, report: TaskReport | None) -> Job:
+        return fold.report(job, report, self._end_of(job, report), self._replica(job, report))
+
+    def _replica(self, job: Job, report: TaskReport | None) -> JobSpec | None:
+        """The spec of a service's replica that its agent says something new about: agents tell of nothing else whether
+        it listens, and earlier ones of nothing at all."""
+        if report is None or report.state != "running" or (report.listens is None and job.running_at is not None):
+            return None
+        spec = self.plane.read.job_spec(job)
+        return spec if spec.service_port is not None else None
 
     def _end_of(self, job: Job, report: TaskReport | None) -> int:
         """Stored bytes of the job's log; read only when it matters."""

@@ -67,7 +67,23 @@ def _task(plane: Plane, job: Job, instance: Instance) -> dict[str, Any]:
         task["files"] = [*({**each, "path": place} for each in code), *task["files"]]
     else:
         task["repo"] = _repo(plane, job, spec, task["repo"], code)
+    if task.get("probes"):
+        task["probes"] = [_probe(probe, task["env"]) for probe in task["probes"]]
     return fill_secrets(plane, job.project_id, task)
+
+
+def _probe(probe: Mapping[str, Any], env: Mapping[str, str]) -> dict[str, Any]:
+    """With the variables of the job's environment that it refers to. Secrets stay out of probes: apps log requests."""
+    told = {name: probe.get(name) for name in ("url", "body")}
+    headers = [{**each, **_interpolated(each, env, "value")} for each in probe.get("headers") or ()]
+    return {**probe, **_interpolated(told, env, *told), "headers": headers}
+
+
+def _interpolated(place: Mapping[str, Any], env: Mapping[str, str], *names: str) -> dict[str, Any]:
+    return {
+        name: fill(place[name], {"env": env}, strict=False) if isinstance(place[name], str) else place[name]
+        for name in names
+    }
 
 
 def _one_of_several(plane: Plane, job: Job, spec: JobSpec, instance: Instance, project_name: str) -> dict[str, Any]:

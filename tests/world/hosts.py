@@ -37,6 +37,9 @@ class Task:
     exit_status: int | None = None
     log: list[tuple[int, bytes]] = field(default_factory=list)  # when, and what
     reason: str = ""
+    listens: bool = True  # a service's replica, once it runs …
+    passes: bool = True  # … and so do all its probes, from the first
+    queue: int | None = None  # requests that wait in its engine
 
     @property
     def output(self) -> bytes:
@@ -260,7 +263,15 @@ class Host:
             failed = task.reason == "container_exited_with_error"
             message = f"exited with status {task.exit_status}" if failed else ""
             report.update(exit_status=task.exit_status, reason=task.reason, message=message, log_end=len(task.output))
+        if task.state == "running" and task.spec.get("service_port"):
+            report.update(_served(task))
         self.session.task_changed(report)
+
+    def serves(self, task: Task, **changes: Any) -> None:
+        """What its agent sees of a service's replica changes: `listens`, `passes`, `queue`."""
+        vars(task).update(changes)
+        self._tell(task)
+        self.pump()
 
     def _read_log(self, task_id: str, offset: int, limit: int) -> tuple[int, list[tuple[int, bytes]]]:
         at, found = 0, []
@@ -270,3 +281,10 @@ class Host:
             if piece:
                 found.append((moment, piece))
         return offset, found
+
+
+def _served(task: Task) -> dict[str, Any]:
+    said: dict[str, Any] = {"listens": task.listens}
+    if task.listens:
+        said["probes"] = [(probe.get("ready_after") or 1) * task.passes for probe in task.spec.get("probes") or ()]
+    return said if task.queue is None else {**said, "queue": task.queue}

@@ -1,0 +1,54 @@
+"""When a replica may get requests: it runs, something listens on its port, and each of its probes has succeeded as
+often in a row as it should. Once ready it stays so: a probe that fails later is shown, and costs no replica its place.
+
+What is counted comes from its agent, no further than it matters, so that a replica at work causes no writes. An agent
+of an earlier version looks at neither ports nor probes: there a replica is ready once it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.jobs import Job
+from chalicelib.domain.reports import TaskReport
+
+
+def enough(probe: Mapping[str, Any]) -> int:
+    """How many successes in a row this probe needs."""
+    return int(probe.get("ready_after") or 1)
+
+
+def heard(job: Job, spec: JobSpec, report: TaskReport, instance: Instance, now: Micros) -> Job:
+    """A running replica after its agent's report; the same one if that says nothing new."""
+    said: dict[str, Any] = {"probes": _streaks(job, spec, report)}
+    if report.listens and not job.listens:
+        said["listens"] = True
+    for name in ("host_port", "queue"):
+        if (value := getattr(report, name)) is not None:
+            said[name] = value
+    if report.address is not None and instance.local:  # others' addresses mean nothing to this server
+        said["address"] = str(report.address)
+    after = job.with_(**said)
+    if after.ready_at is None and (report.listens is None or _ready(after, spec)):
+        after = after.with_(ready_at=now)
+    return job if after == job else after
+
+
+def _ready(job: Job, spec: JobSpec) -> bool:
+    listens = job.listens or spec.unwatched
+    return listens and all(map(_passes, job.probes, spec.probes))
+
+
+def _passes(streak: int, probe: Mapping[str, Any]) -> bool:
+    return streak >= enough(probe)
+
+
+def _streaks(job: Job, spec: JobSpec, report: TaskReport) -> tuple[int, ...]:
+    known = job.probes if len(job.probes) == len(spec.probes) else (0,) * len(spec.probes)
+    if report.probes is None or len(report.probes) != len(spec.probes):
+        return known
+    return tuple(min(streak, enough(probe)) for streak, probe in zip(report.probes, spec.probes, strict=True))
