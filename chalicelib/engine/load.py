@@ -151,7 +151,8 @@ class Loader:
         if fleet is None:
             return None
         spec = self.read.fleet_spec(fleet.id, fleet.spec_num)
-        each = ends_instances(fleet, spec) or keeps_a_minimum(spec) or bool(fleet.networks or fleet.groups)
+        each = ends_instances(fleet, spec) or keeps_a_minimum(spec)
+        each = each or bool(fleet.networks or fleet.groups or fleet.to_add)
         view = self.read.view(fleet, again=lambda instance: each)
         project_id = fleet.project_id
         return FleetSnapshot(now, view, self.catalog.book(project_id), self.backends.facts(project_id))

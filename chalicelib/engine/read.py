@@ -74,6 +74,11 @@ def has_room(instance: Instance) -> bool:
     return live and instance.free_blocks > 0 and not instance.unreachable
 
 
+def _live(instances: Iterable[Instance]) -> tuple[Instance, ...]:
+    staying = (i for i in instances if i.status is not InstanceStatus.terminated)
+    return tuple(sorted(staying, key=lambda i: (i.num, i.epoch)))
+
+
 def _as_imported(export: Export, view: FleetView) -> FleetView:
     """Where a job would run as the agent's own user, it could do all that the agent can: not for others."""
     fleet = view.fleet.with_(name=f"{export.project_name}/{view.fleet.name}")
@@ -234,10 +239,11 @@ class Reader:
             raise Bug(f"fleet {fleet_id} has no spec number {spec_num}")
         return body
 
-    def fleet_row(self, fleet: Fleet) -> FleetRow:
+    def fleet_row(self, fleet: Fleet, *, sure: bool = False) -> FleetRow:
+        """As its index shows its instances; `sure`: as they are now, for whoever is going to change some."""
         spec = self._fleet_body(fleet.id, fleet.spec_num).spec
         failed = self.find_many(Instance, [keys.instance(each) for each in fleet.failed])
-        live = self.instances(fleet.id)
+        live = _live(self._listed(fleet, lambda _: True).values()) if sure else self.instances(fleet.id)
         shown = {each.id for each in live}
         gone = [each for each in failed if each is not None and each.id not in shown]
         return FleetRow(fleet, spec, (*live, *gone))
@@ -281,10 +287,7 @@ class Reader:
         `again`: which of those in the index are read again by key, because a decision may change them."""
         live = {} if alone else self._listed(fleet, again)
         live.update((instance.id, instance) for instance in known)
-        ordered = sorted(
-            (i for i in live.values() if i.status is not InstanceStatus.terminated), key=lambda i: (i.num, i.epoch)
-        )
-        return FleetView(fleet, self.fleet_spec(fleet.id, fleet.spec_num), tuple(ordered))
+        return FleetView(fleet, self.fleet_spec(fleet.id, fleet.spec_num), _live(live.values()))
 
     def _listed(self, fleet: Fleet, again: Again) -> dict[str, Instance]:
         """The fleet's instances: those in the index, and the newest, which it may not show yet, by the ids that follow

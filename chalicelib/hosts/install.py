@@ -110,12 +110,17 @@ mv -f {SERVER}.new {SERVER}
 """
 
 
+def stop(owner: str) -> str:
+    """Ends the agent for good. Does nothing on a host that isn't ours."""
+    return _unless_anothers(owner) + STOP
+
+
 def clear(owner: str) -> str:
     """Ends every task and deletes all that the agent and its tasks left. Does nothing on a host that isn't ours."""
     return f"""
 set -eu
 [ -e {HOME} ] || exit 0
-if [ -e {OWNER} ] && [ "$(cat {OWNER})" != {shlex.quote(owner)} ]; then exit 0; fi
+{_unless_anothers(owner)}
 if [ -e {PROGRAM} ]; then cd / && python3 {PROGRAM} clear --data {HOME}; fi
 rm -rf {HOME}
 """
@@ -125,9 +130,14 @@ def evict(owner: str) -> str:
     """Stops and clears what an owner left that has ended, and nothing of whoever came since."""
     return f"""
 [ "$(cat {OWNER} 2>/dev/null)" = {shlex.quote(owner)} ] || exit 0
-({STOP})
+({stop(owner)})
 ({clear(owner)})
 """
+
+
+def _unless_anothers(owner: str) -> str:
+    """The script looks itself: whatever was seen before, the host may have been cleared and claimed since."""
+    return f'if [ -e {OWNER} ] && [ "$(cat {OWNER})" != {shlex.quote(owner)} ]; then exit 0; fi'
 
 
 def _escaped(word: str) -> str:

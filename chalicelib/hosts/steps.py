@@ -168,8 +168,7 @@ class HostSteps:
 
     def _stop(self, instance: Instance, workflow: Workflow) -> None:
         with self._at(instance, again=True) as at:
-            if at.seen.owner in ("", self._owner(instance)):
-                at.must(install.STOP)
+            at.must(install.stop(self._owner(instance)))
 
     def _clear(self, instance: Instance, workflow: Workflow) -> None:
         with self._at(instance) as at:

@@ -38,6 +38,7 @@ OFFERS_READ = 200  # more than a fleet tries before it pauses
 MOST_AT_ONCE = 100  # machines that a fleet buys at the same time, so that a large one leaves time for the others
 IN_ONE_STEP = 30  # machines, with their events
 NEXT_BATCH: Micros = 2 * SECOND
+LOOK_FOR_CLEARED: Micros = MINUTE
 A_LOOK: Micros = SECOND // 1000  # a pause per instance counted: the larger the fleet, the less often it is looked at
 
 _LEAVING = (InstanceStatus.terminating, InstanceStatus.terminated)
@@ -56,7 +57,10 @@ def decide_fleet(snapshot: FleetSnapshot) -> Plan:
     steps += [*left, *_shrink(snapshot)]
     grown, notes, fleet = _grow(snapshot)
     steps += grown
-    due = sooner(fleet, None if fleet.due_at is None or fleet.due_at <= snapshot.now else fleet.due_at)
+    later = None if fleet.due_at is None or fleet.due_at <= snapshot.now else fleet.due_at
+    if later is None and fleet.to_add:  # hosts that are being cleared wake it; look again in case that is lost
+        later = snapshot.now + LOOK_FOR_CLEARED
+    due = sooner(fleet, later)
     if due != fleet.due_at:  # nothing else is left to wait for
         steps.append(Step((fleet.with_(due_at=due),)))
     return Plan(tuple(steps), tuple(notes), due)

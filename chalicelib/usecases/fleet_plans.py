@@ -57,7 +57,7 @@ def get_plan(plane: Plane, user: User, project: Project, raw: dict[str, Any]) ->
     specs.refuse(spec, _problems(plane, project, spec))
     name = spec.configuration.name
     fleet = None if name is None else named(plane.store, project, name)
-    current = None if fleet is None else plane.read.fleet_row(fleet)
+    current = None if fleet is None else plane.read.fleet_row(fleet, sure=True)
     book = plane.catalog.book(project.id)
     offers, total = listing.fleet_offers(spec, book, plans.DEFAULT_OFFERS)
     return FleetPlan(
@@ -133,7 +133,7 @@ def _apply(
     role: ProjectRole | None,
 ) -> FleetRow:
     fleet, version = holder(plane.store, project, name)
-    current = None if fleet is None else plane.read.fleet_row(fleet)
+    current = None if fleet is None else plane.read.fleet_row(fleet, sure=True)
     if seen is not None and not force:
         _check_seen(current, seen, name)
     if current is None:
@@ -234,7 +234,7 @@ def _with_hosts(plane: Plane, row: FleetRow, spec: FleetSpec) -> FleetRow:
     steps, _ = match_hosts(snapshot)
     with suppress(Conflict):  # a pass came first and added them
         plane.door.take(snapshot, Plan(tuple(steps)))
-    return plane.read.fleet_row(row.fleet)
+    return plane.read.fleet_row(plane.read.find(Fleet, keys.fleet(row.fleet.id)) or row.fleet, sure=True)
 
 
 def stored_body(plane: Plane, fleet: Fleet, raw: dict[str, Any]) -> FleetBody:

@@ -251,4 +251,4 @@ def _required(plane: Plane, project: Project, name: str) -> FleetRow:
     fleet = named(plane.store, project, name)
     if fleet is None:
         raise NotFound(f"There is no fleet {name[:80]} in project {project.name}.")
-    return plane.read.fleet_row(fleet)
+    return plane.read.fleet_row(fleet, sure=True)

@@ -176,11 +176,14 @@ def test_a_run_that_wastes_its_gpu_ends_in_the_pass_that_its_policy_made_due(pla
     assert place.again(job).reason is JobReason.terminated_due_to_utilization_policy
 
 
-def test_a_fleet_with_a_minimum_doesnt_count_the_dead_of_a_lagging_index() -> None:
+@pytest.mark.parametrize("waits", [{"nodes": "1.."}, {"ssh_config": {"hosts": ["h0"]}}])
+def test_a_fleet_that_waits_for_an_end_doesnt_count_the_dead_of_a_lagging_index(waits: Any) -> None:
+    """One with a minimum, or with a host that is to be added again once it is cleared."""
     place = Engine.in_memory()
-    fleet = place.fleet("cloud", nodes="1..")
+    fleet = place.fleet("cloud", **waits)
     gone = b.machine(0, fleet)
-    place.save(place.again(fleet).with_(next_instance_num=YOUNG + 1), gone)
+    again = ("h0:22",) if "ssh_config" in waits else ()
+    place.save(place.again(fleet).with_(next_instance_num=YOUNG + 1, to_add=again), gone)
     seen = loader(place)
     place.store.max_lag = 3600 * SECOND
     ended = {"status": InstanceStatus.terminated, "finished_at": place.at, "due_at": None}

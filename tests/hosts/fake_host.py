@@ -97,9 +97,8 @@ class FakeConnection:
             if told := re.search(r"^echo (\S+) > (\S+)\.new$", script, re.MULTILINE):
                 files[told[2]] = told[1].encode()
             host.running = install.UNIT_FILE in files
-        elif script == install.STOP:
-            host.running = False
-            files.pop(install.UNIT_FILE, None)
+        elif install.STOP in script or "clear --data" in script:
+            self._take_away(script)
         elif marked := re.search(r"^: > (\S+)$", script, re.MULTILINE):
             files[marked[1]] = b""
             files.update(dict.fromkeys(_units(script), b"a unit"))
@@ -108,14 +107,22 @@ class FakeConnection:
             if not any(path.startswith(given_up[2]) for path in files):
                 for path in _units(script):
                     files.pop(path, None)
-        elif "clear --data" in script:
-            if install.STOP in script:
-                self._script(install.STOP)
-            for path in [path for path in files if path.startswith(install.HOME)]:
-                del files[path]
         else:
             assert script == install.LOG_END, script
         return Ran(0, "", "")
+
+    def _take_away(self, script: str) -> None:
+        """Only from the owner whom the script names; one that evicts, only if that is on the host."""
+        host, evicts = self.host, script.lstrip().startswith("[")
+        (quoted,) = set(re.findall(r" != (\S+) \]; then exit 0", script))
+        (owner,) = shlex.split(quoted)
+        if host.files.get(OWNER, b"" if evicts else owner.encode()) != owner.encode():
+            return
+        if install.STOP in script:
+            host.running = False
+            host.files.pop(install.UNIT_FILE, None)
+        if "clear --data" in script:
+            host.files = {path: data for path, data in host.files.items() if not path.startswith(install.HOME)}
 
 
 def _units(script: str) -> list[str]:

@@ -128,7 +128,10 @@ def test_another_instances_host_is_left_alone() -> None:
         bench.performer.do("look", bench.workflow())
     with pytest.raises(Unfit, match="belongs to instance another of this server"):
         bench.performer.do("install", bench.workflow())
-    bench.performer.undo("start", bench.workflow())
+    for step in ("start", "install"):
+        bench.performer.undo(step, bench.workflow())
+    for step in ("stop", "clear"):
+        bench.performer.do(step, bench.workflow())
     assert bench.host.files == theirs and bench.host.running
 
 

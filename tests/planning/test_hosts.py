@@ -13,7 +13,7 @@ from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.hosts.connection import Login
 from chalicelib.hosts.logins import login
-from chalicelib.planning.fleet import decide_fleet
+from chalicelib.planning.fleet import LOOK_FOR_CLEARED, decide_fleet
 from chalicelib.planning.host_networks import internal_address
 from chalicelib.planning.hosts import (
     ADD_HOST,
@@ -72,7 +72,7 @@ def test_what_an_apply_requested_is_added() -> None:
 def test_a_large_fleet_is_added_in_batches() -> None:
     keys = tuple(f"h{number}:22" for number in range(MOST_AT_ONCE + 5))
     of = spec(hosts=[key.partition(":")[0] for key in keys])
-    there = at("h0")  # not yet gone; it takes no place in the batch
+    there = at("h0", status="terminating")  # it takes no place in the batch
     plan = decided(b.fleet("lab", to_add=keys, next_instance_num=1, due_at=b.NOW), of, there)
     assert len(saved(plan, Instance)) == MOST_AT_ONCE
     fleet = saved(plan, Fleet)[-1]
@@ -80,7 +80,7 @@ def test_a_large_fleet_is_added_in_batches() -> None:
     assert plan.next_wake == fleet.due_at == b.NOW + NEXT_BATCH
     plan = decided(fleet.with_(due_at=b.NOW), of, *(each for each in saved(plan, Instance)), there)
     assert [each.host.key for each in saved(plan, Instance)] == list(keys[-4:])
-    assert saved(plan, Fleet)[-1].due_at is None
+    assert saved(plan, Fleet)[-1].due_at == b.NOW + LOOK_FOR_CLEARED
 
 
 def test_a_host_that_failed_isnt_added_again_by_itself() -> None:
@@ -89,7 +89,11 @@ def test_a_host_that_failed_isnt_added_again_by_itself() -> None:
 
 def test_a_host_that_is_still_being_cleared_waits() -> None:
     fleet = b.fleet("lab", to_add=("h1:22",))
-    assert saved(decided(fleet, spec(), at("h1", status="terminating")), Instance) == []
+    waits = decided(fleet, spec(), at("h1", status="terminating"))
+    assert saved(waits, Instance) == []
+    assert waits.next_wake == b.NOW + LOOK_FOR_CLEARED, "whatever becomes of the hint that it is gone"
+    (again,) = saved(decided(saved(waits, Fleet)[-1], spec()), Instance)
+    assert again.host.key == "h1:22"
 
 
 def test_a_host_that_was_requested_and_taken_out_again_is_forgotten() -> None:

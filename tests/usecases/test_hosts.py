@@ -1,19 +1,27 @@
-"""What an apply refuses about hosts before anything is stored."""
+"""What an apply refuses about hosts before anything is stored, and what it knows of those that are there."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
+from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.instances import InstanceStatus
+from chalicelib.domain.instants import HOUR
+from chalicelib.domain.tenants import Project, User
 from chalicelib.engine.read import FleetRow
 from chalicelib.errors import Refused
 from chalicelib.planning.hosts import hosts_of
 from chalicelib.store import nouns
 from chalicelib.store.memory import MemoryStore
+from chalicelib.usecases import fleet_plans, fleets, users
+from chalicelib.usecases.first_start import first_start
 from chalicelib.usecases.hosts import MOST_HOSTS, problems, refuse_busy
 from tests.hosts.bad_host import KEY
 from tests.world import nouns as b
+from tests.world.engine import Engine
 
 SSH: dict[str, Any] = {
     "user": "ubuntu",
@@ -114,3 +122,51 @@ def test_only_a_host_that_is_left_out_while_a_job_runs_on_it_is_refused() -> Non
     joined = busy[1].with_(host=there[1].host.with_(joined=True)) if there[1].host else busy[1]
     for row in ((busy[0], there[1]), (busy[0], joined)):
         refuse_busy(store, one, FleetRow(b.fleet(), "", row))
+
+
+# --- an apply soon after another --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Applies:
+    """A fleet of hosts on a store whose indexes show nothing new for an hour."""
+
+    place: Engine
+    user: User
+    project: Project
+    fleet: Fleet = field(init=False)  # as the last apply answered
+
+    @classmethod
+    def begun(cls) -> Applies:
+        place = Engine.in_memory()
+        _, project = first_start(place.plane)
+        place.store.max_lag = HOUR
+        return cls(place, users.named_user(place.store, "admin"), project)
+
+    def apply(self, *hosts: str) -> dict[str, list[InstanceStatus]]:
+        """The fleet's instances as the apply answers, by host."""
+        raw = {"configuration": {"type": "fleet", "name": "lab", "ssh_config": {**SSH, "hosts": list(hosts)}}}
+        row = fleet_plans.apply_plan(self.place.plane, self.user, self.project, raw, None, force=True)
+        self.fleet = row.fleet
+        there: dict[str, list[InstanceStatus]] = {}
+        for each in row.instances:
+            there.setdefault(each.hostname, []).append(each.status)
+        return there
+
+    def delete(self, num: int) -> None:
+        fleets.delete_instances(self.place.plane, self.user, self.project, "lab", [num])
+
+
+def test_a_host_that_the_index_doesnt_show_yet_isnt_added_once_more() -> None:
+    applies = Applies.begun()
+    assert applies.apply("h1") == {"h1": ["pending"]}
+    assert applies.apply("h1", "h2") == {"h1": ["pending"], "h2": ["pending"]}
+    assert applies.apply("h2", "h3") == {"h1": ["terminating"], "h2": ["pending"], "h3": ["pending"]}
+
+
+def test_one_that_was_just_deleted_is_asked_for_anew() -> None:
+    applies = Applies.begun()
+    applies.apply("h1")
+    applies.delete(0)
+    assert applies.apply("h1") == {"h1": ["terminating"]}
+    assert applies.fleet.to_add == ("h1:22",), "it waits until it is cleared"

@@ -155,21 +155,15 @@ class OnPrem(Story):
         fleet = next((f for f in self.watch.fleets.values() if f.name == FLEET and not f.deleted), None)
         if fleet is None:
             return
-        known = [*fleet.to_add]
-        known += [i.host.hostname for i in self._instances() if i.host is not None and self._stands(i, fleet)]
+        there = {i.host.hostname for i in self._instances() if i.host is not None and self._stands(i, fleet)}
         for name in self.wanted:
-            if name not in known and not self._dropped(name):
+            if name not in there:
                 yield HOSTS_KNOWN.broken(f"{name} is nowhere in {fleet}")
         yield from self._working()
 
     def _stands(self, instance: Instance, fleet: Fleet) -> bool:
         settled = instance.status in (InstanceStatus.idle, InstanceStatus.busy)
         return settled or instance.id in fleet.failed
-
-    def _dropped(self, name: str) -> bool:
-        mine = (i for i in self._instances() if i.host is not None and i.host.hostname == name)
-        last = max(mine, key=lambda i: i.num, default=None)
-        return last is not None and last.status is InstanceStatus.terminated and last.reason == "terminated_by_user"
 
     def _working(self) -> Iterator[Violation]:
         for workflow in self.watch.known.get(Workflow, {}).values():

@@ -1,0 +1,88 @@
+"""What takes an agent away from a host again, in a shell here: only from the owner whom it is meant for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from chalicelib.hosts import install
+from chalicelib.hosts.look import HOME, OWNER
+
+OURS, THEIRS = "install/one", "install/two"
+
+
+@dataclass
+class Box:
+    """A host in a folder. Its systemctl only writes down what it is asked, and so does the agent."""
+
+    root: Path
+
+    @classmethod
+    def of(cls, root: Path, owner: str | None) -> Box:
+        box = cls(root)
+        box.put("/bin/systemctl", '#!/bin/sh\necho "$1" >> "$SAID"\n').chmod(0o755)
+        box.put(install.PROGRAM, "import os, sys; open(os.environ['SAID'], 'a').write(sys.argv[1] + '\\n')")
+        box.put(install.UNIT_FILE, "a unit")
+        if owner is not None:
+            box.put(OWNER, owner)
+        return box
+
+    def at(self, path: str) -> Path:
+        return self.root / path.lstrip("/")
+
+    def put(self, path: str, text: str) -> Path:
+        self.at(path).parent.mkdir(parents=True, exist_ok=True)
+        self.at(path).write_text(text)
+        return self.at(path)
+
+    def run(self, script: str) -> None:
+        for path in (HOME, install.UNIT_FILE):
+            script = script.replace(path, str(self.at(path)))
+        around = {**os.environ, "PATH": f"{self.at('/bin')}:{os.environ['PATH']}", "SAID": str(self.at("/said"))}
+        subprocess.run(["sh", "-c", script], env=around, check=True, timeout=30)
+
+    @property
+    def asked(self) -> list[str]:
+        """Of systemctl and of the agent."""
+        return self.at("/said").read_text().split() if self.at("/said").exists() else []
+
+
+TAKE_AWAY = (install.stop, install.clear, install.evict)
+
+
+@pytest.mark.parametrize("take_away", TAKE_AWAY)
+def test_anothers_host_is_left_alone(tmp_path: Path, take_away: Callable[[str], str]) -> None:
+    box = Box.of(tmp_path, THEIRS)
+    box.run(take_away(OURS))
+    assert box.asked == []
+    assert box.at(install.UNIT_FILE).exists() and box.at(OWNER).read_text() == THEIRS
+
+
+@pytest.mark.parametrize("owner", [OURS, None])
+def test_ours_is_stopped_and_then_cleared(tmp_path: Path, owner: str | None) -> None:
+    """So is one whose mark somebody has deleted."""
+    box = Box.of(tmp_path, owner)
+    box.run(install.stop(OURS))
+    assert box.asked == ["disable", "stop", "reset-failed", "daemon-reload"]
+    assert not box.at(install.UNIT_FILE).exists() and box.at(install.PROGRAM).exists()
+    box.run(install.clear(OURS))
+    assert box.asked[4:] == ["clear"] and not box.at(HOME).exists()
+    box.run(install.clear(OURS))
+
+
+def test_who_has_ended_is_evicted_in_one_go(tmp_path: Path) -> None:
+    box = Box.of(tmp_path, OURS)
+    box.run(install.evict(OURS))
+    assert box.asked == ["disable", "stop", "reset-failed", "daemon-reload", "clear"]
+    assert not box.at(install.UNIT_FILE).exists() and not box.at(HOME).exists()
+
+
+def test_nobody_is_evicted_from_a_host_without_an_owner(tmp_path: Path) -> None:
+    box = Box.of(tmp_path, None)
+    box.run(install.evict(OURS))
+    assert box.asked == [] and box.at(install.PROGRAM).exists()
