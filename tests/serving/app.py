@@ -18,6 +18,7 @@ plain sockets, so that it can do what no HTTP library would let it do. Its paths
     /seen                        how often each key came, and which of those that wait have been left
     /ws                          a WebSocket that sends back what it gets; /ws-refused: 403 for the upgrade
     /v1/models /v1/chat/completions      as OpenAI's, the latter with `stream`, `n_tokens`, `gap` and `fail`
+    /v1/responses                POST makes one, with an id that names this replica; the rest is as /echo
 """
 
 from __future__ import annotations
@@ -129,6 +130,7 @@ class App:
             "/ws-refused": self.no_websocket,
             "/v1/models": self.models,
             "/v1/chat/completions": self.chat,
+            "/v1/responses": self.respond,
         }
 
     # --- what it got ----------------------------------------------------------------------------------------------
@@ -278,6 +280,18 @@ class App:
         if (wanted.get("stream_options") or {}).get("include_usage"):
             await _event(asked, json.dumps({**made, "choices": [], "usage": usage}))
         await _event(asked, "[DONE]")
+        asked.writer.write(b"0\r\n\r\n")
+
+    async def respond(self, asked: Asked) -> None:
+        wanted = json.loads(await _read(asked))
+        self.came["responses"] += 1
+        made = {"id": f"resp_{self.name}_{self.came['responses']}", "object": "response", "model": wanted["model"]}
+        if not wanted.get("stream"):
+            _whole(asked, json.dumps(made).encode(), ("content-type", "application/json"))
+            return
+        _events(asked)
+        await _event(asked, json.dumps({"type": "response.created", "response": made}))
+        await _event(asked, json.dumps({"type": "response.completed", "response": made}))
         asked.writer.write(b"0\r\n\r\n")
 
     # --- WebSockets -----------------------------------------------------------------------------------------------

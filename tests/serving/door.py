@@ -30,6 +30,7 @@ class DoorFacts:
     name: str
     paths: bool = False  # services also have paths under /proxy/services/, not only hosts of their own
     hints: bool = False  # it understands replicas that send early hints
+    models: bool = False  # it has one address for all models of a project
     impatient: bool = False  # the test's door holds requests for a second or two, not half a minute
 
 
@@ -46,6 +47,9 @@ class Door(Protocol):
 
     def host_of(self, service: Served) -> str:
         """The value of `Host` under which it is reached."""
+
+    def models_of(self, project: str) -> tuple[str, str]:
+        """Where all models of a project are: the value of `Host`, and a path that ends in a slash."""
 
     def traffic(self, service: Served) -> Traffic | None:
         """What it last reported of the service, as of now: a door that reports from time to time does so now."""
