@@ -23,6 +23,7 @@ from chalicelib.planning.asking import LOOK_FOR_OFFERS
 from chalicelib.planning.buying import in_zones
 from chalicelib.planning.colocation import beside, capable, first_of, is_cluster, place_of
 from chalicelib.planning.combine import fleet_query, idle_seconds, merged_fleet
+from chalicelib.planning.fitting import Misfit
 from chalicelib.planning.hosts import match_hosts
 from chalicelib.planning.new_machine import new_instance
 from chalicelib.planning.placement_groups import in_group, sooner, take_leave
@@ -30,7 +31,7 @@ from chalicelib.planning.plan import Note, Plan, Step
 from chalicelib.planning.snapshots import FleetSnapshot, FleetView
 from chalicelib.planning.stock import Query
 from chalicelib.planning.transitions import Draft
-from chalicelib.planning.why_not import unreserved
+from chalicelib.planning.why_not import undivided, unreserved
 
 PAUSES: tuple[Micros, ...] = (MINUTE, 2 * MINUTE, 5 * MINUTE, 10 * MINUTE, 30 * MINUTE)
 MOST_PAUSES = 15
@@ -38,6 +39,7 @@ OFFERS_READ = 200  # more than a fleet tries before it pauses
 MOST_AT_ONCE = 100  # machines that a fleet buys at the same time, so that a large one leaves time for the others
 IN_ONE_STEP = 30  # machines, with their events
 NEXT_BATCH: Micros = 2 * SECOND
+WIDEN = "widen `resources`, `regions`, `backends` or `max_price`"
 LOOK_FOR_CLEARED: Micros = MINUTE
 A_LOOK: Micros = SECOND // 1000  # a pause per instance counted: the larger the fleet, the less often it is looked at
 
@@ -218,20 +220,20 @@ def _create(
     return fleet
 
 
-def _why_none(query: Query, snapshot: FleetSnapshot, where: str, *, found: bool) -> str:
+def _why_none(query: Query, snapshot: FleetSnapshot, where: str, *, found: bool) -> Misfit:
     if found:
-        return f"every matching offer{where} is unavailable or has failed"
-    wrong = query.reservation and unreserved(query.reservation, query, snapshot.offers)
-    return wrong.text if wrong else f"no offer{where} matches this fleet"
+        return Misfit(f"every matching offer{where} is unavailable or has failed", WIDEN)
+    wrong = unreserved(query.reservation, query, snapshot.offers) if query.reservation else None
+    wrong = wrong or undivided(query, snapshot.offers)
+    return wrong or Misfit(f"no offer{where} matches this fleet", WIDEN)
 
 
-def _pause(fleet: Fleet, now: Micros, why: str) -> tuple[list[Step], list[Note], Fleet]:
+def _pause(fleet: Fleet, now: Micros, why: Misfit) -> tuple[list[Step], list[Note], Fleet]:
     """Every offer has failed, or there is none: retry after a pause, and report it."""
     attempt = fleet.consolidation_attempt + 1
     last = attempt > MOST_PAUSES
     due = None if last else now + PAUSES[min(attempt, len(PAUSES)) - 1]
-    message = f"{why}; no more attempts until the fleet is updated" if last else f"{why}; will retry"
-    hint = "widen `resources`, `regions`, `backends` or `max_price`"
+    message = f"{why.text}; no more attempts until the fleet is updated" if last else f"{why.text}; will retry"
     paused = fleet.with_(
         consolidation_attempt=min(attempt, MOST_PAUSES + 1),
         tried=(),
@@ -247,4 +249,4 @@ def _pause(fleet: Fleet, now: Micros, why: str) -> tuple[list[Step], list[Note],
     draft.save(paused)
     if message != fleet.message:
         draft.tell(EventType.paused, paused, detail=message)
-    return [draft.step()], [Note(f"fleet `{fleet.name}`", why, hint)], paused
+    return [draft.step()], [Note(f"fleet `{fleet.name}`", why.text, why.hint)], paused

@@ -15,7 +15,7 @@ from chalicelib.domain.specs.resources import CPUSpec
 from chalicelib.planning.buying import may_grow
 from chalicelib.planning.colocation import first_of, is_cluster, place_of
 from chalicelib.planning.combine import NOT_NAMED, Wants, within
-from chalicelib.planning.fitting import Misfit, blocks_needed, misfits
+from chalicelib.planning.fitting import Misfit, blocks_needed, misfits, total_blocks
 from chalicelib.planning.floor import Floor
 from chalicelib.planning.mounts import has_folders
 from chalicelib.planning.offers import OfferBook
@@ -245,7 +245,8 @@ def _unsold(query: Query, book: OfferBook) -> Misfit | None:
         return Misfit(text, "see `dstack backend list`")
     if not len(book):
         return Misfit("no backend has any offers", "configure a backend")
-    return None if query.reservation is None else unreserved(query.reservation, query, book)
+    wrong = None if query.reservation is None else unreserved(query.reservation, query, book)
+    return wrong or undivided(query, book)
 
 
 def unreserved(reservation: str, query: Query, book: OfferBook) -> Misfit | None:
@@ -265,6 +266,20 @@ def unreserved(reservation: str, query: Query, book: OfferBook) -> Misfit | None
             text, "make `backends`, `regions`, `availability_zones`, `instance_types` and `spot_policy` fit it"
         )
     return None
+
+
+def undivided(query: Query, book: OfferBook) -> Misfit | None:
+    """That what fits is sold, and none of it can be cut as the fleet asks. The hint is the most blocks below that."""
+    whole = book.match(query._replace(blocks=1), 1)[0] if query.blocks != 1 else ()
+    has = whole[0].instance.resources if whole else None
+    if has is None or total_blocks(query.blocks, has):
+        return None
+    auto, gpus = query.blocks == "auto", f" and {len(has.gpus)} GPUs" if has.gpus else ""
+    asked = len(has.gpus) if query.blocks == "auto" else query.blocks
+    into = "equal blocks, one for each GPU" if auto else f"{asked} equal blocks"
+    most = next(blocks for blocks in range(asked, 0, -1) if total_blocks(blocks, has))
+    text = f"no machine that fits can be split into {into} ({whole[0].instance.name} has {has.cpus} CPUs{gpus})"
+    return Misfit(text, f"set the fleet's `blocks: {most}`")
 
 
 def _relaxed(query: Query) -> Iterator[tuple[str, Query]]:

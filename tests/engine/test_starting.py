@@ -26,7 +26,8 @@ from chalicelib.machines.job import PULL_TIMEOUT, TO_START
 from chalicelib.machines.volume import TO_ATTACH
 from chalicelib.planning.executions import CANCELLED, AnswerExecution, Call, StartExecution
 from chalicelib.planning.plan import Effect
-from chalicelib.planning.starting import START_CLUSTER, Start, _answered, reached, stage
+from chalicelib.planning.snapshots import RunSnapshot
+from chalicelib.planning.starting import START_CLUSTER, Start, reached, stage, start_answered
 from chalicelib.store.port import Change, Put
 from tests.engine.test_gang_purchases import SMALL, World, gang
 from tests.world import nouns as b
@@ -352,8 +353,9 @@ def test_how_far_a_start_is_follows_from_the_gang(found: Gang, first: Instance |
     now = stage(found, instances)
     if found.places or at is None:
         assert (now.name if now else None) == at
+    snapshot = RunSnapshot(b.NOW, RUN, b.run_spec(), (), (), instances, {}, gangs=(found,))
     for name in STAGES if found.status is not GangStatus.undone else ():
-        over = _answered(found, instances, Call(name)).made is not None
+        over = start_answered(snapshot, Start.of(found), Call(name)).made is not None
         assert over == (at is None or STAGES.index(name) < STAGES.index(at))
 
 

@@ -90,6 +90,14 @@ def test_an_offer_that_failed_is_passed_over() -> None:
     assert [i.offer.instance.name for i in world.instances.values()] == ["m2"]
 
 
+def test_that_no_machine_can_be_cut_as_it_asks_is_said() -> None:
+    world = World(offers=(b.offer("m1", has=b.resources(cpus=8)),))
+    world.spec = b.fleet_spec(nodes="1", blocks=3)
+    (note,) = world.decide().notes
+    assert world.fleet.message == "no machine that fits can be split into 3 equal blocks (m1 has 8 CPUs); will retry"
+    assert note.hint == "set the fleet's `blocks: 2`"
+
+
 def test_when_nothing_can_be_had_it_pauses_longer_and_longer_and_says_so() -> None:
     world = World(offers=(), nodes="1")
     waits = []

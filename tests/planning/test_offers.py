@@ -470,6 +470,26 @@ def test_offers_of_a_fleet_that_is_cut_are_shown_as_shares() -> None:
     assert [(o.blocks, o.total_blocks, o.price, o.instance.resources.cpus) for o in offers] == [(1, 4, 1.0, 2)]
 
 
+@pytest.mark.parametrize(
+    ("blocks", "has", "into", "most"),
+    [
+        (3, b.resources(cpus=8, gb=32), "3 equal blocks (m has 8 CPUs)", 2),
+        (16, b.resources(cpus=8, gb=32), "16 equal blocks (m has 8 CPUs)", 8),
+        (4, b.resources(cpus=12, gpus=3), "4 equal blocks (m has 12 CPUs and 3 GPUs)", 3),
+        ("auto", b.resources(cpus=6, gpus=4), "equal blocks, one for each GPU (m has 6 CPUs and 4 GPUs)", 2),
+    ],
+)
+def test_that_nothing_can_be_cut_as_the_fleet_asks_is_said(blocks: Any, has: Resources, into: str, most: int) -> None:
+    """And what is named in its place would do."""
+    spec, book = b.run_spec(resources={"cpu": "1..", "memory": "1GB.."}), OfferBook([b.offer("m", has=has)])
+    asks = {"nodes": "0..1", "resources": {"cpu": "1..", "memory": "1GB.."}}
+    fleet = b.fleet("c")
+    offers, _, (note,) = plan_offers(spec, b.job_spec(spec), [b.view(fleet, blocks=blocks, **asks)], book, 50)
+    assert not offers and note.text == f"can grow, but no machine that fits can be split into {into}"
+    assert note.hint == f"set the fleet's `blocks: {most}`"
+    assert plan_offers(spec, b.job_spec(spec), [b.view(fleet, blocks=most, **asks)], book, 50)[1] == 1
+
+
 def test_a_fleet_shows_what_it_could_be_made_of() -> None:
     book = OfferBook([b.offer("a", 1.0), b.offer("b", 5.0)])
     offers, total = fleet_offers(b.fleet_spec(nodes="0..2", max_price=2), book, 50)
