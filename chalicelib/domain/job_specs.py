@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 
+from chalicelib.domain.jobs import Job
 from chalicelib.domain.noun import Value
 from chalicelib.domain.specs.fleets import SSHKey
 from chalicelib.domain.specs.mounts import MountPoint
 from chalicelib.domain.specs.profiles import UtilizationPolicy
 from chalicelib.domain.specs.resources import ResourcesSpec
 from chalicelib.domain.specs.runs import FileArchiveMapping
+from chalicelib.domain.specs.services import HTTPHeaderSpec
 from chalicelib.domain.specs.workloads import RegistryAuth
 
 
@@ -45,6 +47,20 @@ class UnixUser(Value):
     groupname: str | None = None
 
 
+class ProbeSpec(Value):
+    """A probe with its defaults filled in; times in seconds."""
+
+    type: Literal["http"] = "http"
+    url: str
+    method: str = "get"
+    headers: tuple[HTTPHeaderSpec, ...] = ()
+    body: str | None = None
+    timeout: int = 10
+    interval: int = 15
+    ready_after: int = 1
+    until_ready: bool = False
+
+
 class JobSpec(Value):
     replica_num: int = 0
     job_num: int = 0
@@ -75,8 +91,8 @@ class JobSpec(Value):
     repo_dir: str = "/workflow"
     repo_exists_action: str | None = None
     file_archives: tuple[FileArchiveMapping, ...] = ()
-    service_port: int | None = None
-    probes: tuple[Any, ...] = ()
+    service_port: int | None = None  # set for replicas of services only
+    probes: tuple[ProbeSpec, ...] = ()
     unwatched: bool = False  # `probes: []`: a replica is ready before anything listens; clients ignore it
     queued: bool = False  # it scales by what waits inside its engine, too; clients ignore it
     node_group_index: int = 0
@@ -95,3 +111,20 @@ def own_of(first: Mapping[str, Any], number: int) -> dict[str, Any]:
         "job_name": f"{run_name}-{rank}-{first['replica_num']}",
         "node_group_job_index": first["node_group_job_index"] + number,
     }
+
+
+def replica_of(group: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """What the spec of a service's replica has of its own; everything else is in that of its group."""
+    run_name = group["job_name"].rsplit("-", 2)[0]
+    return {"replica_num": number, "job_name": f"{run_name}-0-{number}"}
+
+
+def spec_of(specs: Iterable[JobSpec], job: Job) -> JobSpec | None:
+    """The spec of a job, by those of its run at its own deployment."""
+    for spec in specs:
+        if spec.service_port is None:
+            if (spec.replica_num, spec.job_num) == job.slot:
+                return spec
+        elif spec.replica_group == job.replica_group:
+            return spec.with_(**replica_of(vars(spec), job.replica_num))
+    return None

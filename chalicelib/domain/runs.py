@@ -10,7 +10,7 @@ from pydantic import AliasChoices, BeforeValidator, Field, ValidationInfo
 
 from chalicelib.domain import keys
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.job_specs import own_of
+from chalicelib.domain.job_specs import own_of, replica_of
 from chalicelib.domain.noun import Noun, Value
 from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.services import Scale
@@ -120,14 +120,23 @@ class RunBody(Noun):
     run_spec: str  # JSON of the run spec with `run_name` and `ssh_key_pub` filled in, otherwise as sent
     job_specs: tuple[str, ...]  # JSON of one JobSpec a group of nodes, that of its first, in (replica, job) order
     nodes: tuple[int, ...] = ()  # how many nodes each of these groups has; empty: one
+    groups: tuple[str, ...] = ()  # of a service: the names of its replica groups, which have one JobSpec each
 
     def job_texts(self) -> tuple[str, ...]:
-        """JSON of the JobSpec of each job, in (replica, job) order."""
+        """JSON of the JobSpec of each job, in (replica, job) order; of a service, of each replica group."""
         if not self.nodes:
             return self.job_specs
         return tuple(
             text for first, nodes in zip(self.job_specs, self.nodes, strict=True) for text in texts_of(first, nodes)
         )
+
+    def replica_text(self, group: str, number: int) -> str:
+        """JSON of the JobSpec of a service's replica."""
+        text = self.job_specs[self.groups.index(group)]
+        if number == 0:
+            return text
+        spec = orjson.loads(text)
+        return orjson.dumps({**spec, **replica_of(spec, number)}).decode()
 
     def place(self) -> keys.Place:
         return keys.Place(keys.run_body(self.run_id, self.deployment_num))

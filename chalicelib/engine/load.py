@@ -16,7 +16,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang, gang_lead
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import SECOND, Micros, sortable
-from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.job_specs import JobSpec, spec_of
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job, JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.runs import Run
@@ -75,6 +75,7 @@ class Loader:
         if run is None:
             return None
         specs = self.read.job_specs(run.id, run.deployment_num)
+        former = self._former(run, jobs)
         gangs = self._gangs(jobs) if any(spec.jobs_per_replica > 1 for spec in specs) else []
         on = [job.assignment.instance_id for job in jobs if job.assignment and job.status in LIVE_ON_INSTANCE]
         where = list(dict.fromkeys((*on, *(place for gang in gangs if gang.holds for place in gang.places))))
@@ -93,12 +94,18 @@ class Loader:
             jobs=jobs,
             instances={instance.id: instance for instance in found if instance},
             presences={presence.instance_id: presence for presence in heard if presence},
-            usage=self._usage(specs, jobs, now),
+            usage=self._usage(specs, former, jobs, now),
             gangs=tuple(gangs),
             volumes={v.id: v for v in self.read.find_many(Volume, [keys.volume(i) for i in sorted(had)]) if v},
             named=self.read.volumes_named(run.project_id, names),
             imported=frozenset(fleet.id for _, fleet in shared),
+            former=former,
         )
+
+    def _former(self, run: Run, jobs: Iterable[Job]) -> dict[int, tuple[JobSpec, ...]]:
+        """The specs of the deployments before that a service's replicas are still of."""
+        newest = {job.slot: job.deployment_num for job in jobs} if run.scales else {}
+        return {num: self.read.job_specs(run.id, num) for num in set(newest.values()) - {run.deployment_num}}
 
     def _gangs(self, jobs: Iterable[Job]) -> list[Gang]:
         """Of the newest submission of each of a run's replicas."""
@@ -109,13 +116,23 @@ class Loader:
         wanted = [keys.gang(run_id, replica, num) for (run_id, replica), num in newest.items()]
         return [gang for gang in self.read.find_many(Gang, wanted) if gang]
 
-    def _usage(self, specs: Iterable[JobSpec], jobs: Iterable[Job], now: Micros) -> dict[str, tuple[Sample, ...]]:
+    def _usage(
+        self,
+        specs: Sequence[JobSpec],
+        former: Mapping[int, Sequence[JobSpec]],
+        jobs: Iterable[Job],
+        now: Micros,
+    ) -> dict[str, tuple[Sample, ...]]:
         """How busy the GPUs of jobs with a `utilization_policy` were, for as long as that looks back."""
-        policies = {(spec.replica_num, spec.job_num): spec.utilization_policy for spec in specs}
+        if not any(spec.utilization_policy for each in (specs, *former.values()) for spec in each):
+            return {}
         found = {}
         for job in jobs:
-            policy = policies.get(job.slot)
-            if policy is None or job.status is not JobStatus.running or job.running_at is None:
+            if job.status is not JobStatus.running or job.running_at is None:
+                continue
+            spec = spec_of(former.get(job.deployment_num, specs), job)
+            policy = None if spec is None else spec.utilization_policy
+            if policy is None:
                 continue
             window = policy.time_window * SECOND
             if now >= job.running_at + window:
@@ -271,7 +288,7 @@ class Loader:
             raise Bug(f"job {job.id} is waiting, but its run {job.run_id} doesn't exist")
         specs, spec = self.read.job_specs(job.run_id, job.deployment_num), self.read.job_spec(job)
         run_spec = self.read.run_spec(job.run_id, job.deployment_num)
-        return QueuedJob(job, run, spec, run_spec, alone=len(specs) == 1)
+        return QueuedJob(job, run, spec, run_spec, alone=len(specs) == 1 and not run.scales)
 
     def still_waiting(self, jobs: Iterable[Job]) -> list[Job]:
         """These jobs as they are now, without those that were placed or have ended meanwhile."""

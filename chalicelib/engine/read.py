@@ -18,7 +18,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.exports import Export
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.instances import Instance, InstanceStatus, instance_id
-from chalicelib.domain.job_specs import JobSpec, own_of
+from chalicelib.domain.job_specs import JobSpec, own_of, spec_of
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.keys import Key
 from chalicelib.domain.noun import Noun
@@ -148,7 +148,17 @@ class Reader:
             raise Bug(f"run {run.id} has no spec at deployment {run.deployment_num}")
         body = nouns.read(RunBody, records[0])
         jobs = tuple(self.parse(Job, record) for record in records if record.key.sk.startswith("job/"))
-        return RunRow(run, body.run_spec, body.job_texts(), jobs)
+        return RunRow(run, body.run_spec, self._texts(run, body, jobs), jobs)
+
+    def _texts(self, run: Run, body: RunBody, jobs: Iterable[Job]) -> tuple[str, ...]:
+        """The specs of all jobs; of a service those of its replicas, each at the deployment of its last submission."""
+        if not body.groups:
+            return body.job_texts()
+        latest = {job.slot: job for job in jobs}.values()
+        bodies = {body.deployment_num: body}
+        for num in {job.deployment_num for job in latest} - bodies.keys():
+            bodies[num] = self.run_body(run.id, num)
+        return tuple(bodies[job.deployment_num].replica_text(job.replica_group, job.replica_num) for job in latest)
 
     def run_and_jobs(self, run_id: str) -> tuple[Run | None, tuple[Job, ...]]:
         """As of the last commit, without the specs."""
@@ -176,7 +186,7 @@ class Reader:
         return "" if project is None else project.name
 
     def job_specs(self, run_id: str, deployment_num: int) -> tuple[JobSpec, ...]:
-        """The spec of each job, in order of replica and node."""
+        """The spec of each job, in order of replica and node; of a service, of each of its replica groups."""
 
         def parse() -> tuple[JobSpec, ...]:
             body = self.run_body(run_id, deployment_num)
@@ -189,8 +199,7 @@ class Reader:
         return self._job_specs.get((run_id, deployment_num), parse)
 
     def job_spec(self, job: Job) -> JobSpec:
-        specs = self.job_specs(job.run_id, job.deployment_num)
-        spec = next((s for s in specs if (s.replica_num, s.job_num) == job.slot), None)
+        spec = spec_of(self.job_specs(job.run_id, job.deployment_num), job)
         if spec is None:
             raise Bug(f"job {job.id} has no spec for replica {job.replica_num}, node {job.job_num}")
         return spec

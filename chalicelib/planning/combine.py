@@ -22,6 +22,7 @@ from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.planning.mounts import needs_host
 from chalicelib.planning.plan import Note
 from chalicelib.planning.selecting import Selector, selectors
+from chalicelib.planning.services import of_group
 from chalicelib.planning.snapshots import FleetView, QueuedJob
 from chalicelib.planning.stock import Query, lowered
 
@@ -79,7 +80,7 @@ def _poured(config: Config, profile: ProfileParams) -> Config:
 
 
 def wants_of(run_spec: RunSpec, job: JobSpec, fleet_id: str | None = None) -> Wants:
-    config = merged_run(run_spec)
+    config = of_group(merged_run(run_spec), job.replica_group)
     needs = job.requirements
     query = Query(
         resources=needs.resources,

@@ -26,7 +26,8 @@ def grace_of(spec: JobSpec, run_spec: RunSpec | None = None) -> Micros | None:
 
 def end(look: Look, job: Job, reason: JobReason, message: str = "") -> Job:
     """Start terminating a live job."""
-    grace = grace_of(look.specs[job.slot], look.snapshot.run_spec) if job.slot in look.specs else GRACE
+    spec = look.spec_of(job)
+    grace = GRACE if spec is None else grace_of(spec, look.snapshot.run_spec)
     ending = look.draft.end_job(job, reason, message=message, exit_status=job.exit_status, grace=grace)
     look.jobs[job.id] = ending
     return ending

@@ -18,8 +18,10 @@ from chalicelib.domain.specs.mounts import InstanceMountPoint
 from chalicelib.domain.specs.profiles import ProfileRetry
 from chalicelib.domain.specs.resources import GPUSpec, ResourcesSpec
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
-from chalicelib.errors import Invalid, NotSupported, Problem
-from chalicelib.planning import dev_environments, inner_engine
+from chalicelib.domain.specs.services import ServiceConfiguration
+from chalicelib.domain.specs.workloads import RunConfiguration
+from chalicelib.errors import Invalid, Problem
+from chalicelib.planning import dev_environments, inner_engine, services
 from chalicelib.planning.combine import merged_run, needing_container
 from chalicelib.planning.fitting import vendor_of
 from chalicelib.planning.mounts import folder, has_folders, mounts_of
@@ -31,7 +33,6 @@ NO_CODE = "/workflow"
 ANY_HOME = "/root"  # what clients send if nothing is set: the home of the job's user
 RESERVED_PORTS = range(10_000, 11_000)  # reserved by the language
 
-_OneJob = TaskConfiguration | DevEnvironmentConfiguration
 _SHELLS = {"sh": "/bin/sh", "bash": "/bin/bash"}
 
 
@@ -54,22 +55,33 @@ def effective(run_spec: RunSpec) -> RunSpec:
     filled: dict[str, Any] = {"priority": config.priority or 0}
     if config.spot_policy is None:
         filled["spot_policy"] = "on-demand"
-    if isinstance(config, _OneJob):
-        filled["resources"] = _resources(config)
+    filled["resources"] = _resources(config)
     if isinstance(config, TaskConfiguration) and config.nodes is None and config.groups is None:
         filled["nodes"] = 1
+    if isinstance(config, ServiceConfiguration) and config.replicas is None and config.groups is None:
+        filled["replicas"] = Range[int](min=1, max=1)
     return run_spec.with_(configuration=config.with_(**filled))
 
 
 def job_specs(
     run_spec: RunSpec, *, images: DefaultImages, user_ssh_key: str | None = None, isolated: bool = False
 ) -> tuple[JobSpec, ...]:
-    """The jobs of a run: one for each node of a task. `user_ssh_key`: who may log in, once jobs allow that. `isolated`:
-    only where jobs are separated from the agent."""
+    """The jobs of a run: one for each node of a task, or for each replica group of a service. `user_ssh_key`: who may
+    log in, once jobs allow that. `isolated`: only where jobs are separated from the agent."""
     config = merged_run(run_spec)
-    if not isinstance(config, _OneJob):
-        raise NotSupported("Only dev environments and tasks are supported so far.")
     name = run_spec.run_name or config.name or "run"
+    if isinstance(config, ServiceConfiguration):
+        return tuple(
+            _job_spec(run_spec, services.of_group(config, group), name, 1, images, isolated=isolated).with_(
+                replica_group=group,
+                service_port=config.port.container_port,
+                probes=services.probes_of(config),
+                unwatched=config.probes == (),
+                queued=services.queues(config, group),
+                volumes=mounts_of(config.volumes, 0),
+            )
+            for group in services.groups_of(config)
+        )
     groups = _groups(config)
     count = sum(nodes for _, nodes, _ in groups)
     found: list[JobSpec] = []
@@ -86,11 +98,11 @@ def job_specs(
 
 def by_group(specs: Sequence[JobSpec]) -> list[Sequence[JobSpec]]:
     """Jobs whose specs differ in their number only, together."""
-    of_group = groupby(specs, key=lambda spec: (spec.replica_num, spec.node_group_index, spec.volumes))
+    of_group = groupby(specs, key=lambda spec: (spec.replica_group, spec.node_group_index, spec.volumes))
     return [tuple(found) for _, found in of_group]
 
 
-def _groups(config: _OneJob) -> list[tuple[str, int, _OneJob]]:
+def _groups(config: RunConfiguration) -> list[tuple[str, int, RunConfiguration]]:
     """The groups of a run's nodes: name, count, and the configuration of each node. Ranks run through them in order."""
     if not isinstance(config, TaskConfiguration) or config.groups is None:
         nodes = config.nodes or 1 if isinstance(config, TaskConfiguration) else 1
@@ -106,7 +118,7 @@ def _groups(config: _OneJob) -> list[tuple[str, int, _OneJob]]:
 
 
 def _job_spec(
-    run_spec: RunSpec, config: _OneJob, name: str, nodes: int, images: DefaultImages, *, isolated: bool
+    run_spec: RunSpec, config: RunConfiguration, name: str, nodes: int, images: DefaultImages, *, isolated: bool
 ) -> JobSpec:
     needs = requirements(config)
     return JobSpec(
@@ -139,7 +151,7 @@ def _job_spec(
     )
 
 
-def requirements(config: _OneJob) -> Requirements:
+def requirements(config: RunConfiguration) -> Requirements:
     return Requirements(
         resources=_resources(config),
         max_price=config.max_price,
@@ -149,7 +161,7 @@ def requirements(config: _OneJob) -> Requirements:
     )
 
 
-def _resources(config: _OneJob) -> ResourcesSpec:
+def _resources(config: RunConfiguration) -> ResourcesSpec:
     """`gpu: null` means the default; a vendor that follows from the names, or from the default image, is filled in."""
     spec = config.resources
     gpu = spec.gpu or GPUSpec(count=Range[int](min=0))
@@ -162,7 +174,7 @@ def _resources(config: _OneJob) -> ResourcesSpec:
     return spec.with_(gpu=gpu)
 
 
-def _image(config: _OneJob, images: DefaultImages) -> str:
+def _image(config: RunConfiguration, images: DefaultImages) -> str:
     if config.image:
         return config.image
     if config.docker:
@@ -175,12 +187,12 @@ def _image(config: _OneJob, images: DefaultImages) -> str:
     return chosen.replace("{python}", config.python or images.python)
 
 
-def _commands(config: _OneJob, run_name: str) -> tuple[str, ...]:
+def _commands(config: RunConfiguration, run_name: str) -> tuple[str, ...]:
     """An argv. With an entrypoint the commands are its arguments; else a shell runs them until one fails."""
     if isinstance(config, DevEnvironmentConfiguration):
         commands = dev_environments.commands(config, run_name)
     else:
-        commands = config.commands
+        commands = config.commands if isinstance(config, TaskConfiguration | ServiceConfiguration) else ()
     if config.entrypoint is not None and config.docker:
         message = "`docker` starts its engine in a shell before your commands, which an `entrypoint` would replace"
         raise Invalid([Problem(message, path="entrypoint", hint="put it first in `commands`", code="exclusive")])
@@ -194,9 +206,9 @@ def _commands(config: _OneJob, run_name: str) -> tuple[str, ...]:
     return (_SHELLS.get(shell, shell), "-i", "-c", " && ".join(_grouped(command) for command in commands))
 
 
-def _single_branch(config: _OneJob) -> bool:
+def _single_branch(config: RunConfiguration) -> bool:
     """Somebody who works on the code wants the other branches too."""
-    return isinstance(config, TaskConfiguration) if config.single_branch is None else config.single_branch
+    return not isinstance(config, DevEnvironmentConfiguration) if config.single_branch is None else config.single_branch
 
 
 def _grouped(command: str) -> str:
@@ -217,13 +229,13 @@ def _user(written: str | None) -> UnixUser | None:
     )
 
 
-def _stop_duration(config: _OneJob) -> int | None:
+def _stop_duration(config: RunConfiguration) -> int | None:
     if config.stop_duration is None:
         return STOP_DURATION
     return None if config.stop_duration == "off" else config.stop_duration
 
 
-def _repo_dir(run_spec: RunSpec, config: _OneJob) -> str:
+def _repo_dir(run_spec: RunSpec, config: RunConfiguration) -> str:
     """Where the code goes; without any, the directory that clients know as the default."""
     written = run_spec.repo_dir or (config.repos[0].path if config.repos else None)
     kind = None if run_spec.repo_data is None else run_spec.repo_data.repo_type
@@ -241,7 +253,9 @@ def _retry(written: ProfileRetry | bool | None) -> Retry | None:
     return Retry(on_events=written.on_events or every, duration=duration)
 
 
-def _apps(config: _OneJob) -> tuple[AppSpec, ...]:
+def _apps(config: RunConfiguration) -> tuple[AppSpec, ...]:
+    if not isinstance(config, TaskConfiguration | DevEnvironmentConfiguration):
+        return ()
     open_ports = [port for port in config.ports if port.container_port not in RESERVED_PORTS]
     return tuple(
         AppSpec(port=port.container_port, map_to_port=port.local_port, app_name=f"app_{number}")
@@ -324,4 +338,5 @@ def _replica(spec: JobSpec) -> dict[str, Any]:
     """What an agent does for a service's replica: look whether it is ready, and how much waits inside its engine."""
     if spec.service_port is None:
         return {}
-    return {"service_port": spec.service_port, "probes": list(spec.probes), "queue": spec.queued}
+    probes = [probe.model_dump(mode="json") for probe in spec.probes]
+    return {"service_port": spec.service_port, "probes": probes, "queue": spec.queued}

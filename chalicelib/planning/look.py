@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import Micros
+from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job
+from chalicelib.planning.services import first_replicas
 from chalicelib.planning.snapshots import RunSnapshot
 from chalicelib.planning.transitions import Draft
 
@@ -15,8 +17,12 @@ class Look:
         self.draft = Draft(snapshot.now, snapshot.run.ended_by)  # what follows from a stop is the doing of who asked
         self.jobs = {job.id: job for job in snapshot.jobs}
         self.instances = dict(snapshot.instances)
-        self.specs = {(spec.replica_num, spec.job_num): spec for spec in snapshot.job_specs}
+        starting = first_replicas(snapshot.job_specs, self.run.scales) if self.run.scales else snapshot.job_specs
+        self.starting = {(spec.replica_num, spec.job_num): spec for spec in starting}  # what a start of the run submits
         self.deadlines: list[Micros] = []
+
+    def spec_of(self, job: Job) -> JobSpec | None:
+        return self.snapshot.spec_of(job) if self.run.scales else self.starting.get(job.slot)
 
     def latest(self) -> list[Job]:
         """The newest submission of every node of every replica."""

@@ -106,13 +106,13 @@ def _overtime(look: Look, job: Job) -> Verdict | None:
         verdict = JobReason.waiting_runner_limit_exceeded, "the task didn't start in time"
     elif job.status == JobStatus.pulling:
         deadline = (job.pulling_at or placed) + PULL_TIMEOUT
-        spec = look.specs.get(job.slot)
+        spec = look.spec_of(job)
         cloned = spec is not None and (spec.repo_data or {}).get("repo_type") == "remote"
         what = "cloning the repository or pulling the image" if cloned else "pulling the image"
         text = f"{what} took over {PULL_TIMEOUT // MINUTE} minutes"
         verdict = JobReason.waiting_runner_limit_exceeded, text
     else:
-        spec = look.specs.get(job.slot)
+        spec = look.spec_of(job)
         if spec is None or spec.max_duration is None:
             return None
         deadline = (job.running_at or placed) + spec.max_duration * SECOND + OVERTIME

@@ -7,19 +7,13 @@ of an earlier version looks at neither ports nor probes: there a replica is read
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.job_specs import JobSpec, ProbeSpec
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.reports import TaskReport
-
-
-def enough(probe: Mapping[str, Any]) -> int:
-    """How many successes in a row this probe needs."""
-    return int(probe.get("ready_after") or 1)
 
 
 def heard(job: Job, spec: JobSpec, report: TaskReport, instance: Instance, now: Micros) -> Job:
@@ -43,12 +37,12 @@ def _ready(job: Job, spec: JobSpec) -> bool:
     return listens and all(map(_passes, job.probes, spec.probes))
 
 
-def _passes(streak: int, probe: Mapping[str, Any]) -> bool:
-    return streak >= enough(probe)
+def _passes(streak: int, probe: ProbeSpec) -> bool:
+    return streak >= probe.ready_after
 
 
 def _streaks(job: Job, spec: JobSpec, report: TaskReport) -> tuple[int, ...]:
     known = job.probes if len(job.probes) == len(spec.probes) else (0,) * len(spec.probes)
     if report.probes is None or len(report.probes) != len(spec.probes):
         return known
-    return tuple(min(streak, enough(probe)) for streak, probe in zip(report.probes, spec.probes, strict=True))
+    return tuple(min(streak, probe.ready_after) for streak, probe in zip(report.probes, spec.probes, strict=True))

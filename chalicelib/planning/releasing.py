@@ -154,7 +154,7 @@ def _volumes(look: Look, gang: Gang, jobs: Sequence[Job]) -> dict[str, list[Volu
     """The volumes that each node was given with its place; None: one of them is gone."""
     found: dict[str, list[Volume]] = {}
     for job, place in zip(jobs, gang.places, strict=True):
-        names = named_volumes(look.specs[job.slot].volumes)
+        names = named_volumes(look.starting[job.slot].volumes)
         if not names:
             continue
         own = [volume for volume in look.snapshot.named.values() if attached_for(volume, job.id, place)]
@@ -182,7 +182,7 @@ def _release(look: Look, gang: Gang, jobs: Sequence[Job], volumes: Mapping[str, 
             instance, chosen = where[job.job_num], [taken.get(each.id, each) for each in volumes.get(job.id, ())]
             saved, instance = take(draft, chosen, job, instance)
             taken.update((each.id, each) for each in saved)
-            _let_go(draft, job, instance, mounted(look.specs[job.slot].volumes, saved))
+            _let_go(draft, job, instance, mounted(look.starting[job.slot].volumes, saved))
         if start + chunk >= len(going):
             draft.move_gang(gang, "release" if last else "start", until=None, due_at=None)
         else:

@@ -68,7 +68,8 @@ def replicas(look: Look) -> list[Replica]:
 
 def refusal(look: Look, replica: Replica, job: Job) -> RunReason | None:
     """Why this failure ends the run; None: `retry` covers it."""
-    retry = look.specs[job.slot].retry if job.slot in look.specs else None
+    spec = look.spec_of(job)
+    retry = None if spec is None else spec.retry
     event = retry_event(job.reason) if job.reason else None
     if retry is None or event is None or event.value not in retry.on_events:
         return RunReason.job_failed
@@ -111,7 +112,7 @@ def submit_again(look: Look, replica: Replica) -> None:
     num = max(nums) + (len(nums) == 1)  # else a commit in parts was cut short: the rest follows
     for old in replica.jobs:
         if old.submission_num < num:
-            job = _submitted(look, replica.num, old.job_num, num)
+            job = _submitted(look, old.slot, num, old.replica_group)
             look.keep(job)
             look.draft.tell(EventType.resubmitted, job, number=num + 1)
     look.draft.wake(f"queue/{look.run.project_id}")
@@ -122,10 +123,10 @@ def submit_again(look: Look, replica: Replica) -> None:
 def submit_all(look: Look, since: Micros) -> None:
     """Submit every job anew, but for those that were since then: a commit in parts may have been cut short."""
     latest = {job.slot: job for job in look.latest()}
-    for slot in look.specs:
+    for slot, spec in look.starting.items():
         last = latest.get(slot)
         if last is None or last.submitted_at < since:
-            job = _submitted(look, *slot, 0 if last is None else last.submission_num + 1)
+            job = _submitted(look, slot, 0 if last is None else last.submission_num + 1, spec.replica_group)
             look.keep(job)
             look.draft.tell(
                 EventType.created if last is None else EventType.resubmitted, job, number=job.submission_num + 1
@@ -134,20 +135,21 @@ def submit_all(look: Look, since: Micros) -> None:
 
 
 def complete(look: Look) -> None:
-    """Submit the nodes of a new run that its user's own commit had no room for."""
+    """Submit the nodes, or the replicas, of a new run that its user's own commit had no room for."""
     if look.run.status != RunStatus.submitted:
         return
     there = {job.slot for job in look.jobs.values()}
     begun = {job.replica_num for job in look.jobs.values() if job.submission_num == 0}
-    for slot, spec in look.specs.items():
-        if spec.replica_num in begun and slot not in there:
-            job = _submitted(look, *slot, 0)
+    for slot, spec in look.starting.items():
+        if (spec.replica_num in begun or look.run.scales) and slot not in there:
+            job = _submitted(look, slot, 0, spec.replica_group)
             look.keep(job)
             look.draft.tell(EventType.created, job)
             look.draft.wake(f"queue/{look.run.project_id}")
 
 
-def _submitted(look: Look, replica_num: int, job_num: int, num: int) -> Job:
+def _submitted(look: Look, slot: tuple[int, int], num: int, group: str) -> Job:
+    replica_num, job_num = slot
     return Job(
         id=job_id(look.run, replica_num, job_num, num),
         run_id=look.run.id,
@@ -156,6 +158,7 @@ def _submitted(look: Look, replica_num: int, job_num: int, num: int) -> Job:
         replica_num=replica_num,
         job_num=job_num,
         submission_num=num,
+        replica_group=group,
         deployment_num=look.run.deployment_num,
         priority=look.run.priority,
         submitted_at=look.now,

@@ -17,17 +17,16 @@ before low. Who comes: the numbers of replicas that have ended, then numbers tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 from chalicelib.domain.instants import MINUTE, SECOND, Micros
+from chalicelib.domain.job_specs import ProbeSpec
 from chalicelib.domain.services import Traffic
 
 DRAIN: Micros = MINUTE  # the longest that a replica is waited for which should go
 TO_LOAD: Micros = 20 * MINUTE  # how long an application may load before it is said to be late
-TIMEOUT, INTERVAL = 10, 15  # seconds, of a probe that doesn't say
 
 
 class Standing(IntEnum):
@@ -124,14 +123,8 @@ def drained_by(since: Micros, patience: Micros) -> Micros:
     return since + min(DRAIN, patience)
 
 
-def ready_by(probes: Sequence[Mapping[str, Any]], running_at: Micros) -> Micros:
+def ready_by(probes: Sequence[ProbeSpec], running_at: Micros) -> Micros:
     """When a replica that still gets no requests is late: its application has loaded, and each probe has had twice the
     time that it needs."""
-    longest = max(
-        (
-            (probe.get("ready_after") or 1) * ((probe.get("timeout") or TIMEOUT) + (probe.get("interval") or INTERVAL))
-            for probe in probes
-        ),
-        default=0,
-    )
+    longest = max((probe.ready_after * (probe.timeout + probe.interval) for probe in probes), default=0)
     return running_at + TO_LOAD + 2 * longest * SECOND

@@ -14,7 +14,7 @@ from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.job_specs import JobSpec
+from chalicelib.domain.job_specs import JobSpec, spec_of
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run
@@ -134,7 +134,7 @@ class RunSnapshot:
     now: Micros
     run: Run
     run_spec: RunSpec
-    job_specs: tuple[JobSpec, ...]
+    job_specs: tuple[JobSpec, ...]  # of each job or, of a service, of each replica group
     jobs: tuple[Job, ...]
     instances: Mapping[str, Instance] = field(default_factory=dict)
     presences: Mapping[str, Presence] = field(default_factory=dict)
@@ -143,6 +143,11 @@ class RunSnapshot:
     volumes: Mapping[str, Volume] = field(default_factory=dict)  # by id: those its jobs have
     named: Mapping[str, Volume] = field(default_factory=dict)  # by name: those that its nodes are waiting for
     imported: frozenset[str] = frozenset()  # fleets of other projects that this one may use; read if a job is on one
+    former: Mapping[int, tuple[JobSpec, ...]] = field(default_factory=dict)  # of earlier deployments of a service
+
+    def spec_of(self, job: Job) -> JobSpec | None:
+        """The spec of a job: that of its own deployment."""
+        return spec_of(self.former.get(job.deployment_num, self.job_specs), job)
 
     @property
     def unit(self) -> str:

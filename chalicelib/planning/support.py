@@ -7,6 +7,7 @@ a field that isn't listed, so a new field can't slip in.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,16 +17,22 @@ from pydantic import BaseModel
 from chalicelib.domain.editors import EDITORS, VERSION
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.specs.env import unresolved
-from chalicelib.domain.specs.fleets import NEEDS_NODES, FleetSpec
-from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
+from chalicelib.domain.specs.fleets import NEEDS_NODES, FleetConfiguration, FleetSpec
+from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, NodeGroup, RunSpec, TaskConfiguration
+from chalicelib.domain.specs.services import ReplicaGroup, ServiceConfiguration
+from chalicelib.domain.specs.workloads import RunConfiguration
 from chalicelib.errors import Problem
+from chalicelib.planning import services
 from chalicelib.planning.combine import merged_fleet, merged_run
 from chalicelib.planning.jobs import RESERVED_PORTS
 from chalicelib.planning.mounts import first_folder, wrong_mounts
 from chalicelib.planning.nodes import unknown_nodes
+from chalicelib.planning.schedule import schedule_of
 from chalicelib.planning.unused import LONGEST_WINDOW
 
 MOST_NODES = 500  # of a task
+MOST_REPLICAS = 500  # of a service
+LONGEST_PROBE = 300  # seconds
 EFFECTS = "tests/planning/test_effects.py"
 
 
@@ -46,6 +53,7 @@ class NotBuilt:
 
 
 Support = Supported | NotBuilt
+AnyConfiguration = TaskConfiguration | DevEnvironmentConfiguration | ServiceConfiguration
 
 
 def _effects(prefix: str, *names: str) -> dict[str, Support]:
@@ -68,6 +76,7 @@ def _of_hosts(prefix: str) -> dict[str, Support]:
     return {f"{prefix}{name}": Supported(f"{HOSTS}::test_setting[{prefix}{name}]") for name in _HOSTS}
 
 
+_REPLICA = re.compile(r"\$\{\{\s*groups\[[^]]*\]\.replicas\b[^}]*\}\}")
 _REMOVE = "remove it; it will be accepted once it has an effect"
 
 _RESOURCES = [
@@ -166,6 +175,24 @@ RUN: dict[str, Support] = {
         *("nodes", *(f"groups.{name}" for name in ("name", "nodes", "resources", "commands", "ports"))),
         *(f"repos.{name}" for name in ("local_path", "url", "branch", "hash", "path", "if_exists")),
     ),
+    **_effects("configuration.", "port", "strip_prefix", "auth", "probes", "replicas", "groups.replicas"),
+    **_effects("configuration.groups.", "image", "python", "nvcc", "docker", "privileged", "spot_policy"),
+    **_effects("configuration.", "groups.reservation", "model.type", "model.name", "model.prefix"),
+    "configuration.model.format": NotBuilt(
+        "only OpenAI's API is passed on", "write `format: openai`, which TGI serves too", ("openai",)
+    ),
+    "configuration.model.chat_template": NotBuilt("the engine applies its own template", "give it to the engine"),
+    "configuration.model.eos_token": NotBuilt("the engine knows its own", "give it to the engine"),
+    "configuration.gateway": NotBuilt(
+        "there are no gateways yet", "remove it: the server itself is the door", (False,)
+    ),
+    "configuration.https": NotBuilt(
+        "only gateways can do without", "remove it: a service is reached as its server is", (True, "auto")
+    ),
+    "configuration.scaling": NotBuilt("the number of replicas is fixed", "write `replicas: 1`, or as many as you need"),
+    "configuration.groups.scaling": NotBuilt("the number of replicas is fixed", "write a number for `replicas`"),
+    "configuration.groups.router": NotBuilt("requests go to every replica", "remove it"),
+    "configuration.rate_limits": NotBuilt("requests aren't counted by client", "remove it"),
     **_effects("configuration.volumes.", "name", "instance_path", "optional", "path"),
     "configuration.dstack": NotBuilt("a job can't reach this control plane yet", "pass a token in a secret"),
     "configuration.inactivity_duration": Supported(
@@ -221,19 +248,25 @@ _FLEET_NOT_BUILT = _not_built(FLEET, "fleet.")
 def refusals(run_spec: RunSpec) -> list[Problem]:
     """Every field of a run that isn't built and is set to something."""
     config = run_spec.configuration
-    if not isinstance(config, TaskConfiguration | DevEnvironmentConfiguration):
-        text = f"`type: {config.type}` isn't supported yet"
-        return [Problem(text, path="configuration.type", hint="use `type: task`", code="unsupported")]
-    found = [*_refused(run_spec, _RUN_NOT_BUILT), *_port_refusals(config), *_editor_refusals(config)]
-    found += [*_too_long(run_spec), *_node_refusals(config), *wrong_mounts(config.volumes)]
+    found = [*_refused(run_spec, _RUN_NOT_BUILT), *_port_refusals(config), *_too_long(run_spec)]
+    found += wrong_mounts(config.volumes)
+    if isinstance(config, DevEnvironmentConfiguration):
+        found += _editor_refusals(config)
+    elif isinstance(config, TaskConfiguration):
+        found += _node_refusals(config)
+    else:
+        found += _replica_refusals(run_spec, config)
     # Report a value from the profile once, where it was written.
     written = {problem.path.removeprefix("profile.") for problem in found if problem.path.startswith("profile.")}
     kept = [p for p in found if p.path.removeprefix("configuration.") not in written or p.path.startswith("profile.")]
     return kept + unresolved(run_spec.configuration.env, "configuration.env")
 
 
-def _port_refusals(config: TaskConfiguration | DevEnvironmentConfiguration) -> Iterator[Problem]:
-    written = [(f"ports.{place}", port) for place, port in enumerate(config.ports)]
+def _port_refusals(config: AnyConfiguration) -> Iterator[Problem]:
+    if isinstance(config, ServiceConfiguration):
+        written = [("port", config.port)]
+    else:
+        written = [(f"ports.{place}", port) for place, port in enumerate(config.ports)]
     for number, group in enumerate((config.groups or ()) if isinstance(config, TaskConfiguration) else ()):
         written += [(f"groups.{number}.ports.{place}", port) for place, port in enumerate(group.ports)]
     for path, port in written:
@@ -243,8 +276,8 @@ def _port_refusals(config: TaskConfiguration | DevEnvironmentConfiguration) -> I
             yield Problem(text, path=f"configuration.{path}", hint=hint, code="unsupported")
 
 
-def _editor_refusals(config: TaskConfiguration | DevEnvironmentConfiguration) -> Iterator[Problem]:
-    if isinstance(config, TaskConfiguration) or config.ide is None or config.version is None:
+def _editor_refusals(config: DevEnvironmentConfiguration) -> Iterator[Problem]:
+    if config.ide is None or config.version is None:
         return
     editor = EDITORS[config.ide]
     if not editor.server:
@@ -270,10 +303,8 @@ def _too_long(run_spec: RunSpec) -> Iterator[Problem]:
             yield Problem(text, path=where, hint="set `time_window: 1h` or less", code="too-large")
 
 
-def _node_refusals(config: TaskConfiguration | DevEnvironmentConfiguration) -> Iterator[Problem]:
+def _node_refusals(config: TaskConfiguration) -> Iterator[Problem]:
     """Too many nodes, addresses of nodes that don't exist, and what would disturb the hosts."""
-    if isinstance(config, DevEnvironmentConfiguration):
-        return
     nodes = (config.nodes or 1,) if config.groups is None else tuple(group.nodes for group in config.groups)
     field = "nodes" if config.groups is None else "groups"
     if sum(nodes) > MOST_NODES:
@@ -283,14 +314,42 @@ def _node_refusals(config: TaskConfiguration | DevEnvironmentConfiguration) -> I
         text = "several nodes are in their hosts' network, where an engine of their own would change that of the hosts"
         hint = "remove it, or run the task on one node"
         yield Problem(text, path="configuration.docker", hint=hint, code="invalid-value")
-    commands = [(f"commands.{at}", command) for at, command in enumerate(config.commands)]
-    for number, group in enumerate(config.groups or ()):
-        commands += [(f"groups.{number}.commands.{at}", command) for at, command in enumerate(group.commands)]
     there = ", ".join(f"groups[{at}].nodes[0..{count - 1}]" for at, count in enumerate(nodes[:5]))
-    for path, command in commands:
+    for path, command in _commands(config):
         for unknown in unknown_nodes(command, nodes):
             text, hint = f"`{unknown}` is no node of this task", f"there are {there}: both count from 0"
             yield Problem(text, path=f"configuration.{path}", hint=hint, code="invalid-value")
+
+
+def _commands(config: TaskConfiguration | ServiceConfiguration) -> Iterator[tuple[str, str]]:
+    """Every command, with its path in the configuration."""
+    yield from ((f"commands.{at}", command) for at, command in enumerate(config.commands))
+    groups: Sequence[NodeGroup | ReplicaGroup] = config.groups or ()
+    for number, group in enumerate(groups):
+        yield from ((f"groups.{number}.commands.{at}", command) for at, command in enumerate(group.commands))
+
+
+def _replica_refusals(run_spec: RunSpec, config: ServiceConfiguration) -> Iterator[Problem]:
+    """Too many replicas, probes that take too long, addresses of other replicas, and two reasons to start."""
+    groups = services.groups_of(config)
+    field = "replicas" if config.groups is None else "groups"
+    most = sum(count.max or 0 for count in groups.values())
+    if most > MOST_REPLICAS:
+        text = f"a service has at most {MOST_REPLICAS} replicas, and this one may have {most}"
+        yield Problem(text, path=f"configuration.{field}", hint="split it into several services", code="too-large")
+    for at, probe in enumerate(config.probes or ()):
+        if probe.timeout is not None and probe.timeout > LONGEST_PROBE:
+            text = f"a probe waits at most {LONGEST_PROBE} s for its response, not {probe.timeout} s"
+            path = f"configuration.probes.{at}.timeout"
+            yield Problem(text, path=path, hint="set `timeout: 5m` or less", code="too-large")
+    for path, command in _commands(config):
+        if found := _REPLICA.search(command):
+            text, hint = f"`{found[0]}` isn't supported yet: replicas don't know each other", "remove it"
+            yield Problem(text, path=f"configuration.{path}", hint=hint, code="unsupported")
+    if schedule_of(run_spec) is not None and not any(count.min for count in groups.values()):
+        text = "a service that may have no replicas starts with its first request, not by a schedule"
+        hint = f"let `{field}` begin at 1, or remove `schedule`"
+        yield Problem(text, path="configuration.schedule", hint=hint, code="exclusive")
 
 
 def privileged(run_spec: RunSpec) -> list[Problem]:
@@ -299,11 +358,15 @@ def privileged(run_spec: RunSpec) -> list[Problem]:
     if path := first_folder(run_spec.configuration.volumes):
         text = "folders of hosts are for the project's admins here: a job could read or change anything on its host"
         return [Problem(text, path=path, hint=hint, code="not-permitted")]
-    name = next((name for name in ("privileged", "docker") if getattr(run_spec.configuration, name)), None)
-    if name is None:
-        return []
-    text = f"`{name}` is for the project's admins here: the container could take over its host"
-    return [Problem(text, path=f"configuration.{name}", hint=hint, code="not-permitted")]
+    config = run_spec.configuration
+    groups = (config.groups or ()) if isinstance(config, ServiceConfiguration) else ()
+    parts = [("configuration", config), *((f"configuration.groups.{at}", group) for at, group in enumerate(groups))]
+    for path, part in parts:
+        for name in ("privileged", "docker"):
+            if getattr(part, name):
+                text = f"`{name}` is for the project's admins here: the container could take over its host"
+                return [Problem(text, path=f"{path}.{name}", hint=hint, code="not-permitted")]
+    return []
 
 
 def fleet_refusals(spec: FleetSpec) -> list[Problem]:
@@ -317,26 +380,31 @@ def fleet_refusals(spec: FleetSpec) -> list[Problem]:
 def reservation_refusals(spec: RunSpec | FleetSpec, facts: Iterable[BackendFacts]) -> list[Problem]:
     """Why its reservation can't be used, whatever it is, by a project with these backends."""
     config = merged_run(spec) if isinstance(spec, RunSpec) else merged_fleet(spec)
-    if config.reservation is None:
-        return []
     in_profile = spec.profile is not None and spec.profile.reservation == config.reservation
-    path = f"{'profile' if in_profile else 'configuration'}.reservation"
+    parts = [(f"{'profile' if in_profile else 'configuration'}.reservation", config)]
+    if isinstance(config, ServiceConfiguration):
+        names = services.groups_of(config) if config.groups else ()
+        own = (services.of_group(config, name) for name in names)
+        parts += [(f"configuration.groups.{at}.reservation", group) for at, group in enumerate(own)]
+    able = {each.name for each in facts if each.reservations}
+    problems = (_reservation_refusal(path, part, able) for path, part in parts)
+    return [problem for problem in problems if problem is not None][:1]
+
+
+def _reservation_refusal(path: str, config: RunConfiguration | FleetConfiguration, able: set[str]) -> Problem | None:
+    if config.reservation is None:
+        return None
     if config.spot_policy == "spot":
         text = "a machine in a reservation is never a spot machine"
-        return [
-            Problem(text, path=path, hint="remove `reservation`, or set `spot_policy: on-demand`", code="exclusive")
-        ]
-    names = {each.name for each in facts if each.reservations}
-    if config.backends is not None:
-        names &= set(config.backends)
-    if names:
-        return []
+        return Problem(text, path=path, hint="remove `reservation`, or set `spot_policy: on-demand`", code="exclusive")
+    if able if config.backends is None else able & set(config.backends):
+        return None
     which = "the backends that `backends` names" if config.backends is not None else "this project's backends"
     text, hint = (
         f"none of {which} can launch machines into reservations",
         "remove it, or add a backend that can, as AWS",
     )
-    return [Problem(text, path=path, hint=hint, code="unsupported")]
+    return Problem(text, path=path, hint=hint, code="unsupported")
 
 
 def _refused(spec: BaseModel, rows: Iterable[NotBuiltRow]) -> Iterator[Problem]:

@@ -32,7 +32,7 @@ class Sample(NamedTuple):
 
 
 def policy_of(look: Look, job: Job) -> UtilizationPolicy | None:
-    spec = look.specs.get(job.slot)
+    spec = look.spec_of(job)
     return None if spec is None else spec.utilization_policy
 
 

@@ -18,13 +18,15 @@ from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.offers import Availability, Offer
 from chalicelib.domain.runs import Run, RunBody, RunStatus, texts_of
+from chalicelib.domain.services import Scale
 from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.domain.specs.services import ServiceConfiguration
 from chalicelib.domain.tenants import Project, ProjectRole, User
 from chalicelib.engine.ports import Age
 from chalicelib.engine.read import RunRow
 from chalicelib.errors import AlreadyExists, Conflict, Contended, Refused
 from chalicelib.machines.run import LOOK
-from chalicelib.planning import cluster_plans, listing, schedule, support
+from chalicelib.planning import cluster_plans, listing, schedule, services, support
 from chalicelib.planning import jobs as planned_jobs
 from chalicelib.planning.combine import as_placed, combined, wants_of
 from chalicelib.planning.offers import OfferBook
@@ -46,12 +48,13 @@ JOBS_AT_ONCE = 30  # that the submission itself writes; the run's own pass adds 
 
 @dataclass(frozen=True)
 class JobPlan:
-    """For the nodes of a group, which get the same offers."""
+    """For the nodes of a group, which get the same offers; or for the replicas of one, which share a spec."""
 
     job_specs: tuple[str, ...]
     offers: tuple[Offer, ...]
     total_offers: int
     max_price: float | None
+    jobs: int  # that it starts with
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,24 @@ class _Draft:
     effective: dict[str, Any]  # with everything the control plane fills in
     spec: RunSpec  # the effective one
     placed: RunSpec  # the same, for placing it
-    job_specs: tuple[JobSpec, ...]
+    job_specs: tuple[JobSpec, ...]  # of each job or, of a service, of each replica group
+    scales: tuple[Scale, ...]  # of a service
+
+    @property
+    def starting(self) -> tuple[JobSpec, ...]:
+        """Of the jobs that it starts with."""
+        return services.first_replicas(self.job_specs, self.scales) if self.scales else self.job_specs
+
+    def most(self, group: Sequence[JobSpec]) -> int:
+        """How many jobs of a group there may be."""
+        config = self.spec.configuration
+        if not isinstance(config, ServiceConfiguration):
+            return len(group)
+        return services.groups_of(config)[group[0].replica_group].max or 0
+
+    @property
+    def gang(self) -> bool:
+        return self.job_specs[0].jobs_per_replica > 1
 
     @property
     def name(self) -> str:
@@ -108,13 +128,13 @@ def get_plan(
     book = plane.catalog.book(project.id)
     volumes = run_volumes.known(plane, project, draft.job_specs)
     run_volumes.refuse_missing(draft.job_specs[:1], volumes)
-    run_volumes.refuse_never(draft.job_specs, volumes)
+    run_volumes.refuse_never(draft.starting, volumes)
     if not look.beyond_fleets:
         _refuse_unisolated(draft, views, book)
     _refuse_large(draft)  # it couldn't be applied
     facts = plane.backends.facts(project.id)
     notes: dict[Note, None] = {}
-    if len(draft.job_specs) > 1 and not look.beyond_fleets:
+    if draft.gang and not look.beyond_fleets:
         notes.update(
             dict.fromkeys(cluster_plans.nowhere(_waiting(plane, user, project, draft), views, book, facts, volumes))
         )
@@ -122,7 +142,7 @@ def get_plan(
     notes.update(dict.fromkeys(run_volumes.notes(draft.job_specs, volumes)))
     planned: list[JobPlan] = []
     for group in planned_jobs.by_group(draft.job_specs):
-        job, found = _job_plan(draft.placed, group, views if somewhere else (), book, facts, look, volumes)
+        job, found = _job_plan(draft, group, views if somewhere else (), book, facts, look, volumes)
         planned.append(job)
         notes.update(dict.fromkeys(found if somewhere else ()))
     row = None if current is None else plane.read.run_row(current)
@@ -136,9 +156,7 @@ def get_plan(
         delays=plane.pace.delays(),
         isolation=tuple(listing.separation(_open_to(draft, views))),
         ages=plane.catalog.ages(project.id),
-        quota=tuple(
-            quotas.lines(plane, user, project, views, [(each.offers, len(each.job_specs)) for each in planned])
-        ),
+        quota=tuple(quotas.lines(plane, user, project, views, [(each.offers, each.jobs) for each in planned])),
     )
 
 
@@ -149,7 +167,7 @@ def _open_to(draft: _Draft, views: Sequence[FleetView]) -> list[FleetView]:
 
 
 def _job_plan(
-    spec: RunSpec,
+    draft: _Draft,
     group: Sequence[JobSpec],
     views: Sequence[FleetView],
     book: OfferBook,
@@ -158,7 +176,7 @@ def _job_plan(
     volumes: Volumes,
 ) -> tuple[JobPlan, Sequence[Note]]:
     """The best offers of a group's jobs, how many there are, and the highest price among all of them."""
-    job_spec = group[0]
+    job_spec, spec = group[0], draft.placed
     limit = plans.MANY_OFFERS if look.reverse else look.limit
     wants = wants_of(spec, job_spec)
     wants = listing.with_sites(wants, job_spec, volumes)
@@ -176,7 +194,9 @@ def _job_plan(
         highest = max(highest or 0.0, book.dearest(queries) or 0.0)
     shown = sorted(offers, key=lambda offer: -offer.price) if look.reverse else offers
     text = sealed_specs.shown(JobSpec, job_spec.model_dump_json())
-    return JobPlan(tuple(texts_of(text, len(group))), tuple(shown[: look.limit]), total, highest), notes
+    jobs = sum(scale.desired for scale in draft.scales if scale.group == job_spec.replica_group)
+    texts, count = tuple(texts_of(text, len(group))), jobs if draft.scales else len(group)
+    return JobPlan(texts, tuple(shown[: look.limit]), total, highest, count), notes
 
 
 def _waiting(plane: Plane, user: User, project: Project, draft: _Draft) -> list[QueuedJob]:
@@ -186,8 +206,8 @@ def _waiting(plane: Plane, user: User, project: Project, draft: _Draft) -> list[
 
 
 def _refuse_large(draft: _Draft) -> None:
-    groups = [(len(group), len(group[0].model_dump_json())) for group in planned_jobs.by_group(draft.job_specs)]
-    specs.refuse_large(sum(size for _, size in groups), sum(nodes * size for nodes, size in groups))
+    groups = [(draft.most(group), len(group[0].model_dump_json())) for group in planned_jobs.by_group(draft.job_specs)]
+    specs.refuse_large(sum(size for _, size in groups), sum(jobs * size for jobs, size in groups))
 
 
 def _refuse_unisolated(draft: _Draft, views: Sequence[FleetView], book: OfferBook) -> None:
@@ -220,7 +240,8 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role
     isolated = not plane.permissions.run_unisolated(user, role)
     derived = planned_jobs.job_specs(effective, images=plane.images, user_ssh_key=key, isolated=isolated)
     sent = {**raw, "ssh_key_pub": key, "configuration": configuration}
-    return _Draft(raw, sent, effective, as_placed(effective, lambda: project.name), tuple(derived))
+    scales = services.first_scales(effective.configuration)
+    return _Draft(raw, sent, effective, as_placed(effective, lambda: project.name), tuple(derived), scales)
 
 
 def _obstacles(plane: Plane, row: RunRow, draft: _Draft) -> list[str]:
@@ -259,7 +280,7 @@ def apply_plan(
     """Submit the run, or change a live run in place if possible. `role` is the user's role in the project."""
     draft = _draft(plane, user, project, raw, role)
     _refuse_large(draft)
-    run_volumes.refuse(draft.job_specs, run_volumes.known(plane, project, draft.job_specs))
+    run_volumes.refuse(draft.starting, run_volumes.known(plane, project, draft.job_specs))
     if any(job_spec.isolated for job_spec in draft.job_specs):
         _refuse_unisolated(draft, plane.read.fleet_views(project.id), plane.catalog.book(project.id))
     files.use(plane, project.id, draft.spec)
@@ -302,7 +323,8 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
     """A new run that takes over the name from `finished`, if any. `version` is the name's pointer's."""
     run = _run(plane, user, project, draft, plane.random_id())
     now, body = run.submitted_at, _body(plane, run, draft)
-    jobs = tuple(_job(run, spec) for spec in draft.job_specs[:JOBS_AT_ONCE]) if run.next_start is None else ()
+    begun = draft.starting[:JOBS_AT_ONCE] if run.status is RunStatus.submitted else ()
+    jobs = tuple(_job(run, spec) for spec in begun)
     made = Draft(now, (user.id, user.name))
     for noun in (run, body, *jobs, *((finished.with_(deleted=True, deleted_at=now, due_at=None),) if finished else ())):
         made.save(noun)
@@ -312,13 +334,18 @@ def _submit(plane: Plane, user: User, project: Project, draft: _Draft, finished:
     name = nouns.pointer(keys.run_name(project.id, draft.name), run.id, version=version)
     beside: list[Change] = [name, undeleted(plane.store, project)]
     plane.door.take(Given(now, () if finished is None else (finished,)), made.plan(), beside)
-    return RunRow(run, body.run_spec, body.job_texts(), jobs)
+    texts = body.job_texts()
+    if body.groups:
+        texts = tuple(body.replica_text(job.replica_group, job.replica_num) for job in jobs)
+    return RunRow(run, body.run_spec, texts, jobs)
 
 
 def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str) -> Run:
     now = plane.clock.now()
     planned = schedule.schedule_of(draft.spec)
     starts = None if planned is None else schedule.next_start(planned, now)
+    asleep = bool(draft.scales) and not draft.starting
+    waits = schedule.waiting_text(starts) if starts is not None else services.ASLEEP if asleep else ""
     return Run(
         id=run_id,
         project_id=project.id,
@@ -328,9 +355,10 @@ def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str)
         priority=draft.spec.configuration.priority or 0,
         submitted_at=now,
         last_processed_at=now,
-        status=RunStatus.submitted if starts is None else RunStatus.pending,
-        message="" if starts is None else schedule.waiting_text(starts),
+        status=RunStatus.pending if waits else RunStatus.submitted,
+        message=waits,
         resume_at=starts,
+        scales=draft.scales,
         due_at=starts or now + LOOK,  # it is woken besides, and so is the queue, where its first jobs are due at once
     )
 
@@ -341,7 +369,9 @@ def _body(plane: Plane, run: Run, draft: _Draft) -> RunBody:
         sealed_specs.sealed_text(plane.seal, JobSpec, group[0].model_dump_json(), context) for group in groups
     )
     nodes = tuple(map(len, groups)) if len(draft.job_specs) > len(groups) else ()
-    return RunBody(run_id=run.id, run_spec=_stored(plane, run.id, draft, texts), job_specs=texts, nodes=nodes)
+    names = tuple(scale.group for scale in draft.scales)
+    stored = _stored(plane, run.id, draft, texts)
+    return RunBody(run_id=run.id, run_spec=stored, job_specs=texts, nodes=nodes, groups=names)
 
 
 def _stored(plane: Plane, run_id: str, draft: _Draft, job_specs: Iterable[str]) -> str:
@@ -357,6 +387,7 @@ def _job(run: Run, spec: JobSpec) -> Job:
         project_id=run.project_id,
         replica_num=spec.replica_num,
         job_num=spec.job_num,
+        replica_group=spec.replica_group,
         priority=run.priority,
         submitted_at=run.submitted_at,
         last_processed_at=run.submitted_at,

@@ -38,7 +38,7 @@ def refuse(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
 
 
 def refuse_never(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
-    """What no wait would help: one volume for two mounts, or for two nodes that can't share it."""
+    """What no wait would help: one volume for two mounts, or for two jobs that can't share it."""
     nodes: Counter[str] = Counter()
     for spec in job_specs:
         names = named_volumes(spec.volumes)
@@ -46,9 +46,11 @@ def refuse_never(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
         nodes.update(each[0] for each in names if len(each) == 1 and each[0] in volumes)
     for name, count in nodes.items():
         if count > 1 and not (volumes[name].multi_attach and volumes[name].read_only):
+            nodes_of = "nodes" if job_specs[0].service_port is None else "replicas"
+            hint = f"Give each node its own: `{name}-${{{{ dstack.node_rank }}}}`."
             raise Refused(
-                f"The volume {name} can be used by one machine at a time, and {count} nodes name it.",
-                hint=f"Give each node its own: `{name}-${{{{ dstack.node_rank }}}}`.",
+                f"The volume {name} can be used by one machine at a time, and {count} {nodes_of} name it.",
+                hint=hint if nodes_of == "nodes" else "Run one replica, or mount a folder that the hosts share.",
             )
 
 

@@ -113,6 +113,15 @@ def test_what_can_never_start_is_neither_planned_nor_applied(
     assert text in rig.refused("P/runs/apply", {"plan": {"run_spec": spec}})
 
 
+def test_one_disk_is_not_for_several_replicas(rig: Rig) -> None:
+    add(rig, "data")
+    mounts = [{"name": "data", "path": "/data"}]
+    config = {"type": "service", "port": 80, "commands": ["serve"], "replicas": 2, "volumes": mounts}
+    text = "The volume data can be used by one machine at a time, and 2 replicas name it. Run one replica"
+    assert text in rig.refused("P/runs/get_plan", {"run_spec": {"configuration": config}})
+    assert plan(rig, {"configuration": {**config, "replicas": 1}})["job_plans"][0]["offers"]
+
+
 def test_two_zones_are_accepted_without_offers(rig: Rig) -> None:
     add(rig, "a", zone="fra-a")
     add(rig, "c", zone="fra-c")

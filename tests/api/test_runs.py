@@ -115,11 +115,6 @@ def test_a_running_job_says_how_to_connect(rig: Rig) -> None:
     assert found["attached_ssh_command"] == ["ssh", "work"]
 
 
-def test_services_are_refused_by_name(rig: Rig) -> None:
-    spec = {"configuration": {"type": "service", "commands": ["x"], "port": 80}}
-    assert "service" in rig.refused("P/runs/get_plan", {"run_spec": spec})
-
-
 @pytest.mark.parametrize("name", ["Upper", "a", "1st", "x" * 42, "with space", "ünder", ""])
 def test_a_bad_name_is_refused_with_a_good_one(rig: Rig, name: str) -> None:
     said = rig.refused("P/runs/apply", {"plan": {"run_spec": task(name)}, "force": False})

@@ -6,6 +6,7 @@ different for it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from chalicelib.planning.mounts import named_volumes
 from chalicelib.planning.offers import OfferBook
 from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.selecting import selects
+from chalicelib.planning.services import first_replicas, first_scales
 from chalicelib.planning.snapshots import FleetSnapshot
 from chalicelib.planning.stock import Query
 from chalicelib.planning.support import FLEET, RUN, Supported
@@ -55,6 +57,11 @@ class Seen:
     def nodes(self) -> Any:
         """The jobs of all its nodes."""
         return job_specs(self.spec, images=b.Images())
+
+    @property
+    def first(self) -> Any:
+        """The replicas that a service starts with."""
+        return first_replicas(self.nodes, first_scales(self.spec.configuration))
 
     @property
     def wants(self) -> Wants:
@@ -99,7 +106,9 @@ def seen(path: str, value: Any) -> Seen:
     if last in DEV_ENVIRONMENT:
         raw["configuration"] = {"type": "dev-environment", "ide": "vscode"}
     if path == "configuration.groups":
-        raw["configuration"] = {"type": "task"}
+        raw["configuration"] = {"type": "service", "port": 80} if "replicas" in value[0] else {"type": "task"}
+    elif last in {name.partition(".")[0] for name in SERVICE}:
+        raw["configuration"] = {"type": "service", "port": 80, "commands": ["serve"]}
     for step in parents:
         place = place.setdefault(step, {})
     place[last] = value
@@ -148,6 +157,8 @@ PARAMS: dict[str, Case] = {
     "instances.instance": ([{"fleet": "lab", "instance": 2}, "lab-0"], lambda s: s.takes, [True, False, True]),
 }
 GROUP = {"commands": ["a"]}
+REPLICAS = {"commands": ["a"], "replicas": 1}
+PROBE = {"type": "http", "url": "/h", "timeout": 3, "interval": 4, "ready_after": 2}
 CONFIGURATION: dict[str, Case] = {
     "nodes": (2, lambda s: [job.job_name for job in s.nodes], ["train-0-0", "train-1-0"]),
     "groups.name": ([{**GROUP, "name": "head"}], lambda s: s.job.node_group_name, "head"),
@@ -162,6 +173,27 @@ CONFIGURATION: dict[str, Case] = {
         [2, 9],
     ),
     "groups.commands": ([{"commands": ["b"]}], lambda s: s.task["commands"][-1], "b"),
+    **{
+        f"groups.{name}": (
+            [{**REPLICAS, name: value}, REPLICAS | ({} if name != "image" else {"image": "other"})],
+            look,
+            want,
+        )
+        for name, (value, look, want) in {
+            "replicas": (2, lambda s: [job.replica_group for job in s.first], ["0", "0", "1"]),
+            "image": ("ubuntu", lambda s: (s.task["image"], s.wants.container), ("ubuntu", ("image",))),
+            "python": ("3.11", lambda s: [job.image_name for job in s.nodes], ["base:3.11", "base:3.12"]),
+            "nvcc": (True, lambda s: [job.image_name for job in s.nodes], ["devel:3.12", "base:3.12"]),
+            "docker": (
+                True,
+                lambda s: [(job.docker, job.runtime) for job in s.nodes],
+                [(True, "docker"), (False, None)],
+            ),
+            "privileged": (True, lambda s: [job.privileged for job in s.nodes], [True, False]),
+            "spot_policy": ("spot", lambda s: [job.requirements.spot for job in s.nodes], [True, False]),
+            "reservation": ("cr-1", lambda s: [job.requirements.reservation for job in s.nodes], ["cr-1", None]),
+        }.items()
+    },
     "groups.ports": ([GROUP, {**GROUP, "ports": [80]}], lambda s: [len(job.app_specs) for job in s.nodes], [0, 1]),
     "type": ("task", lambda s: s.job.jobs_per_replica, 1),
     "name": ("other", lambda s: s.effective.configuration.name, "other"),
@@ -208,6 +240,29 @@ CONFIGURATION: dict[str, Case] = {
     "volumes.optional": ([{**FOLDER, "optional": True}], lambda s: s.query.host, False),
     "files.path": ([{"local_path": "/x", "path": "y"}], lambda s: s.effective.configuration.files[0].path, "y"),
 }
+SERVICE: dict[str, Case] = {
+    "port": (8000, lambda s: s.job.service_port, 8000),
+    "replicas": (3, lambda s: [job.job_name for job in s.first], ["train-0-0", "train-0-1", "train-0-2"]),
+    "probes": (
+        [PROBE | {"method": "post", "headers": [{"name": "A", "value": "b"}], "body": "c", "until_ready": True}],
+        lambda s: s.job.probes[0].model_dump(),
+        PROBE | {"method": "post", "headers": ({"name": "A", "value": "b"},), "body": "c", "until_ready": True},
+    ),
+    "model.type": (
+        {"type": "chat", "name": "m", "format": "openai"},
+        lambda s: s.effective.configuration.model.type,
+        "chat",
+    ),
+    "model.name": ("org/m", lambda s: json.loads(s.job.probes[0].body)["model"], "org/m"),
+    "model.prefix": (
+        {"name": "m", "format": "openai", "prefix": "/api/v1/"},
+        lambda s: s.job.probes[0].url,
+        "/api/v1/chat/completions",
+    ),
+    # The doors of a service read these: the plan keeps them.
+    "auth": (False, lambda s: s.effective.configuration.auth, False),
+    "strip_prefix": (False, lambda s: s.effective.configuration.strip_prefix, False),
+}
 DEV_ENVIRONMENT: dict[str, Case] = {
     "ide": ("zed", lambda s: "zed://ssh/train$DSTACK_WORKING_DIR" in s.task["commands"][-1], True),
     "version": ("abc123", lambda s: ".vscode-server/bin/abc123" in s.task["commands"][-1], True),
@@ -245,7 +300,7 @@ def _whole(path: str) -> str:
         return f"{head}.resources.{tail.split('.')[0]}"
     if path.startswith("repo_data."):
         return "repo_data"
-    for several in ("configuration.repos", "configuration.groups", "configuration.volumes"):
+    for several in ("configuration.repos", "configuration.groups", "configuration.volumes", "configuration.model"):
         if path.startswith(f"{several}."):
             return several
     if ".instances." in path:
@@ -258,7 +313,7 @@ def _whole(path: str) -> str:
 
 RUN_CASES: dict[str, Case] = {
     **SPEC,
-    **{f"configuration.{name}": case for name, case in (CONFIGURATION | DEV_ENVIRONMENT | PARAMS).items()},
+    **{f"configuration.{name}": case for name, case in (CONFIGURATION | SERVICE | DEV_ENVIRONMENT | PARAMS).items()},
     **{f"configuration.resources.{name}": case for name, case in RESOURCES.items()},
     **{f"profile.{name}": case for name, case in PARAMS.items()},
 }

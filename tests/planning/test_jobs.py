@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain.job_specs import spec_of
 from chalicelib.domain.jobs import Assignment
 from chalicelib.domain.specs.runs import RunSpec
-from chalicelib.errors import Invalid, NotSupported
+from chalicelib.errors import Invalid
 from chalicelib.planning.jobs import agent_task, effective, job_specs
 from chalicelib.planning.nodes import one_node, task_env
+from chalicelib.planning.services import first_replicas, first_scales
 from tests.world import nouns as b
 
 # What a 0.22 client gets for a plain task with an image, field for field.
@@ -145,10 +147,79 @@ def test_gpus_without_a_name_are_nvidias_where_the_image_is_ours() -> None:
     assert vendor() is None
 
 
-def test_services_have_no_jobs_here() -> None:
-    with pytest.raises(NotSupported):
-        service = {"type": "service", "port": 80, "commands": ["a"]}
-        job_specs(RunSpec.model_validate({"configuration": service}), images=b.Images())
+def service(**config: Any) -> RunSpec:
+    config = {"type": "service", "port": 8000, **({} if "groups" in config else {"commands": ["serve"]}), **config}
+    return RunSpec.model_validate({"run_name": "chat", "configuration": config})
+
+
+def test_a_service_has_one_spec_a_group_as_clients_expect_it() -> None:
+    big = {"name": "big", "replicas": 2, "commands": ["serve big"], "resources": {"cpu": "4.."}}
+    small = {"replicas": 1, "commands": ["serve small"], "python": "3.11"}
+    found = job_specs(service(groups=[big, small]), images=b.Images())
+    assert [(each.job_name, each.replica_group, each.replica_num, each.service_port) for each in found] == [
+        ("chat-0-0", "big", 0, 8000),
+        ("chat-0-0", "1", 0, 8000),
+    ]
+    assert [each.commands[-1] for each in found] == ["serve big", "serve small"]
+    assert [each.requirements.resources.cpu.count.min for each in found] == [4, 2]
+    assert [each.image_name for each in found] == ["base:3.12", "base:3.11"]
+    assert [(each.node_group_index, each.jobs_per_replica, each.app_specs) for each in found] == [(0, 1, ())] * 2
+
+
+def test_a_model_is_asked_for_a_word_unless_probes_say_otherwise() -> None:
+    (spec,) = job_specs(service(model="my-org/tiny"), images=b.Images())
+    assert [probe.model_dump(mode="json") for probe in spec.probes] == [
+        {
+            "type": "http",
+            "url": "/v1/chat/completions",
+            "method": "post",
+            "headers": [{"name": "Content-Type", "value": "application/json"}],
+            "body": '{"model": "my-org/tiny", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}',
+            "timeout": 30,
+            "interval": 15,
+            "ready_after": 1,
+            "until_ready": False,
+        }
+    ]
+    for probes in ([], [{"type": "http", "url": "/health"}]):
+        (spec,) = job_specs(service(model="my-org/tiny", probes=probes), images=b.Images())
+        assert [probe.url for probe in spec.probes] == [probe["url"] for probe in probes]
+    assert job_specs(service(), images=b.Images())[0].probes == ()
+
+
+def test_a_replica_is_told_what_to_look_at() -> None:
+    probe = {"type": "http", "url": "/health", "ready_after": 2}
+    scaling = {"metric": "queue", "target": 2}
+    groups = [
+        {"replicas": "1..2", "commands": ["a"], "scaling": scaling},
+        {"replicas": "1..2", "commands": ["b"], "scaling": scaling | {"metric": "rps"}},
+    ]
+    first, second = job_specs(service(groups=groups, probes=[probe]), images=b.Images())
+    assert [(each.queued, each.unwatched) for each in (first, second)] == [(True, False), (False, False)]
+    task = agent_task(b.job(b.run()), first, b.host(), "main")
+    assert (task["service_port"], task["queue"], task["probes"][0]["ready_after"]) == (8000, True, 2)
+    assert job_specs(service(probes=[]), images=b.Images())[0].unwatched
+
+
+def test_numbers_run_on_across_groups() -> None:
+    groups = [{"name": name, "replicas": 2, "commands": ["x"]} for name in ("a", "b")]
+    spec = service(groups=groups)
+    found = first_replicas(job_specs(spec, images=b.Images()), first_scales(spec.configuration))
+    assert [(each.replica_group, each.replica_num, each.job_name) for each in found] == [
+        ("a", 0, "chat-0-0"),
+        ("a", 1, "chat-0-1"),
+        ("b", 2, "chat-0-2"),
+        ("b", 3, "chat-0-3"),
+    ]
+
+
+def test_the_spec_of_a_replica_is_that_of_its_group() -> None:
+    groups = [{"name": name, "replicas": 1, "commands": [name]} for name in ("a", "b")]
+    specs, run = job_specs(service(groups=groups), images=b.Images()), b.run("chat")
+    own = spec_of(specs, b.job(run, replica=7, replica_group="b"))
+    assert own is not None
+    assert (own.job_name, own.replica_num, own.commands[-1]) == ("chat-0-7", 7, "b")
+    assert spec_of(specs, b.job(run, replica_group="gone")) is None
 
 
 def test_a_job_is_told_where_it_is_and_its_user_has_the_last_word() -> None:

@@ -14,9 +14,22 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
-from chalicelib.planning.support import FLEET, MOST_NODES, RUN, NotBuilt, Supported, fleet_refusals, refusals
+from chalicelib.domain.specs.services import ServiceConfiguration
+from chalicelib.planning.support import (
+    FLEET,
+    MOST_NODES,
+    MOST_REPLICAS,
+    RUN,
+    NotBuilt,
+    Supported,
+    fleet_refusals,
+    privileged,
+    refusals,
+    reservation_refusals,
+)
 from tests.world.nouns import fleet_spec, run_spec
 
 TESTS = Path(__file__).parents[2]
@@ -37,7 +50,7 @@ def _fields(model: type[BaseModel], prefix: str, table: dict[str, Any]) -> Itera
         path = f"{prefix}{name}"
         below = list(_models(field.annotation))
         if path == "configuration":
-            below = [TaskConfiguration, DevEnvironmentConfiguration]  # services are refused by `configuration.type`
+            below = [TaskConfiguration, DevEnvironmentConfiguration, ServiceConfiguration]
         if path in table or not below:
             yield path
         else:
@@ -59,11 +72,21 @@ VALUES: dict[str, Any] = {
     "dstack": True,
     "setup": ["a"],
     "working_dir": "/x",
+    "model.format": {"name": "m", "format": "tgi"},
+    "model.chat_template": {"name": "m", "format": "tgi", "chat_template": "{{ messages }}"},
+    "model.eos_token": {"name": "m", "format": "tgi", "eos_token": "</s>"},
+    "gateway": "edge",
+    "https": False,
+    "scaling": {"metric": "rps", "target": 1},
+    "groups.scaling": [{"replicas": "1..2", "commands": ["a"], "scaling": {"metric": "rps", "target": 1}}],
+    "groups.router": [{"replicas": 1, "commands": ["a"], "router": {}}],
+    "rate_limits": [{"rps": 1}],
     "resources.shm_size": "1GB",
     "placement": "cluster",
     "retry": {"on_events": ["no-capacity"], "duration": "1h"},
     "ssh_config": {"user": "u", "identity_file": "k", "hosts": ["10.0.0.1"]},
 }
+SERVICES = ("model", "gateway", "https", "scaling", "rate_limits")  # fields that only a service has
 GROUP = {"commands": ["a"]}
 REMOTE = {
     "repo_type": "remote",
@@ -84,6 +107,12 @@ def raw_with(path: str) -> dict[str, Any]:
         path = path.removeprefix("fleet.")
     if path.startswith("repo_data."):
         raw["repo_data"] = REMOTE
+        return raw
+    field = path.removeprefix("configuration.")
+    if field.partition(".")[0] in SERVICES or field in ("groups.scaling", "groups.router"):
+        raw["configuration"] = {"type": "service", "port": 80}
+        whole = field.partition(".")[0]
+        raw["configuration"].update({"commands": ["a"]} if whole != "groups" else {}, **{whole: VALUES[field]})
         return raw
     head, _, name = path.partition(".") if path.split(".")[0] in ("configuration", "profile") else ("", "", path)
     place = raw[head] if head else raw
@@ -182,11 +211,51 @@ def test_several_nodes_have_no_engines_of_their_own() -> None:
     assert refusals(run_spec(nodes=1, docker=True)) == []
 
 
-def test_other_types_are_refused_by_name() -> None:
-    kind = {"type": "service", "port": 80, "commands": ["a"]}
-    (found,) = refusals(RunSpec.model_validate({"configuration": kind}))
-    assert found.path == "configuration.type"
-    assert "service" in found.message
+def service(**config: Any) -> RunSpec:
+    config = {"type": "service", "port": 80, **({} if "groups" in config else {"commands": ["a"]}), **config}
+    return RunSpec.model_validate({"configuration": config})
+
+
+def test_a_plain_service_passes_and_so_does_what_asks_for_what_happens_anyway() -> None:
+    assert refusals(service(replicas=2, model="m", probes=[], strip_prefix=False, auth=False)) == []
+    assert refusals(service(gateway=False, https="auto", rate_limits=[])) == []
+
+
+def test_a_service_has_an_end_to_its_replicas() -> None:
+    (found,) = refusals(service(replicas=MOST_REPLICAS + 1))
+    assert (found.path, found.code) == ("configuration.replicas", "too-large")
+    groups = [{**GROUP, "replicas": MOST_REPLICAS}, {**GROUP, "replicas": 1}]
+    assert [each.path for each in refusals(service(groups=groups))] == ["configuration.groups"]
+    assert refusals(service(replicas=MOST_REPLICAS)) == []
+
+
+def test_what_a_service_cannot_mean_is_refused_where_it_is_written() -> None:
+    (found,) = refusals(service(probes=[{"type": "http"}, {"type": "http", "timeout": "6m"}]))
+    assert found.path == "configuration.probes.1.timeout" and "5m" in found.hint
+    (found,) = refusals(service(port=10_022))
+    assert found.path == "configuration.port"
+    asks = {"commands": ["serve ${{ groups[0].replicas[1].IP_ADDRESS }}"], "replicas": 1}
+    (found,) = refusals(service(groups=[asks]))
+    assert found.path == "configuration.groups.0.commands.0" and "replicas[1].IP_ADDRESS" in found.message
+
+
+def test_a_service_that_sleeps_until_its_first_request_has_no_schedule() -> None:
+    scaling = {"metric": "rps", "target": 1}
+    found = {each.path for each in refusals(service(replicas="0..1", scaling=scaling, schedule={"cron": "0 8 * * *"}))}
+    assert "configuration.schedule" in found
+    assert refusals(service(schedule={"cron": "0 8 * * *"})) == []
+
+
+def test_a_group_may_take_over_a_host_no_more_than_a_service() -> None:
+    (found,) = privileged(service(groups=[{**GROUP, "replicas": 1}, {"replicas": 1, "docker": True, **GROUP}]))
+    assert found.path == "configuration.groups.1.docker"
+
+
+def test_the_reservation_of_a_group_needs_a_backend_for_it_too() -> None:
+    spec = service(groups=[{**GROUP, "replicas": 1}, {**GROUP, "replicas": 1, "reservation": "cr-1"}])
+    (found,) = reservation_refusals(spec, [BackendFacts(name="aws")])
+    assert found.path == "configuration.groups.1.reservation"
+    assert reservation_refusals(spec, [BackendFacts(name="aws", reservations=True)]) == []
 
 
 def test_a_field_of_the_profile_is_named_once_where_it_was_written() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from chalicelib.api.wire.offers import ages_json, offer_json, offers_json, text_of
+from chalicelib.api.wire.services import service_json
 from chalicelib.api.wire.specs import job_spec_json, spec_json
 from chalicelib.domain.editors import EDITORS, link_to
 from chalicelib.domain.instants import Micros, iso
@@ -54,7 +55,7 @@ def run_json(
         "jobs": [_job_json(spec, history, texts, submissions, ide, env=env) for spec, history in listed],
         "latest_job_submission": None if last is None else texts[last.id],
         "cost": cost(row.jobs, now),
-        "service": None,
+        "service": service_json(run, row.run_spec, project_name),
         "deployment_num": run.deployment_num,
         "error": _run_error(run),
         "deleted": run.deleted,
@@ -141,7 +142,7 @@ def submission_json(job: Job) -> dict[str, Any]:
         "job_provisioning_data": None if where is None else _provisioning(job, where),
         "job_runtime_data": None if where is None else _runtime(job, where),
         "error": _job_error(job),
-        "probes": [],
+        "probes": [{"success_streak": streak} for streak in job.probes],
         "login": None if job.login is None else job.login.model_dump(),  # which attach needs, or why there is none
         "image_pull_progress": None if job.pull is None or job.status is not JobStatus.pulling else text_of(job.pull),
     }
@@ -232,6 +233,7 @@ def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros)
                 "offers": shown,
                 "total_offers": job.total_offers,
                 "max_price": job.max_price,
+                "count": job.jobs if len(job.job_specs) == 1 else 1,  # jobs of it that start, for clients that show it
             }
             for job, shown in zip(plan.jobs, offers, strict=True)
             for job_spec in job.job_specs

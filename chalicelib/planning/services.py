@@ -1,0 +1,105 @@
+"""What a service's configuration says of its replicas: their groups, how many there are at first, and how each is
+probed.
+
+All replicas of a group have one spec. A replica's own is that of its group with its number, and numbers run on through
+all groups; so a spec is stored once, however many replicas come and go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from chalicelib.domain.job_specs import JobSpec, ProbeSpec, replica_of
+from chalicelib.domain.ranges import Range
+from chalicelib.domain.services import Scale
+from chalicelib.domain.specs.services import (
+    HTTPHeaderSpec,
+    OpenAIChatModel,
+    ProbeConfig,
+    ReplicaGroup,
+    ServiceConfiguration,
+)
+from chalicelib.domain.specs.workloads import RunConfiguration
+
+ONE_GROUP = "0"  # the name of the only group of a service without `groups`
+ASLEEP = "no replicas: starts with the first request"
+
+_OWN = ("spot_policy", "reservation", "image", "python", "nvcc", "docker", "privileged")
+_JSON = (HTTPHeaderSpec(name="Content-Type", value="application/json"),)
+
+
+def groups_of(config: ServiceConfiguration) -> dict[str, Range[int]]:
+    """The names of its groups, and how many replicas each may have."""
+    if config.groups is None:
+        return {ONE_GROUP: config.replicas or Range[int](min=1, max=1)}
+    return {group.name or str(at): group.replicas for at, group in enumerate(config.groups)}
+
+
+def of_group(config: RunConfiguration, name: str) -> RunConfiguration:
+    """The configuration as the replicas of one group have it."""
+    if not isinstance(config, ServiceConfiguration) or config.groups is None:
+        return config
+    group = _named(config.groups, name)
+    own = {field: value for field in _OWN if (value := getattr(group, field)) is not None}
+    return config.with_(commands=group.commands, resources=group.resources, **own)
+
+
+def _named(groups: Sequence[ReplicaGroup], name: str) -> ReplicaGroup:
+    return next(group for at, group in enumerate(groups) if (group.name or str(at)) == name)
+
+
+def queues(config: ServiceConfiguration, name: str) -> bool:
+    """Does a group scale by the requests that wait?"""
+    scaling = config.scaling if config.groups is None else _named(config.groups, name).scaling
+    return scaling is not None and scaling.metric == "queue"
+
+
+def first_scales(config: RunConfiguration) -> tuple[Scale, ...]:
+    """How many replicas each group should have at first: the fewest it may have. None for other types of runs."""
+    if not isinstance(config, ServiceConfiguration):
+        return ()
+    return tuple(Scale(group=name, desired=count.min or 0) for name, count in groups_of(config).items())
+
+
+def first_replicas(specs: Sequence[JobSpec], scales: Sequence[Scale]) -> tuple[JobSpec, ...]:
+    """The specs of as many replicas as each group should have, numbered through all groups. `specs`: one a group."""
+    of = {spec.replica_group: spec for spec in specs}
+    each = [of[scale.group] for scale in scales for _ in range(scale.desired)]
+    return tuple(spec.with_(**replica_of(vars(spec), number)) for number, spec in enumerate(each))
+
+
+# --- probes ----------------------------------------------------------------------------------------------------------
+
+
+def probes_of(config: ServiceConfiguration) -> tuple[ProbeSpec, ...]:
+    """The probes with their defaults filled in. One that serves a model, and says nothing of probes, is asked for a
+    word: it isn't ready before its weights are loaded."""
+    if config.probes is None:
+        return (_of_model(config.model),) if isinstance(config.model, OpenAIChatModel) else ()
+    return tuple(map(_filled, config.probes))
+
+
+def _filled(probe: ProbeConfig) -> ProbeSpec:
+    return ProbeSpec(
+        url=probe.url or "/",
+        method=probe.method or "get",
+        headers=probe.headers,
+        body=probe.body,
+        timeout=probe.timeout or 10,
+        interval=probe.interval or 15,
+        ready_after=probe.ready_after or 1,
+        until_ready=bool(probe.until_ready),
+    )
+
+
+def _of_model(model: OpenAIChatModel) -> ProbeSpec:
+    body = {"model": model.name, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+    return ProbeSpec(
+        url=f"{model.prefix.rstrip('/')}/chat/completions",
+        method="post",
+        headers=_JSON,
+        body=json.dumps(body),
+        timeout=30,
+        interval=15,
+    )

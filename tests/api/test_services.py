@@ -1,0 +1,132 @@
+"""Services over the API: a plan a group, replicas as jobs, and where clients find them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.domain import keys
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.runs import Run, RunBody, RunStatus
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
+from chalicelib.usecases import run_plans
+from tests.api.rig import Rig, fleet, submit
+
+MODEL = {"type": "chat", "name": "my-org/tiny", "format": "openai", "prefix": "/v1"}
+
+
+def service(name: str = "chat", **fields: Any) -> dict[str, Any]:
+    configuration = {"type": "service", "port": 8000, "resources": {"cpu": {"count": {"min": 1}}}, **fields}
+    if "groups" not in fields:
+        configuration.setdefault("commands", ["serve"])
+    return {"run_name": name, "repo_id": "none", "repo_data": {"repo_type": "virtual"}, "configuration": configuration}
+
+
+def group(name: str | None = None, replicas: Any = 1, **fields: Any) -> dict[str, Any]:
+    return {"name": name, "replicas": replicas, "commands": [f"serve {name}"], **fields}
+
+
+def jobs_of(rig: Rig, run_id: str) -> list[Job]:
+    found = all_of(rig.world.plane.store, "main", f"run/{run_id}", low="job/", high="job0")
+    return [nouns.read(Job, record) for record in found]
+
+
+def run_of(rig: Rig, run_id: str) -> Run:
+    run = nouns.find(rig.world.plane.store, Run, keys.run(run_id))
+    assert run is not None
+    return run
+
+
+def test_a_plan_has_one_part_a_group_however_many_replicas(rig: Rig) -> None:
+    rig.ok("P/fleets/apply", {"plan": {"spec": fleet(), "current_resource": None}, "force": False})
+    spec = service(groups=[group("big", 3, resources={"gpu": 1}), group(None, 1)])
+    plan = rig.ok("P/runs/get_plan", {"run_spec": spec})
+    big, small = plan["job_plans"]
+    assert [each["job_spec"]["job_name"] for each in (big, small)] == ["chat-0-0", "chat-0-0"]
+    assert [each["job_spec"]["replica_group"] for each in (big, small)] == ["big", "1"]
+    assert [each["job_spec"]["service_port"] for each in (big, small)] == [8000, 8000]
+    assert [each["count"] for each in (big, small)] == [3, 1]
+    assert [each["offers"][0]["instance"]["name"] for each in (big, small)] == ["a100", "small"]
+    assert plan["effective_run_spec"]["configuration"].get("probes") is None
+
+
+def test_every_replica_is_a_job_of_its_group(rig: Rig) -> None:
+    made = submit(rig, service(groups=[group("big", 2), group("small", 1)]))
+    told = [(each["job_spec"]["job_name"], each["job_spec"]["replica_group"]) for each in made["jobs"]]
+    assert told == [("chat-0-0", "big"), ("chat-0-1", "big"), ("chat-0-2", "small")]
+    assert [each["job_spec"]["commands"][-1] for each in made["jobs"]] == ["serve big", "serve big", "serve small"]
+    stored = jobs_of(rig, made["id"])
+    assert [(job.replica_num, job.replica_group) for job in stored] == [(0, "big"), (1, "big"), (2, "small")]
+    assert [(each.group, each.desired) for each in run_of(rig, made["id"]).scales] == [("big", 2), ("small", 1)]
+    assert rig.ok("P/runs/get", {"run_name": "chat"})["jobs"] == made["jobs"]
+
+
+def test_many_replicas_are_not_all_written_at_once(rig: Rig) -> None:
+    made = submit(rig, service(replicas=run_plans.JOBS_AT_ONCE + 5))
+    assert len(made["jobs"]) == run_plans.JOBS_AT_ONCE
+    (scale,) = run_of(rig, made["id"]).scales
+    assert scale.desired == run_plans.JOBS_AT_ONCE + 5
+
+
+def test_clients_learn_where_it_is_and_what_model_it_serves(rig: Rig) -> None:
+    assert submit(rig, service("plain"))["service"] == {
+        "url": "/proxy/services/main/plain/",
+        "model": None,
+        "options": {},
+        "scales": [{"group": "0", "desired": 1, "why": None}],
+    }
+    for model in (MODEL, "my-org/tiny"):
+        told = submit(rig, service(f"with-{type(model).__name__}", model=model))["service"]
+        url = f"/proxy/services/main/with-{type(model).__name__}/"
+        assert told["url"] == url
+        assert told["model"] == {"name": "my-org/tiny", "base_url": f"{url}v1", "type": "chat"}
+        assert told["options"] == {"openai": {"model": MODEL}}
+
+
+def test_a_probes_streak_is_told_in_the_order_of_the_probes(rig: Rig) -> None:
+    probes = [{"type": "http", "url": "/a"}, {"type": "http", "url": "/b"}]
+    made = submit(rig, service(probes=probes))
+    assert made["latest_job_submission"]["probes"] == []
+    (job,) = jobs_of(rig, made["id"])
+    rig.save(job.with_(status=JobStatus.running, probes=(4, 0)))
+    told = rig.ok("P/runs/get", {"run_name": "chat"})["jobs"][0]
+    assert told["job_submissions"][0]["probes"] == [{"success_streak": 4}, {"success_streak": 0}]
+    assert [probe["url"] for probe in told["job_spec"]["probes"]] == ["/a", "/b"]
+
+
+def test_a_replica_shows_the_spec_of_its_own_deployment(rig: Rig) -> None:
+    """While a new version is rolled out, some replicas are still of the old one."""
+    made = submit(rig, service(replicas=2))
+    run, store = run_of(rig, made["id"]), rig.world.plane.store
+    old = nouns.find(store, RunBody, keys.run_body(run.id, 0))
+    assert old is not None
+    texts = tuple(text.replace("serve", "serve v2") for text in old.job_specs)
+    first, second = jobs_of(rig, run.id)
+    rig.save(
+        run.with_(deployment_num=1),
+        old.with_(deployment_num=1, job_specs=texts, version=0),
+        second.with_(deployment_num=1),
+    )
+    told = rig.ok("P/runs/get", {"run_name": "chat"})
+    assert [each["job_spec"]["commands"][-1] for each in told["jobs"]] == ["serve", "serve v2"]
+    assert [each["job_spec"]["job_name"] for each in told["jobs"]] == ["chat-0-0", "chat-0-1"]
+    read = rig.world.plane.read
+    assert [read.job_spec(job).commands[-1] for job in (first, second.with_(deployment_num=1))] == ["serve", "serve v2"]
+
+
+def test_it_cannot_be_larger_than_one_answer(rig: Rig) -> None:
+    long = service(replicas=400, commands=["x" * 10_000])
+    assert "as its nodes get it" in rig.refused("P/runs/get_plan", {"run_spec": long})
+
+
+def test_what_is_not_built_is_refused_by_name(rig: Rig) -> None:
+    told = rig.refused("P/runs/get_plan", {"run_spec": service(gateway="edge")})
+    assert told.startswith("gateway: `gateway` isn't supported yet")
+    scaling = {"metric": "rps", "target": 1}
+    assert "scaling" in rig.refused("P/runs/get_plan", {"run_spec": service(replicas="0..2", scaling=scaling)})
+
+
+def test_a_scheduled_service_waits_without_replicas(rig: Rig) -> None:
+    made = submit(rig, service(schedule={"cron": ["0 8 * * *"]}))
+    assert made["status"] == "pending" and made["jobs"] == []
+    assert run_of(rig, made["id"]).status is RunStatus.pending

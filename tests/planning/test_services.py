@@ -1,0 +1,96 @@
+"""Services in the run's pass: their replicas are submitted, fail and start again each by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import JobReason, RunReason
+from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.services import Scale
+from chalicelib.domain.specs.runs import RunSpec
+from chalicelib.machines.run import BACKOFF
+from chalicelib.planning.jobs import job_specs
+from chalicelib.planning.plan import Plan
+from chalicelib.planning.run import decide_run
+from chalicelib.planning.services import first_scales
+from chalicelib.planning.snapshots import RunSnapshot
+from tests.world import nouns as b
+from tests.world.nouns import lint
+
+RETRY = {"on_events": ["error"], "duration": "1h"}
+
+
+def service(**config: Any) -> RunSpec:
+    config = {"type": "service", "port": 8000, **({} if "groups" in config else {"commands": ["serve"]}), **config}
+    return RunSpec.model_validate({"run_name": "chat", "configuration": config})
+
+
+def snapshot(spec: RunSpec, run: Run, *jobs: Job, now: int = b.NOW, **rest: Any) -> RunSnapshot:
+    return RunSnapshot(now, run, spec, job_specs(spec, images=b.Images()), jobs, **rest)
+
+
+def of(spec: RunSpec, **rest: Any) -> Run:
+    return b.run("chat", scales=first_scales(spec.configuration), **{"due_at": b.NOW, **rest})
+
+
+def decide(found: RunSnapshot) -> Plan:
+    plan = decide_run(found)
+    assert lint(found, plan) == []
+    return plan
+
+
+def saved(plan: Plan, kind: type) -> list[Any]:
+    return [noun for step in plan.steps for noun in step.saves if isinstance(noun, kind)]
+
+
+def failed(job: Job, exit_status: int = 5) -> Job:
+    ended = {"reason": JobReason.container_exited_with_error, "exit_status": exit_status, "finished_at": b.NOW}
+    return job.with_(status=JobStatus.failed, due_at=None, **ended)
+
+
+def test_the_pass_submits_the_replicas_that_the_submission_left() -> None:
+    spec = service(groups=[{"name": name, "replicas": 2, "commands": ["x"]} for name in ("a", "b")])
+    run = of(spec)
+    plan = decide(snapshot(spec, run, b.job(run, replica_group="a")))
+    assert [(job.replica_num, job.replica_group) for job in saved(plan, Job)] == [(1, "a"), (2, "b"), (3, "b")]
+
+
+def test_without_retry_the_failure_of_one_replica_ends_the_run() -> None:
+    spec = service(replicas=2)
+    run = of(spec, status=RunStatus.running)
+    plan = decide(snapshot(spec, run, failed(b.job(run)), b.job(run, replica=1)))
+    (ended,) = [noun for noun in saved(plan, Run) if noun.reason is not None]
+    assert (ended.reason, ended.message) == (RunReason.job_failed, "chat-0-0 exited (5)")
+
+
+def test_with_retry_only_that_replica_starts_again() -> None:
+    spec = service(replicas=2, retry=RETRY)
+    run = of(spec, status=RunStatus.running)
+    jobs = failed(b.job(run, replica=1)), b.job(run)
+    plan = decide(snapshot(spec, run, *jobs))
+    (run,) = saved(plan, Run)
+    assert run.reason is None
+    assert [(retry.replica, retry.resume_at) for retry in run.retries] == [(1, b.NOW + BACKOFF[0])]
+    again = decide(snapshot(spec, run, *jobs, now=b.NOW + BACKOFF[0]))
+    (job,) = [noun for noun in saved(again, Job) if noun.submission_num]
+    assert (job.replica_num, job.submission_num, job.replica_group) == (1, 1, "0")
+
+
+def test_a_replica_is_judged_by_the_spec_of_its_own_deployment() -> None:
+    """The new version is retried, the old one wasn't: it began under other rules."""
+    old, new = service(), service(retry=RETRY)
+    run = of(new, status=RunStatus.running, deployment_num=1)
+    former = {0: job_specs(old, images=b.Images())}
+    plan = decide(snapshot(new, run, failed(b.job(run)), former=former))
+    assert any(noun.reason is RunReason.job_failed for noun in saved(plan, Run))
+    plan = decide(snapshot(new, run, failed(b.job(run, deployment_num=1)), former=former))
+    assert all(noun.reason is None for noun in saved(plan, Run))
+
+
+def test_a_service_that_may_have_none_begins_with_none() -> None:
+    scaling = {"metric": "rps", "target": 1}
+    assert first_scales(service(replicas="0..2", scaling=scaling).configuration) == (Scale(group="0", desired=0),)
+    groups = [{"replicas": "2..3", "commands": ["x"], "scaling": scaling}, {"replicas": 1, "commands": ["y"]}]
+    assert [scale.desired for scale in first_scales(service(groups=groups).configuration)] == [2, 1]
+    assert first_scales(b.run_spec().configuration) == ()
