@@ -62,6 +62,23 @@ def first_scales(config: RunConfiguration) -> tuple[Scale, ...]:
     return tuple(Scale(group=name, desired=count.min or 0) for name, count in groups_of(config).items())
 
 
+def next_scales(config: RunConfiguration, current: Sequence[Scale]) -> tuple[Scale, ...]:
+    """The same after a change of the configuration: each group keeps what it has, as far as it still may."""
+    had = {scale.group: scale for scale in current}
+    return tuple(_within(had.get(scale.group, scale), count) for scale, count in _counted(config))
+
+
+def _counted(config: RunConfiguration) -> list[tuple[Scale, Range[int]]]:
+    if not isinstance(config, ServiceConfiguration):
+        return []
+    return list(zip(first_scales(config), groups_of(config).values(), strict=True))
+
+
+def _within(scale: Scale, count: Range[int]) -> Scale:
+    desired = min(max(scale.desired, count.min or 0), scale.desired if count.max is None else count.max)
+    return scale if desired == scale.desired else scale.with_(desired=desired, why="its configuration was changed")
+
+
 def first_replicas(specs: Sequence[JobSpec], scales: Sequence[Scale]) -> tuple[JobSpec, ...]:
     """The specs of as many replicas as each group should have, numbered through all groups. `specs`: one a group."""
     of = {spec.replica_group: spec for spec in specs}

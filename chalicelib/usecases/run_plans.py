@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
+
 from chalicelib.domain import keys
 from chalicelib.domain.events import EventType
 from chalicelib.domain.facts import BackendFacts
@@ -64,6 +66,7 @@ class RunPlan:
     jobs: tuple[JobPlan, ...]
     current: RunRow | None
     action: str  # create, update
+    replaces: tuple[str, ...]  # the replica groups that an update replaces, one replica after the other
     notes: tuple[Note, ...]
     delays: str
     isolation: tuple[str, ...]  # a line for each fleet that separates jobs by less than containers
@@ -146,12 +149,14 @@ def get_plan(
         planned.append(job)
         notes.update(dict.fromkeys(found if somewhere else ()))
     row = None if current is None else plane.read.run_row(current)
+    updates = row is not None and not _obstacles(plane, row, draft)
     return RunPlan(
         run_spec=specs.text_of(back),
         effective_spec=sealed_specs.shown(RunSpec, specs.text_of(draft.effective)),
         jobs=tuple(planned),
         current=row,
-        action="update" if row is not None and not _obstacles(plane, row, draft) else "create",
+        action="update" if updates else "create",
+        replaces=_replaced(plane, row, draft) if row is not None and updates else (),
         notes=tuple(notes),
         delays=plane.pace.delays(),
         isolation=tuple(listing.separation(_open_to(draft, views))),
@@ -396,17 +401,20 @@ def _job(run: Run, spec: JobSpec) -> Job:
 
 
 def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunRow) -> RunRow:
-    """Write the next deployment of a live run: its spec, and the priority of its waiting jobs."""
+    """Write the next deployment of a live run: its spec, and the priority of its waiting jobs. What it means for a
+    service's replicas is its pass's to decide."""
     changed = specs.changed_fields(_clear(plane, row), draft.spec)
     if not changed:
         return row
     now, priority = plane.clock.now(), draft.spec.configuration.priority or 0
     run = row.run.with_(
-        deployment_num=row.run.deployment_num + 1, priority=priority, changed_by=user.name, last_processed_at=now
+        deployment_num=row.run.deployment_num + 1,
+        priority=priority,
+        changed_by=user.name,
+        last_processed_at=now,
+        scales=services.next_scales(draft.spec.configuration, row.run.scales),
     )
-    old = plane.read.run_body(run.id, row.run.deployment_num)
-    text = _stored(plane, run.id, draft, old.job_specs)
-    body = old.with_(deployment_num=run.deployment_num, run_spec=text, version=0)
+    body = _next_body(plane, run, draft, plane.read.run_body(run.id, row.run.deployment_num))
     waiting = [job for job in row.jobs if job.status is JobStatus.submitted and job.priority != priority]
     moved = {job.id: job.with_(priority=priority) for job in waiting}
     change = Draft(now, (user.id, user.name))
@@ -415,4 +423,34 @@ def _update(plane: Plane, user: User, project: Project, draft: _Draft, row: RunR
     change.tell(EventType.changed, run, fields=tuple(name.removeprefix("configuration.") for name in sorted(changed)))
     change.wake(f"queue/{project.id}", f"run/{run.id}")
     plane.door.take(Given(now, (row.run, *row.jobs)), change.plan())
-    return RunRow(run, text, row.job_specs, tuple(moved.get(job.id, job) for job in row.jobs))
+    return RunRow(run, body.run_spec, row.job_specs, tuple(moved.get(job.id, job) for job in row.jobs))
+
+
+def _next_body(plane: Plane, run: Run, draft: _Draft, old: RunBody) -> RunBody:
+    """The body of the next deployment. Jobs of tasks stay as they are; so does what a service's groups have in common
+    with the old one, sealed secrets included: whose text is the same needn't be replaced."""
+    if not draft.scales:
+        text = _stored(plane, run.id, draft, old.job_specs)
+        return old.with_(deployment_num=run.deployment_num, run_spec=text, version=0)
+    body, known = _body(plane, run, draft), dict(zip(old.groups, _opened(plane, run.id, old), strict=True))
+    texts = tuple(
+        old.job_specs[old.groups.index(spec.replica_group)] if known.get(spec.replica_group) == spec else text
+        for spec, text in zip(draft.job_specs, body.job_specs, strict=True)
+    )
+    return body.with_(deployment_num=run.deployment_num, job_specs=texts)
+
+
+def _replaced(plane: Plane, row: RunRow, draft: _Draft) -> tuple[str, ...]:
+    """The groups of a service whose replicas are of another kind from now on."""
+    if not draft.scales:
+        return ()
+    old = plane.read.run_body(row.run.id, row.run.deployment_num)
+    known = dict(zip(old.groups, _opened(plane, row.run.id, old), strict=True))
+    return tuple(spec.replica_group for spec in draft.job_specs if known.get(spec.replica_group, spec) != spec)
+
+
+def _opened(plane: Plane, run_id: str, body: RunBody) -> list[JobSpec]:
+    """The specs of jobs with their secrets in clear, to compare them."""
+    context = sealed_specs.of_run(run_id)
+    raws = (sealed_specs.opened(plane.seal, JobSpec, orjson.loads(text), context) for text in body.job_specs)
+    return [JobSpec.model_validate(raw) for raw in raws]

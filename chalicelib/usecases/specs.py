@@ -27,6 +27,13 @@ MAX_SPEC = 250_000  # bytes of a spec and of all that is derived from it, togeth
 MAX_SHOWN = 2_000_000  # bytes of the specs of all nodes, which one answer shows
 
 RUN_IN_PLACE = ("configuration_path", "configuration.priority")
+SERVICE_IN_PLACE = (  # what of it changes the replicas themselves is rolled out
+    *RUN_IN_PLACE,
+    *("repo_data", "repo_code_hash", "file_archives"),
+    *(f"configuration.{name}" for name in ("replicas", "groups", "scaling", "port", "probes", "resources", "volumes")),
+    *(f"configuration.{name}" for name in ("docker", "files", "image", "user", "privileged", "entrypoint", "shell")),
+    *(f"configuration.{name}" for name in ("working_dir", "python", "nvcc", "single_branch", "env", "commands")),
+)
 FLEET_IN_PLACE = (
     "configuration_path",
     *(
@@ -156,7 +163,9 @@ def _changes(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
 
 def needs_new_run(old: RunSpec, new: RunSpec) -> list[str]:
     """The changed fields that a live run can't take over."""
-    changed = [name for name in changed_fields(old, new) if name not in RUN_IN_PLACE]
+    services = old.configuration.type == new.configuration.type == "service"
+    in_place = SERVICE_IN_PLACE if services else RUN_IN_PLACE
+    changed = [name for name in changed_fields(old, new) if name not in in_place]
     if "configuration.resources" in changed and _arch_dropped(old, new):
         changed.remove("configuration.resources")
     if "configuration.files" in changed and "file_archives" not in changed:

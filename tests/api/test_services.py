@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from chalicelib.domain import keys
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.runs import Run, RunBody, RunStatus
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of
 from chalicelib.usecases import run_plans
-from tests.api.rig import Rig, fleet, submit
+from tests.api.rig import Rig, fleet, submit, task
 
 MODEL = {"type": "chat", "name": "my-org/tiny", "format": "openai", "prefix": "/v1"}
 
@@ -130,3 +132,91 @@ def test_a_scheduled_service_waits_without_replicas(rig: Rig) -> None:
     made = submit(rig, service(schedule={"cron": ["0 8 * * *"]}))
     assert made["status"] == "pending" and made["jobs"] == []
     assert run_of(rig, made["id"]).status is RunStatus.pending
+
+
+# --- changes in place -------------------------------------------------------------------------------------------------
+
+
+def change(rig: Rig, spec: dict[str, Any]) -> Any:
+    """Plan it, and apply it with what the plan saw."""
+    plan = rig.ok("P/runs/get_plan", {"run_spec": spec})
+    body = {"plan": {"run_spec": plan["run_spec"], "current_resource": plan["current_resource"]}, "force": False}
+    return plan, rig.ok("P/runs/apply", body)
+
+
+def test_more_replicas_are_a_change_in_place_that_replaces_none(rig: Rig) -> None:
+    made = submit(rig, service(replicas=2))
+    plan, changed = change(rig, service(replicas=3))
+    assert (plan["action"], plan["replaces"]) == ("update", [])
+    assert (changed["id"], changed["deployment_num"], changed["service"]["scales"][0]["desired"]) == (made["id"], 1, 3)
+    assert changed["jobs"] == made["jobs"]
+    old, new = (rig.world.plane.read.run_body(made["id"], number) for number in (0, 1))
+    assert old.job_specs == new.job_specs and old.run_spec != new.run_spec
+
+
+IN_PLACE: dict[str, Any] = {
+    "port": 8001,
+    "probes": [{"type": "http", "url": "/x"}],
+    "resources": {"cpu": {"count": {"min": 2}}},
+    "volumes": [{"instance_path": "/x", "path": "/y"}],
+    "image": "ubuntu",
+    "user": "1000",
+    "privileged": True,
+    "entrypoint": "sh -c",
+    "working_dir": "/w",
+    "python": "3.11",
+    "nvcc": True,
+    "docker": True,
+    "single_branch": False,
+    "env": {"A": "1"},
+    "shell": "sh",
+    "commands": ["serve v2"],
+}
+
+
+@pytest.mark.parametrize("field", IN_PLACE)
+def test_what_makes_other_replicas_is_rolled_out(rig: Rig, field: str) -> None:
+    submit(rig, service())
+    plan, changed = change(rig, service(**{field: IN_PLACE[field]}))
+    assert (plan["action"], plan["replaces"], changed["deployment_num"]) == ("update", ["0"], 1)
+    old, new = (rig.world.plane.read.run_body(changed["id"], number) for number in (0, 1))
+    assert old.job_specs != new.job_specs
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"model": "m"}, {"auth": False}, {"strip_prefix": False}, {"retry": True}, {"max_duration": "1h"}, {"tags": {}}],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_everything_else_needs_a_new_run(rig: Rig, fields: dict[str, Any]) -> None:
+    fields = {"tags": {"a": "b"}} if "tags" in fields else fields
+    submit(rig, service())
+    assert rig.ok("P/runs/get_plan", {"run_spec": service(**fields)})["action"] == "create"
+    told = rig.refused("P/runs/apply", {"plan": {"run_spec": service(**fields)}, "force": True})
+    assert f"this can't be changed while it lives: {next(iter(fields))}" in told
+
+
+def test_a_group_may_change_come_and_go_and_the_others_are_left_alone(rig: Rig) -> None:
+    secret = {"registry_auth": {"username": "u", "password": "p"}, "image": "private"}
+    made = submit(rig, service(groups=[group("a", 2), group("b", 1)], **secret))
+    after = service(groups=[group("a", 3), group("b", 1, commands=["serve v2"]), group("c", 1)], **secret)
+    plan, changed = change(rig, after)
+    assert (plan["action"], plan["replaces"]) == ("update", ["b"])
+    scales = [(each["group"], each["desired"]) for each in changed["service"]["scales"]]
+    assert scales == [("a", 3), ("b", 1), ("c", 1)]
+    old, new = (rig.world.plane.read.run_body(made["id"], number) for number in (0, 1))
+    assert old.job_specs[0] == new.job_specs[0], "its password is sealed as it was, so nothing of it is new"
+    assert old.job_specs[1] != new.job_specs[1] and len(new.job_specs) == 3
+
+
+def test_a_task_still_takes_no_new_commands(rig: Rig) -> None:
+    submit(rig, task())
+    assert rig.ok("P/runs/get_plan", {"run_spec": task(commands=["other"])})["action"] == "create"
+
+
+def test_a_change_planned_on_another_version_is_refused(rig: Rig) -> None:
+    submit(rig, service())
+    plan = rig.ok("P/runs/get_plan", {"run_spec": service(replicas=2)})
+    change(rig, service(replicas=3))
+    body = {"plan": {"run_spec": plan["run_spec"], "current_resource": plan["current_resource"]}, "force": False}
+    assert "was resubmitted or changed since this plan" in rig.refused("P/runs/apply", body)

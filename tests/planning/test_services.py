@@ -13,7 +13,7 @@ from chalicelib.machines.run import BACKOFF
 from chalicelib.planning.jobs import job_specs
 from chalicelib.planning.plan import Plan
 from chalicelib.planning.run import decide_run
-from chalicelib.planning.services import first_scales
+from chalicelib.planning.services import first_scales, next_scales
 from chalicelib.planning.snapshots import RunSnapshot
 from tests.world import nouns as b
 from tests.world.nouns import lint
@@ -94,3 +94,15 @@ def test_a_service_that_may_have_none_begins_with_none() -> None:
     groups = [{"replicas": "2..3", "commands": ["x"], "scaling": scaling}, {"replicas": 1, "commands": ["y"]}]
     assert [scale.desired for scale in first_scales(service(groups=groups).configuration)] == [2, 1]
     assert first_scales(b.run_spec().configuration) == ()
+
+
+def test_a_change_keeps_the_replicas_there_are_as_far_as_it_allows() -> None:
+    scaling = {"metric": "rps", "target": 1}
+    now = (Scale(group="0", desired=3, at=7, why="busy"),)
+    assert next_scales(service(replicas="1..5", scaling=scaling).configuration, now) == now
+    for replicas, desired in (("4..5", 4), ("0..2", 2), (1, 1)):
+        more = {} if isinstance(replicas, int) else {"scaling": scaling}
+        (scale,) = next_scales(service(replicas=replicas, **more).configuration, now)
+        assert (scale.desired, scale.at, scale.why) == (desired, 7, "its configuration was changed")
+    groups = [{"name": "new", "replicas": 2, "commands": ["x"]}]
+    assert next_scales(service(groups=groups).configuration, now) == (Scale(group="new", desired=2),)

@@ -240,6 +240,7 @@ def run_plan_json(plan: RunPlan, project_name: str, user_name: str, now: Micros)
         ],
         "current_resource": None if plan.current is None else run_json(plan.current, project_name, now),
         "action": plan.action,
+        "replaces": list(plan.replaces),
         "notes": [
             {"subject": note.subject, "text": note.text, "hint": note.hint, "waits": note.waits} for note in plan.notes
         ],
