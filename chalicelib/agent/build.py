@@ -23,6 +23,7 @@ from typing import Any, Dict
 NAME = "dstack_agent"
 ENTRY = "import sys\nfrom %s.main import main\nsys.exit(main(sys.argv[1:]))\n" % NAME
 SHEBANG = b"#!/usr/bin/env python3\n"
+SHIPPED = (".py", ".lua", ".conf")
 _WRITING = threading.Lock()  # several tasks may be launched at once
 UNCHECKED = importlib.util.MAGIC_NUMBER + b"\1\0\0\0"  # the head of compiled code that no later source replaces
 
@@ -39,12 +40,15 @@ def sources() -> Dict[str, bytes]:
                 found[name] = program.read(name)
         return found
     here = os.path.dirname(os.path.abspath(__file__))
-    for name in sorted(os.listdir(here)):
-        if name.endswith(".py") and name != "__main__.py":
-            path, inside = os.path.join(here, name), "%s/%s" % (NAME, name)
-            with open(path, "rb") as source:
-                found[inside] = source.read()
-            found[inside + "c"] = UNCHECKED + importlib.util.source_hash(found[inside]) + compiled(path, inside)
+    for folder, _, names in os.walk(here):
+        for name in names:
+            path = os.path.join(folder, name)
+            inside = os.path.join(NAME, os.path.relpath(path, here))
+            if name.endswith(SHIPPED) and inside != NAME + "/__main__.py":
+                with open(path, "rb") as source:
+                    found[inside] = source.read()
+            if name.endswith(".py") and inside in found:
+                found[inside + "c"] = UNCHECKED + importlib.util.source_hash(found[inside]) + compiled(path, inside)
     return found
 
 

@@ -19,7 +19,9 @@ import chalicelib.agent
 from chalicelib.agent import build
 from tests.harness.server import ROOT
 
-SOURCES = sorted(Path(chalicelib.agent.__file__).parent.glob("*.py"))
+FOLDER = Path(chalicelib.agent.__file__).parent
+SOURCES = sorted(FOLDER.rglob("*.py"))
+NGINX = [path for path in FOLDER.rglob("*") if path.suffix in (".lua", ".conf")]
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
@@ -34,9 +36,9 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_only_the_standard_library_and_itself(path: Path) -> None:
     for level, name in imports(path):
-        assert level == 1 or (level == 0 and name.split(".")[0] in sys.stdlib_module_names), (
-            f"{path.name} imports {name}"
-        )
+        assert 1 <= level <= len(path.relative_to(FOLDER).parts) or (
+            level == 0 and name.split(".")[0] in sys.stdlib_module_names
+        ), f"{path.name} imports {name}"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
@@ -59,8 +61,10 @@ def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     with zipfile.ZipFile(tmp_path / "one") as archive:
         names = set(archive.namelist())
-    modules = {f"dstack_agent/{path.name}" for path in SOURCES if path.name != "__main__.py"}
-    assert names == {"__main__.py"} | modules | {f"{name}c" for name in modules}
+    modules = {f"dstack_agent/{path.relative_to(FOLDER)}" for path in SOURCES if path != FOLDER / "__main__.py"}
+    of_nginx = {f"dstack_agent/gateway/{path.relative_to(FOLDER / 'gateway')}" for path in NGINX}
+    assert of_nginx > {"dstack_agent/gateway/nginx.conf", "dstack_agent/gateway/lua/door.lua"}
+    assert names == {"__main__.py"} | modules | {f"{name}c" for name in modules} | of_nginx
 
 
 def test_what_is_compiled_is_the_same_in_every_process(tmp_path: Path) -> None:

@@ -372,8 +372,10 @@ async def _frame(reader: asyncio.StreamReader) -> tuple[int, bytes]:
 
 def _framed(opcode: int, payload: bytes) -> bytes:
     size = len(payload)
-    length = bytes([size]) if size < 126 else b"\x7e" + struct.pack("!H", size)
-    return bytes([0x80 | opcode]) + (length if size < 65536 else b"\x7f" + struct.pack("!Q", size)) + payload
+    length = b"\x7f" + struct.pack("!Q", size)
+    if size < 65536:
+        length = bytes([size]) if size < 126 else b"\x7e" + struct.pack("!H", size)
+    return bytes([0x80 | opcode]) + length + payload
 
 
 async def main() -> None:

@@ -117,9 +117,9 @@ class WebSockets(Doors):
     @staticmethod
     def frame(payload: bytes, opcode: int = 2) -> bytes:
         mask, size = b"\x01\x02\x03\x04", len(payload)
-        length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
-        if size >= 65536:
-            length = b"\xff" + size.to_bytes(8, "big")
+        length = b"\xff" + size.to_bytes(8, "big")
+        if size < 65536:
+            length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
         masked = bytes(byte ^ mask[place % 4] for place, byte in enumerate(payload))
         return bytes([0x80 | opcode]) + length + mask + masked
 

@@ -1,0 +1,11 @@
+"""A gateway: nginx, and the program that tells it what to serve.
+
+`nginx.conf`, `lua/`  the data plane: static files; everything that changes is in nginx's shared memory
+`nginx`          writes them, starts nginx and keeps it running
+`control`        the calls into that memory, over a unix socket
+`entries`        what the control plane says → what is in that memory: pure
+`asks`           what nginx's workers ask: whether a token is good, and to wake a service
+`buckets`        what nginx has counted → what the control plane wants to know: pure
+`plane`          the calls to the control plane
+`program`        the loop around it
+"""

@@ -1,0 +1,98 @@
+"""What the control plane says of the services → the entries of nginx's shared memory. Pure.
+
+The control plane's word, as it comes and as it is kept on disk:
+
+    version       of this word, for the next poll
+    services      each with its `hosts`, and what a door needs to know of it: run_id, project_id, auth, https, body,
+                  rate_limits, model, routed, replicas
+    model_hosts   a host that serves every model of a project: {host: project_id}
+    certificates  {host: {certificate, key}}, both PEM
+    challenges    {token: answer} of certificates that are being asked for
+
+An entry is a key and a text. What nginx must be told is what differs.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, Iterable, List, Mapping, Optional
+
+HOLD = 30  # seconds that a request may wait for a replica
+Word = Mapping[str, Any]
+ROUTED = ("/generate", "/chat/completions", "/health", "/v1/models")  # besides /v1/…: what a router serves
+
+
+def entries(word: Word) -> Dict[str, str]:
+    found: Dict[str, Any] = {}
+    for service in word.get("services", ()):
+        for host in service["hosts"]:
+            found["host|" + host.lower()] = _service(service)
+    for host, project in word.get("model_hosts", {}).items():
+        found["host|" + host.lower()] = _models(project, word.get("services", ()))
+    for host, pair in word.get("certificates", {}).items():
+        found["certificate|" + host.lower()] = {"certificate": pair["certificate"], "key": pair["key"]}
+    for token, answer in word.get("challenges", {}).items():
+        found["challenge|" + token] = {"answer": answer}
+    return {key: json.dumps(value, sort_keys=True, separators=(",", ":")) for key, value in found.items()}
+
+
+def difference(old: Iterable[str], had: Mapping[str, str], wanted: Mapping[str, str]) -> Dict[str, Optional[str]]:
+    """`old`: the keys that are there; `had`: the texts among them that are known."""
+    changed: Dict[str, Optional[str]] = {key: text for key, text in wanted.items() if had.get(key) != text}
+    changed.update({key: None for key in old if key not in wanted})
+    return changed
+
+
+def draining(word: Word) -> Dict[str, List[str]]:
+    """The jobs of each run that get nothing new."""
+    found = {}
+    for service in word.get("services", ()):
+        jobs = [each["job_id"] for each in service["replicas"] if each.get("draining")]
+        if jobs:
+            found[service["run_id"]] = jobs
+    return found
+
+
+def _service(service: Mapping[str, Any]) -> Dict[str, Any]:
+    model = service.get("model")
+    found = {
+        "run": service["run_id"],
+        "project": service["project_id"],
+        "auth": service["auth"],
+        "https": bool(service.get("https")),
+        "body": service["body"],
+        "hold": service.get("hold", HOLD),
+        "limits": [_limit(each) for each in service.get("rate_limits", ())],
+        "replicas": [_replica(each) for each in service["replicas"] if each.get("ready") and not each.get("draining")],
+    }
+    if model:
+        prefix = model["prefix"].strip("/")
+        found["model"] = "/" + prefix if prefix else ""
+    if service.get("routed"):
+        found["paths"] = {path: True for path in ROUTED}
+    return found
+
+
+def _limit(limit: Mapping[str, Any]) -> Dict[str, Any]:
+    found = {"prefix": limit["prefix"], "rps": limit["rps"], "burst": limit["burst"]}
+    if limit["key"]["type"] == "header":
+        found["header"] = limit["key"]["header"]
+    return found
+
+
+def _replica(replica: Mapping[str, Any]) -> Dict[str, Any]:
+    """Where a replica has no address, its agent's streams come out at a socket."""
+    return {"job": replica["job_id"], "address": replica["address"], "port": replica["port"]}
+
+
+def _models(project: str, services: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:
+    models: Dict[str, Any] = {}
+    owner = ""
+    for service in services:
+        if service["project_id"] == project and service.get("model"):
+            created = service["since"] // 1000000
+            made = models.setdefault(service["model"]["name"], {"hosts": [], "created": created})
+            made["created"] = min(made["created"], created)
+            made["hosts"].append(service["hosts"][0].lower())
+            owner = service["project_name"]
+    return {"project": project, "owner": owner, "models": models}

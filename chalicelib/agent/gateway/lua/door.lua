@@ -1,0 +1,285 @@
+-- A request's way through the gateway, phase by phase. What each step decides is in a module of its own.
+
+local access = require "access"
+local balancer = require "ngx.balancer"
+local counting = require "counting"
+local headers = require "headers"
+local holding = require "holding"
+local json = require "cjson.safe"
+local limits = require "limits"
+local models = require "models"
+local problems = require "problems"
+local replicas = require "replicas"
+local services = require "services"
+local states = require "states"
+
+local M = {}
+local WHOLE = 1024 * 1024  -- bytes of a body that is read before it goes on, so that it can go to another replica
+local STEPS = 13  -- @streamed_N takes 2^N MB in chunks
+local HEAD = 16 * 1024
+local BODY = 64 * 1024 * 1024  -- what may be asked of models
+local CONNECT = 5  -- proxy_connect_timeout
+local TRIES = 3
+local CHALLENGE = "/.well-known/acme-challenge/"
+
+-- Where the request is handled ------------------------------------------------------------------------------------
+
+local function answer_challenge()
+    local found = services.entry("challenge", ngx.var.uri:sub(#CHALLENGE + 1))
+    if found then
+        ngx.header["Content-Type"] = "text/plain"
+        ngx.print(found.answer)
+        return true
+    end
+end
+
+function M.enter()
+    if ngx.var.uri:sub(1, #CHALLENGE) == CHALLENGE and answer_challenge() then
+        return ngx.exit(200)
+    end
+    local service = services.at(ngx.var.host)
+    if service and service.models then
+        return ngx.exec("@models")
+    end
+    local size = tonumber(ngx.var.http_content_length)
+    if ngx.var.http_transfer_encoding or (size and size > WHOLE) then
+        local most, step = service and service.body or WHOLE, 0
+        while WHOLE * 2 ^ step < most and step < STEPS do
+            step = step + 1
+        end
+        return ngx.exec("@streamed_" .. step)
+    end
+end
+
+-- Whether it may go on --------------------------------------------------------------------------------------------
+
+local function may_come(project)
+    local status = access.judge(ngx.var.http_authorization, project)
+    if status == 403 then
+        problems.refuse(403, "forbidden", "Send the token of a member of the project: `Authorization: Bearer …`")
+    elseif status ~= 200 then
+        ngx.header["Retry-After"] = 5
+        problems.refuse(503, "unjudged", "Nobody can say right now whether the token is good; try again in 5 s")
+    end
+end
+
+local function preflight()
+    ngx.header["Access-Control-Allow-Origin"] = "*"
+    ngx.header["Access-Control-Allow-Methods"] = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
+    ngx.header["Access-Control-Allow-Headers"] = ngx.var.http_access_control_request_headers or "*"
+    ngx.header["Access-Control-Max-Age"] = 600
+    return ngx.exit(204)
+end
+
+local function asks_first()
+    return ngx.var.request_method == "OPTIONS" and ngx.var.http_origin and ngx.var.http_access_control_request_method
+end
+
+-- What some would read as a way up: the limits of a prefix, or a router's paths, must hold for whoever reads it.
+local function climbs(target)
+    local path = target:match("^[^?]*")
+    if not path:find(".", 1, true) and not path:find("%", 1, true) then
+        return false
+    end
+    path = path:gsub("%%2[eE]", "."):gsub("%%2[fF]", "/"):gsub("%%5[cC]", "/"):gsub("\\", "/") .. "/"
+    return path:find("/./", 1, true) or path:find("/../", 1, true)
+end
+
+local function check_head()
+    if tonumber(ngx.var.request_length) > HEAD then
+        problems.refuse(431, "headers_too_large", "The request's headers are larger than 16 KB together")
+    elseif climbs(ngx.var.request_uri) then
+        problems.refuse(400, "bad_path", "The path has a segment `.` or `..`; send the path that it leads to")
+    end
+end
+
+local function check_limit(service)
+    local wait, left = limits.judge(service.run, service.limits, ngx.var.uri)
+    if left then
+        ngx.header["X-RateLimit-Remaining"] = left
+    end
+    if wait then
+        ngx.header["Retry-After"] = math.max(1, math.ceil(wait))
+        problems.refuse(429, "rate_limited", "Too many requests; try again after the seconds in `Retry-After`")
+    end
+end
+
+local function check_body(service)
+    local size = tonumber(ngx.var.http_content_length)
+    if size and size > service.body then
+        problems.refuse(413, "body_too_large", "The request's body is larger than the " .. service.body .. " bytes allowed")
+    end
+end
+
+local function check_way(service)
+    if service.https and ngx.var.scheme == "http" then
+        ngx.header["Location"] = "https://" .. ngx.var.host .. ngx.var.request_uri
+        ngx.req.discard_body()
+        return ngx.exit(308)
+    end
+    local path = ngx.var.uri
+    if service.paths and not service.paths[path] and path:sub(1, 4) ~= "/v1/" then
+        problems.refuse(403, "forbidden", "The service's router doesn't serve " .. path:sub(1, 200))
+    end
+end
+
+-- Count it, and wait for a replica if there is none.
+local function go_on(service, state)
+    state.run, state.tried = service.run, {}
+    states.begin(state)
+    counting.begin(service.run)
+    state.counted = true
+    if #service.replicas == 0 and not holding.wait(state.host, service, state) then
+        ngx.header["Retry-After"] = 5
+        problems.refuse(503, "no_replica", "No replica of the service is ready yet; try again in 5 s")
+    end
+end
+
+function M.admit()
+    check_head()
+    local service = services.at(ngx.var.host)
+    if not service then
+        problems.refuse(404, "not_found", "No service is served at " .. ngx.var.host)
+    end
+    if service.model and asks_first() then
+        return preflight()
+    end
+    check_way(service)
+    if service.auth then
+        may_come(service.project)
+    end
+    check_limit(service)
+    check_body(service)
+    headers.clean(not service.auth)
+    go_on(service, { host = ngx.var.host, open = service.model })
+end
+
+function M.admit_to_models()
+    ngx.ctx.models = true
+    check_head()
+    if asks_first() then
+        return preflight()
+    end
+    local door = services.at(ngx.var.host)
+    may_come(door.project)
+    local asked = models.read()
+    if asked.kind == "models" then
+        ngx.header["Content-Type"] = "application/json"
+        ngx.print(json.encode(models.list(door, asked.name)))
+        return ngx.exit(200)
+    end
+    check_body({ body = BODY })
+    local host, only
+    if asked.kind == "stored" then
+        host, only = models.maker(door, asked.id)
+    else
+        local named = models.named(door, asked.path)
+        local before = asked.path == "responses" and named.previous_response_id
+        if before then
+            host, only = models.maker(door, before)
+        else
+            host = models.pick(door, named.model)
+        end
+        ngx.ctx.watch = asked.path == "responses" and { project = door.project, host = host } or nil
+    end
+    local service = services.at(host)
+    ngx.req.set_uri(service.model .. "/" .. asked.path)
+    check_limit(service)
+    headers.clean()
+    go_on(service, { host = host, only = only, models = true })
+end
+
+-- Which replica gets it -------------------------------------------------------------------------------------------
+
+local function note_failure(state)
+    if ngx.now() - state.at > CONNECT + 1 then
+        return ngx.exit(504)  -- it was reached, and said nothing for minutes: the next one gets no such request
+    end
+    replicas.mark(state.job)
+    counting.give(state.job)
+    state.job = nil
+end
+
+function M.choose()
+    local state = states.current()
+    if balancer.get_last_failure() then
+        note_failure(state)
+    else
+        balancer.set_more_tries(TRIES - 1)
+    end
+    local service = services.at(state.host)  -- as it is now: reading the body may have taken a while
+    local replica = service and service.run == state.run and replicas.pick(service.replicas, state.tried, state.only)
+    if not replica then
+        return ngx.exit(503)
+    end
+    state.job, state.at = replica.job, ngx.now()
+    state.tried[replica.job] = true
+    counting.take(replica.job)
+    local set, problem = balancer.set_current_peer(replica.address, replica.port)
+    if not set then
+        ngx.log(ngx.ERR, "replica ", replica.job, " at ", replica.address, ": ", problem)
+        return ngx.exit(502)
+    end
+end
+
+-- The response ----------------------------------------------------------------------------------------------------
+
+function M.answer()
+    local state = ngx.ctx.state
+    if (ngx.ctx.models or (state and state.open)) and ngx.var.http_origin then
+        ngx.header["Access-Control-Allow-Origin"] = "*"
+    end
+    if not state then
+        return
+    end
+    ngx.header["X-Request-Id"] = ngx.var.request_number
+    if state.job then
+        headers.clean_response()
+        ngx.header["X-Replica"] = state.job
+    end
+end
+
+function M.pass()
+    if ngx.ctx.watch then
+        models.watch(ngx.arg[1])
+    end
+end
+
+local TROUBLES = {
+    [400] = { "bad_request", "The request isn't valid HTTP" },
+    [405] = { "wrong_method", "This method isn't passed on" },
+    [413] = { "body_too_large", "The request's body is larger than allowed" },
+    [414] = { "uri_too_long", "The request's URL is larger than 16 KB" },
+    [431] = { "headers_too_large", "The request's headers are larger than 16 KB together" },
+    [500] = { "error", "The gateway failed; its log says why" },
+    [502] = { "bad_gateway", "The replica can't be reached, or broke off before it answered" },
+    [503] = { "no_replica", "No replica of the service is ready; try again in 5 s" },
+    [504] = { "timeout", "The replica didn't answer in time" },
+}
+
+function M.trouble()
+    local status = ngx.status
+    local code, text = unpack(TROUBLES[status])
+    if status == 503 then
+        ngx.header["Retry-After"] = 5
+    end
+    problems.refuse(status, code, text)
+end
+
+function M.done()
+    local state = states.finish()
+    if not state then
+        return
+    end
+    if state.job then
+        counting.give(state.job)
+    end
+    if state.held then
+        counting.release(state.run)
+    end
+    if state.counted then
+        counting.finish(state.run)
+    end
+end
+
+return M

@@ -1,0 +1,37 @@
+-- A request for a service without a ready replica waits for one, and wakes the service: the control program is told
+-- at once, and again every two seconds as long as somebody comes.
+
+local asking = require "asking"
+local counting = require "counting"
+local services = require "services"
+
+local M = {}
+local MOST, LOOK = 1000, 0.05  -- requests of one service; seconds
+
+-- The service with its replicas; or nil if it has none in time, or too many wait already.
+function M.wait(host, service, state)
+    local run = service.run
+    state.held = true
+    local held = counting.hold(run)
+    if held > MOST then
+        return nil
+    end
+    if counting.first("told|" .. run, 2) then
+        asking.ask({ ask = "wake", run = run })
+    end
+    local deadline = ngx.now() + service.hold
+    while ngx.now() < deadline do
+        ngx.sleep(LOOK)
+        service = services.at(host)
+        if not service or service.run ~= run then
+            return nil
+        elseif #service.replicas > 0 then
+            counting.release(run)
+            state.held = false
+            return service
+        end
+    end
+    return nil
+end
+
+return M

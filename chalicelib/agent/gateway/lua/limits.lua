@@ -1,0 +1,44 @@
+-- Rate limits, as a leaky bucket kept as one time per client (GCRA): when its next request would be in step. One that
+-- comes at most `burst` steps before that passes; a later one is told when to come back.
+--
+-- Two workers that judge one client at the same instant may let one request too many through: no lock is worth that.
+
+local M = {}
+local steps = ngx.shared.limits
+
+-- The limit of the longest prefix of this path.
+local function applying(limits, path)
+    local found
+    for _, limit in ipairs(limits) do
+        if path:sub(1, #limit.prefix) == limit.prefix and (not found or #limit.prefix > #found.prefix) then
+            found = limit
+        end
+    end
+    return found
+end
+
+-- Nil if it may pass; else the seconds to wait. The second value: how many more may come at once.
+function M.judge(run, limits, path)
+    local limit = applying(limits, path)
+    if not limit then
+        return nil, nil
+    end
+    local client = ngx.var.remote_addr
+    if limit.header then
+        client = ngx.req.get_headers(0)[limit.header] or ""
+        if type(client) == "table" then
+            client = table.concat(client, ",")
+        end
+    end
+    local key = ngx.sha1_bin(table.concat({ run, limit.prefix, client }, "\n"))
+    local step, now = 1 / limit.rps, ngx.now()
+    local next = math.max(steps:get(key) or now, now)
+    local early = next - now - limit.burst * step
+    if early > 1e-6 then
+        return early, 0
+    end
+    steps:set(key, next + step, next + step - now + 1)
+    return nil, math.floor((limit.burst * step - (next - now)) / step + 1e-6)
+end
+
+return M

@@ -1,0 +1,38 @@
+-- Which replica gets a request: the one with the least under way, that this request hasn't tried. One that couldn't be
+-- reached, or broke off before it said anything, comes last for five seconds.
+
+local counting = require "counting"
+
+local M = {}
+local MARKED = 5  -- seconds
+local marks = ngx.shared.counts
+
+function M.mark(job)
+    marks:set("bad|" .. job, true, MARKED)
+end
+
+local function less(first, second)
+    for place = 1, 2 do
+        if first[place] ~= second[place] then
+            return first[place] < second[place]
+        end
+    end
+    return false
+end
+
+-- `tried`: jobs, as a set. They get the request again only if there is no other. `only`: the one job that may get it.
+function M.pick(replicas, tried, only)
+    local best, rank
+    local from = #replicas > 1 and math.random(#replicas) or 1  -- equals take turns
+    for offset = 0, #replicas - 1 do
+        local replica = replicas[(from + offset - 1) % #replicas + 1]
+        local bad = (tried[replica.job] and 2 or 0) + (marks:get("bad|" .. replica.job) and 1 or 0)
+        local its = { bad, counting.busy(replica.job) }
+        if (not only or replica.job == only) and (not best or less(its, rank)) then
+            best, rank = replica, its
+        end
+    end
+    return best
+end
+
+return M

@@ -1,0 +1,189 @@
+"""nginx as this program's child: its files, its start, and its end.
+
+It outlives the program, as tasks outlive the agent: whoever starts next finds it by its pid file and goes on with it.
+All that it needs is in one folder: `control/` is for the program alone, `asks/` for it and nginx's workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import grp
+import os
+import pkgutil
+import shutil
+import signal
+import subprocess
+import time
+from typing import List, NamedTuple, Sequence
+
+MODULES = "/usr/lib/nginx/modules"
+LUA = (
+    "access", "asking", "certificates", "control", "counting", "door", "headers", "heads", "holding", "limits",
+    "models", "problems", "replicas", "services", "states",
+)  # fmt: skip
+LARGEST = 13  # the largest body that may come in chunks is 2^13 MB
+START_SECONDS = 10.0
+
+
+class NginxError(Exception):
+    """nginx can't be started; the words say why, and what to do."""
+
+
+class Listens(NamedTuple):
+    http: Sequence[str]  # as nginx has them: a port, or an address and a port
+    https: Sequence[str] = ()
+
+
+class Nginx:
+    def __init__(self, folder: str, listens: Listens, workers: str = "auto", user: str = "") -> None:
+        """`user`: whom root's workers run as."""
+        self._folder, self._listens, self._workers, self._user = os.path.abspath(folder), listens, workers, user
+        self.control = os.path.join(self._folder, "control", "control.sock")
+        self.asks = os.path.join(self._folder, "asks", "asks.sock")
+
+    def start(self) -> bool:
+        """Have it running, with these files. False if it was running with them already. Raises NginxError."""
+        changed = self._write()
+        pid = self.pid()
+        if pid and changed:
+            self._stop_now(pid)  # modules and listening addresses change only with a new process
+            pid = 0
+        if pid:
+            return False
+        found = shutil.which("nginx", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
+        if not found or not os.path.exists(os.path.join(MODULES, "ngx_http_lua_module.so")):
+            raise NginxError(
+                "nginx with its Lua module is needed: `apt-get install nginx libnginx-mod-http-lua lua-cjson`"
+            )
+        with contextlib.suppress(FileNotFoundError):  # of one that was killed; it would be in the way
+            os.unlink(self.control)
+        command = [found, "-c", self._path("nginx.conf"), "-e", self._path("error.log")]
+        ended = subprocess.run(
+            command, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        if ended.returncode:
+            raise NginxError("nginx doesn't start: " + ended.stdout.decode("utf-8", "replace").strip()[-2000:])
+        return True
+
+    def pid(self) -> int:
+        """The master's; 0 if it isn't running."""
+        try:
+            with open(self._path("nginx.pid")) as file:
+                pid = int(file.read())
+            with open("/proc/%d/cmdline" % pid, "rb") as file:
+                command = file.read()
+        except (OSError, ValueError):
+            return 0
+        return pid if self._path("nginx.conf").encode() in command else 0
+
+    def pids(self) -> List[int]:
+        """The master's and its workers'."""
+        pid = self.pid()
+        if not pid:
+            return []
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
+            return [pid] + [int(word) for word in file.read().split()]
+
+    def stop(self) -> None:
+        pid = self.pid()
+        if pid:
+            self._stop_now(pid)
+
+    def _stop_now(self, pid: int) -> None:
+        os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + START_SECONDS
+        while self.pid():
+            if time.monotonic() > deadline:
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
+
+    # Its files ----------------------------------------------------------------------------------------------------
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)
+
+    def _write(self) -> bool:
+        """Has anything changed?"""
+        for name in ("", "lua", "temporary", "control", "asks"):
+            os.makedirs(self._path(name), exist_ok=True)
+        self._admit_workers()
+        files = {"nginx.conf": self._rendered().encode("utf-8")}
+        files.update({"lua/%s.lua" % name: _shipped("lua/%s.lua" % name) for name in LUA})
+        changed = [name for name, data in files.items() if _read(self._path(name)) != data]
+        for name in changed:
+            with open(self._path(name), "wb") as file:
+                file.write(files[name])
+        if self._listens.https and not os.path.exists(self._path("nobody.pem")):
+            self._make_certificate()
+        return bool(changed)
+
+    def _admit_workers(self) -> None:
+        os.chmod(self._path("control"), 0o700)
+        if not self._user:
+            return
+        group = grp.getgrnam(self._user).gr_gid
+        for name in ("", "lua", "temporary", "asks"):
+            os.chown(self._path(name), -1, group)
+            os.chmod(self._path(name), 0o750)
+
+    def _rendered(self) -> str:
+        values = {
+            "user": "user %s;" % self._user if self._user else "",
+            "workers": self._workers,
+            "folder": self._folder,
+            "modules": MODULES,
+            "listen": "\n        ".join(self._listening()),
+            "streamed": "\n        ".join(STREAMED % (step, 1 << step) for step in range(LARGEST + 1)),
+        }
+        text = _shipped("nginx.conf").decode("utf-8")
+        for name, value in values.items():
+            text = text.replace("{{%s}}" % name, value)
+        return text
+
+    def _listening(self) -> List[str]:
+        lines = ["listen %s backlog=4096;" % place for place in self._listens.http]
+        if self._listens.https:
+            lines += ["listen %s ssl backlog=4096;" % place for place in self._listens.https]
+            lines += [
+                "ssl_certificate %s;" % self._path("nobody.pem"),
+                "ssl_certificate_key %s;" % self._path("nobody.pem"),
+            ]
+            lines += ["ssl_protocols TLSv1.2 TLSv1.3;", "ssl_session_cache shared:tls:4m;"]
+            lines += ["ssl_certificate_by_lua_block { certificates.show() }"]
+        return lines
+
+    def _make_certificate(self) -> None:
+        """For handshakes that name no host of ours: nginx doesn't start without one."""
+        made = self._path("nobody.pem")
+        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+        command += ["-subj", "/CN=nobody", "-days", "36500", "-keyout", made, "-out", made + ".crt"]
+        ended = subprocess.run(
+            command, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        if ended.returncode:
+            raise NginxError("openssl makes no certificate: " + ended.stdout.decode("utf-8", "replace")[-500:])
+        with open(made, "ab") as file, open(made + ".crt", "rb") as certificate:
+            file.write(certificate.read())
+        os.chmod(made, 0o600)
+
+
+STREAMED = """location @streamed_%d {
+            client_max_body_size %dm;
+            proxy_request_buffering off;
+            access_by_lua_block { door.admit() }
+            proxy_pass http://replicas_afresh;
+        }"""
+
+
+def _shipped(name: str) -> bytes:
+    data = pkgutil.get_data(__package__, name)
+    assert data is not None, "it is in the same package"
+    return data
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return b""

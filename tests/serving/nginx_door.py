@@ -1,0 +1,122 @@
+"""A gateway as a door of the suite: nginx in a folder of its own, on a free port, told by the agent's own code."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from chalicelib.agent.gateway import entries
+from chalicelib.agent.gateway.asks import Asks
+from chalicelib.agent.gateway.buckets import Buckets
+from chalicelib.agent.gateway.control import Control
+from chalicelib.agent.gateway.nginx import MODULES, Listens, Nginx
+from chalicelib.domain.services import Traffic
+from chalicelib.domain.serving import Served
+from tests.serving.door import resident
+
+PACKAGES = ("nginx", "libnginx-mod-http-lua", "lua-cjson")
+DOMAIN = "example.test"
+HOLD = 2  # seconds; half a minute outside tests
+
+
+def installed() -> None:
+    """nginx and its Lua module, from apt unless they are there; without the nginx that Debian would start then."""
+    if shutil.which("nginx", path="/usr/sbin:/usr/bin") and Path(MODULES, "ngx_http_lua_module.so").exists():
+        return
+    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    for command in (
+        ["apt-get", "update", "-qq"],
+        ["apt-get", "install", "-y", "-qq", "-o", "DPkg::Lock::Timeout=300", *PACKAGES],
+    ):
+        done = subprocess.run(command, env=quiet, capture_output=True, text=True, timeout=600, check=False)
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr[-1000:]}"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+class NginxDoor:
+    def __init__(self, folder: Path, workers: str = "2") -> None:
+        self.address = ("127.0.0.1", free_port())
+        self.tokens: dict[str, tuple[str, ...]] = {}
+        self.woken: list[str] = []
+        self.away = False  # the control plane can't be asked
+        self._word: dict[str, Any] = {}
+        self._had: dict[str, str] = {}
+        self._buckets = Buckets()
+        user = "root" if os.geteuid() == 0 else ""
+        self.nginx = Nginx(str(folder), Listens([f"127.0.0.1:{self.address[1]}"]), workers, user)
+        self.asks = Asks(self.nginx.asks, self._rights, self.woken.append, print)
+        self.nginx.start()
+        self.asks.start()
+        self.control = Control(self.nginx.control)
+
+    def stop(self) -> None:
+        self.control.close()
+        self.nginx.stop()
+        self.asks.stop()
+
+    def empty(self) -> None:
+        self.tokens.clear()
+        self.woken.clear()
+        self.away = False
+        self.serve()
+        self.control.forget()
+
+    # --- what the suite asks for ----------------------------------------------------------------------------------
+
+    def serve(self, *services: Served) -> None:
+        models = {f"models-of-{each.project_name}.{DOMAIN}": each.project_id for each in services}
+        self.told({"services": [self._said(each) for each in services], "model_hosts": models})
+
+    def told(self, word: dict[str, Any]) -> None:
+        self._word = word
+        wanted = entries.entries(word)
+        self.control.set(entries.difference(self._had, self._had, wanted))
+        self._had = wanted
+        self._buckets.keep([each["run_id"] for each in word["services"]])
+        self._sample()
+
+    def allow(self, token: str, *projects: str) -> None:
+        self.tokens[token] = projects
+        self.control.forget()
+
+    def host_of(self, service: Served) -> str:
+        return f"{service.run_name}.{DOMAIN}"
+
+    def models_of(self, project: str) -> tuple[str, str]:
+        return f"models-of-{project}.{DOMAIN}", "/"
+
+    def traffic(self, service: Served) -> Traffic | None:
+        now = self._sample()
+        return Traffic(door="gateway", **self._buckets.report(service.run_id, now))
+
+    def memory(self) -> int:
+        return resident(*self.nginx.pids())
+
+    # --- what the control plane does otherwise --------------------------------------------------------------------
+
+    def _said(self, service: Served) -> dict[str, Any]:
+        return {**service.model_dump(mode="json"), "hosts": [self.host_of(service)], "hold": HOLD}
+
+    def _rights(self, token: str, project: str) -> int:
+        if self.away:
+            return 503
+        return 200 if project in [f"id-of-{name}" for name in self.tokens.get(token, ())] else 403
+
+    def _sample(self) -> int:
+        now = time.time_ns() // 1000
+        draining = entries.draining(self._word)
+        jobs = [job for each in draining.values() for job in each]
+        counts = self.control.counts([each["run_id"] for each in self._word["services"]], jobs)
+        self._buckets.sample(counts, draining, now)
+        return now
