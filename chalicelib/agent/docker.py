@@ -187,16 +187,24 @@ class DockerRuntime:
         except DockerError:
             return None  # not running, or the engine is unreachable: no sample this time
 
-    def network(self, folder: TaskFolder) -> Optional[int]:
+    def _running(self, folder: TaskFolder) -> Dict[str, Any]:
         try:
             found = self._docker.container(container_name(folder.task))
         except DockerError as problem:
             raise OSError("Docker: %s" % problem.message) from None
         if found is None or not found["State"]["Running"]:
             raise OSError("the job's container doesn't run")
+        return found
+
+    def network(self, folder: TaskFolder) -> Optional[int]:
+        found = self._running(folder)
         if (found.get("HostConfig") or {}).get("NetworkMode") == "host":
             return None
         return int(found["State"]["Pid"])
+
+    def address(self, folder: TaskFolder) -> str:
+        attached = (self._running(folder).get("NetworkSettings") or {}).get("Networks") or {}
+        return next((str(each["IPAddress"]) for each in attached.values() if each.get("IPAddress")), "")
 
     def remove(self, folder: TaskFolder) -> None:
         docker_repositories.remove(folder.task)

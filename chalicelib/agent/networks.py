@@ -12,7 +12,7 @@ import errno
 import os
 import socket
 import threading
-from typing import Callable, Iterator, List, Optional, Union
+from typing import Callable, Iterator, List, Optional, Tuple, Union
 
 LOOPBACK = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 CLONE_NEWNET = 0x40000000
@@ -44,6 +44,11 @@ def connect(network: Optional[int], port: int) -> socket.socket:
     return _within(network, lambda: _connected(port))
 
 
+def connecting(network: Optional[int], port: int, place: int) -> socket.socket:
+    """A connection that doesn't block, on its way to this port at a place of `LOOPBACK`. Raises OSError."""
+    return _within(network, lambda: _on_its_way(LOOPBACK[place], port))
+
+
 def listen(network: Optional[int], port: int, address: str = "127.0.0.1") -> socket.socket:
     """A listening socket; with port 0 the kernel chooses one. Raises OSError."""
     return _within(network, lambda: _listening(port, address))
@@ -67,6 +72,19 @@ def _connected_to(family: int, address: str, port: int) -> socket.socket:
         made.settimeout(CONNECT_SECONDS)
         made.connect((address, port))
         made.settimeout(None)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _on_its_way(place: Tuple[int, str], port: int) -> socket.socket:
+    made = socket.socket(place[0], socket.SOCK_STREAM)
+    try:
+        made.setblocking(False)
+        problem = made.connect_ex((place[1], port))
+        if problem not in (0, errno.EINPROGRESS):
+            raise OSError(problem, os.strerror(problem))
     except OSError:
         made.close()
         raise

@@ -129,6 +129,9 @@ class ProcessRuntime:
     def network(self, folder: TaskFolder) -> Optional[int]:
         return None
 
+    def address(self, folder: TaskFolder) -> str:
+        return ""
+
     def remove(self, folder: TaskFolder) -> None:
         end_group(folder.task)
         process_tree.send(process_tree.marked(folder.task), signal.SIGKILL)

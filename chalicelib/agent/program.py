@@ -23,6 +23,7 @@ from .inventory import Inventory
 from .link import Link, LinkError
 from .log_stream import LogStreams
 from .notices import Notice
+from .replicas import Replicas
 from .roster import Roster, archives_of
 from .session import Abort, Command, Dial, End, Keep, Message, Put, Rekey, Remove, Session, Skip, Start, Stop, Trim
 from .streams import Streams, port_opener, ssh_opener
@@ -127,7 +128,8 @@ class Program:
         self._address = Address(data)
         self.streams = Streams(lambda: self._address.read()[0], log, via=self._address.via)
         self.logs = LogStreams(self.streams.loop, roster.folder)
-        self.streams.serve("port", port_opener(roster.runtime))
+        self.replicas = Replicas(roster.runtime, self._replica_changed, log)
+        self.streams.serve("port", port_opener(roster.runtime, self.replicas.way))
         self.streams.serve("ssh", ssh_opener(roster.runtime))
         self.streams.serve("logs", self.logs.opener)
         self._wake_path = os.path.join(data, "wake")
@@ -172,6 +174,7 @@ class Program:
             self._step()
         self._slow.shutdown(wait=False)
         self.streams.loop.close()
+        self.replicas.close()
         self._end_logins()
         return not self._stopping
 
@@ -239,6 +242,11 @@ class Program:
     def _refresh(self, task: str) -> None:
         """Pass the folder's news to the session; the state is read first, so an end never precedes its last byte."""
         report = self._roster.report(task)
+        if report["state"] == "running":
+            self.replicas.watch(task, self._roster.folder(task).launch)
+            report.update(self.replicas.told(task))
+        else:
+            self.replicas.forget(task)
         end = self._roster.log(task).end()
         if task not in self._session.tasks():
             self._session.task_changed(dict(report, state="preparing"))
@@ -249,6 +257,13 @@ class Program:
             self._serve_log(task)
         if task in self._removing:
             self._try_remove(task)
+
+    def _replica_changed(self, task: str) -> None:
+        self._hand_over(lambda: self._refresh_running(task))
+
+    def _refresh_running(self, task: str) -> None:
+        if task in self._session.tasks() and os.path.isdir(self._roster.folder(task).path):
+            self._refresh(task)
 
     def _look(self, now: float) -> None:
         """Periodic checks: dead supervisors, a full disk, metrics, facts."""
@@ -523,6 +538,7 @@ class Program:
     def _removed(self, task: str) -> None:
         self._removing.discard(task)
         self._deleting.discard(task)
+        self.replicas.forget(task)
         self._session.task_removed(task)
 
 

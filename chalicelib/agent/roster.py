@@ -11,6 +11,7 @@ import sys
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 from . import logins, repositories
+from .ports import Ports
 from .spool import SpoolReader
 from .task_runtime import CONTAINER, TaskError, TaskRuntime, micros
 from .tasks import FINAL, TaskFolder, list_tasks, read_text
@@ -42,6 +43,7 @@ class Roster:
         self._readers: Dict[str, SpoolReader] = {}
         self._launched: List[Tuple[str, "subprocess.Popen[bytes]"]] = []
         self._failures: Dict[str, int] = {}
+        self._ports = Ports()
 
     def folder(self, task: str) -> TaskFolder:
         return TaskFolder(self._data, task)
@@ -58,8 +60,11 @@ class Roster:
         """Tasks on disk; unfinished creations are deleted."""
         whole = []
         for task in list_tasks(self._data):
-            if self.folder(task).launch():
+            launch = self.folder(task).launch()
+            if launch:
                 whole.append(task)
+                if launch.get("host_port") and not self.ended(task):
+                    self._ports.keep(task, int(launch["host_port"]))
             else:
                 self.folder(task).delete()
         return whole
@@ -70,11 +75,14 @@ class Roster:
             raise TaskError("executor_error", "a task's id can't be %r" % task)
         runtime = spec.get("runtime") or self._default
         chosen: List[str] = []
-        vendor, trouble = "", ""
+        vendor = ""
+        port: Optional[int] = None
+        trouble: Optional[TaskError] = None
         try:
             chosen, vendor = self._choose_gpus(spec, gpus)
+            port, spec = self._choose_port(task, spec, runtime)
         except TaskError as problem:
-            trouble = problem.message
+            trouble = problem
         os.makedirs(self.folder(task).path, mode=0o711, exist_ok=True)
         spec = repositories.put_aside(self.folder(task), spec)
         launch = {
@@ -82,13 +90,24 @@ class Roster:
             "socket": self._docker_socket,
             "users": self._users,
             "gpus": chosen,
+            "host_port": port,
             "spec": dict(spec, gpu_vendor=vendor, gpu_buses=buses_of(chosen, gpus)),
         }
         self.folder(task).create(launch)
         if runtime not in self._runtimes:
-            trouble = "this machine has no %s runtime; it has: %s" % (runtime, ", ".join(sorted(self._runtimes)))
-        if trouble:
-            self.give_up(task, TaskError("executor_error", trouble))
+            words = "this machine has no %s runtime; it has: %s" % (runtime, ", ".join(sorted(self._runtimes)))
+            trouble = TaskError("executor_error", words)
+        if trouble is not None:
+            self.give_up(task, trouble)
+
+    def _choose_port(self, task: str, spec: Dict[str, Any], runtime: str) -> Tuple[Optional[int], Dict[str, Any]]:
+        """The port of a service's replica that shares its host's network, and its spec, which tells it that one."""
+        wanted = spec.get("service_port")
+        if not wanted or not self._shares_network(runtime, spec):
+            return None, spec
+        port = self._ports.give(task, int(wanted))
+        others = [each for each in spec.get("ports") or () if each != wanted]
+        return port, dict(spec, ports=others, env=dict(spec.get("env") or {}, DSTACK_SERVICE_PORT=str(port)))
 
     def _choose_gpus(self, spec: Dict[str, Any], gpus: List[Dict[str, Any]]) -> Tuple[List[str], str]:
         wanted = spec.get("gpus") or 0
@@ -162,9 +181,12 @@ class Roster:
 
     def beside(self, task: str) -> bool:
         """Is it in the machine's own network: a plain process, or one of several nodes?"""
-        runtime = self._runtimes.get(self.folder(task).launch().get("runtime", ""))
-        host = (self.folder(task).launch().get("spec") or {}).get("network") == "host"
-        return runtime is not None and (runtime.isolation != CONTAINER or host)
+        launch = self.folder(task).launch()
+        return self._shares_network(launch.get("runtime", ""), launch.get("spec") or {})
+
+    def _shares_network(self, runtime: str, spec: Dict[str, Any]) -> bool:
+        found = self._runtimes.get(runtime)
+        return found is not None and (found.isolation != CONTAINER or spec.get("network") == "host")
 
     def takes_logins(self, task: str) -> bool:
         return bool((self.folder(task).launch().get("spec") or {}).get("authorized_keys"))
@@ -199,6 +221,7 @@ class Roster:
             raise OSError("; ".join(held.values()))
         logins.remove(folder)
         folder.delete()
+        self._ports.release(task)
         self._readers.pop(task, None)
         self._failures.pop(task, None)
 

@@ -6,6 +6,8 @@ side doesn't take what it gets, the other isn't read.
 
 from __future__ import annotations
 
+import errno
+import os
 import selectors
 import socket
 import ssl
@@ -15,6 +17,7 @@ import time
 from collections import deque
 from typing import Callable, Deque, Optional, Protocol, Set
 
+from .networks import LOOPBACK
 from .websocket import FAILED, LEAVING, NORMAL, Closed, Peer
 
 READ = 64 * 1024  # bytes that are read at once
@@ -123,9 +126,13 @@ class Loop:
 class Outgoing:
     """What waits to be sent on one socket."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: Optional[socket.socket]) -> None:
+        """`sock`: None if it isn't there yet (`to`)."""
         self._sock, self._parts = sock, deque()  # type: Any, Deque[memoryview]
         self.size = self.sent = 0
+
+    def to(self, sock: socket.socket) -> None:
+        self._sock = sock
 
     def put(self, data: bytes) -> None:
         if data:
@@ -311,12 +318,15 @@ class Refusal(Connection):
 class Joined(Connection):
     """A stream to a socket of the job."""
 
-    def __init__(self, loop: Loop, near: socket.socket, peer: Peer, far: socket.socket) -> None:
+    def __init__(self, loop: Loop, near: socket.socket, peer: Peer, far: Optional[socket.socket]) -> None:
         super().__init__(loop, near, peer)
-        far.setblocking(False)
         self._far, self._far_out, self._far_broken = far, Outgoing(far), False
+        if far is not None:
+            far.setblocking(False)
 
     def pump(self) -> None:
+        if self._far is None:
+            return
         try:
             self._far_out.flush()
         except OSError:
@@ -333,6 +343,7 @@ class Joined(Connection):
         self.step()
 
     def _read_far(self) -> None:
+        assert self._far is not None, "it is watched"
         try:
             data = receive(self._far)
         except OSError:
@@ -362,5 +373,59 @@ class Joined(Connection):
         return self._out.sent + self._far_out.sent
 
     def release(self) -> None:
-        self._loop.watch(self._far, 0, self._far_ready)
-        self._far.close()
+        if self._far is not None:
+            self._loop.watch(self._far, 0, self._far_ready)
+            self._far.close()
+
+
+class Deferred(Joined):
+    """A stream that waits for somebody to use it. Its socket of the job is opened for the first byte: an application
+    that serves one connection after the other must not be kept busy by one on which nothing comes."""
+
+    def __init__(self, loop: Loop, near: socket.socket, peer: Peer, connecting: Callable[[int], socket.socket]) -> None:
+        """`connecting`: a connection on its way to a place of `networks.LOOPBACK`. Raises OSError."""
+        super().__init__(loop, near, peer, None)
+        self._connecting, self._coming = connecting, None  # type: Any, Optional[socket.socket]
+        self._begun = False
+
+    def payload(self, part: bytes) -> None:
+        super().payload(part)
+        if not self._begun:
+            self._begun = True
+            self._try(0, None)
+
+    def _try(self, place: int, problem: Optional[OSError]) -> None:
+        if problem is not None and (problem.errno != errno.ECONNREFUSED or place >= len(LOOPBACK)):
+            self._unreachable(problem)
+            return
+        try:
+            self._coming = self._connecting(place)
+        except OSError as found:
+            self._try(place + 1, problem or found)  # that there is no IPv6 here tells nobody anything
+            return
+        self._loop.watch(self._coming, selectors.EVENT_WRITE, lambda _: self._came(place))
+
+    def _came(self, place: int) -> None:
+        coming, self._coming = self._coming, None
+        assert coming is not None, "it is watched"
+        self._loop.watch(coming, 0, self._far_ready)
+        number = coming.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if number:
+            coming.close()
+            self._try(place + 1, OSError(number, os.strerror(number)))
+        else:
+            coming.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._far = coming
+            self._far_out.to(coming)
+        self.step()
+
+    def _unreachable(self, problem: OSError) -> None:
+        refused = problem.errno == errno.ECONNREFUSED
+        words = "nothing listens there" if refused else problem.strerror or str(problem)
+        self._break(Closed(FAILED, "the job's port can't be reached: %s" % words))
+
+    def release(self) -> None:
+        if self._coming is not None:
+            self._loop.watch(self._coming, 0, self._far_ready)
+            self._coming.close()
+        super().release()

@@ -9,20 +9,21 @@ the server is dialled all the same, so that the client gets the reason.
 
 from __future__ import annotations
 
+import functools
 import socket
 import threading
 from collections import Counter, deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Deque, Dict, Optional, Tuple, Union
+from typing import Any, Callable, Deque, Dict, Optional, Protocol, Tuple, Union
 from urllib.parse import urlsplit
 
 from . import logins, networks, way, websocket
-from .stream_loop import Connection, Joined, Loop, Refusal
+from .stream_loop import Connection, Deferred, Joined, Loop, Refusal
 from .task_runtime import TaskRuntime
 
-MOST = 256  # streams at once on this machine, those that are being dialled included
-SHARE = 4  # a job may have this many for each place that is free: one alone gets 205, and leaves 51 to others
-DIALS, DIALS_OF_A_JOB = 32, 8  # at once
+MOST = 1024  # streams at once on this machine, those that are being dialled included
+SHARE = 4  # a job may have this many for each place that is free: one alone gets 820, and leaves 204 to others
+DIALS, DIALS_OF_A_JOB = 32, 16  # at once
 DIAL_SECONDS = 15.0
 HEAD_BYTES = 16 * 1024
 
@@ -136,12 +137,29 @@ class Streams:
                 self._dialling.pop(str(order["id"]), None)
 
 
-def port_opener(runtime_of: Callable[[str], Tuple[TaskRuntime, Any]]) -> Opener:
-    """Streams to `port:N`, in the task's network."""
+class Replica(Protocol):
+    """The way to the port of a service's replica."""
 
-    def opened(task: str, order: Order) -> socket.socket:
+    def enter(self) -> None:
+        """May block, and raises OSError."""
+
+    def connecting(self, place: int) -> socket.socket: ...
+
+
+def port_opener(
+    runtime_of: Callable[[str], Tuple[TaskRuntime, Any]],
+    replica_of: Callable[[str, int], Optional[Replica]] = lambda task, port: None,
+) -> Opener:
+    """Streams to `port:N`, in the task's network; to a replica's port, if the order says `lazily`, from the first byte
+    that comes for it."""
+
+    def opened(task: str, order: Order) -> Union[socket.socket, Begun]:
         port = int(str(order["target"]).partition(":")[2])
+        replica = replica_of(task, port) if order.get("lazily") else None
         try:
+            if replica is not None:
+                replica.enter()
+                return functools.partial(Deferred, connecting=replica.connecting)
             runtime, folder = runtime_of(task)
             with networks.held(lambda: runtime.network(folder)) as network:
                 return networks.connect(network, port)

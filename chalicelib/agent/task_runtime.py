@@ -123,6 +123,11 @@ class TaskRuntime(Protocol):
         if the task doesn't run."""
         ...
 
+    def address(self, folder: TaskFolder) -> str:
+        """The IPv4 address of a running task in a network that its host may reach; empty if that is the host's own, or
+        nobody knows. Raises OSError if the task doesn't run."""
+        ...
+
     def remove(self, folder: TaskFolder) -> None:
         """Delete what the task left outside its folder, if anything."""
         ...

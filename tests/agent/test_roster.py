@@ -26,6 +26,7 @@ def test_a_task_is_written_down_with_what_was_chosen_for_it(desk: Desk) -> None:
         "socket": "/d.sock",
         "users": "",
         "gpus": [],
+        "host_port": None,
         "spec": {"commands": ["a"], "gpu_vendor": "nvidia", "gpu_buses": []},
     }
     assert desk.roster.tasks() == ["t"]

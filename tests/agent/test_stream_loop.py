@@ -6,13 +6,14 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 import pytest
 
-from chalicelib.agent import websocket
-from chalicelib.agent.stream_loop import CLOSE_SECONDS, FULL, SILENCE, STALLED, TICK, Joined, Loop, Refusal
-from chalicelib.agent.websocket import Peer
+from chalicelib.agent import networks, websocket
+from chalicelib.agent.stream_loop import CLOSE_SECONDS, FULL, SILENCE, STALLED, TICK, Deferred, Joined, Loop, Refusal
+from chalicelib.agent.websocket import Closed, Peer
 
 FRAME = websocket.frame(websocket.BINARY, bytes(FULL), False)
 
@@ -236,3 +237,100 @@ def test_a_failure_of_one_action_is_printed_and_the_others_go_on(capsys: pytest.
     after: list[int] = []
     loop.call(lambda: after.append(1))
     assert after == [], "a closed loop starts no thread"
+
+
+# --- streams that reach their job with the first byte -----------------------------------------------------------------
+
+
+@dataclass
+class Waiting:
+    """A stream that nobody has used yet, to whoever may listen on a port."""
+
+    loop: Loop
+    stream: Deferred
+    server: socket.socket
+    begun: list[int]
+    peer: Peer = field(default_factory=lambda: Peer(client=False))
+
+    def send(self, data: bytes) -> None:
+        self.server.send(self.peer.message(data))
+        self.turns()
+
+    def turns(self) -> None:
+        while self.loop.turn(0.05):
+            pass
+
+    def hears(self) -> list[bytes]:
+        try:
+            parts, back = self.peer.receive(self.server.recv(FULL))
+        except BlockingIOError:
+            return []
+        self.server.send(back)
+        self.turns()
+        return parts
+
+
+@contextmanager
+def waiting_for(port: int) -> Iterator[Waiting]:
+    loop, begun = Loop(), []
+    server, near = socket.socketpair()
+    server.setblocking(False)
+
+    def connecting(place: int) -> socket.socket:
+        begun.append(place)
+        return networks.connecting(None, port, place)
+
+    stream = Deferred(loop, near, Peer(client=True), connecting)
+    stream.begin()
+    yield Waiting(loop, stream, server, begun)
+    loop.close()
+    server.close()
+
+
+def test_a_job_isnt_kept_busy_by_a_stream_that_waits() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as job, waiting_for(job.getsockname()[1]) as stream:
+        job.setblocking(False)
+        stream.turns()
+        with pytest.raises(BlockingIOError):
+            job.accept()
+        stream.send(b"hello")
+        app, _ = job.accept()
+        with app:
+            assert app.recv(100) == b"hello"
+            app.sendall(b"welcome")
+            stream.turns()
+            assert stream.hears() == [b"welcome"] and stream.begun == [0]
+            stream.send(b"more")
+            assert app.recv(100) == b"more"
+        stream.turns()
+        stream.hears()
+        assert stream.peer.closed == Closed(websocket.NORMAL)
+
+
+def test_one_that_listens_on_ipv6_alone_is_found() -> None:
+    try:
+        job = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    with job, waiting_for(job.getsockname()[1]) as stream:
+        stream.send(b"hello")
+        app, _ = job.accept()
+        with app:
+            assert app.recv(100) == b"hello" and stream.begun == [0, 1]
+
+
+def test_that_nothing_listens_is_said_and_nothing_is_left() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as gone:
+        port = gone.getsockname()[1]
+    with waiting_for(port) as stream:
+        stream.send(b"hello")
+        assert stream.hears() == []
+        assert stream.peer.closed == Closed(websocket.FAILED, "the job's port can't be reached: nothing listens there")
+        assert not stream.loop.streams
+
+
+def test_one_that_nobody_ever_used_leaves_nothing() -> None:
+    with waiting_for(1) as stream:
+        stream.server.send(stream.peer.close(websocket.LEAVING, "enough"))
+        stream.turns()
+        assert not stream.loop.streams and stream.begun == []

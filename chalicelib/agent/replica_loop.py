@@ -1,0 +1,150 @@
+"""One thread for all replicas of a machine: an event loop that waits for their responses, however many there are.
+What may block for a moment - to enter a container's network, to connect - has a few threads more.
+
+Once something listens on a replica's port that is no longer asked, and its probes begin: before, they could only fail,
+and the next might be long in coming.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Awaitable, Callable, Dict, List, Optional
+
+from . import asking
+from .probes import Probe
+from .replicas import Replica
+
+LISTENS_EVERY = 1.0
+QUEUE_EVERY, QUEUE_SECONDS, QUEUE_BYTES = 5.0, 4.0, 8 << 20
+THREADS = 8
+WAITING = re.compile(rb"^(?:vllm:num_requests_waiting|sglang:num_queue_reqs)(?:\{.*\})?[ \t]+([^ \t\r\n]+)", re.M)
+
+
+class ReplicaLoop:
+    """`begin`, `end` and `close` are called from another thread."""
+
+    def __init__(self, changed: Callable[[str], None], log: Callable[[str], None]) -> None:
+        self._changed, self._log = changed, log
+        self._following: "Dict[str, asyncio.Task[None]]" = {}
+        self._threads = ThreadPoolExecutor(max_workers=THREADS, thread_name_prefix="replicas")
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="replicas", daemon=True)
+        self._thread.start()
+
+    def begin(self, replica: Replica) -> None:
+        self._loop.call_soon_threadsafe(self._begin, replica)
+
+    def end(self, task: str) -> None:
+        self._loop.call_soon_threadsafe(self._end, task)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def _run(self) -> None:
+        self._loop.run_forever()
+        rest = asyncio.all_tasks(self._loop)
+        for each in rest:
+            each.cancel()
+        if rest:
+            self._loop.run_until_complete(asyncio.wait(rest))
+        self._threads.shutdown(wait=False)
+        self._loop.close()
+
+    def _begin(self, replica: Replica) -> None:
+        following = self._loop.create_task(self._follow(replica))
+        following.add_done_callback(self._over)
+        self._following[replica.task] = following
+
+    def _end(self, task: str) -> None:
+        following = self._following.pop(task, None)
+        if following is not None:
+            following.cancel()
+
+    def _over(self, following: "asyncio.Task[None]") -> None:
+        if not following.cancelled() and following.exception() is not None:
+            self._log("looking after a replica failed: %r" % following.exception())
+
+    async def _follow(self, replica: Replica) -> None:
+        while not await self._listens(replica):
+            await asyncio.sleep(LISTENS_EVERY)
+        replica.address = await self._straight(replica)
+        replica.listens = True
+        self._changed(replica.task)
+        ask = functools.partial(self._status, replica)
+        probes: List[Probe] = []
+        probes += [
+            Probe(each, ask, lambda: self._counted(replica, probes)) for each in replica.spec.get("probes") or ()
+        ]
+        work: List[Awaitable[None]] = [probe.run() for probe in probes]
+        if replica.spec.get("queue"):
+            work.append(self._count(replica))
+        await asyncio.gather(*work)
+
+    async def _listens(self, replica: Replica) -> bool:
+        try:
+            (await self._connected(replica)).close()
+        except OSError:
+            return False
+        return True
+
+    async def _straight(self, replica: Replica) -> str:
+        try:
+            return await self._loop.run_in_executor(self._threads, replica.way.straight)
+        except OSError:  # the engine doesn't tell: there is another way
+            return ""
+
+    def _counted(self, replica: Replica, probes: List[Probe]) -> None:
+        replica.streaks = [probe.streak or 0 for probe in probes]
+        self._changed(replica.task)
+
+    async def _status(self, replica: Replica, request: bytes) -> int:
+        return await asking.status_of(await self._connected(replica), request)
+
+    async def _connected(self, replica: Replica) -> socket.socket:
+        connecting = self._loop.run_in_executor(self._threads, replica.way.connect)
+        try:
+            made = await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            connecting.add_done_callback(_unwanted)
+            raise
+        made.setblocking(False)
+        return made
+
+    async def _count(self, replica: Replica) -> None:
+        """What waits in its engine, as that says: unknown while it says nothing."""
+        request = asking.request("get", "/metrics")
+        while True:
+            try:
+                found = await asyncio.wait_for(self._metrics(replica, request), QUEUE_SECONDS)
+            except (OSError, ValueError, asyncio.TimeoutError):
+                found = None
+            if found is not None and found != replica.queue:
+                replica.queue = found
+                self._changed(replica.task)
+            await asyncio.sleep(QUEUE_EVERY)
+
+    async def _metrics(self, replica: Replica, request: bytes) -> Optional[int]:
+        status, body = await asking.answer(await self._connected(replica), request, QUEUE_BYTES)
+        return waiting(body) if status == 200 else None
+
+
+def waiting(metrics: bytes) -> Optional[int]:
+    """The requests that wait, of all its engines together; None: it counts none that we know. Raises ValueError."""
+    counts = [float(value) for value in WAITING.findall(metrics)]
+    if not counts:
+        return None
+    if not 0 <= sum(counts) < 1e15:
+        raise ValueError("no number of requests: %s" % sum(counts))
+    return round(sum(counts))
+
+
+def _unwanted(connecting: "asyncio.Future[socket.socket]") -> None:
+    """A connection that came after whoever wanted it had left."""
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().close()
