@@ -10,7 +10,7 @@ thousand small objects.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -27,12 +27,11 @@ from chalicelib.api.route import Access, of_agents
 from chalicelib.errors import Refused
 from chalicelib.runtime.health import PATH, Health
 from chalicelib.runtime.lanes import Busy, Lane
-from chalicelib.runtime.streams import End, Streams
+from chalicelib.runtime.streams import Streams
+from chalicelib.serving.door import Door
+from chalicelib.serving.ports import End, Receive, Scope, Send
 
 T = TypeVar("T")
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 SYNC_PATH = "/agent/sync"
 STREAM_PATHS = (CLIENT_STREAM, AGENT_STREAM) = (
@@ -132,10 +131,11 @@ class AsgiBridge:
         on_ready: Callable[[], None] = lambda: None,
         linger: float = DRAIN_SECONDS,
         streams: Streams | None = None,
+        door: Door | None = None,
     ) -> None:
         self._serve, self._refusal, self._users, self._agents, self._polls = serve, refusal, users, agents, polls
         self._has_news, self._on_ready, self._linger = has_news, on_ready, linger
-        self._streams = streams
+        self._streams, self._door = streams, door
         self._health = Health(lambda head: agents.turns.run("", partial(self._call, head, b"", b"")))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -151,13 +151,20 @@ class AsgiBridge:
             message = await receive()
             if message["type"] == "lifespan.startup":
                 self._polls.bind()
+                if self._door is not None:
+                    self._door.bind()
                 self._on_ready()
                 await send({"type": "lifespan.startup.complete"})
             else:
+                if self._door is not None:
+                    await self._door.closed()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._door is not None and (place := self._door.place(scope)) is not None:
+            await self._door.serve(place, scope, receive, send)
+            return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         exchange = Exchange(scope, receive, send, _size_of(headers), self._linger)
         head = dispatch.head_of(dispatch.Request(scope["method"], scope["path"].rstrip("/") or "/", headers=headers))

@@ -18,7 +18,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from chalicelib.runtime.accept import Seats
 
 if TYPE_CHECKING:
-    from chalicelib.runtime.streams import End
+    from collections.abc import Callable
+
+    from chalicelib.serving.ports import End
 
 HEAD_BYTES = 64 * 1024
 BUFFER = 128 * 1024  # bytes of a stream to this client from which on its other end isn't read
@@ -30,6 +32,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
     body_seconds = 180.0  # for the whole body; the largest allowed takes a third of this at 1 Mbit/s
     close_seconds = 30.0  # for the rest of an answer, on a connection that is being closed
 
+    lost: Callable[[], object] | None = None  # called once the connection has gone; of the request under way
     seats = Seats(2**31)  # the server's own, from whoever makes the connection
     _left = False
     _deadline: asyncio.TimerHandle | None = None
@@ -53,6 +56,11 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
     def recognised(self) -> None:
         """The caller's token was accepted."""
         self.seats.recognise(self)
+
+    def unhurried(self) -> None:
+        """The request's body is passed on as it comes: whoever does that watches its pace."""
+        self._within(None)
+        self.seats.works(self)
 
     def data_received(self, data: bytes) -> None:
         if self._stream is not None:
@@ -99,7 +107,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         super().on_response_complete()
         if not self.pipeline:
             self.seats.waits(self)
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self.cycle.more_body:  # what is left of a body that nobody wants
             self._within(self.close_seconds)
 
     def upgrade(self, head: bytes, end: End) -> None:
@@ -150,6 +158,8 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         self.seats.left(self)
         super().connection_lost(exc)
         self._forget_bodies()
+        if self.lost is not None:
+            self.lost()
         if self._stream is not None:
             self._stream.lost()
 

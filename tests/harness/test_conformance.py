@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import os
@@ -17,24 +18,31 @@ import pytest
 
 import tests.agent
 import tests.backends
+import tests.serving
 import tests.store
 from chalicelib.domain.facts import BackendFacts
 from tests.agent.runtime_conformance import RuntimeConformance
 from tests.backends.conformance import BackendConformance
 from tests.harness.conformance import Conformance
 from tests.harness.server import ROOT
+from tests.serving import contract, contract_live, contract_replicas
+from tests.serving.door import DoorFacts
 from tests.store.blob_contract import BlobContract
 from tests.store.contract import StoreContract
 from tests.store.log_contract import LogContract
 
-SUITES = (BackendConformance, BlobContract, LogContract, RuntimeConformance, StoreContract)
+DOORS = (contract.PassesOn, contract.Headers, contract.Bodies)
+DOORS += (contract_live.Streams, contract_live.WebSockets, contract_live.WhoMayCome, contract_live.Tricks)
+DOORS += (contract_replicas.Errors, contract_replicas.Limits, contract_replicas.Replicas)
+DOORS += (contract_replicas.Holding, contract_replicas.Counting)
+SUITES = (BackendConformance, BlobContract, LogContract, RuntimeConformance, StoreContract, *DOORS)
 EXCUSES = {"skip", "skipif", "xfail", "importorskip"}
 
 
 def members(suite: type) -> list[type]:
     """The test classes that join it."""
     found = set()
-    for package in (tests.agent, tests.backends, tests.store):
+    for package in (tests.agent, tests.backends, tests.serving, tests.store):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             if module.name.rpartition(".")[2].startswith("test_"):
                 classes = inspect.getmembers(importlib.import_module(module.name), inspect.isclass)
@@ -73,6 +81,7 @@ def test_no_case_hides_another(suite: type) -> None:
 def test_a_case_is_excused_by_facts_alone(suite: type) -> None:
     capabilities = {name for name, field in BackendFacts.model_fields.items() if field.annotation is bool}
     capabilities.add("batch")  # a number, and 0 denies it
+    capabilities |= {field.name for field in dataclasses.fields(DoorFacts)}
     for case in cases(suite).values():
         assert not EXCUSES & {mark.name for mark in marks(case)}
         assert {name for mark in marks(case) if mark.name == "needs" for name in mark.args} <= capabilities

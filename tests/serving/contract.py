@@ -31,7 +31,8 @@ class Doors(Conformance):
         raise NotImplementedError
 
     @pytest.fixture(scope="class")
-    def replica(self) -> Iterator[Replica]:
+    @classmethod
+    def replica(cls) -> Iterator[Replica]:
         made = Replica()
         yield made
         made.stop()
@@ -93,7 +94,6 @@ class PassesOn(Doors):
         [
             "/echo?a=1&a=2&b=",
             "/echo?q=%20%2B+%C3%A9&x=%3D%26",
-            "/echo?",
             "/echo?a[]=1;b='2'&|",
             "/echo/%C3%A9/%20/%2F/%25",
             "/echo//twice///thrice",
@@ -113,9 +113,9 @@ class PassesOn(Doors):
         assert values(got, "x-many") == ["one", "two"]
 
     def test_odd_header_values_arrive(self, visitor: Visitor) -> None:
-        got = visitor.echo(headers=[("X-Odd", "a=\"b\", c;d='e' {}[]"), ("X-Latin", "caf\xe9"), ("X-Empty", "")])
+        got = visitor.echo(headers=[("X-Odd", "a=\"b\", c;d='e' {}[]"), ("X-Accents", "caf\xc3\xa9"), ("X-Empty", "")])
         assert values(got, "x-odd") == ["a=\"b\", c;d='e' {}[]"]
-        assert values(got, "x-latin") == ["caf\xe9"]
+        assert values(got, "x-accents") == ["caf\xc3\xa9"]  # the bytes of UTF-8
         assert values(got, "x-empty") == [""]
 
     def test_what_a_client_accepts_and_is_goes_on(self, visitor: Visitor) -> None:

@@ -1,0 +1,65 @@
+"""Who may use a service: a member of its project, by the token that they use for everything else.
+
+Verdicts are remembered for a while, under a hash of the token, because most callers call again; whoever opens the door
+tells it when rights have changed, and without that a revoked token is good for a minute at most.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+from chalicelib.serving.headers import one
+from chalicelib.serving.ports import Rights
+
+T = TypeVar("T")
+GOOD, BAD = 60.0, 5.0  # seconds that a verdict is believed
+MOST = 10_000  # verdicts that are remembered
+LONGEST = 4096  # bytes of a token
+
+
+def bearer(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The token of the request; empty: there is none that could be judged."""
+    scheme, _, token = (one(headers, b"authorization") or b"").partition(b" ")
+    good = scheme.lower() == b"bearer" and len(token) <= LONGEST and token.isascii()
+    return token.strip().decode("ascii") if good else ""
+
+
+class Access:
+    """Used on the event loop. `clock` is in seconds."""
+
+    def __init__(
+        self, rights: Rights, aside: Callable[[Callable[[], bool]], Awaitable[bool]], clock: Callable[[], float]
+    ) -> None:
+        self._rights, self._aside, self._clock = rights, aside, clock
+        self._verdicts: OrderedDict[tuple[bytes, str], tuple[bool, float]] = OrderedDict()
+        self._round = 0  # moves on when rights have changed: what was judged before isn't remembered
+
+    def known(self, token: str, project: str) -> bool | None:
+        """The verdict, if it is remembered."""
+        found = self._verdicts.get(self._key(token, project))
+        return None if found is None or found[1] <= self._clock() else found[0]
+
+    async def judge(self, token: str, project: str) -> bool:
+        if (known := self.known(token, project)) is not None:
+            return known
+        began = self._round
+        verdict = await self._aside(lambda: self._rights.member(token, project))
+        if began == self._round:
+            key = self._key(token, project)
+            self._verdicts[key] = verdict, self._clock() + (GOOD if verdict else BAD)
+            self._verdicts.move_to_end(key)
+            if len(self._verdicts) > MOST:
+                self._verdicts.popitem(last=False)
+        return verdict
+
+    def changed(self) -> None:
+        """Somebody's rights may be others now."""
+        self._round += 1
+        self._verdicts.clear()
+
+    @staticmethod
+    def _key(token: str, project: str) -> tuple[bytes, str]:
+        return hashlib.sha256(token.encode()).digest(), project

@@ -1,0 +1,63 @@
+"""Which replica gets a request: of those that are ready, the one with the fewest requests of this door under way.
+
+Who lets a connection fail twice in a row is left out for some seconds, unless nobody else is there. A request that a
+replica failed to answer goes to another one, if it can be sent again without anybody noticing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from chalicelib.domain.serving import Served, ServedReplica
+
+FAILURES = 2  # in a row, after which a replica is left out …
+LEFT_OUT = 5.0  # … for so many seconds
+ATTEMPTS = 3  # of one request
+REPEATABLE = 2**20  # bytes of a body that is kept for another attempt
+
+
+class Choice:
+    """The replicas of all services, as this door knows them. `now` is in seconds."""
+
+    def __init__(self) -> None:
+        self.under_way: Counter[str] = Counter()  # by job
+        self._failed: dict[str, tuple[int, float]] = {}  # by job: how often in a row, and when last
+        self._turns: dict[str, int] = {}  # when each was last chosen: among equals the one that has waited longest
+        self._turn = 0
+
+    def choose(self, service: Served, now: float, tried: Collection[str] = ()) -> ServedReplica | None:
+        """None: no replica is ready. One that was tried is chosen again only if there is no other."""
+        ready = [each for each in service.replicas if each.ready and not each.draining]
+        if not ready:
+            return None
+        if len(ready) > 1:
+            ready = [each for each in ready if each.job_id not in tried] or ready
+            ready = [each for each in ready if not self._left_out(each.job_id, now)] or ready
+        return min(ready, key=lambda each: (self.under_way[each.job_id], self._turns.get(each.job_id, 0)))
+
+    def _left_out(self, job_id: str, now: float) -> bool:
+        times, last = self._failed.get(job_id, (0, 0.0))
+        return times >= FAILURES and now - last < LEFT_OUT
+
+    def begins(self, job_id: str) -> None:
+        self._turn += 1
+        self._turns[job_id] = self._turn
+        self.under_way[job_id] += 1
+
+    def ends(self, job_id: str) -> None:
+        self.under_way[job_id] -= 1
+        if not self.under_way[job_id]:
+            del self.under_way[job_id]
+
+    def failed(self, job_id: str, now: float) -> None:
+        self._failed[job_id] = (self._failed.get(job_id, (0, 0.0))[0] + 1, now)
+
+    def answered(self, job_id: str) -> None:
+        self._failed.pop(job_id, None)
+
+    def forget(self, job_ids: Collection[str]) -> None:
+        """They are no more."""
+        for job_id in job_ids:
+            self._failed.pop(job_id, None)
+            self._turns.pop(job_id, None)

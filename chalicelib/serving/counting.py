@@ -1,0 +1,161 @@
+"""What a door has seen of its services, in buckets of ten seconds, and when it says so.
+
+The planner scales by it. A request counts if a replica got it or should have; for as long as it is held or under way
+it makes the service busy. A service is reported now and then while it is busy, once more when it has become quiet, and
+at once when somebody begins to wait, or when a replica that is to be stopped has nothing under way any more.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.services import BUCKET, KEPT, Bucket, Traffic
+from chalicelib.domain.serving import Served
+
+
+@dataclass
+class Tally:
+    """One service."""
+
+    run_id: str
+    since: Micros  # the last change of what is under way or held; up to it `area` is right
+    requests: int = 0  # of the current bucket
+    area: float = 0.0  # microseconds that its requests have been there, together
+    under_way: int = 0
+    held: int = 0
+    waits_since: Micros | None = None
+    draining: frozenset[str] = frozenset()
+    buckets: deque[Bucket] = field(default_factory=deque)
+    urgent: bool = False
+
+    @property
+    def busy(self) -> int:
+        return self.under_way + self.held
+
+    def pass_to(self, now: Micros) -> None:
+        """Account for the time up to now, and close the buckets that have ended."""
+        while (end := self.since - self.since % BUCKET + BUCKET) <= now:
+            self.area += self.busy * (end - self.since)
+            if self.requests or self.area:
+                self.buckets.append(Bucket(at=end - BUCKET, requests=self.requests, busy=round(self.area / BUCKET, 4)))
+            self.since, self.requests, self.area = end, 0, 0.0
+            if not self.busy and end < now:
+                self.since = now - now % BUCKET  # nothing has happened since
+        self.area += self.busy * (now - self.since)
+        self.since = now
+        while self.buckets and self.buckets[0].at <= now - KEPT:
+            self.buckets.popleft()
+
+    def so_far(self) -> Bucket | None:
+        """The current bucket, as far as it goes."""
+        if not (self.requests or self.area):
+            return None
+        start = self.since - self.since % BUCKET
+        return Bucket(at=start, requests=self.requests, busy=round(self.area / max(1, self.since - start), 4))
+
+
+class Counts:
+    """All services of a door. `now` is in microseconds."""
+
+    def __init__(self, door: str) -> None:
+        self._door = door
+        self._tallies: dict[str, Tally] = {}
+
+    def __len__(self) -> int:
+        return len(self._tallies)
+
+    @property
+    def busy(self) -> int:
+        return sum(tally.busy for tally in self._tallies.values())
+
+    @property
+    def urgent(self) -> bool:
+        return any(tally.urgent for tally in self._tallies.values())
+
+    def _of(self, run_id: str, now: Micros) -> Tally:
+        tally = self._tallies.get(run_id)
+        if tally is None:
+            tally = self._tallies[run_id] = Tally(run_id, now)
+        tally.pass_to(now)
+        return tally
+
+    def came(self, run_id: str, now: Micros) -> None:
+        """A request that a replica should get: from now on it is under way."""
+        tally = self._of(run_id, now)
+        tally.requests += 1
+        tally.under_way += 1
+
+    def went(self, run_id: str, now: Micros) -> None:
+        self._of(run_id, now).under_way -= 1
+
+    def waits(self, run_id: str, now: Micros) -> None:
+        """It is held instead."""
+        tally = self._of(run_id, now)
+        tally.under_way -= 1
+        tally.held += 1
+        if tally.waits_since is None:
+            tally.waits_since, tally.urgent = now, True
+
+    def waited(self, run_id: str, now: Micros) -> None:
+        tally = self._of(run_id, now)
+        tally.held -= 1
+        tally.under_way += 1
+        if not tally.held:
+            tally.waits_since = None
+
+    def held(self, run_id: str) -> int:
+        tally = self._tallies.get(run_id)
+        return 0 if tally is None else tally.held
+
+    def looked_up(self, service: Served, under_way: Mapping[str, int], now: Micros) -> None:
+        """Its replicas are known anew: those that drain and have nothing under way are let go."""
+        draining = frozenset(each.job_id for each in service.replicas if each.draining)
+        tally = self._tallies.get(service.run_id)
+        if tally is None and not draining:
+            return
+        tally = self._of(service.run_id, now)
+        if any(not under_way.get(job_id) for job_id in draining - tally.draining):
+            tally.urgent = True
+        tally.draining = draining
+
+    def ended(self, run_id: str, job_id: str, under_way: Mapping[str, int]) -> None:
+        """A request of this replica has ended."""
+        tally = self._tallies.get(run_id)
+        if tally is not None and job_id in tally.draining and not under_way.get(job_id):
+            tally.urgent = True
+
+    def gone(self, run_id: str) -> None:
+        """The service is no more."""
+        tally = self._tallies.get(run_id)
+        if tally is not None and not tally.busy:
+            del self._tallies[run_id]
+
+    def report(self, under_way: Counter[str], now: Micros, *, urgent: bool = False) -> list[Traffic]:
+        """What is to be said of each service, or of those about which it is urgent only. What has been quiet for as
+        long as anybody looks back is forgotten with it."""
+        told = []
+        for tally in list(self._tallies.values()):
+            if urgent and not tally.urgent:
+                continue
+            tally.pass_to(now)
+            tally.urgent = False
+            told.append(self._told(tally, under_way, now))
+            if not tally.busy and not tally.buckets and not tally.requests and not tally.draining:
+                del self._tallies[tally.run_id]
+        return told
+
+    def _told(self, tally: Tally, under_way: Counter[str], now: Micros) -> Traffic:
+        current = tally.so_far()
+        return Traffic(
+            run_id=tally.run_id,
+            door=self._door,
+            at=now,
+            quiet=not tally.busy,
+            held=tally.held,
+            waits_since=tally.waits_since,
+            buckets=(*tally.buckets, *([current] if current is not None else [])),
+            let_go=tuple(sorted(job_id for job_id in tally.draining if not under_way.get(job_id))),
+        )

@@ -1,0 +1,423 @@
+"""The door itself: judges a request, finds it a replica, passes it on, and counts it.
+
+Everything happens on the event loop and waits for nobody but the client and the replica. What has to look into the
+store does so on threads of the door's own, and what it found is remembered until something changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from chalicelib.domain.instants import SECOND, Micros
+from chalicelib.domain.services import BUCKET, SERVER, Traffic
+from chalicelib.domain.serving import Served, ServedReplica
+from chalicelib.serving import headers as heads
+from chalicelib.serving import limits, problems, routing, websockets
+from chalicelib.serving.access import Access, bearer
+from chalicelib.serving.choosing import ATTEMPTS, REPEATABLE, Choice
+from chalicelib.serving.counting import Counts
+from chalicelib.serving.directory import Directory
+from chalicelib.serving.exchange import Body, Exchange
+from chalicelib.serving.forward import Replicas, Unanswered, give_back
+from chalicelib.serving.ports import Receive, Report, Rights, Scope, Send, Services, Way
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+THREADS = 2
+HOLD = 30.0  # seconds that a request waits for a replica
+MOST_HELD, MOST_HELD_BYTES = 1000, 64 * 2**20  # of one service
+SOON = 0.05  # seconds after which something urgent is reported: what happens meanwhile goes with it
+AGAIN = 1.0  # seconds between two such reports
+CORS = (
+    ("access-control-allow-origin", "*"),
+    ("access-control-allow-methods", "GET, POST, PUT, PATCH, DELETE, OPTIONS"),
+    ("access-control-max-age", "600"),
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    domain: str = routing.DOMAIN
+    proto: str = "http"  # how clients reach the server, where something before it does TLS
+    most: int = 4000  # requests under way at once: each needs a connection to a replica
+    hold: float = HOLD
+
+
+class Door:
+    """`now`: the time of day in microseconds. `bind` must be called on the event loop before anything else there."""
+
+    def __init__(
+        self,
+        services: Services,
+        rights: Rights,
+        report: Report,
+        now: Callable[[], Micros],
+        *,
+        settings: Settings = Settings(),
+        way: Way = lambda replica: "",
+    ) -> None:
+        self._report, self._now, self._settings, self._way = report, now, settings, way
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="door")
+        self._choice, self._counts, self._limiter = Choice(), Counts(SERVER), limits.Limiter()
+        self._directory = Directory(services, self._aside, self._looked_up)
+        self._access = Access(rights, self._aside, time.monotonic)
+        self._replicas = Replicas(way)
+        self._held_bytes: dict[str, int] = {}
+        self._busy = 0
+        self._closing = False
+        self._tick: asyncio.TimerHandle | None = None
+        self._soon: asyncio.TimerHandle | None = None
+        self._told = float("-inf")  # when something urgent was last reported
+        self._reporting: asyncio.Task[None] | None = None
+        self._looking: set[asyncio.Task[None]] = set()
+
+    # --- what whoever opened it calls -----------------------------------------------------------------------------
+
+    def bind(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None, "the door isn't bound"
+        return self._loop
+
+    def place(self, scope: Scope) -> routing.Place | None:
+        """Where this request goes, if it is one for a service."""
+        path: bytes = scope.get("raw_path") or b"/"
+        host = next((value for name, value in scope["headers"] if name == b"host"), b"")
+        if (found := routing.by_host(host.decode("latin-1"), self._settings.domain, path)) is not None:
+            return found
+        return (routing.by_path(path) or routing.NOWHERE) if path.startswith(routing.PREFIX) else None
+
+    def changed(self, run_ids: Iterable[str], *, look: Iterable[str] = ()) -> None:
+        """These runs are others now; those of `look` at least must be looked at, though nobody may ask for them. From
+        any thread."""
+        self._call(self._changed, tuple(run_ids), tuple(look))
+
+    def rights_changed(self) -> None:
+        """From any thread."""
+        self._call(self._access.changed)
+
+    def close(self) -> None:
+        """Let nobody wait any more: the server is stopping. From any thread."""
+        self._call(self._close)
+
+    def _call(self, what: Callable[..., None], *given: object) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(what, *given)
+
+    def _close(self) -> None:
+        self._closing = True
+        self._directory.wake_all()
+
+    async def closed(self) -> None:
+        """Everything has ended: a last report, and nothing stays open. On the event loop."""
+        for timer in (self._tick, self._soon):
+            if timer is not None:
+                timer.cancel()
+        if self._reporting is not None:
+            await self._reporting
+        await self._tell(urgent=False)
+        await self._replicas.close()
+        self._threads.shutdown(wait=False)
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    # --- a request ------------------------------------------------------------------------------------------------
+
+    async def serve(self, place: routing.Place, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request that `place` is of."""
+        exchange = Exchange(scope, receive, send)
+        task = asyncio.current_task()
+        assert task is not None
+        left = False
+
+        def lost() -> None:
+            nonlocal left
+            left = True
+            task.cancel()
+
+        exchange.wire.lost = lost
+        try:
+            await self._answer(place, exchange, scope["query_string"])
+        except (problems.Left, TimeoutError):
+            exchange.wire.leave()
+        except asyncio.CancelledError:
+            if not left:  # the server is stopping, and has waited long enough
+                exchange.wire.leave()
+        finally:
+            exchange.wire.lost = None
+
+    async def _answer(self, place: routing.Place, exchange: Exchange, query: bytes) -> None:
+        try:
+            service = await self._found(place, exchange, query)
+            if service is not None:
+                await self._pass_on(service, place, exchange, query)
+        except problems.Problem as problem:
+            known = self._directory.peek((place.project, place.run))
+            await exchange.refuse(problem, openai=problems.of_openai(known, place.rest))
+
+    async def _found(self, place: routing.Place, exchange: Exchange, query: bytes) -> Served | None:
+        """The service, once the caller may use it. None: the request has been answered."""
+        if heads.one(exchange.headers, b"host") is None:
+            raise problems.no_host()
+        if exchange.method in ("TRACE", "CONNECT"):
+            raise problems.no_method(exchange.method)
+        if not place.rest:
+            there = f"{place.prefix}/" + (f"?{query.decode('ascii')}" if query else "")
+            await exchange.answer(308, [("location", there)])
+            return None
+        if heads.size(exchange.headers) > heads.MOST:
+            raise problems.header_too_large(heads.MOST)
+        if routing.climbs(place.whole):
+            raise problems.climbing()
+        name = place.project, place.run
+        service = await self._service(name) if place.run else None
+        if service is None:
+            raise problems.unknown(place.project, place.run)
+        if service.model is not None and _asks_first(exchange):
+            allowed = exchange.header("access-control-request-headers") or "*"
+            await exchange.answer(204, [*CORS, ("access-control-allow-headers", allowed)])
+            return None
+        if service.auth:
+            await self._admit(service, exchange)
+        return service
+
+    async def _service(self, name: tuple[str, str]) -> Served | None:
+        return self._directory.peek(name) or await self._directory.find(name)
+
+    async def _admit(self, service: Served, exchange: Exchange) -> None:
+        token = bearer(exchange.headers)
+        if not token or not await self._access.judge(token, service.project_name):
+            raise problems.not_allowed(service.project_name, given=bool(token))
+        exchange.wire.recognised()
+
+    async def _pass_on(self, service: Served, place: routing.Place, exchange: Exchange, query: bytes) -> None:
+        path = place.rest if service.strip_prefix else place.whole
+        if service.routed and not routing.through_router(routing.read(place.rest)):
+            raise problems.not_routed()
+        self._limit(service, place.rest, exchange)
+        if (exchange.announced or 0) > service.body:
+            raise problems.too_large(service.body)
+        if self._busy >= self._settings.most:
+            raise problems.busy()
+        exchange.wire.unhurried()
+        host = (heads.one(exchange.headers, b"host") or b"").decode("latin-1")
+        request_id = heads.request_id(exchange.headers, os.urandom(12).hex())
+        prefix = place.prefix if service.strip_prefix else ""
+        origin = heads.Origin(exchange.address, self._settings.proto, host, prefix, request_id)
+        raw = heads.onward(exchange.headers, origin, judged=service.auth)
+        going = _Going(place, path + b"?" + query if query else path, raw, request_id)
+        self._busy += 1
+        self._counts.came(service.run_id, self._now())
+        try:
+            self._look_busy()
+            if websockets.asked(exchange.method, exchange.headers):
+                await self._tunnel(service, going, exchange)
+            else:
+                await self._exchange(service, going, exchange)
+        finally:
+            self._busy -= 1
+            self._counts.went(service.run_id, self._now())
+
+    def _limit(self, service: Served, path: bytes, exchange: Exchange) -> None:
+        if not service.rate_limits:
+            return
+        limit = limits.applying(service.rate_limits, routing.read(path))
+        if limit is None:
+            return
+        who = limits.client(limit, exchange.address, exchange.header)
+        verdict = self._limiter.judge(service.run_id, limit, who, time.monotonic_ns() // 1000)
+        if not verdict.passes:
+            raise problems.too_many(math.ceil(verdict.again / SECOND))
+
+    async def _exchange(self, service: Served, going: _Going, exchange: Exchange) -> None:
+        """A plain request: to one replica after the other, until one answers."""
+        body, tried = Body(exchange, service.body, REPEATABLE), set[str]()
+        while True:
+            replica = await self._replica(service, going.place, exchange, tried)
+            self._choice.begins(replica.job_id)
+            try:
+                response = await self._replicas.request(replica, exchange.method, going.target, going.headers, body)
+                try:
+                    self._choice.answered(replica.job_id)
+                    await give_back(response, exchange, going.request_id, replica.job_id)
+                finally:
+                    response.release()
+                return
+            except Unanswered as failed:
+                self._choice.failed(replica.job_id, time.monotonic())
+                tried.add(replica.job_id)
+                going.attempt += 1
+                if going.attempt >= ATTEMPTS or not body.kept:
+                    raise failed.problem from failed
+            finally:
+                self._ends(service.run_id, replica.job_id)
+
+    async def _tunnel(self, service: Served, going: _Going, exchange: Exchange) -> None:
+        """A request for a WebSocket: it is under way until that ends."""
+        tried = set[str]()
+        while True:
+            replica = await self._replica(service, going.place, exchange, tried)
+            self._choice.begins(replica.job_id)
+            over = asyncio.Event()
+            try:
+                tunnel = await websockets.connect(replica, self._way, over.set)
+                try:
+                    answer = await tunnel.ask(websockets.request(going.target, going.headers))
+                    self._choice.answered(replica.job_id)
+                    if answer.status == 101:
+                        exchange.wire.lost = None  # the tunnel hears of it, and ends in its own time
+                        tunnel.join(exchange.wire, websockets.welcome(answer, going.request_id, replica.job_id))
+                        await over.wait()
+                    else:
+                        back = heads.back(answer.headers, going.request_id, replica.job_id)
+                        back = [each for each in back if each[0] != b"content-length"]
+                        back.append((b"content-length", str(len(answer.body)).encode()))
+                        await exchange.begin(answer.status, back)
+                        await exchange.write(bytes(answer.body), last=True)
+                finally:
+                    tunnel.drop()
+                return
+            except Unanswered as failed:
+                self._choice.failed(replica.job_id, time.monotonic())
+                tried.add(replica.job_id)
+                going.attempt += 1
+                if going.attempt >= ATTEMPTS:
+                    raise failed.problem from failed
+            finally:
+                self._ends(service.run_id, replica.job_id)
+
+    def _ends(self, run_id: str, job_id: str) -> None:
+        self._choice.ends(job_id)
+        self._counts.ended(run_id, job_id, self._choice.under_way)
+        self._hurry()
+
+    # --- waiting for a replica ------------------------------------------------------------------------------------
+
+    async def _replica(
+        self, service: Served, place: routing.Place, exchange: Exchange, tried: set[str]
+    ) -> ServedReplica:
+        """The one to ask next. Waits for one if none is ready."""
+        name = place.project, place.run
+        known = await self._service(name)
+        if known is None or known.run_id != service.run_id:
+            raise problems.unknown(*name)
+        found = self._choice.choose(known, time.monotonic(), tried)
+        return found or await self._wait(known, name, exchange, tried)
+
+    async def _wait(self, service: Served, name: tuple[str, str], exchange: Exchange, tried: set[str]) -> ServedReplica:
+        run_id, size = service.run_id, heads.size(exchange.headers) + min(exchange.announced or 65536, 65536)
+        held = self._held_bytes.get(run_id, 0)
+        if self._counts.held(run_id) >= MOST_HELD or held + size > MOST_HELD_BYTES:
+            raise problems.no_replica("too many requests wait for one already")
+        self._held_bytes[run_id] = held + size
+        self._counts.waits(run_id, self._now())
+        self._hurry()
+        try:
+            async with asyncio.timeout(self._settings.hold):
+                while not self._closing:
+                    change = self._directory.change_of(run_id)
+                    known = await self._directory.find(name)
+                    if known is None or known.run_id != run_id:
+                        raise problems.unknown(*name)
+                    if found := self._choice.choose(known, time.monotonic(), tried):
+                        return found
+                    await change.wait()
+            raise problems.stopping()
+        except TimeoutError:
+            raise problems.no_replica(f"the request waited {self._settings.hold:g} s for one") from None
+        finally:
+            self._counts.waited(run_id, self._now())
+            self._held_bytes[run_id] -= size
+            if not self._held_bytes[run_id]:
+                del self._held_bytes[run_id]
+
+    # --- what has changed, and what is told -----------------------------------------------------------------------
+
+    def _changed(self, run_ids: tuple[str, ...], look: tuple[str, ...]) -> None:
+        self._directory.changed(run_ids)
+        for run_id in look:
+            task = asyncio.ensure_future(self._look(run_id))
+            self._looking.add(task)
+            task.add_done_callback(self._looking.discard)
+
+    async def _look(self, run_id: str) -> None:
+        try:
+            if await self._directory.look_again(run_id) is None:
+                self._counts.gone(run_id)
+        except Exception:
+            log.exception("looking at the service %s failed; the next request looks again", run_id)
+
+    def _looked_up(self, service: Served) -> None:
+        self._counts.looked_up(service, self._choice.under_way, self._now())
+        self._hurry()
+
+    def _hurry(self) -> None:
+        """Report what is urgent, if anything is, soon."""
+        if self._soon is None and self._counts.urgent and self._loop is not None:
+            pause = max(SOON, self._told + AGAIN - self._loop.time())
+            self._soon = self._loop.call_later(pause, self._tell_soon)
+
+    def _tell_soon(self) -> None:
+        assert self._loop is not None
+        self._soon, self._told = None, self._loop.time()
+        self._start_telling(urgent=True)
+
+    def _look_busy(self) -> None:
+        """While there are requests there is a report every ten seconds."""
+        if self._tick is None and self._loop is not None:
+            self._tick = self._loop.call_later(BUCKET / SECOND, self._tell_all)
+
+    def _tell_all(self) -> None:
+        self._tick = None
+        self._start_telling(urgent=False)
+        if len(self._counts):
+            self._look_busy()
+
+    def _start_telling(self, *, urgent: bool) -> None:
+        if self._reporting is not None and not self._reporting.done():
+            self._look_busy()  # the store is slow: the next one tells everything
+            return
+        self._reporting = asyncio.ensure_future(self._tell(urgent=urgent))
+
+    def told_now(self, *, urgent: bool = False) -> list[Traffic]:
+        """What there is to report. On the event loop."""
+        return self._counts.report(self._choice.under_way, self._now(), urgent=urgent)
+
+    async def _tell(self, *, urgent: bool) -> None:
+        told = self.told_now(urgent=urgent)
+        if told:
+            try:
+                await self._aside(lambda: self._report(told))
+            except Exception:
+                log.exception("reporting the traffic of %d services failed; the next report tells it", len(told))
+
+
+@dataclass
+class _Going:
+    """A request on its way."""
+
+    place: routing.Place
+    target: bytes
+    headers: list[tuple[bytes, bytes]]
+    request_id: str
+    attempt: int = 0
+
+
+def _asks_first(exchange: Exchange) -> bool:
+    """Does a browser ask whether a page of another origin may call?"""
+    return exchange.method == "OPTIONS" and bool(
+        exchange.header("origin") and exchange.header("access-control-request-method")
+    )

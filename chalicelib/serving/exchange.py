@@ -1,0 +1,129 @@
+"""One request of a client, and its response, on their connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from chalicelib.serving.headers import one
+from chalicelib.serving.ports import Receive, Scope, Send, Wire
+from chalicelib.serving.problems import Left, Problem, too_large
+
+IDLE = 300.0  # seconds without a byte, from either side
+CLOSE_SECONDS = 30.0  # for what is still to be sent on a connection that ends
+
+
+class Exchange:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._receive, self._send = receive, send
+        self.wire: Wire = scope["state"]["connection"]
+        self.method: str = scope["method"]
+        self.headers: list[tuple[bytes, bytes]] = scope["headers"]
+        client = scope.get("client")
+        self.address = str(client[0]) if client else ""
+        self.announced = self._announced()  # bytes of the body; None: it comes in chunks
+        self.whole = self.announced == 0  # has the body been read to its end?
+        self.begun = self.ended = False  # the response
+
+    def _announced(self) -> int | None:
+        names = [name for name, _ in self.headers]
+        if b"transfer-encoding" in names:
+            return None
+        text = one(self.headers, b"content-length") or b"0"
+        return int(text) if text.isdigit() and len(text) < 16 else 0  # the parser has refused anything else
+
+    def header(self, name: str) -> str:
+        """For comparing: what the client sent, or an empty string."""
+        return (one(self.headers, name.encode()) or b"").decode("latin-1")
+
+    async def piece(self) -> bytes:
+        """The next bytes of the body; none at its end. Raises Left."""
+        while not self.whole:
+            message = await asyncio.wait_for(self._receive(), IDLE)
+            if message["type"] == "http.disconnect":
+                raise Left
+            self.whole = not message.get("more_body", False)
+            if part := message.get("body", b""):
+                return bytes(part)
+        return b""
+
+    async def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        if not self.whole and self.header("expect"):  # its body may never come: what follows isn't it
+            headers = [*headers, (b"connection", b"close")]
+        self.begun = True
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, part: bytes, *, last: bool = False) -> None:
+        self.ended = last
+        await self._send({"type": "http.response.body", "body": part, "more_body": not last})
+
+    async def answer(self, status: int, headers: list[tuple[str, str]], body: bytes = b"") -> None:
+        """A whole response of ours."""
+        raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
+        if status != 204:
+            raw.append((b"content-length", str(len(body)).encode()))
+        await self.begin(status, raw)
+        await self.write(b"" if self.method == "HEAD" else body, last=True)
+
+    async def refuse(self, problem: Problem, *, openai: bool) -> None:
+        if self.begun:
+            await self.break_off()
+            return
+        headers = [("content-type", "application/json"), *problem.headers]
+        await self.answer(problem.status, headers, problem.body(openai=openai))
+
+    async def break_off(self) -> None:
+        """The response ends here, and the client must see that it isn't whole."""
+        self.wire.close()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while (await self._receive())["type"] != "http.disconnect":
+                    pass
+        except TimeoutError:
+            self.wire.leave()
+
+
+class Body:
+    """The body of a request, passed on as it comes, with a copy of it for as long as that is small."""
+
+    def __init__(self, exchange: Exchange, limit: int, kept: int) -> None:
+        self._exchange, self._limit, self._most_kept = exchange, limit, kept
+        self._copy: list[bytes] | None = []
+        self._size = 0
+        self.problem: Exception | None = None  # why it ended too soon: a library may tell of it in its own words
+
+    @property
+    def kept(self) -> bool:
+        """Can all of it that has been read be sent again?"""
+        return self._copy is not None
+
+    async def start(self) -> bytes | None:
+        """The whole body, if it has arrived together with its head; it needn't be streamed then."""
+        if self._exchange.whole or self._size:
+            return b"".join(self._copy) if self._exchange.whole and self._copy is not None else None
+        if self._exchange.announced is None or self._exchange.announced > 65536:
+            return None
+        await self._next()
+        return b"".join(self._copy or ()) if self._exchange.whole else None
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        """From its beginning, if it is repeated."""
+        try:
+            for part in tuple(self._copy or ()):
+                yield part
+            while part := await self._next():
+                yield part
+        except (Problem, Left, TimeoutError) as problem:
+            self.problem = problem
+            raise
+
+    async def _next(self) -> bytes:
+        part = await self._exchange.piece()
+        self._size += len(part)
+        if self._size > self._limit:
+            raise too_large(self._limit)
+        if self._copy is not None and part:
+            self._copy.append(part)
+            if self._size > self._most_kept:
+                self._copy = None
+        return part

@@ -1,0 +1,103 @@
+"""What happens to headers on their way: those of one hop stay behind, and who asked, and where, is added.
+
+What a client says about itself is never passed off as ours: `X-Forwarded-Proto`, `-Host` and `-Prefix` are written
+anew, and in `X-Forwarded-For` our word is the last. Where the door has judged the caller's token, the application gets
+no token: it could use it against whoever sent it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+Raw = Iterable[tuple[bytes, bytes]]  # names in lower case
+
+MOST = 16 * 1024  # bytes of a request's headers
+_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"http2-settings",
+        b"expect",
+    )
+)
+_OURS = frozenset(
+    (
+        b"x-forwarded-for",
+        b"x-forwarded-proto",
+        b"x-forwarded-host",
+        b"x-forwarded-prefix",
+        b"x-real-ip",
+        b"x-request-id",
+    )
+)
+_ANSWERED = frozenset((b"x-request-id", b"x-replica"))  # of a response: ours
+_ID = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")
+LONGEST_ID = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who asked, and how."""
+
+    address: str
+    proto: str
+    host: str
+    prefix: str
+    request_id: str
+
+
+def size(headers: Raw) -> int:
+    """The bytes of these headers on the wire."""
+    return sum(len(name) + len(value) + 4 for name, value in headers)
+
+
+def one(headers: Raw, name: bytes) -> bytes | None:
+    """The value of a header that may come once. Twice: none, because two readers would each take another."""
+    found = [value for key, value in headers if key == name]
+    return found[0] if len(found) == 1 else None
+
+
+def listed(headers: Raw) -> frozenset[bytes]:
+    """The headers that `Connection` declares to be of this hop."""
+    values = [value for key, value in headers if key == b"connection"]
+    return frozenset(word.strip().lower() for value in values for word in value.split(b",")) - {b"host", b""}
+
+
+def request_id(headers: Raw, otherwise: str) -> str:
+    """The client's own id for its request, if that is fit to be repeated."""
+    given = one(headers, b"x-request-id")
+    good = given and len(given) <= LONGEST_ID and _ID.issuperset(given)
+    return given.decode("ascii") if given and good else otherwise
+
+
+def onward(headers: Raw, origin: Origin, *, judged: bool) -> list[tuple[bytes, bytes]]:
+    """What a replica gets. `judged`: the door has looked at the caller's token."""
+    headers = list(headers)
+    left = _HOP | _OURS | listed(headers)
+    if judged:
+        left |= {b"authorization"}
+    kept = [each for each in headers if each[0] not in left]
+    before = [value for name, value in headers if name == b"x-forwarded-for"]
+    kept.append((b"x-forwarded-for", b", ".join((*before, origin.address.encode()))))
+    kept.append((b"x-forwarded-proto", origin.proto.encode()))
+    kept.append((b"x-forwarded-host", origin.host.encode("latin-1")))
+    if origin.prefix:
+        kept.append((b"x-forwarded-prefix", origin.prefix.encode()))
+    kept.append((b"x-request-id", origin.request_id.encode()))
+    return kept
+
+
+def back(headers: Raw, request_id: str, replica: str) -> list[tuple[bytes, bytes]]:
+    """What the client gets of a replica's response."""
+    headers = [(name.lower(), value) for name, value in headers]
+    left = _HOP | _ANSWERED | listed(headers)
+    kept = [each for each in headers if each[0] not in left]
+    return [*kept, (b"x-request-id", request_id.encode()), (b"x-replica", replica.encode())]

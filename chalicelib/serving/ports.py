@@ -1,0 +1,70 @@
+"""What a door needs of whoever opens it. Calls marked so may wait for a disk, and are made on threads."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any, Protocol
+
+from chalicelib.domain.services import Traffic
+from chalicelib.domain.serving import Served, ServedReplica
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Way = Callable[[ServedReplica], str]  # where a replica without an address is reached: a unix socket; empty: nowhere
+Report = Callable[[Sequence[Traffic]], None]  # on a thread
+
+
+class Services(Protocol):
+    def named(self, project: str, run: str) -> Served | None:
+        """The live service of this name. On a thread."""
+
+    def of(self, run_id: str) -> Served | None:
+        """The same by its run. On a thread."""
+
+
+class Rights(Protocol):
+    def member(self, token: str, project: str) -> bool:
+        """Is this the token of a member of the project, or of a global admin? On a thread."""
+
+
+class End(Protocol):
+    """What a connection is, once it isn't HTTP any more."""
+
+    wire: Any
+
+    def received(self, data: bytes) -> None: ...
+
+    def full(self, full: bool) -> None:
+        """The connection's own side doesn't read what it gets, or does so again."""
+
+    def lost(self) -> None: ...
+
+    def leave(self, reason: str) -> None:
+        """The server ends it."""
+
+
+class Wire(Protocol):
+    """The client's connection."""
+
+    lost: Callable[[], object] | None  # called once the connection has gone
+
+    def recognised(self) -> None:
+        """The caller's token was accepted."""
+
+    def unhurried(self) -> None:
+        """The request's body is passed on as it comes, however long that takes."""
+
+    def leave(self) -> None:
+        """Close at once, whatever is under way."""
+
+    def upgrade(self, head: bytes, end: End) -> None:
+        """Answer the request with this; from now on the connection belongs to `end`."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def hold(self, hold: bool) -> None:
+        """Read nothing more for now, or go on."""
+
+    def close(self) -> None:
+        """Close once all has been sent."""

@@ -1,0 +1,124 @@
+"""What a client is told when it gets no answer of the application: JSON that says what happened and how to mend it.
+
+Clients of OpenAI's API read errors in that API's shape, so a request under a model's prefix is answered in it; all
+others get the shape of this server's API.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from chalicelib.domain.serving import Served
+
+OPENAI = b"/v1/"
+
+
+class Left(Exception):
+    """The client has gone."""
+
+
+@dataclass
+class Problem(Exception):
+    status: int
+    message: str
+    code: str
+    headers: list[tuple[str, str]] = field(default_factory=list)
+
+    def body(self, *, openai: bool) -> bytes:
+        if openai:
+            kind = "invalid_request_error" if self.status < 500 else "server_error"
+            error = {"message": self.message, "type": kind, "param": None, "code": self.code}
+            return json.dumps({"error": error}).encode()
+        return json.dumps({"detail": [{"msg": self.message, "code": self.code}]}).encode()
+
+
+def of_openai(service: Served | None, rest: bytes) -> bool:
+    """Is this a request whose client expects OpenAI's errors?"""
+    if rest.startswith(OPENAI):
+        return True
+    return service is not None and service.model is not None and rest.startswith(service.model.prefix.encode() + b"/")
+
+
+def no_host() -> Problem:
+    return Problem(400, "The request needs one `Host` header, and has none or several.", "bad_request")
+
+
+def no_method(method: str) -> Problem:
+    return Problem(405, f"{method} isn't passed on to services: use another method.", "method_not_allowed")
+
+
+def unknown(project: str, run: str) -> Problem:
+    text = f"There is no running service {run} in the project {project}. See `dstack ps -a`."
+    if not run:
+        text = "There is no service under this path: a service's is /proxy/services/<project>/<run>/."
+    return Problem(404, text, "resource_not_exists")
+
+
+def climbing() -> Problem:
+    text = "The path has a segment `.` or `..`, which servers read differently. Send the path that it leads to."
+    return Problem(400, text, "invalid_path")
+
+
+def not_utf8() -> Problem:
+    return Problem(400, "A header of the request isn't UTF-8. Encode its value, for instance in Base64.", "bad_header")
+
+
+def header_too_large(most: int) -> Problem:
+    text = f"The request's headers are larger than {most // 1024} KB. Send less in cookies and headers."
+    return Problem(431, text, "headers_too_large")
+
+
+def too_large(most: int) -> Problem:
+    size = f"{most / 2**20:g} MB"
+    return Problem(413, f"The request's body is larger than the {size} that this service takes.", "body_too_large")
+
+
+def not_allowed(project: str, *, given: bool) -> Problem:
+    if not given:
+        text = "This service asks for a token: send yours as `Authorization: Bearer <token>`."
+    else:
+        text = (
+            f"The token in `Authorization` isn't one of a member of the project {project}. Send your own, as it stands "
+            "in ~/.dstack/config.yml, or ask for being made a member."
+        )
+    return Problem(403, text, "not_authenticated" if not given else "forbidden")
+
+
+def not_routed() -> Problem:
+    text = "This path isn't reached through the service's router: it has /v1/…, /generate, /chat/completions, /health."
+    return Problem(403, text, "forbidden")
+
+
+def too_many(seconds: int) -> Problem:
+    text = f"Too many requests: this service limits them. Try again in {seconds} s."
+    headers = [("retry-after", str(seconds)), ("x-ratelimit-remaining", "0")]
+    return Problem(429, text, "rate_limit_exceeded", headers)
+
+
+def no_replica(why: str) -> Problem:
+    text = f"No replica of this service is ready: {why}. Try again in a moment; `dstack ps -v` shows what it waits for."
+    return Problem(503, text, "no_replica", [("retry-after", "5")])
+
+
+def busy() -> Problem:
+    return Problem(503, "The server passes on all the requests that it can. Try again.", "busy", [("retry-after", "2")])
+
+
+def stopping() -> Problem:
+    return Problem(503, "The server is stopping. Try again in a moment.", "stopping", [("retry-after", "5")])
+
+
+def unreachable() -> Problem:
+    text = "The service's replica can't be reached. It may have just ended: see `dstack ps` and `dstack logs`."
+    return Problem(502, text, "bad_gateway")
+
+
+def unanswered() -> Problem:
+    text = "The service's replica ended the connection instead of answering. See `dstack logs`."
+    return Problem(502, text, "bad_gateway")
+
+
+def too_slow(seconds: float) -> Problem:
+    text = f"The service's replica has sent nothing for {seconds:.0f} s. See `dstack logs`."
+    return Problem(504, text, "gateway_timeout")

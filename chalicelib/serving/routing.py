@@ -1,0 +1,72 @@
+"""Which service a request is for, from its path or its host, and which path goes on to a replica.
+
+A service has two addresses: `/proxy/services/<project>/<run>/…` on the server's own host, and a host of its own,
+`<run>.<project>.<domain>`. Paths are read as they were sent and go on as they were sent: whoever decodes a path and
+encodes it again has changed it. Only those that climb (`..`, however it is written) are refused, because servers
+disagree about where they lead.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
+
+PREFIX = b"/proxy/services/"
+DOMAIN = "localhost"  # browsers take every name under it for this machine
+_NAMED = re.compile(rb"/proxy/services/([A-Za-z0-9_-]{1,100})/([A-Za-z0-9_-]{1,100})(/.*)?", re.DOTALL)
+_CLIMBS = re.compile(rb"(?:^|/|\\|%2f|%5c)(?:\.|%2e){1,2}(?:$|/|\\|%2f|%5c|;|%3b)", re.IGNORECASE)
+_LABEL = re.compile(r"[a-z0-9_-]{1,100}")
+_ROUTED = re.compile(rb"/(?:v1/.+|generate|chat/completions|health)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A service by its names, and the path there: `whole` as it was sent, `rest` without the service's own prefix."""
+
+    project: str
+    run: str
+    whole: bytes
+    rest: bytes
+    prefix: str = ""  # empty for a host of its own
+
+
+NOWHERE = Place("", "", b"/", b"/")  # under our prefix, but no path of a service
+
+
+def by_path(path: bytes) -> Place | None:
+    """The service of a path; None: it is none of a service. An empty `rest`: only the slash at its end is missing."""
+    if not path.startswith(PREFIX):
+        return None
+    found = _NAMED.fullmatch(path)
+    if found is None:
+        return None
+    project, run = found[1].decode(), found[2].decode()
+    return Place(project, run, path, found[3] or b"", f"/proxy/services/{project}/{run}")
+
+
+def by_host(host: str, domain: str, path: bytes) -> Place | None:
+    """The service of a `Host` header; None: that isn't the host of a service."""
+    name = host.lower().partition(":")[0].removesuffix(".")
+    if not name.endswith(domain) or not name.endswith(f".{domain}"):
+        return None
+    run, dot, project = name[: -len(domain) - 1].partition(".")
+    if not dot or not _LABEL.fullmatch(run) or not _LABEL.fullmatch(project):
+        return None
+    return Place(project, run, path, path)
+
+
+def climbs(path: bytes) -> bool:
+    """Has it a segment `.` or `..`, in any spelling?"""
+    return (b"." in path or b"%2" in path) and _CLIMBS.search(path) is not None
+
+
+def through_router(path: bytes) -> bool:
+    """May this path of a service behind a router be asked for from outside? Its others are for its operator."""
+    return _ROUTED.fullmatch(path) is not None
+
+
+def read(path: bytes) -> bytes:
+    """The path as applications read it: decoded, and with single slashes. For comparing prefixes only."""
+    decoded = unquote_to_bytes(path) if b"%" in path else path
+    return re.sub(rb"/{2,}", b"/", decoded) if b"//" in decoded else decoded

@@ -1,0 +1,217 @@
+"""A WebSocket through the door: once both sides have agreed on it, bytes, which nobody here reads.
+
+The client's request goes on as it is, and the replica's answer comes back as it is. From then on each side's bytes go
+to the other, and whoever doesn't read what it gets stops the other from sending. Whatever ends one side ends the other,
+after all that was sent before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import httptools
+
+from chalicelib.domain.serving import ServedReplica
+from chalicelib.serving import problems
+from chalicelib.serving.forward import CONNECT_SECONDS, Unanswered
+from chalicelib.serving.headers import MOST, Raw, back
+from chalicelib.serving.ports import Wire
+
+HEAD_SECONDS = 60.0  # for the replica's answer to the request
+BUFFER = 128 * 1024  # bytes for one side from which on the other isn't read
+MOST_REFUSAL = 64 * 1024  # bytes of an answer that isn't an upgrade
+CLOSE_SECONDS = 30.0  # for the rest of what one side sent, after it has gone
+
+
+def asked(method: str, headers: Raw) -> bool:
+    """Is this a request for a WebSocket?"""
+    found = {name: value.lower() for name, value in headers if name in (b"upgrade", b"connection")}
+    upgrade, connection = found.get(b"upgrade", b""), found.get(b"connection", b"")
+    return method == "GET" and upgrade == b"websocket" and b"upgrade" in connection
+
+
+@dataclass
+class Answered:
+    """What the replica says to the request: its head and, if it refuses, a body."""
+
+    status: int = 0
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    body: bytearray = field(default_factory=bytearray)
+    whole: bool = False
+
+    # what the parser calls
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+        if len(self.body) > MOST_REFUSAL:
+            raise ValueError("too long for a refusal")
+
+    def on_message_complete(self) -> None:
+        self.whole = True
+
+
+class Tunnel(asyncio.Protocol):
+    """The connection to the replica, and, once it is upgraded, what the client's connection belongs to."""
+
+    wire: Wire
+    _transport: asyncio.Transport
+
+    def __init__(self, ended: Callable[[], None]) -> None:
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._answered: asyncio.Future[Answered] = self._loop.create_future()
+        self._answer = Answered()
+        self._parser = httptools.HttpResponseParser(self._answer)
+        self._size = 0
+        self._upgraded = self._gone = self._client_gone = False
+        self._early = b""
+
+    # --- the replica's side: what asyncio calls -------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=BUFFER)
+
+    def data_received(self, data: bytes) -> None:
+        if self._upgraded:
+            self.wire.write(data)
+        elif self._answered.done():  # between the answer and its way to the client
+            self._early += data
+        else:
+            self._head(data)
+
+    def _head(self, data: bytes) -> None:
+        self._size += len(data)
+        try:
+            self._parser.feed_data(data)
+            if self._size > MOST + MOST_REFUSAL:
+                raise ValueError("too long")
+        except httptools.HttpParserUpgrade as upgrade:
+            self._early = data[upgrade.args[0] :]
+            self._answer.whole = True
+        except (httptools.HttpParserError, ValueError):
+            self._fail()
+            return
+        if self._answer.whole:
+            self._answer.status = self._parser.get_status_code()
+            self._answered.set_result(self._answer)
+
+    def eof_received(self) -> bool:
+        if self._upgraded:
+            self._finish()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._gone = True
+        self._fail()
+        if self._upgraded:
+            self._finish()
+
+    def pause_writing(self) -> None:
+        if self._upgraded and not self._client_gone:
+            self.wire.hold(True)
+
+    def resume_writing(self) -> None:
+        if self._upgraded and not self._client_gone:
+            self.wire.hold(False)
+
+    # --- the client's side: what its connection calls -------------------------------------------------------------
+
+    def received(self, data: bytes) -> None:
+        if not self._gone:
+            self._transport.write(data)
+
+    def full(self, full: bool) -> None:
+        if not self._gone:
+            if full:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def lost(self) -> None:
+        if not self._client_gone:
+            self._client_gone = True
+            self._transport.close()
+            self._over(self._transport.abort)
+
+    def leave(self, reason: str) -> None:
+        """The server is stopping: a WebSocket's own way of saying so is the application's."""
+        self.wire.leave()
+
+    # --- from one to the other ------------------------------------------------------------------------------------
+
+    async def ask(self, head: bytes) -> Answered:
+        """The replica's answer to this request. Raises Unanswered."""
+        self._transport.write(head)
+        try:
+            return await asyncio.wait_for(self._answered, HEAD_SECONDS)
+        except TimeoutError:
+            raise problems.too_slow(HEAD_SECONDS) from None
+
+    def join(self, wire: Wire, head: bytes) -> None:
+        """Both have agreed: the client gets this head, and then whatever comes."""
+        self._upgraded = True
+        wire.upgrade(head, self)
+        if self._early:
+            self.wire.write(self._early)
+            self._early = b""
+        if self._gone:
+            self._finish()
+
+    def drop(self) -> None:
+        """It isn't needed, unless it has been joined."""
+        if not self._upgraded:
+            self._transport.abort()
+
+    def _fail(self) -> None:
+        if not self._answered.done():
+            self._answered.set_exception(Unanswered(problems.unanswered()))
+        if not self._upgraded:
+            self._transport.abort()
+
+    def _finish(self) -> None:
+        """The replica is done: so is the client, once it has got everything."""
+        if not self._client_gone:
+            self.wire.close()
+            self._over(self.wire.leave)
+
+    def _over(self, cut: Callable[[], None]) -> None:
+        """One side has gone: the other has some time for the rest."""
+        self._loop.call_later(CLOSE_SECONDS, cut)
+        self._ended()
+
+
+async def connect(replica: ServedReplica, way: Callable[[ServedReplica], str], ended: Callable[[], None]) -> Tunnel:
+    """A connection of its own to a replica. Raises Unanswered. `ended` is called after `join`, once or twice."""
+    loop = asyncio.get_running_loop()
+    path = "" if replica.address else way(replica)
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            if path:
+                _, tunnel = await loop.create_unix_connection(lambda: Tunnel(ended), path)
+            else:
+                _, tunnel = await loop.create_connection(lambda: Tunnel(ended), replica.address, replica.port)
+    except (OSError, TimeoutError) as error:
+        raise Unanswered(problems.unreachable()) from error
+    return tunnel
+
+
+def request(target: bytes, headers: Raw) -> bytes:
+    """The head of the request, with `headers` as any request has them."""
+    lines = [b"GET " + target + b" HTTP/1.1"]
+    lines += [name + b": " + value for name, value in headers if name != b"content-length"]
+    lines += [b"connection: Upgrade", b"upgrade: websocket"]
+    return b"\r\n".join((*lines, b"", b""))
+
+
+def welcome(answer: Answered, request_id: str, replica: str) -> bytes:
+    """The head of the response that makes the client's connection a WebSocket."""
+    lines = [b"HTTP/1.1 101 Switching Protocols", b"connection: Upgrade", b"upgrade: websocket"]
+    lines += [name + b": " + value for name, value in back(answer.headers, request_id, replica)]
+    return b"\r\n".join((*lines, b"", b""))

@@ -1,0 +1,130 @@
+"""The server's own door for the suite: on a real port, with its real connections, and services that a test sets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import uvicorn
+
+from chalicelib.domain.instants import Micros
+from chalicelib.domain.services import Traffic
+from chalicelib.domain.serving import Served
+from chalicelib.runtime.connection import Connection
+from chalicelib.serving.door import Door, Settings
+from chalicelib.serving.ports import Receive, Scope, Send
+from tests.harness.server import until
+from tests.serving.door import own_memory
+
+
+class Known:
+    """The ports of the door: services, rights, and where reports go."""
+
+    def __init__(self) -> None:
+        self.services: dict[tuple[str, str], Served] = {}
+        self.projects: dict[str, frozenset[str]] = {}
+        self.told: dict[str, Traffic] = {}
+        self.reports = 0
+
+    def named(self, project: str, run: str) -> Served | None:
+        return self.services.get((project, run))
+
+    def of(self, run_id: str) -> Served | None:
+        return next((each for each in self.services.values() if each.run_id == run_id), None)
+
+    def member(self, token: str, project: str) -> bool:
+        return project in self.projects.get(token, frozenset())
+
+    def report(self, traffic: Sequence[Traffic]) -> None:
+        self.reports += 1
+        self.told.update((each.run_id, each) for each in traffic)
+
+
+class EmbeddedDoor:
+    def __init__(self, known: Known, door: Door, address: tuple[str, int]) -> None:
+        self._known, self._door, self.address = known, door, address
+
+    def serve(self, *services: Served) -> None:
+        before = {each.run_id for each in self._known.services.values()}
+        self._known.services = {(each.project_name, each.run_name): each for each in services}
+        now = {each.run_id for each in services}
+        self._done(lambda: self._door.changed(before | now, look=now))
+
+    def allow(self, token: str, *projects: str) -> None:
+        self._known.projects[token] = frozenset(projects)
+        self._done(self._door.rights_changed)
+
+    def host_of(self, service: Served) -> str:
+        return f"{service.run_name}.{service.project_name}.localhost"
+
+    def traffic(self, service: Served) -> Traffic | None:
+        def told() -> None:
+            self._known.report(self._door.told_now())
+
+        self._done(told)
+        return self._known.told.get(service.run_id)
+
+    def memory(self) -> int:
+        return own_memory()
+
+    def _done(self, work: object) -> None:
+        """Do it on the event loop, and wait until it is done."""
+        over = threading.Event()
+
+        def run() -> None:
+            work()  # type: ignore[operator]
+            self._door.loop.call_soon(over.set)
+
+        self._door.loop.call_soon_threadsafe(run)
+        assert over.wait(10)
+
+
+def micros() -> Micros:
+    return time.time_ns() // 1000
+
+
+@contextmanager
+def opened(settings: Settings | None = None) -> Iterator[EmbeddedDoor]:
+    known = Known()
+    door = Door(known, known, known.report, micros, settings=settings or Settings(hold=1.5))
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        place = door.place(scope)
+        if place is not None:
+            await door.serve(place, scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+    config = uvicorn.Config(
+        app,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_level="error",
+        proxy_headers=False,
+        server_header=False,
+    )
+    server = uvicorn.Server(config)
+
+    def work() -> None:
+        async def main() -> None:
+            door.bind()
+            await server.serve(sockets=[listener])
+            await door.closed()
+
+        asyncio.run(main())
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        until("the door to open", lambda: server.started, seconds=10)
+        yield EmbeddedDoor(known, door, listener.getsockname())
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
