@@ -105,6 +105,7 @@ def test_what_has_a_machine_is_written_through_the_committer() -> None:
         "chalicelib/store/log_blobs.py",  # where the parts of a log are
         "chalicelib/usecases/exports.py",  # which hosts are whose to use
         "chalicelib/usecases/logs.py",  # presence: that somebody reads
+        "chalicelib/usecases/traffic.py",  # what doors see
         "chalicelib/usecases/joins.py",  # commands with which machines join
     }
     assert direct <= tenants | beside, direct - tenants - beside

@@ -33,7 +33,7 @@ class EventType(StrEnum):
     found = "found"  # a host's `fields` have changed
     unreachable = "unreachable"
     reachable = "reachable"
-    paused = "paused"  # a fleet can't grow now
+    paused = "paused"  # a fleet can't grow now, or a rollout doesn't go on: `detail`
     stuck = "stuck"  # processing a unit failed with `reason`; it is retried
     token_replaced = "token_replaced"  # noqa: S105 - no token
     keys_replaced = "keys_replaced"
@@ -49,6 +49,7 @@ class EventType(StrEnum):
     automated = "automated"  # a rule did something with a stored configuration, or couldn't: `detail`
     signed_on = "signed_on"  # a user, with an account at `detail`
     ready = "ready"  # a service's replica may get requests
+    scaled = "scaled"  # a service, `before` → `after` replicas, because of `detail`
 
 
 class Target(Value):
@@ -166,6 +167,11 @@ def _missing(event: Event) -> str:
     return f"the cloud doesn't list {what}; it is closed if the next sweep agrees"
 
 
+def _scaled(event: Event) -> str:
+    same = event.before == event.after
+    return event.detail if same else _joined(f"replicas {event.before} → {event.after}", event.detail)
+
+
 def _joined(first: str, *rest: str) -> str:
     said = ", ".join(part for part in rest if part)
     return f"{first}: {said}" if said else first
@@ -193,6 +199,7 @@ _SENTENCES: Mapping[EventType, Callable[[Event], str]] = {
     EventType.keys_replaced: lambda event: "SSH keys replaced",
     EventType.members_changed: lambda event: "members changed",
     EventType.signed_on: lambda event: f"signed on with {event.detail}",
+    EventType.scaled: _scaled,
     EventType.ready: lambda event: "ready to receive requests",
     EventType.orphaned: lambda event: f"{event.detail} belongs to nobody; it is removed if the next sweep agrees",
     EventType.reclaimed: lambda event: f"{event.detail} belongs to nobody and is being removed",

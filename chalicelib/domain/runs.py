@@ -33,6 +33,7 @@ class Retry(Value):
     replica: int = 0
     attempt: int  # retries since it last had a place
     resume_at: Micros | None = None  # when it will be resubmitted; None: it has been
+    given_up: bool = False  # of a service: it isn't needed any more, so its failure counts for nothing
 
 
 def _retries(stored: Any, info: ValidationInfo) -> Any:

@@ -20,6 +20,7 @@ from chalicelib.domain.job_specs import JobSpec, spec_of
 from chalicelib.domain.jobs import LIVE_ON_INSTANCE, Job, JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.runs import Run
+from chalicelib.domain.services import Traffic
 from chalicelib.domain.volumes import Volume
 from chalicelib.domain.workflows import Workflow
 from chalicelib.engine.ports import Backends, Catalog
@@ -99,8 +100,16 @@ class Loader:
             volumes={v.id: v for v in self.read.find_many(Volume, [keys.volume(i) for i in sorted(had)]) if v},
             named=self.read.volumes_named(run.project_id, names),
             imported=frozenset(fleet.id for _, fleet in shared),
+            traffic=self._traffic(run),
             former=former,
         )
+
+    def _traffic(self, run: Run) -> tuple[Traffic, ...]:
+        """Of a service: what its doors have seen."""
+        if not run.scales or run.finished:
+            return ()
+        doors = all_of(self.store, "main", keys.traffic(run.id, "").pk)
+        return tuple(nouns.read(Traffic, record) for record in doors)
 
     def _former(self, run: Run, jobs: Iterable[Job]) -> dict[int, tuple[JobSpec, ...]]:
         """The specs of the deployments before that a service's replicas are still of."""

@@ -33,7 +33,7 @@ RUN = StateMachine(
     },
     timeouts={
         "pending": f"the retry delay ({spoken(BACKOFF[0])}, longer with every attempt, up to {spoken(BACKOFF[-1])}) "
-        "of the first of its replicas, or the next scheduled time",
+        "of the first of its replicas, the next scheduled time, or a service's next request",
         "submitted": f"{_TIMES}; like every live run that isn't settled, checked {every(LOOK)}",
         "provisioning": _TIMES,
         "running": _TIMES,

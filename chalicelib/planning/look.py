@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.job_specs import JobSpec
@@ -17,9 +19,14 @@ class Look:
         self.draft = Draft(snapshot.now, snapshot.run.ended_by)  # what follows from a stop is the doing of who asked
         self.jobs = {job.id: job for job in snapshot.jobs}
         self.instances = dict(snapshot.instances)
-        starting = first_replicas(snapshot.job_specs, self.run.scales) if self.run.scales else snapshot.job_specs
-        self.starting = {(spec.replica_num, spec.job_num): spec for spec in starting}  # what a start of the run submits
         self.deadlines: list[Micros] = []
+
+    @cached_property
+    def starting(self) -> dict[tuple[int, int], JobSpec]:
+        """What a start of the run submits."""
+        run, specs = self.snapshot.run, self.snapshot.job_specs
+        starting = first_replicas(specs, run.scales) if run.scales else specs
+        return {(spec.replica_num, spec.job_num): spec for spec in starting}
 
     def spec_of(self, job: Job) -> JobSpec | None:
         return self.snapshot.spec_of(job) if self.run.scales else self.starting.get(job.slot)

@@ -40,16 +40,16 @@ class Replica:
 
     @property
     def live(self) -> list[Job]:
-        return [job for job in self.jobs if not _ended(job)]
+        return [job for job in self.jobs if not ended(job)]
 
     @property
     def done(self) -> bool:
-        return all(_ended(job) and _outcome(job) == "done" for job in self.jobs)
+        return all(ended(job) and _outcome(job) == "done" for job in self.jobs)
 
     @property
     def failures(self) -> list[Job]:
         """The jobs that failed themselves, not those that ended because another failed."""
-        return [job for job in self.jobs if _ended(job) and _outcome(job) != "done" and not job.ended_with_replica]
+        return [job for job in self.jobs if ended(job) and _outcome(job) != "done" and not job.ended_with_replica]
 
 
 def replicas(look: Look) -> list[Replica]:
@@ -78,10 +78,19 @@ def refusal(look: Look, replica: Replica, job: Job) -> RunReason | None:
 
 
 def _failing_since(look: Look, replica: Replica) -> Micros:
-    """The last time it had a machine, else when the run was submitted, or started by its schedule."""
+    """The last time it had a machine, else when the run was submitted, or started by its schedule; of a service, when
+    this replica was first asked for."""
     since = look.run.triggered_at or look.run.submitted_at
+    if look.run.scales:
+        since = max(since, _asked_for(replica))
     placed = [job for job in replica.submissions if job.assignment is not None and job.submitted_at >= since]
     return max((job.finished_at or job.last_processed_at for job in placed), default=since)
+
+
+def _asked_for(replica: Replica) -> Micros:
+    """Its number may have been another's before, which was scaled down."""
+    over = max((job.submission_num for job in replica.submissions if job.reason is JobReason.scaled_down), default=-1)
+    return min(job.submitted_at for job in replica.submissions if job.submission_num > over)
 
 
 def retire(look: Look, replica: Replica) -> None:
@@ -94,10 +103,11 @@ def retire(look: Look, replica: Replica) -> None:
     if all(job.finished for job in jobs):
         attempt = 1 + (replica.retry.attempt if replica.retry else 0)
         resume_at = max(job.last_processed_at for job in jobs) + backoff(attempt)
-        _note(look, Retry(replica=replica.num, attempt=attempt, resume_at=resume_at))
+        note(look, Retry(replica=replica.num, attempt=attempt, resume_at=resume_at))
 
 
-def _note(look: Look, retry: Retry) -> None:
+def note(look: Look, retry: Retry) -> None:
+    """Keep what is known of a replica that failed."""
     others = (other for other in look.run.retries if other.replica != retry.replica)
     look.run = look.run.with_(retries=(*others, retry))
     look.draft.save(look.run)
@@ -112,12 +122,9 @@ def submit_again(look: Look, replica: Replica) -> None:
     num = max(nums) + (len(nums) == 1)  # else a commit in parts was cut short: the rest follows
     for old in replica.jobs:
         if old.submission_num < num:
-            job = _submitted(look, old.slot, num, old.replica_group)
-            look.keep(job)
-            look.draft.tell(EventType.resubmitted, job, number=num + 1)
-    look.draft.wake(f"queue/{look.run.project_id}")
+            submit(look, old.slot, num, old.replica_group)
     if replica.retry is not None:
-        _note(look, replica.retry.with_(resume_at=None))
+        note(look, replica.retry.with_(resume_at=None))
 
 
 def submit_all(look: Look, since: Micros) -> None:
@@ -126,31 +133,24 @@ def submit_all(look: Look, since: Micros) -> None:
     for slot, spec in look.starting.items():
         last = latest.get(slot)
         if last is None or last.submitted_at < since:
-            job = _submitted(look, slot, 0 if last is None else last.submission_num + 1, spec.replica_group)
-            look.keep(job)
-            look.draft.tell(
-                EventType.created if last is None else EventType.resubmitted, job, number=job.submission_num + 1
-            )
-    look.draft.wake(f"queue/{look.run.project_id}")
+            submit(look, slot, 0 if last is None else last.submission_num + 1, spec.replica_group)
 
 
 def complete(look: Look) -> None:
-    """Submit the nodes, or the replicas, of a new run that its user's own commit had no room for."""
-    if look.run.status != RunStatus.submitted:
+    """Submit the nodes of a new run that its user's own commit had no room for."""
+    if look.run.status != RunStatus.submitted or look.run.scales:
         return
     there = {job.slot for job in look.jobs.values()}
     begun = {job.replica_num for job in look.jobs.values() if job.submission_num == 0}
     for slot, spec in look.starting.items():
-        if (spec.replica_num in begun or look.run.scales) and slot not in there:
-            job = _submitted(look, slot, 0, spec.replica_group)
-            look.keep(job)
-            look.draft.tell(EventType.created, job)
-            look.draft.wake(f"queue/{look.run.project_id}")
+        if spec.replica_num in begun and slot not in there:
+            submit(look, slot, 0, spec.replica_group)
 
 
-def _submitted(look: Look, slot: tuple[int, int], num: int, group: str) -> Job:
+def submit(look: Look, slot: tuple[int, int], num: int, group: str) -> None:
+    """Submit a job for the first time, or again."""
     replica_num, job_num = slot
-    return Job(
+    job = Job(
         id=job_id(look.run, replica_num, job_num, num),
         run_id=look.run.id,
         run_name=look.run.name,
@@ -165,6 +165,12 @@ def _submitted(look: Look, slot: tuple[int, int], num: int, group: str) -> Job:
         last_processed_at=look.now,
         due_at=look.now if job_num == 0 else None,
     )
+    look.keep(job)
+    if num:
+        look.draft.tell(EventType.resubmitted, job, number=num + 1)
+    else:
+        look.draft.tell(EventType.created, job)
+    look.draft.wake(f"queue/{look.run.project_id}")
 
 
 def job_id(run: Run, replica_num: int, job_num: int, submission_num: int) -> str:
@@ -175,7 +181,8 @@ def job_id(run: Run, replica_num: int, job_num: int, submission_num: int) -> str
 # --- ends, in words --------------------------------------------------------------------------------------------------
 
 
-def _ended(job: Job) -> bool:
+def ended(job: Job) -> bool:
+    """It has ended, or is about to."""
     return job.finished or job.status == JobStatus.terminating
 
 

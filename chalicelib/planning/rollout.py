@@ -8,8 +8,8 @@ or lost. A new version comes one replica at a time:
 2. Once it gets requests, one of the old version goes. So never do fewer get requests than asked.
 3. A replica that gets requests is drained first: no new ones go to it, and it is stopped when each door has let it go,
    or when its time is up. One that gets none is stopped at once.
-4. If a replica of the new version fails for good, nothing more is changed: the old ones go on serving, and the run says
-   why. Applying again makes another version, and the rollout goes on.
+4. If a replica of the new version fails for good while old ones serve, nothing more is changed: they go on, and the run
+   says why. Applying again makes another version, and the rollout goes on.
 
 Who goes first: the old version before the new, those that matter least before those that get requests, high numbers
 before low. Who comes: the numbers of replicas that have ended, then numbers that nobody had.
@@ -79,7 +79,7 @@ class Steps:
 def roll(group: Group) -> Steps:
     """The next step of one group."""
     staying = sorted((member for member in group.members if not member.draining), key=lambda member: member.rank)
-    held = group.failed and any(not member.current for member in staying)
+    held = group.failed and any(member.serves and not member.current for member in staying)
     going = _going(group.desired, staying, held)
     gone = {member.num for member in going}
     staying = [member for member in staying if member.num not in gone]
@@ -123,7 +123,7 @@ def drained_by(since: Micros, patience: Micros) -> Micros:
     return since + min(DRAIN, patience)
 
 
-def ready_by(probes: Sequence[ProbeSpec], running_at: Micros) -> Micros:
+def ready_by(probes: Iterable[ProbeSpec], running_at: Micros) -> Micros:
     """When a replica that still gets no requests is late: its application has loaded, and each probe has had twice the
     time that it needs."""
     longest = max((probe.ready_after * (probe.timeout + probe.interval) for probe in probes), default=0)

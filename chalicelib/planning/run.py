@@ -7,17 +7,14 @@ step, so nobody sees a final job that still holds its place, or a finished run w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.runs import RunStatus
-from chalicelib.machines.run import BACKOFF, LOOK, RUN, SETTLED, observe
-from chalicelib.machines.table import allows
+from chalicelib.machines.run import BACKOFF, LOOK, SETTLED
 from chalicelib.planning.ends import bury, end_jobs
+from chalicelib.planning.folding import end_run, observe_jobs, pause
 from chalicelib.planning.look import Look
 from chalicelib.planning.overdue import weigh
 from chalicelib.planning.parts import in_parts
@@ -25,8 +22,9 @@ from chalicelib.planning.plan import Plan
 from chalicelib.planning.releasing import await_nodes, holds, settle
 from chalicelib.planning.replicas import Replica, complete, refusal, replicas, retire, submit_again, why
 from chalicelib.planning.schedule import start, wait_again
+from chalicelib.planning.service_run import tend
 from chalicelib.planning.snapshots import RunSnapshot
-from chalicelib.planning.starting import at_stage, tell_executions
+from chalicelib.planning.starting import tell_executions
 
 
 def decide_run(snapshot: RunSnapshot) -> Plan:
@@ -51,10 +49,11 @@ def decide_run(snapshot: RunSnapshot) -> Plan:
 
 
 def _judge(look: Look) -> None:
-    if look.run.status == RunStatus.pending:
+    service = bool(look.run.scales)
+    if look.run.status == RunStatus.pending and (not service or look.run.next_start is not None):
         _resume(look)
     elif look.run.status != RunStatus.terminating:
-        _fold(look)
+        tend(look) if service else _fold(look)
     if look.run.status == RunStatus.terminating and all(job.finished for job in look.jobs.values()):
         if holds(look):
             look.deadlines.append(look.now)
@@ -83,21 +82,21 @@ def _fold(look: Look) -> None:
     for reason, words in ((RunReason.job_failed, ""), (RunReason.retry_limit_exceeded, "retries ended: ")):
         worst = next((job for verdict, job in verdicts if verdict is reason), None)
         if worst is not None:
-            _end_run(look, reason, words + why(worst))
+            end_run(look, reason, words + why(worst))
             return
     if not parts:
         return
     if all(_done(look, part) for part in parts):
-        _end_run(look, RunReason.all_jobs_done, "")
+        end_run(look, RunReason.all_jobs_done, "")
         return
     _submit_due(look)
     for part in failing:
         retire(look, part)
     parts = replicas(look)
     if all(part.done or part.waiting is not None for part in parts):
-        _pause(look, parts)
+        pause(look, parts)
     else:
-        _observe(look, parts)
+        observe_jobs(look, parts)
 
 
 def _done(look: Look, part: Replica) -> bool:
@@ -113,53 +112,6 @@ def _submit_due(look: Look) -> None:
             submit_again(look, part)
 
 
-def _pause(look: Look, parts: Sequence[Replica]) -> None:
-    """Only waiting replicas are left, so the run gives up its fleet: another may be better next time."""
-    resume_at, first = min((part.waiting, part.num) for part in parts if part.waiting is not None)
-    failed = next(part for part in parts if part.num == first).failures[0]
-    message = f"will be retried: {why(failed)}"
-    look.run = look.draft.move_run(
-        look.run, "resubmit_later", resume_at=resume_at, message=message, fleet_id=None, fleet_name=None
-    )
-
-
-def _observe(look: Look, parts: Sequence[Replica]) -> None:
-    """The run's status is that of its most advanced job, nodes that are done already included."""
-    waiting = [part for part in parts if part.waiting is not None]
-    live = [job for part in parts for job in part.live]
-    if not live:
-        return
-    changes: dict[str, Any] = {}
-    placed = next((job.assignment for job in live if job.assignment), None)
-    if placed and look.run.fleet_id != placed.fleet_id:
-        changes.update(fleet_id=placed.fleet_id, fleet_name=placed.fleet_name)
-    message = next((job.message or at_stage(look) for job in live if job.status == JobStatus.submitted), "") or next(
-        (f"replica {part.num} will be retried: {why(part.failures[0])}" for part in waiting), ""
-    )
-    if message != look.run.message:
-        changes["message"] = message
-    placed_again = {part.num for part in parts if part.retry and any(_placed(job) for job in part.live)}
-    if placed_again:
-        changes["retries"] = tuple(retry for retry in look.run.retries if retry.replica not in placed_again)
-    event = observe(job.status for part in parts if part.live for job in part.jobs)
-    if changes or RUN.table[look.run.status][event] != look.run.status:
-        look.run = look.draft.move_run(look.run, event, **changes)
-        look.draft.save(look.run)
-
-
-def _placed(job: Job) -> bool:
-    return job.status != JobStatus.submitted
-
-
-def _end_run(look: Look, reason: RunReason, message: str) -> None:
-    if not allows(RUN, look.run.status, "end"):
-        return
-    look.run = look.draft.move_run(look.run, "end", reason=reason, message=message, resume_at=None, retries=())
-    end_jobs(look)
-    for job in look.latest():
-        bury(look, job)
-
-
 def _schedule(look: Look) -> Micros | None:
     """Clear the due times of jobs (the run's own covers them) and move the run's on. One that comes too early stays,
     even if the run changes: to look once more costs less than to move it each time."""
@@ -169,7 +121,8 @@ def _schedule(look: Look) -> Micros | None:
     if look.run.finished:
         return None
     patience = max(LOOK, BACKOFF[-1]) if look.run.status == RunStatus.pending else LOOK
-    if look.run.status == RunStatus.running and all(job.settled for job in look.jobs.values()):
+    asleep = look.run.status == RunStatus.pending and look.run.resume_at is None
+    if asleep or (look.run.status == RunStatus.running and all(job.settled for job in look.jobs.values())):
         patience = SETTLED
     if look.run.status != RunStatus.terminating:
         waits = (look.run.resume_at, *(retry.resume_at for retry in look.run.retries))

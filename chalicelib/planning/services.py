@@ -82,7 +82,7 @@ def _within(scale: Scale, count: Range[int]) -> Scale:
 def first_replicas(specs: Sequence[JobSpec], scales: Sequence[Scale]) -> tuple[JobSpec, ...]:
     """The specs of as many replicas as each group should have, numbered through all groups. `specs`: one a group."""
     of = {spec.replica_group: spec for spec in specs}
-    each = [of[scale.group] for scale in scales for _ in range(scale.desired)]
+    each = [of[scale.group] for scale in scales if scale.group in of for _ in range(scale.desired)]
     return tuple(spec.with_(**replica_of(vars(spec), number)) for number, spec in enumerate(each))
 
 

@@ -78,14 +78,15 @@ def test_with_retry_only_that_replica_starts_again() -> None:
 
 
 def test_a_replica_is_judged_by_the_spec_of_its_own_deployment() -> None:
-    """The new version is retried, the old one wasn't: it began under other rules."""
+    """The new version is retried, the old one wasn't: it began under other rules, and is replaced at once."""
     old, new = service(), service(retry=RETRY)
     run = of(new, status=RunStatus.running, deployment_num=1)
     former = {0: job_specs(old, images=b.Images())}
     plan = decide(snapshot(new, run, failed(b.job(run)), former=former))
-    assert any(noun.reason is RunReason.job_failed for noun in saved(plan, Run))
+    assert [(job.submission_num, job.deployment_num) for job in saved(plan, Job)] == [(1, 1)]
     plan = decide(snapshot(new, run, failed(b.job(run, deployment_num=1)), former=former))
-    assert all(noun.reason is None for noun in saved(plan, Run))
+    assert not saved(plan, Job)
+    assert [noun.retries[0].resume_at for noun in saved(plan, Run)] == [b.NOW + BACKOFF[0]]
 
 
 def test_a_service_that_may_have_none_begins_with_none() -> None:

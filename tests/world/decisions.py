@@ -94,6 +94,9 @@ class SmallWorld:
             for node in range(nodes)
         )
 
+    def spec_of(self, job: Job) -> JobSpec:
+        return next(spec for spec in self.job_specs(job.run_id) if (spec.replica_num, spec.job_num) == job.slot)
+
     def stop(self, run: Run, *, abort: bool = False) -> None:
         """What the use case does."""
         if not run.finished and run.status != RunStatus.terminating:
@@ -140,14 +143,14 @@ class SmallWorld:
         leads = [job for job in self.jobs.values() if job.queued and job.job_num == 0]
         leads.sort(key=lambda job: (-job.priority, job.submitted_at, job.id))
         waiting = [job for lead in leads for job in self._nodes(lead)]
-        specs = {(run, s.replica_num, s.job_num): s for run in self.runs for s in self.job_specs(run)}
+        several = {run for run in self.runs if self.shapes[run] != (1, 1)}
         items = tuple(
             QueuedJob(
                 job,
                 self.runs[job.run_id],
-                specs[job.run_id, *job.slot],
+                self.spec_of(job),
                 self.specs[job.run_id],
-                alone=len([each for each in specs if each[0] == job.run_id]) == 1,
+                alone=job.run_id not in several,
             )
             for job in waiting
         )

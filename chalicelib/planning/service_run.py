@@ -1,0 +1,321 @@
+"""A service's part of a look at its run: how many replicas it should have, what each of them is to that, and the next
+step towards it.
+
+`scaling` and `rollout` decide over plain values; here these are made of jobs, and what they say is done. What a replica
+is follows from its last job, and from the run only where a job can't say it, because an ended one never changes:
+
+- one that was scaled down, or given up while it waited for a retry, counts for nothing; its number is free;
+- one that is live, or waits for a retry, is there;
+- one whose work is done rests for a moment before its number is free, so that no application that ends at once is
+  started over and over; the run is done if all are;
+- one that failed for good ends the run; but not while replicas of an older version serve, for then it is the new
+  version that doesn't work, nor if it was itself of an older version, or none is asked for any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import count
+
+from chalicelib.domain.events import EventType
+from chalicelib.domain.instants import SECOND, Micros, spoken
+from chalicelib.domain.job_specs import spec_of
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.reasons import JobReason, RunReason
+from chalicelib.domain.runs import Retry, RunStatus
+from chalicelib.domain.services import Scale
+from chalicelib.domain.specs.services import ScalingSpec, ServiceConfiguration
+from chalicelib.errors import Bug
+from chalicelib.machines.job import GRACE
+from chalicelib.machines.run import BACKOFF
+from chalicelib.planning.ends import bury, end, grace_of
+from chalicelib.planning.folding import end_run, observe_jobs, pause
+from chalicelib.planning.look import Look
+from chalicelib.planning.replicas import Replica, ended, note, refusal, replicas, retire, submit, submit_again, why
+from chalicelib.planning.rollout import DRAIN, Group, Member, Standing, drained_by, is_let_go, ready_by, roll
+from chalicelib.planning.scaling import Seen, scale
+from chalicelib.planning.services import ASLEEP, groups_of
+
+REST: Micros = BACKOFF[0]  # before a replica whose work is done is started again
+
+
+@dataclass
+class _Group:
+    """The replicas of one group, sorted by what they are."""
+
+    desired: int
+    parts: dict[int, Replica] = field(default_factory=dict)
+    members: list[Member] = field(default_factory=list)
+    leaving: int = 0
+    free: list[int] = field(default_factory=list)
+    retried: list[Replica] = field(default_factory=list)
+    resting: list[Job] = field(default_factory=list)  # done a moment ago
+    done: list[Job] = field(default_factory=list)
+    failed: list[tuple[RunReason, Job]] = field(default_factory=list)
+
+    @property
+    def rolls(self) -> bool:
+        """Do replicas of an older version serve?"""
+        return any(member.serves and not member.current for member in self.members)
+
+    @property
+    def bad(self) -> Job | None:
+        """The replica of the new version that shows that this doesn't work."""
+        return next(iter([job for _, job in self.failed] + self.done), None) if self.rolls else None
+
+
+def tend(look: Look) -> None:
+    """Of a service that isn't ending, and doesn't wait for its schedule."""
+    _rescale(look)
+    _renumber(look)
+    groups = _sorted(look)
+    fatal = [each for group in groups.values() if not group.rolls for each in group.failed]
+    for reason, words in ((RunReason.job_failed, ""), (RunReason.retry_limit_exceeded, "retries ended: ")):
+        worst = next((job for verdict, job in fatal if verdict is reason), None)
+        if worst is not None:
+            end_run(look, reason, words + why(worst))
+            return
+    if _all_done(groups):
+        end_run(look, RunReason.all_jobs_done, "")
+        return
+    numbers = count(max((job.replica_num for job in look.jobs.values()), default=-1) + 1)
+    for name, group in groups.items():
+        _step(look, name, group, numbers)
+    for part in replicas(look):
+        if part.waiting is not None and part.waiting <= look.now:
+            submit_again(look, part)
+    _status(look, groups)
+
+
+# --- how many --------------------------------------------------------------------------------------------------------
+
+
+def _config(look: Look) -> ServiceConfiguration:
+    config = look.snapshot.run_spec.configuration
+    if not isinstance(config, ServiceConfiguration):
+        raise Bug(f"run {look.run.name} has replicas to scale, but is a {config.type}")
+    return config
+
+
+def _rescale(look: Look) -> None:
+    """What each group of the configuration should have now; groups that it hasn't any more are forgotten."""
+    before = {each.group: each for each in look.run.scales}
+    rules = _rules(_config(look))
+    after = tuple(
+        _scaled(look, before.get(name) or Scale(group=name, desired=bounds[0]), spec, bounds)
+        for name, (spec, bounds) in rules.items()
+    )
+    if after == look.run.scales:
+        return
+    for each in after:
+        was = before.get(each.group)
+        if was is None or was.desired != each.desired or (each.stale and not was.stale):
+            group = f"group {each.group}: " if len(after) > 1 else ""
+            counts = {"before": str(was.desired if was else 0), "after": str(each.desired)}
+            look.draft.tell(EventType.scaled, look.run, detail=group + each.why, **counts)
+    look.run = look.run.with_(scales=after)
+    look.draft.save(look.run)
+
+
+def _rules(config: ServiceConfiguration) -> dict[str, tuple[ScalingSpec | None, tuple[int, int]]]:
+    own = {group.name or str(at): group.scaling for at, group in enumerate(config.groups or ())}
+    return {
+        name: (own.get(name, config.scaling), (found.min or 0, found.max or 0))
+        for name, found in groups_of(config).items()
+    }
+
+
+def _scaled(look: Look, before: Scale, spec: ScalingSpec | None, bounds: tuple[int, int]) -> Scale:
+    there = [job for job in look.latest() if job.replica_group == before.group and not ended(job)]
+    ready = sum(job.ready_at is not None and job.draining_at is None for job in there)
+    seen = Seen(ready, sum(job.queue or 0 for job in there))
+    told = scale(spec, bounds, look.snapshot.traffic, before, seen, look.now)
+    if told.look_at is not None:
+        look.deadlines.append(told.look_at)
+    if spec is None and told.desired == before.desired:
+        return before
+    return told.after(before, look.now)
+
+
+# --- what there is ---------------------------------------------------------------------------------------------------
+
+
+def _renumber(look: Look) -> None:
+    """A replica whose spec is the same in the new version is of the new version."""
+    now = look.run.deployment_num
+    for job in look.latest():
+        if job.deployment_num != now and not ended(job):
+            spec = spec_of(look.snapshot.job_specs, job)
+            if spec is not None and spec == look.spec_of(job):
+                look.keep(job.with_(deployment_num=now))
+
+
+def _sorted(look: Look) -> dict[str, _Group]:
+    groups = {each.group: _Group(each.desired) for each in look.run.scales}
+    for part in replicas(look):
+        group = groups.setdefault(part.jobs[0].replica_group, _Group(0))
+        group.parts[part.num] = part
+        _sort(look, group, part)
+    return groups
+
+
+def _sort(look: Look, group: _Group, part: Replica) -> None:
+    job = part.jobs[0]
+    earlier = (
+        look.run.triggered_at is not None and job.submitted_at < look.run.triggered_at
+    )  # its schedule's last start
+    if not ended(job):
+        group.members.append(_member(look, job))
+    elif job.reason is JobReason.scaled_down or (part.retry and part.retry.given_up) or (earlier and job.finished):
+        _gone(group, job)
+    elif part.done:
+        _done(look, group, job)
+    elif part.waiting is not None:
+        group.members.append(Member(part.num, Standing.submitted))
+    else:
+        _failed(look, group, part, job)
+
+
+def _gone(group: _Group, job: Job) -> None:
+    if job.finished:
+        group.free.append(job.replica_num)
+    else:
+        group.leaving += 1
+
+
+def _done(look: Look, group: _Group, job: Job) -> None:
+    until = (job.finished_at or look.now) + REST
+    if job.deployment_num != look.run.deployment_num or (job.finished and until <= look.now):
+        _gone(group, job)
+    else:
+        group.resting.append(job)
+        group.members.append(Member(job.replica_num, Standing.submitted))
+        look.deadlines.append(until)
+    if job.deployment_num == look.run.deployment_num:
+        group.done.append(job)
+
+
+def _failed(look: Look, group: _Group, part: Replica, job: Job) -> None:
+    verdict = refusal(look, part, job)
+    if verdict is None:
+        group.retried.append(part)
+        group.members.append(Member(part.num, Standing.submitted))
+    elif job.deployment_num != look.run.deployment_num:
+        _gone(group, job)
+    elif group.desired == 0:
+        _give_up(look, part)
+        _gone(group, job)
+    else:
+        group.failed.append((verdict, job))
+
+
+def _member(look: Look, job: Job) -> Member:
+    draining = job.draining_at is not None
+    return Member(
+        job.replica_num,
+        _standing(job),
+        current=job.deployment_num == look.run.deployment_num,
+        draining=draining,
+        let_go=draining and _let_go(look, job),
+    )
+
+
+def _standing(job: Job) -> Standing:
+    if job.status is JobStatus.submitted:
+        return Standing.submitted
+    if job.status is not JobStatus.running:
+        return Standing.starting
+    return Standing.running if job.ready_at is None else Standing.serving
+
+
+def _let_go(look: Look, job: Job) -> bool:
+    since = job.draining_at or look.now
+    spec = look.spec_of(job)
+    patience = GRACE if spec is None else grace_of(spec, look.snapshot.run_spec)
+    patience = DRAIN if patience is None else patience
+    if is_let_go(job.id, since, patience, look.snapshot.traffic, look.now):
+        return True
+    look.deadlines.append(drained_by(since, patience))
+    return False
+
+
+def _all_done(groups: dict[str, _Group]) -> bool:
+    """Each replica that there is has ended its work a moment ago, and nothing else is on its way."""
+    rest = sum(len(group.resting) for group in groups.values())
+    return rest > 0 and not any(len(group.members) > len(group.resting) for group in groups.values())
+
+
+# --- the next step ---------------------------------------------------------------------------------------------------
+
+
+def _step(look: Look, name: str, group: _Group, numbers: Iterator[int]) -> None:
+    steps = roll(Group(group.desired, group.members, group.leaving, group.bad is not None, group.free))
+    stopped = {*steps.stop}
+    for part in group.retried:
+        if part.num not in stopped:
+            retire(look, part)
+    for num in steps.drain:
+        look.keep(group.parts[num].jobs[0].with_(draining_at=look.now))
+        look.deadlines.append(look.now + DRAIN)
+    out_of_date = {member.num for member in group.members if not member.current}
+    for num in steps.stop:
+        _stop(look, group.parts[num], "replaced by a newer version" if num in out_of_date else "")
+    fresh = [next(numbers) for _ in range(steps.create - len(steps.revive))]
+    for num in (*steps.revive, *fresh):
+        last = group.parts[num].jobs[0] if num in group.parts else None
+        look.run = look.run.with_(retries=tuple(each for each in look.run.retries if each.replica != num))
+        submit(look, (num, 0), 0 if last is None else last.submission_num + 1, name)
+
+
+def _stop(look: Look, part: Replica, message: str) -> None:
+    job = look.jobs[part.jobs[0].id]
+    if not ended(job):
+        end(look, job, JobReason.scaled_down, message)
+        bury(look, look.jobs[job.id])
+    elif not part.done:
+        _give_up(look, part)
+
+
+def _give_up(look: Look, part: Replica) -> None:
+    note(look, Retry(replica=part.num, attempt=0, given_up=True))
+
+
+def _status(look: Look, groups: dict[str, _Group]) -> None:
+    parts = replicas(look)
+    if any(part.live for part in parts):
+        if look.run.status == RunStatus.pending:
+            look.run = look.draft.move_run(look.run, "resubmit", note=_wakes(look), resume_at=None)
+        trouble = next(filter(None, (_trouble(look, group) for group in groups.values())), "")
+        if trouble and trouble != look.run.message:
+            look.draft.tell(EventType.paused, look.run, detail=trouble)
+        observe_jobs(look, parts, trouble)
+    elif look.run.status != RunStatus.pending and all(job.finished for job in look.jobs.values()):
+        if any(part.waiting is not None for part in parts):
+            pause(look, parts)
+        elif not any(group.resting for group in groups.values()):
+            look.run = look.draft.move_run(
+                look.run, "resubmit_later", resume_at=None, message=ASLEEP, fleet_id=None, fleet_name=None
+            )
+
+
+def _wakes(look: Look) -> str:
+    return "retrying" if look.run.resume_at is not None else "a request came"
+
+
+def _trouble(look: Look, group: _Group) -> str:
+    """Why a rollout doesn't go on; empty if it does."""
+    if group.bad is not None:
+        return f"the new version doesn't work, so the one before stays: {why(group.bad)}"
+    if not group.rolls:
+        return ""
+    for member in group.members:
+        job = group.parts[member.num].jobs[0]
+        if member.current and member.standing is Standing.running and job.running_at is not None:
+            spec = look.spec_of(job)
+            late = ready_by(() if spec is None else spec.probes, job.running_at)
+            if look.now >= late:
+                after = spoken((late - job.running_at) // SECOND * SECOND)
+                return f"replica {member.num} of the new version isn't ready after {after}, so the one before stays"
+            look.deadlines.append(late)
+    return ""
