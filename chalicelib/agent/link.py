@@ -17,11 +17,11 @@ PROBLEMS = {401: "refused", 403: "refused", 413: "unacceptable", 422: "unaccepta
 
 class LinkError(Exception):
     """No usable response. `problem` is `refused` for 401 and 403, `unacceptable` if the same message would never be
-    accepted, else `network`."""
+    accepted, else `network`. `status`: of the response, 0 if there was none."""
 
-    def __init__(self, message: str, problem: str = "network", retry_after: float = 0.0) -> None:
+    def __init__(self, message: str, problem: str = "network", retry_after: float = 0.0, status: int = 0) -> None:
         super().__init__(message)
-        self.problem, self.retry_after = problem, retry_after
+        self.problem, self.retry_after, self.status = problem, retry_after, status
 
 
 class _Secure(http.client.HTTPConnection):
@@ -35,10 +35,18 @@ class Link:
         self._base = ""
 
     def sync(self, base: str, body: Dict[str, Any], credential: str, wait: float) -> Dict[str, Any]:
-        data = json.dumps(body, separators=(",", ":")).encode("utf-8")
+        return self.call(base, "POST", "/agent/sync", body, credential, wait)
+
+    def call(
+        self, base: str, method: str, path: str, body: Optional[Dict[str, Any]], credential: str, wait: float = 0.0
+    ) -> Dict[str, Any]:
+        """`wait`: how long the server may take its time, in seconds. Empty for a response without content."""
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode("utf-8")
         headers = {"Authorization": "Bearer " + credential, "Content-Type": "application/json"}
-        response = self._request(base, "POST", "/agent/sync", data, headers, wait + CONNECT_SECONDS)
+        response = self._request(base, method, path, data, headers, wait + CONNECT_SECONDS)
         text = response.read()
+        if response.status == 204:
+            return {}
         if response.status != 200:
             raise self._unwelcome(response, text)
         try:
@@ -46,7 +54,7 @@ class Link:
         except ValueError:
             answer = None
         if not isinstance(answer, dict):
-            raise LinkError("%s answered /agent/sync with something that isn't a JSON object" % base)
+            raise LinkError("%s answered %s with something that isn't a JSON object" % (base, path.partition("?")[0]))
         return answer
 
     def fetch(self, base: str, path: str, credential: str, out: BinaryIO) -> None:
@@ -105,4 +113,5 @@ class Link:
         problem = PROBLEMS.get(response.status, "network")
         after = response.headers.get("Retry-After") or ""
         said = text[:300].decode("utf-8", "replace")
-        return LinkError("HTTP %d %s" % (response.status, said), problem, float(after) if after.isdigit() else 0.0)
+        again = float(after) if after.isdigit() else 0.0
+        return LinkError("HTTP %d %s" % (response.status, said), problem, again, response.status)

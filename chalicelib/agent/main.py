@@ -1,5 +1,6 @@
 """The command line: `run` the agent (the default), `supervise` one task, print the machine's `facts`, `clear` the
-machine of all that the agent and its tasks left, or `leave` the fleet that the machine joined by itself.
+machine of all that the agent and its tasks left, or `leave` the fleet that the machine joined by itself. `gateway` runs
+beside the agent of a machine that is one.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ def main(arguments: List[str]) -> int:
         from . import session_command
 
         return session_command.main(arguments[1], int(arguments[2]))
+    if arguments[:1] == ["gateway"]:
+        from .gateway import command
+
+        return command.main(arguments[1:])
     options = parser().parse_args(arguments)
     if options.command == "facts":
         from .inventory import Inventory

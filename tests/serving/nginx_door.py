@@ -81,9 +81,10 @@ class NginxDoor:
     def told(self, word: dict[str, Any]) -> None:
         self._word = word
         wanted = entries.entries(word)
+        runs = [each["run_id"] for each in word["services"]]
+        self._buckets.keep(runs, self.control.counts(runs, [])["runs"])
         self.control.set(entries.difference(self._had, self._had, wanted))
         self._had = wanted
-        self._buckets.keep([each["run_id"] for each in word["services"]])
         self._sample()
 
     def allow(self, token: str, *projects: str) -> None:

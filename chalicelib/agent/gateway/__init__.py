@@ -8,4 +8,5 @@
 `buckets`        what nginx has counted → what the control plane wants to know: pure
 `plane`          the calls to the control plane
 `program`        the loop around it
+`command`        its command line
 """

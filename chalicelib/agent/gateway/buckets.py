@@ -23,8 +23,8 @@ class _Bucket:
 
 
 class _Service:
-    def __init__(self) -> None:
-        self.total: Optional[int] = None  # as nginx counts it
+    def __init__(self, total: int) -> None:
+        self.total = total  # as nginx counts it
         self.busy = self.held = 0
         self.waits_since: Optional[int] = None
         self.buckets: List[_Bucket] = []
@@ -36,9 +36,7 @@ class _Service:
 
     def sample(self, counted: Mapping[str, int], now: int) -> None:
         total = counted["total"]
-        more = total if self.total is None or total < self.total else total - self.total
-        if self.total is None:
-            more = 0 if not counted["busy"] else min(total, counted["busy"])  # what came before somebody looked
+        more = total - self.total if total >= self.total else total  # another nginx counts from 0
         self.total, self.busy = total, counted["busy"]
         if counted["held"] and self.waits_since is None:
             self.waits_since, self.news = now, True
@@ -88,9 +86,9 @@ class Buckets:
     def __init__(self) -> None:
         self._services: Dict[str, _Service] = {}
 
-    def keep(self, runs: Iterable[str]) -> None:
-        """Only these are served now."""
-        self._services = {run: self._services.get(run) or _Service() for run in runs}
+    def keep(self, runs: Iterable[str], counted: Mapping[str, Mapping[str, int]]) -> None:
+        """Only these are served from now on. `counted`: what nginx has counted of them before."""
+        self._services = {run: self._services.get(run) or _Service(counted[run]["total"]) for run in runs}
 
     def sample(self, counts: Mapping[str, Any], draining: Mapping[str, Iterable[str]], now: int) -> None:
         for run, service in self._services.items():

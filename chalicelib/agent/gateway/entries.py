@@ -63,7 +63,7 @@ def _service(service: Mapping[str, Any]) -> Dict[str, Any]:
         "body": service["body"],
         "hold": service.get("hold", HOLD),
         "limits": [_limit(each) for each in service.get("rate_limits", ())],
-        "replicas": [_replica(each) for each in service["replicas"] if each.get("ready") and not each.get("draining")],
+        "replicas": [_replica(each) for each in service["replicas"] if _takes(each)],
     }
     if model:
         prefix = model["prefix"].strip("/")
@@ -80,8 +80,12 @@ def _limit(limit: Mapping[str, Any]) -> Dict[str, Any]:
     return found
 
 
+def _takes(replica: Mapping[str, Any]) -> bool:
+    """One without an address is reached over its agent's streams only, and no gateway has those."""
+    return bool(replica.get("ready") and replica.get("address") and not replica.get("draining"))
+
+
 def _replica(replica: Mapping[str, Any]) -> Dict[str, Any]:
-    """Where a replica has no address, its agent's streams come out at a socket."""
     return {"job": replica["job_id"], "address": replica["address"], "port": replica["port"]}
 
 

@@ -38,6 +38,7 @@ class Nginx:
     def __init__(self, folder: str, listens: Listens, workers: str = "auto", user: str = "") -> None:
         """`user`: whom root's workers run as."""
         self._folder, self._listens, self._workers, self._user = os.path.abspath(folder), listens, workers, user
+        self.group = grp.getgrnam(user).gr_gid if user else -1
         self.control = os.path.join(self._folder, "control", "control.sock")
         self.asks = os.path.join(self._folder, "asks", "asks.sock")
 
@@ -121,9 +122,8 @@ class Nginx:
         os.chmod(self._path("control"), 0o700)
         if not self._user:
             return
-        group = grp.getgrnam(self._user).gr_gid
         for name in ("", "lua", "temporary", "asks"):
-            os.chown(self._path(name), -1, group)
+            os.chown(self._path(name), -1, self.group)
             os.chmod(self._path(name), 0o750)
 
     def _rendered(self) -> str:

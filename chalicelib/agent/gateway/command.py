@@ -1,0 +1,57 @@
+"""The command line of a gateway's control program: `agent gateway --data FOLDER`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pwd
+import signal
+from typing import List
+
+from ..program import log
+from ..tasks import take_lock
+from .nginx import Listens, Nginx
+from .plane import Plane
+from .program import Gateway
+
+WORKERS = "www-data"  # whom Debian's nginx runs as
+
+
+def main(arguments: List[str]) -> int:
+    options = parser().parse_args(arguments)
+    folder = os.path.abspath(options.folder or options.data.rstrip("/") + "-gateway")
+    os.makedirs(folder, exist_ok=True)
+    lock = take_lock(os.path.join(folder, "lock"))
+    if lock is None:
+        log("a gateway is already running in %s" % folder)
+        return 0
+    listens = Listens(options.http or ["80"], options.https or [])
+    nginx = Nginx(folder, listens, options.workers, options.user)
+    gateway = Gateway(folder, nginx, Plane(os.path.abspath(options.data)), log)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: gateway.stop())
+    gateway.run()
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser("agent gateway", description="Runs a gateway: nginx, told by the server.")
+    found.add_argument("--data", required=True, help="the folder of this machine's agent, with server and credential")
+    found.add_argument("--folder", help="the gateway's own folder; the agent's with `-gateway` unless given")
+    found.add_argument("--http", action="append", metavar="[ADDRESS:]PORT", help="where to listen; 80 unless given")
+    found.add_argument("--https", action="append", metavar="[ADDRESS:]PORT", help="where to listen with TLS")
+    found.add_argument("--workers", default="auto", help="how many processes of nginx serve; one a core unless given")
+    found.add_argument("--user", type=known, default=default_user(), help="whom they run as if root starts them")
+    return found
+
+
+def default_user() -> str:
+    return WORKERS if os.geteuid() == 0 else ""
+
+
+def known(name: str) -> str:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        raise argparse.ArgumentTypeError("there is no user %r" % name) from None
+    return name

@@ -1,0 +1,54 @@
+"""The control plane as a gateway needs it: what to serve, who may call, and where to put what was counted.
+
+The gateway's machine runs an agent, too. Their folder says which server it is and holds the credential, which is read
+anew for each call, since the agent may have got another one.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+from typing import Any, Dict, List
+from urllib.parse import quote
+
+from .. import way
+from ..link import Link, LinkError
+from ..tasks import read_text
+
+WAIT = 25  # seconds that a poll may take
+
+
+class Plane:
+    def __init__(self, data: str) -> None:
+        self._data = data
+        self._links: "queue.SimpleQueue[Link]" = queue.SimpleQueue()  # those that nobody uses
+
+    def word(self, since: str) -> Dict[str, Any]:
+        """What is to be served, once it isn't `since` any more; empty if it still is. Raises LinkError."""
+        return self._call("GET", "/agent/gateway?since=%s&wait=%d" % (quote(since, safe=""), WAIT), None, WAIT)
+
+    def report(self, reports: List[Dict[str, Any]]) -> None:
+        """Raises LinkError."""
+        self._call("POST", "/agent/gateway/traffic", {"reports": reports})
+
+    def rights(self, token: str, project: str) -> int:
+        """200 if the token is of somebody who may call the project's services, 403 if not, 503 if nobody can say."""
+        try:
+            said = self._call("POST", "/agent/gateway/rights", {"token": token, "project": project})
+        except LinkError:
+            return 503
+        return 200 if said.get("allowed") is True else 403
+
+    def _call(self, method: str, path: str, body: Any, wait: float = 0.0) -> Dict[str, Any]:
+        server, credential = (self._read(name) for name in ("server", "credential"))
+        try:
+            link = self._links.get_nowait()
+        except queue.Empty:
+            link = Link(lambda: self._read("via") or way.straight())
+        try:
+            return link.call(server, method, path, body, credential, wait)
+        finally:
+            self._links.put(link)
+
+    def _read(self, name: str) -> str:
+        return (read_text(os.path.join(self._data, name)) or "").strip()

@@ -1,0 +1,169 @@
+"""The loop of a gateway's control program.
+
+It asks the control plane what to serve and tells nginx what has changed; every second it looks at what nginx has
+counted, and reports it every ten, or at once if somebody waits for a replica. The last word of the control plane is
+kept on disk: without the control plane, and after a restart of the machine, the gateway serves what it knew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional, Protocol
+
+from ..link import LinkError
+from ..tasks import read_text, write_atomic
+from . import entries
+from .asks import Asks
+from .buckets import Buckets
+from .control import Control, ControlError
+from .nginx import Nginx, NginxError
+
+LOOK = 1.0  # seconds
+AGAIN, SELDOM = 1.0, 30.0  # seconds between calls to a control plane that is away: at first, at last
+EMPTY: Dict[str, Any] = {"version": "", "services": []}
+
+
+class Source(Protocol):
+    """The control plane (plane.Plane)."""
+
+    def word(self, since: str) -> Dict[str, Any]: ...
+
+    def report(self, reports: List[Dict[str, Any]]) -> None: ...
+
+    def rights(self, token: str, project: str) -> int: ...
+
+
+class Gateway:
+    def __init__(self, folder: str, nginx: Nginx, plane: Source, log: Callable[[str], None]) -> None:
+        self._folder, self._nginx, self._plane, self._log = folder, nginx, plane, log
+        self._control = Control(nginx.control)
+        self._asks = Asks(nginx.asks, plane.rights, lambda run: self._look_now.set(), log, nginx.group)
+        self._buckets = Buckets()
+        self._word = self._kept()
+        self._had: Dict[str, str] = {}  # what nginx was told
+        self._lock = threading.Lock()  # around the three above
+        self._look_now, self._over = threading.Event(), threading.Event()
+        self._gone = False  # the control plane knows this gateway no more
+
+    def run(self) -> bool:
+        """Until it is stopped; True if the control plane says that there is no such gateway any more."""
+        os.makedirs(os.path.dirname(self._nginx.asks), exist_ok=True)
+        self._asks.start()
+        self._serve()
+        for task in (self._poll, self._report):
+            threading.Thread(target=task, name=task.__name__, daemon=True).start()
+        while not self._over.wait(LOOK):
+            if not self._nginx.pid():
+                self._log("nginx has ended; it is started again")
+                self._serve()
+        if self._gone:
+            self._nginx.stop()
+        return self._gone
+
+    def stop(self) -> None:
+        """nginx goes on."""
+        self._over.set()
+        self._look_now.set()
+
+    # What to serve ------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """Have nginx running, and serving what is known."""
+        try:
+            if self._nginx.start():
+                self._log("nginx serves %d services" % len(self._word["services"]))
+            with self._lock:
+                self._had = {}
+                self._tell(self._word, self._control.keys())
+        except (NginxError, ControlError) as problem:
+            self._log(str(problem))  # tried again at the next look: it isn't running
+
+    def _tell(self, word: Dict[str, Any], there: List[str]) -> None:
+        wanted = entries.entries(word)
+        changed = entries.difference(there, self._had, wanted)
+        runs = [each["run_id"] for each in word["services"]]
+        self._buckets.keep(runs, self._control.counts(runs, [])["runs"])
+        if changed:
+            self._control.set(changed)
+        self._had, self._word = wanted, word
+
+    def take(self, word: Dict[str, Any]) -> bool:
+        """Serve what the control plane says. False if it makes no sense, or nginx doesn't take it."""
+        try:
+            with self._lock:
+                self._tell(word, list(self._had))
+        except (KeyError, TypeError, AttributeError, ValueError) as problem:
+            self._log("what the control plane says makes no sense, and the last word before counts: %r" % problem)
+            return False
+        except ControlError as problem:
+            self._log(str(problem))
+            return False
+        write_atomic(self._path("word.json"), json.dumps(word), durable=True)
+        self._log("version %s: %d services" % (word.get("version"), len(word["services"])))
+        return True
+
+    def _poll(self) -> None:
+        pause = AGAIN
+        while not self._over.is_set():
+            began = time.monotonic()
+            try:
+                word = self._plane.word(self._word.get("version", ""))
+                pause = AGAIN if not word or self.take(word) else min(SELDOM, 2 * pause)
+            except LinkError as problem:
+                if problem.status == 410:
+                    self._log("the control plane knows this gateway no more: %s" % problem)
+                    self._gone = True
+                    self.stop()
+                    return
+                self._log("the control plane: %s" % problem)
+                pause = min(SELDOM, 2 * pause)
+            self._over.wait(max(0.0, began + pause - time.monotonic()))  # it may have waited itself
+
+    # What was counted ---------------------------------------------------------------------------------------------
+
+    def _report(self) -> None:
+        while not self._over.is_set():
+            self._look_now.wait(LOOK)
+            self._look_now.clear()
+            try:
+                self.look(time.time_ns() // 1000)
+            except ControlError as problem:
+                self._log(str(problem))
+
+    def look(self, now: int) -> None:
+        """Take what nginx has counted, and report what is due."""
+        with self._lock:
+            word = self._word
+            draining = entries.draining(word)
+            runs = [each["run_id"] for each in word["services"]]
+            jobs = [job for each in draining.values() for job in each]
+            self._buckets.sample(self._control.counts(runs, jobs), draining, now)
+            reports = self._buckets.reports(now)
+        if not reports:
+            return
+        try:
+            self._plane.report(reports)
+        except LinkError as problem:
+            self._log("a report isn't taken: %s" % problem)
+            with self._lock:
+                self._buckets.unsent(reports)
+
+    # On disk ------------------------------------------------------------------------------------------------------
+
+    def _kept(self) -> Dict[str, Any]:
+        text = read_text(self._path("word.json"))
+        if text is None:
+            return EMPTY
+        try:
+            word: Optional[Dict[str, Any]] = json.loads(text)
+            entries.entries(word or {})
+        except (KeyError, TypeError, AttributeError, ValueError) as problem:
+            self._log("%s can't be read: %r; the control plane will say it again" % (self._path("word.json"), problem))
+            return EMPTY
+        return word or EMPTY
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self._folder, name)

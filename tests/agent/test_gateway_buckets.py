@@ -1,0 +1,90 @@
+"""What a gateway makes of what nginx has counted: buckets, who waits, who is let go, and when to say so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chalicelib.agent.gateway.buckets import BUCKET, KEPT, SECOND, Buckets
+from chalicelib.domain.services import Traffic
+
+RUN = "run"
+
+
+def counts(total: int, busy: int = 0, held: int = 0, **jobs: int) -> dict[str, Any]:
+    return {"runs": {RUN: {"total": total, "busy": busy, "held": held}}, "jobs": jobs}
+
+
+def begun(total: int = 0) -> Buckets:
+    made = Buckets()
+    made.keep([RUN], counts(total)["runs"])
+    return made
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5), st.booleans()), max_size=400), st.integers(0, 9))
+def test_nothing_that_came_is_lost_or_told_twice(steps: list[tuple[int, int, bool]], before: int) -> None:
+    """Second by second: so many more, so many under way, and whether nginx began anew just before."""
+    buckets, now, total, came = begun(before), 1_000 * BUCKET, before, {}
+    for more, busy, anew in steps:
+        total = more if anew and more < total else total + more
+        now += SECOND
+        buckets.sample(counts(total, busy), {}, now)
+        came[now - now % BUCKET] = came.get(now - now % BUCKET, 0) + more
+    report = Traffic(door="g", **buckets.report(RUN, now))
+    told = {bucket.at: bucket.requests for bucket in report.buckets}
+    assert all(told.get(at, 0) == requests for at, requests in came.items() if at > now - KEPT)
+    assert all(at > now - KEPT and at % BUCKET == 0 for at in told)
+
+
+def test_what_was_counted_before_anybody_looked_isnt_told() -> None:
+    buckets = begun(100)
+    buckets.sample(counts(103), {}, BUCKET)
+    assert sum(bucket["requests"] for bucket in buckets.report(RUN, BUCKET)["buckets"]) == 3
+
+
+def test_what_is_under_way_is_an_average() -> None:
+    buckets = begun()
+    for second in range(10):
+        buckets.sample(counts(4, 4 if second < 5 else 0), {}, BUCKET + second * SECOND)
+    assert buckets.report(RUN, 2 * BUCKET)["buckets"] == [{"at": BUCKET, "requests": 4, "busy": 2.0}]
+
+
+def test_a_busy_service_is_told_of_every_ten_seconds_and_an_idle_one_once() -> None:
+    buckets, told = begun(), []
+    for second in range(60):
+        now = BUCKET + second * SECOND
+        buckets.sample(counts(min(second, 25)), {}, now)
+        told += [(second, report["quiet"]) for report in buckets.reports(now)]
+    assert told == [(1, True), (11, True), (21, True), (31, True)]
+
+
+def test_who_waits_is_told_of_at_once() -> None:
+    buckets = begun()
+    buckets.sample(counts(1, 1, 1), {}, BUCKET)
+    (report,) = buckets.reports(BUCKET)
+    assert (report["held"], report["waits_since"], report["quiet"]) == (1, BUCKET, False)
+    buckets.sample(counts(2, 2, 2), {}, BUCKET + SECOND)
+    assert not buckets.reports(BUCKET + SECOND)
+    buckets.sample(counts(2), {}, BUCKET + 2 * SECOND)
+    assert buckets.report(RUN, BUCKET + 2 * SECOND)["waits_since"] is None
+
+
+def test_a_draining_replica_is_let_go_once_it_had_nothing_for_a_second() -> None:
+    buckets, draining = begun(), {RUN: ["old"]}
+    buckets.sample(counts(1, 1, old=1), draining, BUCKET)
+    buckets.sample(counts(1, 0, old=0), draining, BUCKET + SECOND)
+    assert buckets.report(RUN, BUCKET + SECOND)["let_go"] == []
+    buckets.sample(counts(1, 0, old=0), draining, BUCKET + 2 * SECOND)
+    (report,) = buckets.reports(BUCKET + 2 * SECOND)
+    assert report["let_go"] == ["old"]
+    buckets.sample(counts(1), {}, BUCKET + 3 * SECOND)
+    assert buckets.report(RUN, BUCKET + 3 * SECOND)["let_go"] == []
+
+
+def test_a_report_that_isnt_taken_is_due_again() -> None:
+    buckets = begun()
+    buckets.sample(counts(1, 1, 1), {}, BUCKET)
+    buckets.unsent(buckets.reports(BUCKET))
+    assert buckets.reports(BUCKET + SECOND)

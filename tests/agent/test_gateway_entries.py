@@ -1,0 +1,77 @@
+"""What the control plane says of services → what nginx is told."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chalicelib.agent.gateway import entries
+from chalicelib.domain.serving import Served, ServedModel, ServedReplica
+from chalicelib.domain.specs.services import HeaderPartitioningKey, RateLimit
+
+KEYS = st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(["1", "2"]))
+
+
+def said(name: str = "app", **fields: Any) -> dict[str, Any]:
+    made = Served(run_id=f"id-of-{name}", run_name=name, project_id="p", project_name="main", port=80, **fields)
+    return {**made.model_dump(mode="json"), "hosts": [f"{name}.Example.test"]}
+
+
+def told(word: dict[str, Any], key: str) -> Any:
+    return json.loads(entries.entries(word)[key])
+
+
+@given(KEYS, KEYS)
+def test_a_difference_leads_from_what_is_there_to_what_is_wanted(had: dict[str, str], wanted: dict[str, str]) -> None:
+    changed = entries.difference(had, had, wanted)
+    result = {key: text for key, text in {**had, **changed}.items() if text is not None}
+    assert result == wanted
+    assert not [key for key, text in changed.items() if had.get(key) == text]
+
+
+def test_what_is_there_unknown_is_told_anew_or_removed() -> None:
+    assert entries.difference(["a", "b"], {}, {"a": "1"}) == {"a": "1", "b": None}
+
+
+def test_only_ready_replicas_that_dont_drain_are_told() -> None:
+    states = {"ready": {"ready": True}, "young": {}, "old": {"ready": True, "draining": True}}
+    replicas = tuple(
+        ServedReplica(job_id=job, instance_id="i", port=1, address="10.0.0.1", **state) for job, state in states.items()
+    )
+    word = {"services": [said(replicas=replicas)]}
+    assert told(word, "host|app.example.test")["replicas"] == [{"job": "ready", "address": "10.0.0.1", "port": 1}]
+    assert entries.draining(word) == {"id-of-app": ["old"]}
+
+
+def test_a_replica_over_its_agents_streams_is_none_yet() -> None:
+    """nginx would have nowhere to send its requests."""
+    replica = ServedReplica(job_id="j", instance_id="i", port=1, ready=True)
+    assert told({"services": [said(replicas=(replica,))]}, "host|app.example.test")["replicas"] == []
+
+
+def test_limits_keep_their_key() -> None:
+    limits = (RateLimit(rps=2, burst=3), RateLimit(prefix="/v1", rps=1, key=HeaderPartitioningKey(header="X-Key")))
+    assert told({"services": [said(rate_limits=limits)]}, "host|app.example.test")["limits"] == [
+        {"prefix": "/", "rps": 2.0, "burst": 3},
+        {"prefix": "/v1", "rps": 1.0, "burst": 0, "header": "X-Key"},
+    ]
+
+
+def test_the_models_of_a_project_have_one_host() -> None:
+    llama, theirs = ServedModel(name="llama", prefix="/api/"), said("theirs", model=ServedModel(name="x"))
+    services = [said("one", model=llama, since=9_000_000), said("two", model=llama, since=7_000_000), said("three")]
+    word = {
+        "services": [*services, {**theirs, "project_id": "q"}],
+        "model_hosts": {"gateway.example.test": "p"},
+        "certificates": {"One.example.test": {"certificate": "c", "key": "k"}},
+        "challenges": {"token": "answer"},
+    }
+    door = told(word, "host|gateway.example.test")
+    hosts = ["one.example.test", "two.example.test"]
+    assert (door["project"], door["owner"], door["models"]) == ("p", "main", {"llama": {"created": 7, "hosts": hosts}})
+    assert told(word, "host|one.example.test")["model"] == "/api"
+    assert told(word, "certificate|one.example.test") == {"certificate": "c", "key": "k"}
+    assert told(word, "challenge|token") == {"answer": "answer"}
