@@ -26,8 +26,11 @@ class Choice:
         self._turns: dict[str, int] = {}  # when each was last chosen: among equals the one that has waited longest
         self._turn = 0
 
-    def choose(self, service: Served, now: float, tried: Collection[str] = ()) -> ServedReplica | None:
-        """None: no replica is ready. One that was tried is chosen again only if there is no other."""
+    def choose(self, service: Served, now: float, tried: Collection[str] = (), only: str = "") -> ServedReplica | None:
+        """None: no replica is ready. One that was tried is chosen again only if there is no other. `only`: the job that
+        it must be, which may be draining: it has what nobody else has."""
+        if only:
+            return next((each for each in service.replicas if each.job_id == only and each.ready), None)
         ready = [each for each in service.replicas if each.ready and not each.draining]
         if not ready:
             return None

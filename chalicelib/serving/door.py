@@ -19,14 +19,17 @@ from typing import TypeVar
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.services import BUCKET, SERVER, Traffic
 from chalicelib.domain.serving import Served, ServedReplica
+from chalicelib.serving import browsers, limits, problems, routing, websockets
 from chalicelib.serving import headers as heads
-from chalicelib.serving import limits, problems, routing, websockets
 from chalicelib.serving.access import Access, bearer
+from chalicelib.serving.catalogue import Catalogue
 from chalicelib.serving.choosing import ATTEMPTS, REPEATABLE, Choice
 from chalicelib.serving.counting import Counts
 from chalicelib.serving.directory import Directory
 from chalicelib.serving.exchange import Body, Exchange
 from chalicelib.serving.forward import Replicas, Unanswered, give_back
+from chalicelib.serving.model_requests import PREFIX as MODELS
+from chalicelib.serving.model_requests import Asked, ModelRequests, by_path
 from chalicelib.serving.ports import Receive, Report, Rights, Scope, Send, Services, Way
 
 log = logging.getLogger(__name__)
@@ -37,11 +40,6 @@ HOLD = 30.0  # seconds that a request waits for a replica
 MOST_HELD, MOST_HELD_BYTES = 1000, 64 * 2**20  # of one service
 SOON = 0.05  # seconds after which something urgent is reported: what happens meanwhile goes with it
 AGAIN = 1.0  # seconds between two such reports
-CORS = (
-    ("access-control-allow-origin", "*"),
-    ("access-control-allow-methods", "GET, POST, PUT, PATCH, DELETE, OPTIONS"),
-    ("access-control-max-age", "600"),
-)
 
 
 @dataclass(frozen=True)
@@ -72,6 +70,8 @@ class Door:
         self._directory = Directory(services, self._aside, self._looked_up)
         self._access = Access(rights, self._aside, time.monotonic)
         self._replicas = Replicas(way)
+        self._catalogue = Catalogue(services, self._directory, self._aside)
+        self._models = ModelRequests(self._catalogue, self._admit, self._pass_on)
         self._held_bytes: dict[str, int] = {}
         self._busy = 0
         self._closing = False
@@ -91,12 +91,14 @@ class Door:
         assert self._loop is not None, "the door isn't bound"
         return self._loop
 
-    def place(self, scope: Scope) -> routing.Place | None:
+    def place(self, scope: Scope) -> routing.Place | Asked | None:
         """Where this request goes, if it is one for a service."""
         path: bytes = scope.get("raw_path") or b"/"
         host = next((value for name, value in scope["headers"] if name == b"host"), b"")
         if (found := routing.by_host(host.decode("latin-1"), self._settings.domain, path)) is not None:
             return found
+        if path.startswith(MODELS):
+            return by_path(path)
         return (routing.by_path(path) or routing.NOWHERE) if path.startswith(routing.PREFIX) else None
 
     def changed(self, run_ids: Iterable[str], *, look: Iterable[str] = ()) -> None:
@@ -136,7 +138,7 @@ class Door:
 
     # --- a request ------------------------------------------------------------------------------------------------
 
-    async def serve(self, place: routing.Place, scope: Scope, receive: Receive, send: Send) -> None:
+    async def serve(self, place: routing.Place | Asked, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that `place` is of."""
         exchange = Exchange(scope, receive, send)
         task = asyncio.current_task()
@@ -159,48 +161,57 @@ class Door:
         finally:
             exchange.wire.lost = None
 
-    async def _answer(self, place: routing.Place, exchange: Exchange, query: bytes) -> None:
+    async def _answer(self, place: routing.Place | Asked, exchange: Exchange, query: bytes) -> None:
         try:
+            self._check(exchange)
+            if isinstance(place, Asked):
+                await self._models.serve(place, exchange, query)
+                return
             service = await self._found(place, exchange, query)
             if service is not None:
                 await self._pass_on(service, place, exchange, query)
         except problems.Problem as problem:
-            known = self._directory.peek((place.project, place.run))
-            await exchange.refuse(problem, openai=problems.of_openai(known, place.rest))
+            openai = isinstance(place, Asked) or self._of_openai(place)
+            await exchange.refuse(problem, openai=openai)
 
-    async def _found(self, place: routing.Place, exchange: Exchange, query: bytes) -> Served | None:
-        """The service, once the caller may use it. None: the request has been answered."""
+    def _of_openai(self, place: routing.Place) -> bool:
+        return problems.of_openai(self._directory.peek((place.project, place.run)), place.rest)
+
+    @staticmethod
+    def _check(exchange: Exchange) -> None:
         if heads.one(exchange.headers, b"host") is None:
             raise problems.no_host()
         if exchange.method in ("TRACE", "CONNECT"):
             raise problems.no_method(exchange.method)
+        if heads.size(exchange.headers) > heads.MOST:
+            raise problems.header_too_large(heads.MOST)
+
+    async def _found(self, place: routing.Place, exchange: Exchange, query: bytes) -> Served | None:
+        """The service, once the caller may use it. None: the request has been answered."""
         if not place.rest:
             there = f"{place.prefix}/" + (f"?{query.decode('ascii')}" if query else "")
             await exchange.answer(308, [("location", there)])
             return None
-        if heads.size(exchange.headers) > heads.MOST:
-            raise problems.header_too_large(heads.MOST)
         if routing.climbs(place.whole):
             raise problems.climbing()
         name = place.project, place.run
         service = await self._service(name) if place.run else None
         if service is None:
             raise problems.unknown(place.project, place.run)
-        if service.model is not None and _asks_first(exchange):
-            allowed = exchange.header("access-control-request-headers") or "*"
-            await exchange.answer(204, [*CORS, ("access-control-allow-headers", allowed)])
+        if service.model is not None and browsers.asks_first(exchange):
+            await browsers.allow(exchange)
             return None
         if service.auth:
-            await self._admit(service, exchange)
+            await self._admit(service.project_name, exchange)
         return service
 
     async def _service(self, name: tuple[str, str]) -> Served | None:
         return self._directory.peek(name) or await self._directory.find(name)
 
-    async def _admit(self, service: Served, exchange: Exchange) -> None:
+    async def _admit(self, project: str, exchange: Exchange) -> None:
         token = bearer(exchange.headers)
-        if not token or not await self._access.judge(token, service.project_name):
-            raise problems.not_allowed(service.project_name, given=bool(token))
+        if not token or not await self._access.judge(token, project):
+            raise problems.not_allowed(project, given=bool(token))
         exchange.wire.recognised()
 
     async def _pass_on(self, service: Served, place: routing.Place, exchange: Exchange, query: bytes) -> None:
@@ -314,7 +325,7 @@ class Door:
         known = await self._service(name)
         if known is None or known.run_id != service.run_id:
             raise problems.unknown(*name)
-        found = self._choice.choose(known, time.monotonic(), tried)
+        found = self._choice.choose(known, time.monotonic(), tried, exchange.only)
         return found or await self._wait(known, name, exchange, tried)
 
     async def _wait(self, service: Served, name: tuple[str, str], exchange: Exchange, tried: set[str]) -> ServedReplica:
@@ -332,7 +343,7 @@ class Door:
                     known = await self._directory.find(name)
                     if known is None or known.run_id != run_id:
                         raise problems.unknown(*name)
-                    if found := self._choice.choose(known, time.monotonic(), tried):
+                    if found := self._choice.choose(known, time.monotonic(), tried, exchange.only):
                         return found
                     await change.wait()
             raise problems.stopping()
@@ -348,6 +359,7 @@ class Door:
 
     def _changed(self, run_ids: tuple[str, ...], look: tuple[str, ...]) -> None:
         self._directory.changed(run_ids)
+        self._catalogue.changed(run_ids)
         for run_id in look:
             task = asyncio.ensure_future(self._look(run_id))
             self._looking.add(task)
@@ -414,10 +426,3 @@ class _Going:
     headers: list[tuple[bytes, bytes]]
     request_id: str
     attempt: int = 0
-
-
-def _asks_first(exchange: Exchange) -> bool:
-    """Does a browser ask whether a page of another origin may call?"""
-    return exchange.method == "OPTIONS" and bool(
-        exchange.header("origin") and exchange.header("access-control-request-method")
-    )

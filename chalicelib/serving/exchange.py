@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from chalicelib.serving.headers import one
-from chalicelib.serving.ports import Receive, Scope, Send, Wire
+from chalicelib.serving.ports import Hears, Receive, Scope, Send, Wire
 from chalicelib.serving.problems import Left, Problem, too_large
 
 IDLE = 300.0  # seconds without a byte, from either side
@@ -24,6 +24,10 @@ class Exchange:
         self.announced = self._announced()  # bytes of the body; None: it comes in chunks
         self.whole = self.announced == 0  # has the body been read to its end?
         self.begun = self.ended = False  # the response
+        self.added: tuple[tuple[bytes, bytes], ...] = ()  # headers that every response to it gets
+        self.only = ""  # the job that must answer; empty: any replica may
+        self.heard: Hears | None = None
+        self._read, self._was_whole = b"", False  # what was read of the body, to be read again
 
     def _announced(self) -> int | None:
         names = [name for name, _ in self.headers]
@@ -38,6 +42,9 @@ class Exchange:
 
     async def piece(self) -> bytes:
         """The next bytes of the body; none at its end. Raises Left."""
+        if self._read:
+            part, self._read, self.whole = self._read, b"", self._was_whole
+            return part
         while not self.whole:
             message = await asyncio.wait_for(self._receive(), IDLE)
             if message["type"] == "http.disconnect":
@@ -47,14 +54,24 @@ class Exchange:
                 return bytes(part)
         return b""
 
+    def unread(self, data: bytes) -> None:
+        """This much of the body is read again."""
+        if data:
+            self._read, self._was_whole, self.whole = data, self.whole, False
+
     async def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         if not self.whole and self.header("expect"):  # its body may never come: what follows isn't it
             headers = [*headers, (b"connection", b"close")]
         self.begun = True
+        headers = [*headers, *self.added]
+        if self.heard is not None:
+            self.heard.begins(status, headers)
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, part: bytes, *, last: bool = False) -> None:
         self.ended = last
+        if self.heard is not None:
+            self.heard.part(part)
         await self._send({"type": "http.response.body", "body": part, "more_body": not last})
 
     async def answer(self, status: int, headers: list[tuple[str, str]], body: bytes = b"") -> None:

@@ -8,7 +8,6 @@ replica that made it, so the door remembers which that was.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,7 @@ from urllib.parse import unquote
 
 from chalicelib.domain.serving import Served
 from chalicelib.serving.heads import MOST, FormHead, Head, JsonHead
+from chalicelib.serving.problems import Problem
 
 JSON_CALLS = ("chat/completions", "completions", "embeddings", "responses", "rerank", "audio/speech")
 FORM_CALLS = ("audio/transcriptions", "audio/translations")  # a form with the model's name and a recording
@@ -70,30 +70,16 @@ class Stored:
 Ask = Listing | One | Call | Stored
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """Why a request goes nowhere, in the words and the shape that clients of OpenAI's API know."""
-
-    status: int
-    message: str
-    code: str
-    param: str | None = None
-
-    def body(self) -> bytes:
-        kind = "invalid_request_error" if self.status < 500 else "server_error"
-        error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
-        return json.dumps({"error": error}).encode()
-
-
-def read(method: str, path: str) -> Ask | Refusal:
-    """What is asked for. `path` is what follows the project, as it was sent; `v1/` before it is taken for granted."""
+def read(method: str, path: str) -> Ask:
+    """What is asked for. `path` is what follows the project, as it was sent; `v1/` before it is taken for granted.
+    Raises Problem."""
     path = path.removeprefix("v1/")
     asked, methods = _ask(path)
     if asked is None:
         there = ", ".join(("models", *JSON_CALLS, *FORM_CALLS, "responses/<id>"))
-        return Refusal(404, f"There is no `{path[:100]}` here; there are {there}.", "unknown_url")
+        raise Problem(404, f"There is no `{path[:100]}` here; there are {there}.", "unknown_url")
     if method not in methods:
-        return Refusal(405, f"`{path[:100]}` takes {' and '.join(methods)}, not {method[:20]}.", "method_not_allowed")
+        raise Problem(405, f"`{path[:100]}` takes {' and '.join(methods)}, not {method[:20]}.", "method_not_allowed")
     return asked
 
 
@@ -117,8 +103,8 @@ def names(services: Iterable[Served]) -> list[str]:
     return sorted({each.model.name for each in services if each.model is not None})
 
 
-def listing(services: Sequence[Served], asked: Listing | One) -> dict[str, object] | Refusal:
-    """The answer to a question about models, in OpenAI's shape."""
+def listing(services: Sequence[Served], asked: Listing | One) -> dict[str, object]:
+    """The answer to a question about models, in OpenAI's shape. Raises Problem."""
     known: dict[str, dict[str, object]] = {}
     for each in sorted(services, key=lambda one: one.since):
         if (model := each.model) is not None:
@@ -126,23 +112,28 @@ def listing(services: Sequence[Served], asked: Listing | One) -> dict[str, objec
             entry = {"id": model.name, "object": "model", "created": each.since // 10**6, "owned_by": owner}
             known.setdefault(model.name, entry)
     if isinstance(asked, One):
-        return known.get(asked.name) or nobody(services, asked.name)
+        if asked.name not in known:
+            raise nobody(services, asked.name)
+        return known[asked.name]
     return {"object": "list", "data": [known[name] for name in sorted(known)]}
 
 
-def nobody(services: Sequence[Served], name: str) -> Refusal:
+def nobody(services: Sequence[Served], name: str) -> Problem:
     """Nobody serves a model of this name."""
     there = names(services)
     more = f" and {len(there) - MENTIONED} more" if len(there) > MENTIONED else ""
     listed = ", ".join(f"`{each}`" for each in there[:MENTIONED])
     hint = f"there are {listed}{more}" if there else "no service of this project has a `model`; run one that does"
-    return Refusal(404, f"No running service serves the model `{name[:200]}`: {hint}.", "model_not_found", "model")
+    return Problem(
+        404, f"No running service serves the model `{name[:200]}`: {hint}.", "model_not_found", param="model"
+    )
 
 
-def wanted(services: Sequence[Served], call: Call, head: Head, whole: bool) -> str | Refusal:
+def wanted(services: Sequence[Served], call: Call, head: Head, whole: bool) -> str:
     """The name of the model; `whole` if the body is no longer than what was read.
 
-    A body may have its pictures before the name. If the project has one model only, there is no question which.
+    A body may have its pictures before the name. If the project has one model only, there is no question which. Raises
+    Problem.
     """
     if name := head.found.get("model"):
         return name
@@ -153,9 +144,9 @@ def wanted(services: Sequence[Served], call: Call, head: Head, whole: bool) -> s
         size = f"{MOST // 1024**2} MB"
         hint = "put it first, or use the service's own URL"
         text = f"The first {size} of the body don't say which `model` is asked for: {hint}."
-        return Refusal(400, text, "model_not_given", "model")
+        raise Problem(400, text, "model_not_given", param="model")
     what = "a form with a part `model`" if call.form else 'a JSON object with a `model`, for instance {"model": "…"}'
-    return Refusal(400, f"The body must be {what}.", "model_not_given", "model")
+    raise Problem(400, f"The body must be {what}.", "model_not_given", param="model")
 
 
 def chosen(candidates: Sequence[Served], draw: float) -> Served:
@@ -188,7 +179,7 @@ def made(beginning: bytes) -> str:
 class Maker:
     """Who made a response."""
 
-    project_id: str
+    project: str
     run_id: str
     job_id: str
 
@@ -203,22 +194,19 @@ class Makers:
     def remember(self, response: str, maker: Maker) -> None:
         if not response:
             return
-        self._known[maker.project_id, response] = maker
-        self._known.move_to_end((maker.project_id, response))
+        self._known[maker.project, response] = maker
+        self._known.move_to_end((maker.project, response))
         if len(self._known) > self._kept:
             self._known.popitem(last=False)
 
-    def of(self, project_id: str, response: str) -> Maker | None:
-        return self._known.get((project_id, response))
-
-    def service(self, services: Sequence[Served], project_id: str, response: str) -> Served | Refusal:
-        """The service of the replica that made it, with no other replica."""
-        if (maker := self.of(project_id, response)) is not None:
-            for each in services:
-                kept = tuple(one for one in each.replicas if one.job_id == maker.job_id and one.ready)
-                if each.run_id == maker.run_id and kept:
-                    return each.with_(replicas=kept)
-            text = f"The replica that made the response `{response}` is gone, and what it kept with it."
-        else:
-            text = f"The response `{response}` isn't known here: the latest {self._kept} are, since the server started."
-        return Refusal(404, text, "response_not_found")
+    def replica(self, services: Sequence[Served], project: str, response: str) -> tuple[Served, str]:
+        """The service and the job of the replica that made it. Raises Problem."""
+        maker = self._known.get((project, response))
+        if maker is None:
+            hint = f"the latest {self._kept} are, since the server started"
+            raise Problem(404, f"The response `{response}` isn't known here: {hint}.", "response_not_found")
+        for each in services:
+            if each.run_id == maker.run_id and any(one.job_id == maker.job_id and one.ready for one in each.replicas):
+                return each, maker.job_id
+        text = f"The replica that made the response `{response}` is gone, and what it kept with it."
+        raise Problem(404, text, "response_not_found")

@@ -22,10 +22,21 @@ class Services(Protocol):
     def of(self, run_id: str) -> Served | None:
         """The same by its run. On a thread."""
 
+    def with_models(self, project: str) -> Sequence[Served]:
+        """All live services of this project that have a model. On a thread."""
+
 
 class Rights(Protocol):
     def member(self, token: str, project: str) -> bool:
         """Is this the token of a member of the project, or of a global admin? On a thread."""
+
+
+class Hears(Protocol):
+    """Somebody whom a response passes by."""
+
+    def begins(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None: ...
+
+    def part(self, data: bytes) -> None: ...
 
 
 class End(Protocol):

@@ -24,11 +24,12 @@ class Problem(Exception):
     message: str
     code: str
     headers: list[tuple[str, str]] = field(default_factory=list)
+    param: str | None = None  # the field of the request's body that is wrong
 
     def body(self, *, openai: bool) -> bytes:
         if openai:
             kind = "invalid_request_error" if self.status < 500 else "server_error"
-            error = {"message": self.message, "type": kind, "param": None, "code": self.code}
+            error = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
             return json.dumps({"error": error}).encode()
         return json.dumps({"detail": [{"msg": self.message, "code": self.code}]}).encode()
 

@@ -334,7 +334,13 @@ class Tricks(Doors):
             assert caller.answer().status in (400, 404)
 
     def test_nothing_of_the_doors_own_is_reached_under_a_services_host(self, visitor: Visitor) -> None:
-        for target in ("/api/server/get_info", "/proxy/services/main/app/", "/healthcheck", "/nginx_status"):
+        for target in (
+            "/api/server/get_info",
+            "/proxy/services/main/app/",
+            "/proxy/models/main/models",
+            "/healthcheck",
+            "/nginx_status",
+        ):
             assert visitor.echo(target)["target"] == target
 
     @pytest.mark.parametrize("method", ["CONNECT", "TRACE"])

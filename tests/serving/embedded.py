@@ -36,6 +36,9 @@ class Known:
     def of(self, run_id: str) -> Served | None:
         return next((each for each in self.services.values() if each.run_id == run_id), None)
 
+    def with_models(self, project: str) -> list[Served]:
+        return [each for each in self.services.values() if each.project_name == project and each.model is not None]
+
     def member(self, token: str, project: str) -> bool:
         return project in self.projects.get(token, frozenset())
 
@@ -60,6 +63,9 @@ class EmbeddedDoor:
 
     def host_of(self, service: Served) -> str:
         return f"{service.run_name}.{service.project_name}.localhost"
+
+    def models_of(self, project: str) -> tuple[str, str]:
+        return "127.0.0.1", f"/proxy/models/{project}/"
 
     def traffic(self, service: Served) -> Traffic | None:
         def told() -> None:

@@ -1,6 +1,6 @@
 """What OpenAI's own client gets from a server, one line of JSON a call: run with the Python that has it.
 
-    .venvs/openai/bin/python tests/serving/openai_client.py '{"base_url": …, "api_key": …, "model": …}' [CALL …]
+    .venvs/openai/bin/python tests/serving/openai_client.py '{"base_url": …, "api_key": …, "model": …}' CALL …
 
 The server is the mock from PyPI, or a door before it. Each call checks what came back, types and texts, and says `ok`,
 or what was wrong. `broken` in the settings names a model whose requests all fail with 503, `empty` one without replicas
@@ -144,19 +144,6 @@ class Calls:
         assert made.choices[0].message.content, made
 
 
-PLAIN = (
-    "models",
-    "chat",
-    "chat_with_a_picture",
-    "chat_stream",
-    "completions",
-    "embeddings",
-    "responses",
-    "responses_stream",
-    "audio",
-)
-
-
 def outcome(call: Callable[[], None]) -> str:
     try:
         call()
@@ -167,7 +154,7 @@ def outcome(call: Callable[[], None]) -> str:
 
 def main(settings: str, *names: str) -> None:
     calls = Calls(json.loads(settings))
-    for name in names or PLAIN:
+    for name in names:
         print(json.dumps({"call": name, "outcome": outcome(getattr(calls, name))}), flush=True)
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from chalicelib.serving import models
-from chalicelib.serving.models import Call, Listing, Makers, One, Refusal, Stored
+from chalicelib.serving.models import Call, Listing, Makers, One, Stored
+from chalicelib.serving.problems import Problem
 from chalicelib.serving.usage import KEPT, Tail, Tokens
 from tests.harness.examples import many
 
@@ -57,15 +58,16 @@ def test_what_is_asked_for(method: str, path: str, asked: models.Ask, version: s
     ["", "chat", "chat/completions/", "responses/../models", "responses/", "responses/a/b", "responses/%2e%2e", "v1"],
 )
 def test_what_isnt_there_is_said_with_what_is(path: str) -> None:
-    refused = models.read("POST", path)
-    assert isinstance(refused, Refusal) and refused.status == 404
-    assert "chat/completions" in refused.message
+    with pytest.raises(Problem) as refused:
+        models.read("POST", path)
+    assert refused.value.status == 404 and "chat/completions" in refused.value.message
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "models"), ("GET", "embeddings"), ("PUT", "responses/resp_1")])
 def test_another_method_is_refused(method: str, path: str) -> None:
-    refused = models.read(method, path)
-    assert isinstance(refused, Refusal) and (refused.status, refused.code) == (405, "method_not_allowed")
+    with pytest.raises(Problem) as refused:
+        models.read(method, path)
+    assert (refused.value.status, refused.value.code) == (405, "method_not_allowed")
 
 
 def test_models_are_listed_once_each_with_the_age_of_the_first() -> None:
@@ -87,9 +89,10 @@ def test_models_are_listed_once_each_with_the_age_of_the_first() -> None:
 
 
 def test_a_model_that_nobody_serves() -> None:
-    refused = models.listing([service("a", "llama"), service("b", "qwen")], One("gpt"))
-    assert isinstance(refused, Refusal) and refused.status == 404
-    error = json.loads(refused.body())["error"]
+    with pytest.raises(Problem) as refused:
+        models.listing([service("a", "llama"), service("b", "qwen")], One("gpt"))
+    assert refused.value.status == 404
+    error = json.loads(refused.value.body(openai=True))["error"]
     assert (error["type"], error["code"], error["param"]) == ("invalid_request_error", "model_not_found", "model")
     assert error["message"] == "No running service serves the model `gpt`: there are `llama`, `qwen`."
 
@@ -103,7 +106,7 @@ def test_without_any_model_it_says_what_makes_one() -> None:
     assert "no service of this project has a `model`" in models.nobody([], "gpt").message
 
 
-def asked(body: bytes, path: str = "chat/completions", *, whole: bool = True, there: int = 2) -> str | Refusal:
+def asked(body: bytes, path: str = "chat/completions", *, whole: bool = True, there: int = 2) -> str:
     call = Call(path, form=path in models.FORM_CALLS)
     head = call.head("application/json")
     head.feed(body)
@@ -117,13 +120,14 @@ def test_the_name_is_read_from_the_body() -> None:
 @pytest.mark.parametrize("path", ["chat/completions", "audio/transcriptions"])
 @pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"model": ""}', b"model=x"])
 def test_a_body_without_a_name_is_refused(body: bytes, path: str) -> None:
-    refused = asked(body, path)
-    assert isinstance(refused, Refusal) and (refused.status, refused.code) == (400, "model_not_given")
+    with pytest.raises(Problem) as refused:
+        asked(body, path)
+    assert (refused.value.status, refused.value.code) == (400, "model_not_given")
 
 
 def test_a_name_behind_a_megabyte_is_asked_for_unless_there_is_one_model_only() -> None:
-    refused = asked(b'{"messages": "..', whole=False)
-    assert isinstance(refused, Refusal) and "put it first" in refused.message
+    with pytest.raises(Problem, match="put it first"):
+        asked(b'{"messages": "..', whole=False)
     assert asked(b'{"messages": "..', whole=False, there=1) == "m0"
 
 
@@ -157,21 +161,22 @@ def test_a_response_is_asked_of_the_replica_that_made_it() -> None:
     makers, there = Makers(), [service("a", replicas=3)]
     answer = b'event: response.created\ndata: {"type":"response.created","response":{"id":"resp_7","object":"response"'
     makers.remember(models.made(answer), models.Maker("p", "id-of-a", "job-1"))
-    found = makers.service(there, "p", "resp_7")
-    assert isinstance(found, Served) and [one.job_id for one in found.replicas] == ["job-1"]
-    gone = makers.service([service("a", replicas=1)], "p", "resp_7")
-    assert isinstance(gone, Refusal) and "is gone" in gone.message
-    other = makers.service(there, "another project", "resp_7")
-    assert isinstance(other, Refusal) and "isn't known" in other.message
+    found, job = makers.replica(there, "p", "resp_7")
+    assert (found.run_name, job) == ("a", "job-1")
+    with pytest.raises(Problem, match="is gone"):
+        makers.replica([service("a", replicas=1)], "p", "resp_7")
+    with pytest.raises(Problem, match="isn't known"):
+        makers.replica(there, "another project", "resp_7")
 
 
 def test_only_the_latest_responses_are_remembered() -> None:
     makers = Makers(kept=2)
     for number in (1, 2, 1, 3):
-        makers.remember(f"resp_{number}", models.Maker("p", "r", f"job-{number}"))
-    assert [makers.of("p", f"resp_{number}") is not None for number in (1, 2, 3)] == [True, False, True]
-    makers.remember("", models.Maker("p", "r", "j"))
-    assert makers.of("p", "") is None
+        makers.remember(f"resp_{number}", models.Maker("p", "id-of-a", "job-0"))
+    for number in (1, 3):
+        assert makers.replica([service("a")], "p", f"resp_{number}")[1] == "job-0"
+    with pytest.raises(Problem, match="the latest 2"):
+        makers.replica([service("a")], "p", "resp_2")
 
 
 USAGE = '"usage": {"prompt_tokens": 7, "completion_tokens": 9, "total_tokens": 16}'

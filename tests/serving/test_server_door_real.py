@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.serving import contract, contract_live, contract_replicas
+from tests.serving import contract, contract_live, contract_models, contract_replicas
 from tests.serving.door import DoorFacts
 from tests.serving.embedded import EmbeddedDoor, opened
 
@@ -14,7 +14,7 @@ from tests.serving.embedded import EmbeddedDoor, opened
 class _Ours:
     @pytest.fixture
     def facts(self) -> DoorFacts:
-        return DoorFacts("server", paths=True, hints=True, impatient=True)
+        return DoorFacts("server", paths=True, models=True, hints=True, impatient=True)
 
     @pytest.fixture
     def door(self) -> Iterator[EmbeddedDoor]:
@@ -63,6 +63,10 @@ class TestReplicas(_Ours, contract_replicas.Replicas):
 
 
 class TestHolding(_Ours, contract_replicas.Holding):
+    pass
+
+
+class TestServesModels(_Ours, contract_models.ServesModels):
     pass
 
 

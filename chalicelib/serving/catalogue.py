@@ -1,0 +1,70 @@
+"""Which services of a project have a model: found once, and then kept up to date run by run.
+
+A service's model never changes, so a run has to be looked at once only, and whether it is live the directory knows.
+Nothing is read for a request while nothing changes, and for a run that is no service not a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from chalicelib.domain.serving import Served
+from chalicelib.serving.directory import Directory
+from chalicelib.serving.ports import Services
+
+MOST = 10_000  # runs that are remembered, and that wait to be looked at
+
+
+class Catalogue:
+    """All of it is used on the event loop. `aside` makes a call on a thread."""
+
+    def __init__(
+        self, services: Services, directory: Directory, aside: Callable[[Callable[[], Any]], Awaitable[Any]]
+    ) -> None:
+        self._services, self._directory, self._aside = services, directory, aside
+        self._asked: set[str] = set()  # projects that somebody has asked for
+        self._runs: dict[str, set[str]] = {}  # names of runs with a model, by project
+        self._judged: OrderedDict[str, None] = OrderedDict()  # ids of runs that were looked at
+        self._new: set[str] = set()  # ids of runs to look at
+        self._reading = asyncio.Lock()
+
+    def changed(self, run_ids: Iterable[str]) -> None:
+        if self._asked:
+            self._new.update(run_id for run_id in run_ids if run_id not in self._judged)
+        if len(self._new) > MOST:  # looking at each would cost more than beginning anew
+            self._new.clear()
+            self._runs.clear()
+
+    async def of(self, project: str) -> list[Served]:
+        """The live services of this project that have a model."""
+        if self._new or project not in self._runs or self._reading.locked():
+            async with self._reading:
+                await self._read(project)
+        live, runs = [], self._runs[project]
+        for run in sorted(runs):
+            name = project, run
+            service = self._directory.peek(name) or await self._directory.find(name)
+            if service is not None and service.model is not None:
+                live.append(service)
+            else:
+                runs.discard(run)
+        return live
+
+    async def _read(self, project: str) -> None:
+        self._asked.add(project)
+        while self._new:
+            await self._look_at(self._new.pop())
+        if project not in self._runs:
+            found = await self._aside(lambda: self._services.with_models(project))
+            self._runs[project] = {each.run_name for each in found}
+
+    async def _look_at(self, run_id: str) -> None:
+        found = await self._aside(lambda: self._services.of(run_id))
+        self._judged[run_id] = None
+        if len(self._judged) > MOST:
+            self._judged.popitem(last=False)
+        if found is not None and found.model is not None and found.project_name in self._runs:
+            self._runs[found.project_name].add(found.run_name)

@@ -1,0 +1,115 @@
+"""Requests to the one address of all models of a project: judged here, and then passed on like any other request.
+
+Only members may ask, whether the services want tokens or not: the list of its models is the project's own. Browsers may
+call from any page, as they may call OpenAI.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+
+from chalicelib.domain.serving import Served
+from chalicelib.serving import browsers, models, problems, routing
+from chalicelib.serving.catalogue import Catalogue
+from chalicelib.serving.exchange import Exchange
+from chalicelib.serving.heads import MOST
+
+PREFIX = b"/proxy/models/"
+_NAMED = re.compile(rb"/proxy/models/([A-Za-z0-9_-]{1,100})(?:/(.*))?", re.DOTALL)
+_JSON = [("content-type", "application/json")]
+
+Admit = Callable[[str, Exchange], Awaitable[None]]
+PassOn = Callable[[Served, routing.Place, Exchange, bytes], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The models of a project, and the path below them as it was sent."""
+
+    project: str
+    rest: bytes
+
+
+def by_path(path: bytes) -> Asked | None:
+    """None: this isn't the address of a project's models."""
+    found = _NAMED.fullmatch(path)
+    return None if found is None else Asked(found[1].decode(), found[2] or b"")
+
+
+class ModelRequests:
+    """`admit` raises Problem for callers who may not use a project; `pass_on` sends a request to a service's replica.
+    `draw` is a random number from [0, 1)."""
+
+    def __init__(
+        self, catalogue: Catalogue, admit: Admit, pass_on: PassOn, draw: Callable[[], float] = random.random
+    ) -> None:
+        self.catalogue = catalogue
+        self._admit, self._pass_on, self._draw = admit, pass_on, draw
+        self._makers = models.Makers()
+
+    async def serve(self, asked: Asked, exchange: Exchange, query: bytes) -> None:
+        """Raises Problem."""
+        if browsers.asks_first(exchange):
+            await browsers.allow(exchange)
+            return
+        exchange.added = browsers.READABLE
+        if routing.climbs(b"/" + asked.rest):
+            raise problems.climbing()
+        await self._admit(asked.project, exchange)
+        question = models.read(exchange.method, asked.rest.decode("latin-1"))
+        services = await self.catalogue.of(asked.project)
+        if isinstance(question, models.Listing | models.One):
+            await exchange.answer(200, _JSON, json.dumps(models.listing(services, question)).encode())
+            return
+        if isinstance(question, models.Stored):
+            service, exchange.only = self._makers.replica(services, asked.project, question.id)
+        else:
+            service = await self._called(services, asked.project, question, exchange)
+        rest = models.target(service, question.path).encode("latin-1")
+        prefix = f"/proxy/services/{service.project_name}/{service.run_name}"
+        place = routing.Place(service.project_name, service.run_name, prefix.encode() + rest, rest, prefix)
+        await self._pass_on(service.with_(auth=True), place, exchange, query)  # the token was judged here
+
+    async def _called(self, services: list[Served], project: str, call: models.Call, exchange: Exchange) -> Served:
+        """The service for a request that names its model in its body, of which no more is read than that takes."""
+        head = call.head(exchange.header("content-type"))
+        while len(head.held) < MOST and (part := await exchange.piece()):
+            if head.feed(part):
+                break
+        name = models.wanted(services, call, head, whole=exchange.whole)
+        exchange.unread(bytes(head.held))
+        candidates = models.serving(services, name)
+        if not candidates:
+            raise models.nobody(services, name)
+        service = models.chosen(candidates, self._draw())
+        if call.makes:
+            if before := head.found.get("previous_response_id"):
+                service, exchange.only = self._makers.replica(candidates, project, before)
+            exchange.heard = _Made(self._makers, service)
+        return service
+
+
+class _Made:
+    """Hears a response go by, and remembers which replica made what."""
+
+    def __init__(self, makers: models.Makers, service: Served) -> None:
+        self._makers, self._service = makers, service
+        self._replica, self._beginning, self._found = "", bytearray(), False
+
+    def begins(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self._replica = next((value.decode() for name, value in headers if name == b"x-replica"), "")
+        self._found = status != 200
+
+    def part(self, data: bytes) -> None:
+        if self._found:
+            return
+        self._beginning += data[: models.FIRST_ID - len(self._beginning)]
+        made = models.made(bytes(self._beginning))
+        if made:
+            maker = models.Maker(self._service.project_name, self._service.run_id, self._replica)
+            self._makers.remember(made, maker)
+        self._found = bool(made) or len(self._beginning) >= models.FIRST_ID
