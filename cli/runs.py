@@ -16,8 +16,9 @@ from cli.places import Places
 from cli.render import as_json, facts
 from cli.repos import Brought, RepoFlags, bring
 from cli.session import Session
-from cli.tables.plans import changes, changes_table, cost_line, offers_summary, offers_table, run_facts
+from cli.tables.plans import changes, changes_table, cost_line, group_of, offers_summary, offers_table, run_facts
 from cli.tables.runs import FINISHED, runs_table
+from cli.tables.services import addresses, replaced
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class Submission:
             return self._submit(plan) if self._agreed(f"Start the run {name}?" if name else "Start this run?") else 0
         name, found = current["run_spec"]["run_name"], self._changes(plan, current)
         if found and plan["action"] == "update":
+            if (told := replaced(plan)) and not self.options.as_json:
+                self.session.terminal.say(told)
             return (
                 self._submit(plan, done="changed")
                 if self._agreed(f"Run {name} is active. Change it while it runs?")
@@ -138,17 +141,19 @@ class Submission:
         terminal = self.session.terminal
         terminal.say(facts(run_facts(plan, self.options.verbose), terminal.width, terminal.colour))
         terminal.say()
-        job = plan["job_plans"][0]
-        if job["offers"]:
-            self.session.show(offers_table(job["offers"]))
-            for line in (
-                offers_summary(len(job["offers"]), job["total_offers"], job.get("max_price")),
-                cost_line(plan),
-            ):
+        parts = plan["job_plans"] if self.definition.kind == "service" else plan["job_plans"][:1]
+        for job in parts:
+            if len(parts) > 1:
+                count, name = job.get("count", 1), group_of(job["job_spec"])
+                terminal.say(f"Group {name}, {count} at first:" if job["offers"] else f"Group {name}: no offers now")
+            if job["offers"]:
+                self.session.show(offers_table(job["offers"]))
+            if line := offers_summary(len(job["offers"]), job["total_offers"], job.get("max_price")):
+                terminal.say(line)
+        if all(job["offers"] for job in parts):
+            for line in (cost_line(plan), *(plan.get("isolation") or ())):
                 if line:
                     terminal.say(line)
-            for line in plan.get("isolation") or ():
-                terminal.say(line)
         else:
             terminal.warn(refusals(plan["notes"]) if plan.get("notes") else no_offers_hint(self.session))
         terminal.say()
@@ -195,6 +200,8 @@ class Submission:
         if self.options.as_json:
             self.session.terminal.say(as_json(run))
             return 0
+        for line in addresses(run, self.session.client.url):
+            self.session.terminal.say(line)
         if at := run.get("next_triggered_at"):
             self.session.terminal.say(
                 f"Run {name} is {done}: it starts by its schedule, next at {str(at)[:16].replace('T', ' ')} UTC. "

@@ -369,6 +369,16 @@ def privileged(run_spec: RunSpec) -> list[Problem]:
     return []
 
 
+def doorless(run_spec: RunSpec) -> list[Problem]:
+    """A service that nobody could reach, because this control plane takes no requests for services itself."""
+    config = run_spec.configuration
+    if not isinstance(config, ServiceConfiguration) or config.gateway:
+        return []
+    text = "a service needs a gateway here: this control plane runs in AWS Lambda, which can't pass requests on"
+    hint = "apply a configuration with `type: gateway`, then add `gateway: NAME` to this one"
+    return [Problem(text, path="configuration.gateway", hint=hint, code="missing")]
+
+
 def fleet_refusals(spec: FleetSpec) -> list[Problem]:
     """The same for a fleet."""
     found = list(_refused(spec, _FLEET_NOT_BUILT))

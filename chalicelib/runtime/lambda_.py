@@ -90,6 +90,7 @@ class LambdaRoot(Root):
                 measure=Usage,
                 logins=Ssh() if settings.host_function else None,
                 tunnels=False,
+                serves=False,
                 aside=Aside(clients, settings.aside_queue) if settings.aside_queue else nothing,
                 count=partial(observing.count, settings.table),
                 bus=EventBus(clients, settings.bus) if settings.bus else None,

@@ -71,6 +71,7 @@ class Ports:
     workflows: Executions | None = None  # the looks drive them       executions of Step Functions
     uploads: Uploads | None = None  #  output comes in messages           into S3, without a function
     streams: Streams | None = None  #  between connections here           none: no connection lasts there
+    serves: bool = True  #             takes services' requests           no answer lasts there
     rights: Rights = unheard  #        ends streams and long polls        nothing is open
     templates: Callable[[], Mapping[str, bytes]] = dict  # a folder  none
     figures: Figures | None = None  #  of the engine here              none: CloudWatch has them

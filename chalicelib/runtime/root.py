@@ -63,6 +63,7 @@ class Root:
             hosts=ports.logins is not None,
             uploads=ports.uploads,
             streams=ports.streams,
+            serves=ports.serves,
             joining=self._joining,
             rights=ports.rights,
             templates=ports.templates,

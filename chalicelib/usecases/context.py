@@ -131,6 +131,7 @@ class Plane:
     retention: Retention = field(default_factory=Retention)
     uploads: Uploads | None = None  # None: all output comes in messages
     streams: Streams | None = None  # None: this root can't carry any
+    serves: bool = True  # can it take services' requests itself? Else they need gateways
     measure: Measure = Usage
     hosts: bool = True  # can it log in to hosts over SSH?
     joining: Joining | None = None  # how machines join by themselves

@@ -239,6 +239,8 @@ def _draft(plane: Plane, user: User, project: Project, raw: dict[str, Any], role
     found = [*support.refusals(effective), *files.missing(plane, user, effective)]
     found += repos.refusals(plane, user, project, effective)
     found += support.reservation_refusals(effective, plane.backends.facts(project.id).values())
+    if not plane.serves:
+        found += support.doorless(effective)
     if not plane.permissions.run_privileged(user, role):
         found += support.privileged(effective)
     specs.refuse(effective, found)

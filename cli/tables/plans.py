@@ -7,6 +7,7 @@ from typing import Any
 
 from cli.render import Cell, Table
 from cli.tables.cells import Json, duration, machine, money, place, requirements
+from cli.tables.services import replicas_of
 
 AVAILABILITY = {  # nothing to say about `available` and `unknown`
     "not_available": "not available",
@@ -27,10 +28,11 @@ def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
     wanted = {**(spec.get("profile") or {}), **{k: v for k, v in configuration.items() if v is not None}}
     groups = configuration.get("groups") or ()
     nodes = sum(group.get("nodes") or 1 for group in groups) if groups else configuration.get("nodes") or 1
+    many = replicas_of(configuration) if configuration["type"] == "service" else f"nodes={nodes}" if nodes > 1 else ""
     pairs = [
         ("Project", plan["project_name"]),
         ("User", plan["user"]),
-        ("Type", f"{configuration['type']}{f' (nodes={nodes})' if nodes > 1 else ''}"),
+        ("Type", f"{configuration['type']}{f' ({many})' if many else ''}"),
         ("Resources", _of_groups(plan) or requirements(asked["resources"])),
         ("Spot policy", {True: "spot", False: "on-demand"}.get(asked.get("spot"), "auto")),
         ("Max price", money(asked.get("max_price")) or "off"),
@@ -51,12 +53,17 @@ def run_facts(plan: Json, verbose: bool = False) -> list[tuple[str, str]]:
 
 
 def _of_groups(plan: Json) -> str:
-    """What each node of a group needs, a line a group; empty if there is one only."""
+    """What each node or replica of a group needs, a line a group; empty if there is one only."""
     lines: dict[str, str] = {}
     for job in plan["job_plans"]:
         spec = job["job_spec"]
-        lines[str(spec.get("node_group_name", "0"))] = requirements(spec["requirements"]["resources"])
+        lines[group_of(spec)] = requirements(spec["requirements"]["resources"])
     return "\n".join(f"{name}: {needs}" for name, needs in lines.items()) if len(lines) > 1 else ""
+
+
+def group_of(spec: Json) -> str:
+    """The name of the group that a job is of: of nodes, or of replicas."""
+    return str(spec.get("node_group_name" if spec.get("service_port") is None else "replica_group", "0"))
 
 
 def fleet_facts(plan: Json) -> list[tuple[str, str]]:
@@ -127,7 +134,7 @@ def cost_line(plan: Json) -> str:
         usable = [offer for offer in job.get("offers") or () if offer.get("availability") in USABLE]
         if not usable:
             return ""
-        hourly += usable[0]["price"]
+        hourly += usable[0]["price"] * job.get("count", 1)
         ceilings.append(job["job_spec"].get("max_duration"))
     if not hourly:
         return ""  # the user's own machines

@@ -6,6 +6,7 @@ from typing import Any
 
 from cli.render import Cell, Table
 from cli.tables.cells import Json, age, gpus, machine, money, place, status_cell
+from cli.tables.services import asked_for
 
 FINISHED = ("terminated", "failed", "done")
 
@@ -20,7 +21,7 @@ def runs_table(runs: list[Json], now: float, verbose: bool = False) -> Table:
         titles.insert(titles.index("SUBMITTED"), "PROBES")
     table = Table(titles, below=("USER", "RESOURCES", "INSTANCE TYPE", "ERROR"))
     for run in runs:
-        for row in _rows(run, now):
+        for row in _rows(run, now, verbose):
             table.add(*(row.get(title, "") for title in titles))
     return table
 
@@ -49,30 +50,39 @@ def newest(job: Json) -> Json:
     return submissions[-1] if submissions else {}
 
 
-def _rows(run: Json, now: float) -> list[dict[str, Any]]:
-    jobs = run.get("jobs") or []
+def _rows(run: Json, now: float, verbose: bool) -> list[dict[str, Any]]:
+    jobs = [job for job in run.get("jobs") or [] if newest(job).get("termination_reason") != "scaled_down"]
     head: dict[str, Any] = {
         "NAME": Cell(run_name(run), "bold"),
         "USER": _people(run),
         "STATUS": status_cell(run_status(run)),
         "SUBMITTED": age(run.get("submitted_at"), now),
-        "ERROR": str(run.get("error") or (run.get("next_triggered_at") and run.get("message")) or ""),
+        "ERROR": _said(run, verbose),
     }
     if len(jobs) == 1:
-        cells = _job_cells(newest(jobs[0]))
-        return [{**cells, **head, "ERROR": head["ERROR"] or cells["ERROR"]}]
+        cells = _job_cells(jobs[0])
+        said = [head["ERROR"], cells["ERROR"]] if run.get("service") else [head["ERROR"] or cells["ERROR"]]
+        return [{**cells, **head, "ERROR": "; ".join(filter(None, said))}]
     rows = [head]
     for job in jobs:
         latest = newest(job)
         rows.append(
             {
-                **_job_cells(latest),
+                **_job_cells(job),
                 "NAME": _job_label(run, job, jobs),
                 "STATUS": status_cell(str(latest.get("status_message") or latest.get("status") or "")),
                 "SUBMITTED": age(latest.get("submitted_at"), now),
             }
         )
     return rows
+
+
+def _said(run: Json, verbose: bool) -> str:
+    """Why it failed or what it waits for; of a live service how many replicas it should have, too."""
+    waits = run.get("next_triggered_at") or (run.get("service") and run.get("status") == "pending")
+    told = str(run.get("error") or (waits and run.get("message")) or "")
+    asked = asked_for(run) if verbose and run.get("status") not in FINISHED else ""
+    return "; ".join(filter(None, (told, asked)))
 
 
 def _people(run: Json) -> str:
@@ -99,7 +109,8 @@ def _job_label(run: Json, job: Json, jobs: list[Json]) -> str:
     return "  " + " ".join(parts)
 
 
-def _job_cells(submission: Json) -> dict[str, Any]:
+def _job_cells(job: Json) -> dict[str, Any]:
+    submission = newest(job)
     placed = submission.get("job_provisioning_data") or {}
     offer = (submission.get("job_runtime_data") or {}).get("offer") or {}
     kind = offer.get("instance") or placed.get("instance_type") or {}
@@ -114,7 +125,7 @@ def _job_cells(submission: Json) -> dict[str, Any]:
         "RESOURCES": machine(resources) if kind else "",
         "INSTANCE TYPE": f"{kind.get('name', '')}{share}",
         "PRICE": money(price) + spot if placed else "",
-        "PROBES": _probes({"job_submissions": [submission]}),
+        "PROBES": _probes(job),
         "ERROR": str(submission.get("termination_reason_message") or submission.get("error") or ""),
     }
 

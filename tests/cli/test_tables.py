@@ -69,6 +69,44 @@ def many_runs() -> list[Any]:
     return [run("train"), cluster, service, finished("hello-1"), failed, waiting]
 
 
+def replica(number: int, status: str = "running", group: str = "0", **changes: Any) -> dict[str, Any]:
+    """A job of a service: with two probes, the first of which has to succeed twice."""
+    spec = {"replica_num": number, "job_num": 0, "job_name": f"chat-0-{number}", "replica_group": group}
+    spec |= {"service_port": 8000, "probes": [{"ready_after": 2}, {"ready_after": 1}]}
+    latest = {**submission(status, **placed(H100)), "probes": [], **changes}
+    return {"job_spec": spec, "job_submissions": [latest]}
+
+
+def streaks(*counts: int) -> list[dict[str, int]]:
+    return [{"success_streak": count} for count in counts]
+
+
+def service(name: str, jobs: list[dict[str, Any]], *scales: tuple[str, int, str], **changes: Any) -> dict[str, Any]:
+    told = [{"group": group, "desired": desired, "why": why or None} for group, desired, why in scales]
+    url = f"/proxy/services/main/{name}/"
+    model = {"name": "my-org/tiny", "base_url": f"{url}v1", "type": "chat"}
+    return run(
+        name, **{"jobs": jobs, "service": {"url": url, "model": model, "options": {}, "scales": told}, **changes}
+    )
+
+
+def many_services() -> list[Any]:
+    busy = [
+        replica(0, probes=streaks(2, 1)),
+        replica(1, probes=streaks(1, 0), deployment_num=1),
+        replica(2, "terminated", termination_reason="scaled_down"),
+        replica(3, "pulling", deployment_num=1),
+    ]
+    groups = [replica(0, group="big", probes=streaks(2, 1)), replica(1, group="small", probes=streaks(0, 0))]
+    asleep = "no replicas: starts with the first request"
+    return [
+        service("chat", busy, ("0", 3, "14 requests a second, 5 for each replica")),
+        service("mixed", groups, ("big", 1, ""), ("small", 2, "3 requests wait")),
+        service("one", [replica(0, probes=streaks(2, 1))], ("0", 1, "")),
+        service("rare", [], ("0", 0, "no request for 10 minutes"), status="pending", message=asleep),
+    ]
+
+
 def many_fleets() -> list[Any]:
     asked = {
         "cpu": {"arch": None, "count": {"min": 2, "max": None}},
@@ -168,6 +206,8 @@ NEW = {
 TABLES: dict[str, Callable[[], Table]] = {
     "ps": lambda: runs_table(many_runs(), NOW),
     "ps-verbose": lambda: runs_table(many_runs(), NOW, verbose=True),
+    "ps-services": lambda: runs_table(many_services(), NOW),
+    "ps-services-verbose": lambda: runs_table(many_services(), NOW, verbose=True),
     "ps-empty": lambda: runs_table([], NOW),
     "fleet": lambda: fleets_table(many_fleets(), NOW, "main"),
     "fleet-verbose": lambda: fleets_table(many_fleets(), NOW, "main", verbose=True),

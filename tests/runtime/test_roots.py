@@ -148,6 +148,23 @@ def test_what_a_root_is_made_of_is_what_its_parts_work_with(embedded: Embedded) 
     assert root.plane is plane and root.reconciler is root.reconciler
 
 
+def test_a_service_in_aws_needs_a_gateway_and_the_refusal_says_what_to_add(tmp_path: Path) -> None:
+    """Lambda can't stream. The one world serves as that root does, the other as this machine's."""
+    spec = {"configuration": {"type": "service", "port": 80, "commands": ["serve"]}}
+    asked = {"P/runs/get_plan": {"run_spec": spec}, "P/runs/apply": {"plan": {"run_spec": spec}, "force": False}}
+    there = Rig.at(tmp_path, serves=LambdaRoot(stack("there"), clients=Aws()).plane.serves)
+    for path, body in asked.items():
+        told = there.refused(path, body)
+        assert told.startswith("gateway: a service needs a gateway here")
+        assert "`type: gateway`" in told and "`gateway: NAME`" in told
+    here = Embedded(tmp_path / "here")
+    here.folder.mkdir()
+    rig = here.rig("server")
+    for path, body in asked.items():
+        rig.ok(path, body)
+    rig.root.close()
+
+
 def test_two_stacks_in_one_process_keep_apart() -> None:
     clouds = [Aws(), Aws()]
     roots = [LambdaRoot(stack(f"stack-{n}"), clients=cloud) for n, cloud in enumerate(clouds)]

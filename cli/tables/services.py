@@ -1,0 +1,66 @@
+"""What the command line says of services: how many replicas there are to be, why, and where their clients find them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cli.tables.cells import Json
+
+
+def addresses(run: Json, server: str) -> list[str]:
+    """Lines that say where a service and its model are; none for other runs. Paths are those of the server."""
+    service = run.get("service")
+    if not service:
+        return []
+    lines = [f"Service {run['run_spec']['run_name']} is at {_whole(service['url'], server)}"]
+    if model := service.get("model"):
+        lines.append(f"Model {model['name']} is at {_whole(model['base_url'], server)}")
+    return lines
+
+
+def _whole(url: str, server: str) -> str:
+    return f"{server}{url}" if url.startswith("/") else url
+
+
+def asked_for(run: Json) -> str:
+    """How many replicas a service should have, and why, if its scaler has said so."""
+    scales = (run.get("service") or {}).get("scales") or ()
+    parts = []
+    for scale in scales:
+        of_group = f"group {scale['group']} " if len(scales) > 1 else ""
+        why = f": {scale['why']}" if scale.get("why") else ""
+        count = f"{scale['desired']} replica{'' if scale['desired'] == 1 else 's'}"
+        parts.append(f"{of_group}should have {count}{why}")
+    return "; ".join(parts)
+
+
+def replicas_of(configuration: Json) -> str:
+    """`replicas=2`, `replicas=0..4` or, with groups, `groups=2, replicas=3`; empty for one replica."""
+    groups = configuration.get("groups")
+    counts = [group["replicas"] for group in groups] if groups else [configuration.get("replicas") or 1]
+    least, most = (sum(_bound(count, side) for count in counts) for side in ("min", "max"))
+    replicas = str(least) if least == most else f"{least}..{most}"
+    if groups:
+        return f"groups={len(groups)}, replicas={replicas}"
+    return "" if replicas == "1" else f"replicas={replicas}"
+
+
+def _bound(count: Any, side: str) -> int:
+    """Of a number of replicas as a client or a user writes it."""
+    if isinstance(count, Mapping):
+        return int(count.get(side) or 0)
+    low, dots, high = str(count).partition("..")
+    return int((low if side == "min" or not dots else high) or 0)
+
+
+def replaced(plan: Json) -> str:
+    """What an update of a service does to its replicas; empty for other runs."""
+    if plan["run_spec"]["configuration"]["type"] != "service":
+        return ""
+    groups = plan.get("replaces") or ()
+    if not groups:
+        return "No replica is replaced."
+    several = len(plan["job_plans"]) > 1
+    of_groups = f" of group {', '.join(groups)}" if several else ""
+    return f"Its replicas{of_groups} are replaced, one after the other."
