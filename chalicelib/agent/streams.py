@@ -10,6 +10,7 @@ the server is dialled all the same, so that the client gets the reason.
 from __future__ import annotations
 
 import functools
+import resource
 import socket
 import threading
 from collections import Counter, deque
@@ -23,6 +24,7 @@ from .task_runtime import TaskRuntime
 
 MOST = 1024  # streams at once on this machine, those that are being dialled included
 SHARE = 4  # a job may have this many for each place that is free: one alone gets 820, and leaves 204 to others
+SPARED = 200  # descriptors that are left to everything else
 DIALS, DIALS_OF_A_JOB = 32, 16  # at once
 DIAL_SECONDS = 15.0
 HEAD_BYTES = 16 * 1024
@@ -36,6 +38,11 @@ class Unreachable(Exception):
     """A target can't be reached; the words are for the client."""
 
 
+def places(descriptors: int) -> int:
+    """How many streams a process with so many descriptors may have: each takes two."""
+    return MOST if descriptors < 0 else max(16, min(MOST, (descriptors - SPARED) // 2))
+
+
 class Streams:
     def __init__(
         self,
@@ -47,6 +54,7 @@ class Streams:
         """`address`: the server's, as it is now."""
         self._address, self._log, self._via = address, log, via
         self.loop = loop or Loop()
+        self._most = places(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self._openers: Dict[str, Opener] = {}
         self._threads = ThreadPoolExecutor(max_workers=DIALS, thread_name_prefix="dial")
         self._dialling: Dict[str, str] = {}  # streams that aren't on the loop yet, each with its task
@@ -65,7 +73,7 @@ class Streams:
             if stream in self._dialling:
                 return  # told once more, in case we hadn't heard
             taken = [each.task for each in list(self.loop.streams) if each.dialled] + list(self._dialling.values())
-            if taken.count(task) >= SHARE * (MOST - len(taken)):
+            if taken.count(task) >= SHARE * (self._most - len(taken)):
                 self._log("stream %s: refused, its job has %d of %d already" % (stream, taken.count(task), len(taken)))
                 return
             self._dialling[stream] = task

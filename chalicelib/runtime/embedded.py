@@ -22,6 +22,7 @@ from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.data_folder import kept_secret, templates_in
 from chalicelib.runtime.loop import Effects, Loop, Ticker
 from chalicelib.runtime.ports import Ports
+from chalicelib.runtime.relays import Relays
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.runtime.streams import MOST, Streams
@@ -73,7 +74,8 @@ class EmbeddedRoot(Root):
         self.polls, self.effects, self.figures = Polls(), Effects(), Figures()
         self.ask_again = ASK_AGAIN
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        self.streams = Streams(random_id, random_token, min(MOST, max(1, seats // 3)))  # two connections each
+        self.streams = Streams(random_id, random_token, min(MOST, max(1, seats // 4)))  # up to four descriptors each
+        self.relays = Relays(self.streams, self.polls.ring, folder)
         self.loop = Loop(clock, store.next_due)
         seal = Sealer(*sealing_keys(config, kept_secret(folder / "master.key")))
         known = providers(settings.catalog_file)
@@ -171,6 +173,7 @@ class EmbeddedRoot(Root):
             self._tunnels.stop()
         self.loop.stop()
         self.effects.stop()
+        self.relays.remove()
         super().close()
 
 

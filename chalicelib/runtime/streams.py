@@ -28,7 +28,7 @@ from chalicelib.agent.websocket import LEAVING, Closed, Peer
 from chalicelib.errors import Forbidden, Refused
 
 log = logging.getLogger(__name__)
-MOST = 1000
+MOST = 4000
 PATIENCE = 15.0  # seconds that a client waits for the agent
 TICKET_SECONDS = 30.0
 AGAIN = 1.0  # seconds after which a ticket that nobody has used is told once more: the response may have been lost
@@ -68,6 +68,7 @@ class _Open:
     order: Mapping[str, Any]
     may: Callable[[], bool]
     opened: float
+    plain: bool = False  # the client's connection is no WebSocket
     told: float = float("-inf")
     claimed: bool = False
     here: asyncio.Event = field(default_factory=asyncio.Event)  # the client waits on the event loop
@@ -102,8 +103,11 @@ class Streams:
 
     # --- tickets, on any thread ---------------------------------------------------------------------------------------
 
-    def open(self, instance_id: str, user: str, order: Mapping[str, Any], may: Callable[[], bool]) -> str:
-        """The id of a new stream that waits for its agent. Raises Refused where there are too many."""
+    def open(
+        self, instance_id: str, user: str, order: Mapping[str, Any], may: Callable[[], bool], *, plain: bool = False
+    ) -> str:
+        """The id of a new stream that waits for its agent. `plain`: the client's connection is no WebSocket, it carries
+        the bytes as they are. Raises Refused where there are too many."""
         now = self._clock()
         with self._lock:
             for old in [each for each in self._streams.values() if self._forgotten(each, now)]:
@@ -112,7 +116,7 @@ class Streams:
                 whose = "you have" if len(self._streams) < self._most else "the server has"
                 raise Refused(f"There are too many streams: {whose} all that are allowed.", hint="Close some first.")
             ticket = f"{instance_id}.{self._random_token()}"
-            made = _Open(self._random_id(), instance_id, user, ticket, order, may, now)
+            made = _Open(self._random_id(), instance_id, user, ticket, order, may, now, plain)
             self._streams[made.id] = made
             self._of_user[user] += 1
         return made.id
@@ -180,7 +184,7 @@ class Streams:
             return False
         stream.met.set()
         self._loop = asyncio.get_running_loop()
-        stream.pair = Pair(client, (wire, head), lambda: self._ended(stream))
+        stream.pair = Pair(client, (wire, head), lambda: self._ended(stream), plain=stream.plain)
         self._look_later()
         return True
 
@@ -238,10 +242,12 @@ class Streams:
 class Pair:
     """The two ends of a stream. Whatever ends one ends the other, and then nothing is left."""
 
-    def __init__(self, client: tuple[Wire, bytes], agent: tuple[Wire, bytes], ended: Callable[[], None]) -> None:
+    def __init__(
+        self, client: tuple[Wire, bytes], agent: tuple[Wire, bytes], ended: Callable[[], None], *, plain: bool = False
+    ) -> None:
         self._ended = ended
         self._loop = asyncio.get_running_loop()
-        ends = End(self, "client"), End(self, "host")
+        ends = (PlainEnd if plain else End)(self, "client"), End(self, "host")
         ends[0].other, ends[1].other = ends[1], ends[0]
         self._ends = set(ends)
         self._deadline: asyncio.TimerHandle | None = None
@@ -341,3 +347,26 @@ class End:
         self._gone = True
         self.other.finish(Closed(LEAVING, f"the {self._name}'s connection was lost"))
         self._pair.left(self)
+
+
+class PlainEnd(End):
+    """A side that is no WebSocket. It ends with its connection, and says nothing about why."""
+
+    def received(self, data: bytes) -> None:
+        self.other.send(data)
+
+    def send(self, part: bytes) -> None:
+        if not self._gone:
+            self.wire.write(part)
+
+    def finish(self, said: Closed) -> None:
+        if not self._gone:
+            self.wire.close()
+            self._pair.closing()
+
+    def _hold(self, hold: bool) -> None:
+        if not self._gone:
+            self.wire.hold(hold)
+
+    def ping(self) -> None:
+        """Both ends of its connection are on this machine."""
