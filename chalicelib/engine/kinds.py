@@ -32,7 +32,7 @@ from chalicelib.machines.run import RUN
 from chalicelib.machines.table import StateMachine
 from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
-from chalicelib.planning import disk_rules, invariants, quota_rules
+from chalicelib.planning import disk_rules, invariants, quota_rules, service_rules
 from chalicelib.planning.closing import decide_closing
 from chalicelib.planning.fleet import decide_fleet
 from chalicelib.planning.instance import decide_instance
@@ -148,6 +148,7 @@ KINDS = Kinds(
                 woken_by=frozenset({"queue", "run", "instance", "fleet", "volume", "closing"}),
                 load=lambda load, id, now: load.run(id, now),
             ),
+            plans=(service_rules.replica_counts,),
         ),
         Kind("gang", Gang, GANG, steps=(invariants.gangs,)),
         Kind("job", Job, JOB, steps=(invariants.ended_jobs, invariants.claims), hears=_host_of),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
@@ -9,12 +11,16 @@ from hypothesis import strategies as st
 
 from chalicelib.domain.events import EventType
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND
-from chalicelib.domain.jobs import JobStatus
+from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.rollout import DRAIN, TO_LOAD
+from chalicelib.planning.run import decide_run
+from chalicelib.planning.service_rules import replica_counts
 from chalicelib.planning.service_run import REST
 from chalicelib.planning.services import ASLEEP
+from chalicelib.planning.snapshots import RunSnapshot
 from tests.harness.examples import many
 from tests.world.services import ServiceWorld
 
@@ -319,6 +325,59 @@ class TestFailures:
             small.round(run)
             small.now += MINUTE
         assert small.runs[run.id].reason is None
+
+
+# --- the linter ------------------------------------------------------------------------------------------------------
+
+
+class TestTheLinter:
+    """Each plan is right but for one thing."""
+
+    def rolling(self) -> tuple[ServiceWorld, RunSnapshot]:
+        small = world()
+        run = begun(small, replicas=1)
+        small.apply(run, replicas=1, commands=["better"])
+        return small, small.look_at(small.runs[run.id])
+
+    def broken(self, found: RunSnapshot, change: Callable[[Job], list[Job]]) -> str:
+        (step,) = decide_run(found).steps
+        saves = [each for noun in step.saves for each in (change(noun) if isinstance(noun, Job) else [noun])]
+        return "; ".join(replica_counts(found, Plan((replace(step, saves=tuple(saves)),))))
+
+    def test_a_right_plan(self) -> None:
+        _, found = self.rolling()
+        assert self.broken(found, lambda job: [job]) == ""
+
+    def test_two_above_what_is_asked(self) -> None:
+        _, found = self.rolling()
+        twice = self.broken(found, lambda job: [job, job.with_(id="other", replica_num=7)])
+        assert twice == "group 0 of run-0 would have 3 replicas, and should have 1"
+
+    def test_a_group_that_is_not_there(self) -> None:
+        _, found = self.rolling()
+        assert "for group x of run-0, which isn't there" in self.broken(
+            found, lambda job: [job.with_(replica_group="x")]
+        )
+
+    def test_more_than_its_bounds(self) -> None:
+        _, found = self.rolling()
+        most = found.run.with_(scales=(found.run.scales[0].with_(desired=9),))
+        plan = decide_run(found)
+        steps = tuple(replace(step, saves=(*step.saves, most)) for step in plan.steps)
+        assert list(replica_counts(found, Plan(steps))) == [
+            "group 0 of run-0 should have 9 replicas, which isn't within 1"
+        ]
+
+    def test_a_draining_replica_that_comes_back(self) -> None:
+        small, _ = self.rolling()
+        run = next(iter(small.runs.values()))
+        small.round(run, 6)
+        found = small.look_at(small.runs[run.id])
+        (job,) = [job for job in found.jobs if job.draining_at is not None]
+        plan = Plan((Step((job.with_(draining_at=None),)),))
+        assert list(replica_counts(found, plan)) == [
+            "replica run-0-0-0 was being drained, and would get requests again"
+        ]
 
 
 # --- any history -----------------------------------------------------------------------------------------------------
