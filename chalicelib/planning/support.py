@@ -61,8 +61,14 @@ def _effects(prefix: str, *names: str) -> dict[str, Support]:
     return {f"{prefix}{name}": Supported(f"{EFFECTS}::test_effect[{prefix}{name}]") for name in names}
 
 
+def _scaled(prefix: str) -> dict[str, Support]:
+    names = ("metric", "target", "window", "scale_up_delay", "scale_down_delay")
+    return {f"{prefix}{name}": Supported(f"{SERVICES}::test_setting[{prefix}{name}]") for name in names}
+
+
 GANGS = "tests/engine/test_gangs.py"
 HOSTS = "tests/planning/test_hosts.py"
+SERVICES = "tests/planning/test_service_run.py"
 SCHEDULE = "tests/planning/test_schedule.py"
 UTILIZATION = "tests/planning/test_utilization.py"
 _LOGIN = ("user", "port", "identity_file", "ssh_key.public", "ssh_key.private")
@@ -189,8 +195,8 @@ RUN: dict[str, Support] = {
     "configuration.https": NotBuilt(
         "only gateways can do without", "remove it: a service is reached as its server is", (True, "auto")
     ),
-    "configuration.scaling": NotBuilt("the number of replicas is fixed", "write `replicas: 1`, or as many as you need"),
-    "configuration.groups.scaling": NotBuilt("the number of replicas is fixed", "write a number for `replicas`"),
+    **_scaled("configuration.scaling."),
+    **_scaled("configuration.groups.scaling."),
     "configuration.groups.router": NotBuilt("requests go to every replica", "remove it"),
     "configuration.rate_limits": NotBuilt("requests aren't counted by client", "remove it"),
     **_effects("configuration.volumes.", "name", "instance_path", "optional", "path"),

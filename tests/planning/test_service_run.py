@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -141,6 +142,35 @@ class TestScaling:
         small.round(run, 5)
         assert sorted(job.replica_group for job in small.serving(run)) == ["big", "big", "small", "small"]
         assert told(small, run)[0].startswith("replicas 1 → 2: group big: ")
+
+
+# By field: another value, how many replicas there should be without it, and with it.
+SETTINGS: dict[str, tuple[Any, int, int]] = {
+    "metric": ("queue", 2, 3),
+    "target": (50, 2, 1),
+    "window": ("5m", 2, 1),
+    "scale_up_delay": ("5m", 2, 1),
+    "scale_down_delay": ("5m", 1, 2),
+}
+CASES = {f"configuration.{at}{name}": name for at in ("scaling.", "groups.scaling.") for name in SETTINGS}
+
+
+@pytest.mark.parametrize("path", CASES)
+def test_setting(path: str) -> None:
+    """Each field changes what is decided, alone, in a service as in a group."""
+    name = CASES[path]
+    value, without, with_it = SETTINGS[name]
+    falls = name == "scale_down_delay"
+    for setting, count in ((SCALING, without), ({**SCALING, name: value}, with_it)):
+        config: dict[str, Any] = {"replicas": "1..3", "scaling": setting}
+        small = world()
+        run = begun(small, **({"groups": [{**config, "commands": ["a"]}]} if "groups" in path else config))
+        scale = small.runs[run.id].scales[0].with_(at=small.now, desired=1 + falls)
+        small.runs[run.id] = small.runs[run.id].with_(scales=(scale,))
+        small.now += MINUTE
+        small.report(run, requests=0 if falls else 35, busy=0 if falls else 7.5)
+        small.pass_run(small.runs[run.id])
+        assert small.runs[run.id].scales[0].desired == count, setting
 
 
 class TestDraining:

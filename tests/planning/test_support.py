@@ -77,8 +77,6 @@ VALUES: dict[str, Any] = {
     "model.eos_token": {"name": "m", "format": "tgi", "eos_token": "</s>"},
     "gateway": "edge",
     "https": False,
-    "scaling": {"metric": "rps", "target": 1},
-    "groups.scaling": [{"replicas": "1..2", "commands": ["a"], "scaling": {"metric": "rps", "target": 1}}],
     "groups.router": [{"replicas": 1, "commands": ["a"], "router": {}}],
     "rate_limits": [{"rps": 1}],
     "resources.shm_size": "1GB",
@@ -86,7 +84,7 @@ VALUES: dict[str, Any] = {
     "retry": {"on_events": ["no-capacity"], "duration": "1h"},
     "ssh_config": {"user": "u", "identity_file": "k", "hosts": ["10.0.0.1"]},
 }
-SERVICES = ("model", "gateway", "https", "scaling", "rate_limits")  # fields that only a service has
+SERVICES = ("model", "gateway", "https", "rate_limits")  # fields that only a service has
 GROUP = {"commands": ["a"]}
 REMOTE = {
     "repo_type": "remote",
@@ -109,7 +107,7 @@ def raw_with(path: str) -> dict[str, Any]:
         raw["repo_data"] = REMOTE
         return raw
     field = path.removeprefix("configuration.")
-    if field.partition(".")[0] in SERVICES or field in ("groups.scaling", "groups.router"):
+    if field.partition(".")[0] in SERVICES or field == "groups.router":
         raw["configuration"] = {"type": "service", "port": 80}
         whole = field.partition(".")[0]
         raw["configuration"].update({"commands": ["a"]} if whole != "groups" else {}, **{whole: VALUES[field]})
