@@ -37,6 +37,7 @@ BENCHES: dict[str, list[str]] = {
     "load": [],
     "live": [],
     "attach": [],
+    "gateway": [],
     "units": [],
 }
 

@@ -45,8 +45,9 @@ def free_port() -> int:
 
 
 class NginxDoor:
-    def __init__(self, folder: Path, workers: str = "2") -> None:
-        self.address = ("127.0.0.1", free_port())
+    def __init__(self, folder: Path, workers: str = "1", tls: bool = False) -> None:
+        """With one worker, what a request leaves behind is done before the next one comes."""
+        self.address, self.secure = ("127.0.0.1", free_port()), ("127.0.0.1", free_port())
         self.tokens: dict[str, tuple[str, ...]] = {}
         self.woken: list[str] = []
         self.away = False  # the control plane can't be asked
@@ -54,7 +55,9 @@ class NginxDoor:
         self._had: dict[str, str] = {}
         self._buckets = Buckets()
         user = "root" if os.geteuid() == 0 else ""
-        self.nginx = Nginx(str(folder), Listens([f"127.0.0.1:{self.address[1]}"]), workers, user)
+        https = [f"127.0.0.1:{self.secure[1]}"] if tls else []
+        listens = Listens([f"127.0.0.1:{self.address[1]}"], https)
+        self.nginx = Nginx(str(folder), listens, workers, user)
         self.asks = Asks(self.nginx.asks, self._rights, self.woken.append, print)
         self.nginx.start()
         self.asks.start()
@@ -74,9 +77,9 @@ class NginxDoor:
 
     # --- what the suite asks for ----------------------------------------------------------------------------------
 
-    def serve(self, *services: Served) -> None:
+    def serve(self, *services: Served, **more: Any) -> None:
         models = {f"models-of-{each.project_name}.{DOMAIN}": each.project_id for each in services}
-        self.told({"services": [self._said(each) for each in services], "model_hosts": models})
+        self.told({"services": [self._said(each) for each in services], "model_hosts": models, **more})
 
     def told(self, word: dict[str, Any]) -> None:
         self._word = word

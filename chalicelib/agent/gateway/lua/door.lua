@@ -22,35 +22,6 @@ local CONNECT = 5  -- proxy_connect_timeout
 local TRIES = 3
 local CHALLENGE = "/.well-known/acme-challenge/"
 
--- Where the request is handled ------------------------------------------------------------------------------------
-
-local function answer_challenge()
-    local found = services.entry("challenge", ngx.var.uri:sub(#CHALLENGE + 1))
-    if found then
-        ngx.header["Content-Type"] = "text/plain"
-        ngx.print(found.answer)
-        return true
-    end
-end
-
-function M.enter()
-    if ngx.var.uri:sub(1, #CHALLENGE) == CHALLENGE and answer_challenge() then
-        return ngx.exit(200)
-    end
-    local service = services.at(ngx.var.host)
-    if service and service.models then
-        return ngx.exec("@models")
-    end
-    local size = tonumber(ngx.var.http_content_length)
-    if ngx.var.http_transfer_encoding or (size and size > WHOLE) then
-        local most, step = service and service.body or WHOLE, 0
-        while WHOLE * 2 ^ step < most and step < STEPS do
-            step = step + 1
-        end
-        return ngx.exec("@streamed_" .. step)
-    end
-end
-
 -- Whether it may go on --------------------------------------------------------------------------------------------
 
 local function may_come(project)
@@ -138,9 +109,6 @@ end
 function M.admit()
     check_head()
     local service = services.at(ngx.var.host)
-    if not service then
-        problems.refuse(404, "not_found", "No service is served at " .. ngx.var.host)
-    end
     if service.model and asks_first() then
         return preflight()
     end
@@ -152,6 +120,36 @@ function M.admit()
     check_body(service)
     headers.clean(not service.auth)
     go_on(service, { host = ngx.var.host, open = service.model })
+end
+
+local function answer_challenge()
+    local found = services.entry("challenge", ngx.var.uri:sub(#CHALLENGE + 1))
+    if found then
+        ngx.header["Content-Type"] = "text/plain"
+        ngx.print(found.answer)
+        return true
+    end
+end
+
+function M.enter()
+    if ngx.var.uri:sub(1, #CHALLENGE) == CHALLENGE and answer_challenge() then
+        return ngx.exit(200)
+    end
+    local service = services.at(ngx.var.host)
+    if not service then
+        problems.refuse(404, "not_found", "No service is served at " .. ngx.var.host)
+    elseif service.models then
+        return ngx.exec("@models")
+    end
+    local size = tonumber(ngx.var.http_content_length)
+    if ngx.var.http_transfer_encoding or (size and size > WHOLE) then
+        local step = 0
+        while WHOLE * 2 ^ step < service.body and step < STEPS do
+            step = step + 1
+        end
+        return ngx.exec("@streamed_" .. step)
+    end
+    M.admit()
 end
 
 function M.admit_to_models()
@@ -232,7 +230,6 @@ function M.answer()
     if not state then
         return
     end
-    ngx.header["X-Request-Id"] = ngx.var.request_number
     if state.job then
         headers.clean_response()
         ngx.header["X-Replica"] = state.job

@@ -1,11 +1,7 @@
--- Headers that are about one connection only, not about the request or the response as a whole: what nginx doesn't
--- drop by itself.
+-- Headers that are about one connection only, not about the request or the response as a whole, as far as
+-- `Connection` lists them; nginx.conf has those that are known by name.
 
 local M = {}
-local HOPS = {
-    http_keep_alive = "Keep-Alive", http_proxy_authorization = "Proxy-Authorization",
-    http_proxy_connection = "Proxy-Connection", http_te = "TE", http_trailer = "Trailer",
-}
 
 local function listed(connection)
     return connection:lower():gmatch("[^%s,]+")
@@ -14,19 +10,14 @@ end
 -- From a request. `keep_authorization`: whether the application judges the caller itself.
 function M.clean(keep_authorization)
     local connection = ngx.var.http_connection
-    if connection then
+    if connection and connection ~= "keep-alive" and connection ~= "close" then
         for name in listed(connection) do
             if name ~= "upgrade" and name ~= "close" and name ~= "keep-alive" then
                 ngx.req.clear_header(name)
             end
         end
     end
-    for variable, name in pairs(HOPS) do
-        if ngx.var[variable] then
-            ngx.req.clear_header(name)
-        end
-    end
-    if not keep_authorization then
+    if not keep_authorization and ngx.var.http_authorization then
         ngx.req.clear_header("Authorization")
     end
 end
@@ -40,9 +31,6 @@ function M.clean_response()
                 ngx.header[name] = nil
             end
         end
-    end
-    if ngx.var.upstream_http_proxy_authenticate then
-        ngx.header["Proxy-Authenticate"] = nil
     end
 end
 

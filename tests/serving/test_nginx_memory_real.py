@@ -1,0 +1,158 @@
+"""What only a gateway does: its memory, its certificates, and the limits of what it holds."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent.gateway.control import ControlError
+from chalicelib.domain.serving import ServedReplica
+from chalicelib.domain.specs.services import RateLimit
+from tests.harness.server import until
+from tests.serving.caller import Caller
+from tests.serving.door import TOKEN, Replica, Visitor, bearer, service
+from tests.serving.nginx_door import DOMAIN, NginxDoor, installed
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NginxDoor]:
+    installed()
+    door = NginxDoor(tmp_path_factory.mktemp("gateway"), workers="2", tls=True)
+    try:
+        yield door
+    finally:
+        door.stop()
+
+
+@pytest.fixture
+def door(gateway: NginxDoor) -> NginxDoor:
+    gateway.empty()
+    return gateway
+
+
+@pytest.fixture(scope="module")
+def replica() -> Iterator[Replica]:
+    made = Replica()
+    yield made
+    made.stop()
+
+
+def certificate(folder: Path, host: str) -> dict[str, str]:
+    key, made = folder / f"{host}.key", folder / f"{host}.crt"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}", "-keyout", str(key), "-out", str(made)]
+    subprocess.run(command, check=True, capture_output=True)
+    return {"certificate": made.read_text(), "key": key.read_text()}
+
+
+def shown(door: NginxDoor, host: str, trusted: str) -> dict[str, Any]:
+    """The certificate that a client sees who trusts this one alone."""
+    with Caller(door.secure) as caller:
+        context = ssl.create_default_context(cadata=trusted)
+        with context.wrap_socket(caller.socket, server_hostname=host) as secured:
+            return dict(secured.getpeercert() or {})
+
+
+def test_certificates_are_shown_as_they_are_told(door: NginxDoor, replica: Replica, tmp_path: Path) -> None:
+    served, pairs = service((replica,)), [certificate(tmp_path, f"app.{DOMAIN}") for _ in range(2)]
+    for pair in pairs:  # the second takes the first one's place
+        door.serve(served, certificates={f"app.{DOMAIN}": pair})
+        assert shown(door, f"app.{DOMAIN}", pair["certificate"])
+    with pytest.raises(ssl.SSLError):
+        shown(door, f"app.{DOMAIN}", pairs[0]["certificate"])
+    with pytest.raises(ssl.SSLError):
+        shown(door, f"other.{DOMAIN}", pairs[1]["certificate"])
+
+
+def test_a_service_with_tls_sends_others_there(door: NginxDoor, replica: Replica) -> None:
+    served = service((replica,), https=True)
+    door.serve(served)
+    answer = Visitor(door, served).ask("/echo?x=1", "POST", body=b"hello")
+    assert (answer.status, answer.header("location")) == (308, f"https://app.{DOMAIN}/echo?x=1")
+
+
+def test_a_challenge_is_answered_whatever_host_it_is_for(door: NginxDoor, replica: Replica) -> None:
+    served = service((replica,), https=True, auth=True)
+    door.serve(served, challenges={"tok-1": "tok-1.thumbprint"})
+    answer = Visitor(door, served).ask("/.well-known/acme-challenge/tok-1")
+    assert (answer.status, answer.body) == (200, b"tok-1.thumbprint")
+    assert Visitor(door, served).ask("/.well-known/acme-challenge/tok-2").status == 308
+
+
+def test_replicas_behind_unix_sockets(door: NginxDoor, tmp_path: Path) -> None:
+    replica = Replica(unix=str(tmp_path / "replica.sock"))
+    try:
+        address = f"unix:{tmp_path}/replica.sock"
+        served = service((ServedReplica(job_id="j", instance_id="i", port=0, address=address, ready=True),))
+        door.serve(served)
+        assert [Visitor(door, served).ask("/echo").status for _ in range(3)] == [200] * 3
+    finally:
+        replica.stop()
+
+
+def test_what_is_refused_doesnt_disturb_what_comes_behind_it(door: NginxDoor, replica: Replica) -> None:
+    """A body that nobody read must not be taken for the next request."""
+    served = service((replica,), auth=True)
+    door.serve(served)
+    door.allow(TOKEN, "main")
+    with Caller(door.address) as caller:
+        for _ in range(3):
+            caller.head("POST", "/echo", f"app.{DOMAIN}", [("Content-Length", "32")])
+            caller.send(b"GET /sneaked HTTP/1.1\r\nHost: x\r\n")
+            assert caller.answer().status == 403
+            caller.head("GET", "/echo?honest", f"app.{DOMAIN}", [bearer(TOKEN)])
+            assert caller.answer().json()["target"] == "/echo?honest"
+
+
+def test_a_thousand_may_wait_and_no_more(door: NginxDoor) -> None:
+    served = service(())
+    door.serve(served)
+    callers = [Caller(door.address) for _ in range(1010)]
+    try:
+        for caller in callers:
+            caller.head("GET", "/echo", f"app.{DOMAIN}")
+        statuses = [caller.answer().status for caller in callers]
+    finally:
+        for caller in callers:
+            caller.close()
+    assert statuses == [503] * 1010
+    until("all to be over", lambda: (found := door.traffic(served)) and found.held == 0 and found.quiet, seconds=5)
+    assert len(door.woken) < 10  # asked once in two seconds, not a thousand times
+
+
+def test_memory_that_is_full_changes_nothing(door: NginxDoor, replica: Replica) -> None:
+    served = service((replica,))
+    door.serve(served)
+    large = {f"challenge|{number}": "x" * 1_000_000 for number in range(20)}
+    with pytest.raises(ControlError, match="no memory"):
+        door.control.set(large)
+    assert Visitor(door, served).ask("/echo").status == 200
+    assert not [key for key in list(door.control.keys()) if key.startswith("challenge")]
+
+
+def test_workers_share_limits_and_counts(door: NginxDoor, replica: Replica) -> None:
+    served = service((replica,), rate_limits=(RateLimit(rps=1 / 30, burst=9),))
+    door.serve(served)
+    callers = [Caller(door.address) for _ in range(40)]
+    for caller in callers:
+        caller.head("GET", "/echo", f"app.{DOMAIN}")
+    statuses = [caller.answer().status for caller in callers]
+    for caller in callers:
+        caller.close()
+    assert sorted(statuses)[:10] == [200] * 10 and statuses.count(429) >= 28  # two at one instant may be one too many
+    found = door.traffic(served)
+    assert found is not None and sum(bucket.requests for bucket in found.buckets) == statuses.count(200)
+
+
+def test_a_hundred_services_take_little_memory(door: NginxDoor, replica: Replica) -> None:
+    services = [service((replica, replica, replica), name=f"app-{number}", auth=True) for number in range(100)]
+    door.serve(*services)
+    door.allow(TOKEN, "main")
+    for served in services:
+        assert Visitor(door, served).ask("/echo", headers=[bearer(TOKEN)]).status == 200
+    assert door.memory() < 80 * 2**20
