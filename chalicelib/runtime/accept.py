@@ -34,6 +34,11 @@ def most_connections(descriptors: int) -> int:
     return max(1, min(MOST, descriptors - min(RESERVE, descriptors // 2)))
 
 
+def doors_share(connections: int) -> int:
+    """How many of these are for requests to services: each needs another one, from here to a replica."""
+    return max(1, connections // 3)
+
+
 class Guest(Protocol):
     """A connection."""
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import parse_qs, unquote
 
 import orjson
@@ -28,8 +28,10 @@ from chalicelib.errors import Refused
 from chalicelib.runtime.health import PATH, Health
 from chalicelib.runtime.lanes import Busy, Lane
 from chalicelib.runtime.streams import Streams
-from chalicelib.serving.door import Door
 from chalicelib.serving.ports import End, Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from chalicelib.serving.door import Door
 
 T = TypeVar("T")
 

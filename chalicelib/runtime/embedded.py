@@ -16,22 +16,27 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain.tenants import Permissions
 from chalicelib.engine.figures import Figures
 from chalicelib.engine.ports import Clock
-from chalicelib.runtime.accept import most_connections
+from chalicelib.runtime.accept import doors_share, most_connections
 from chalicelib.runtime.asgi import Polls
 from chalicelib.runtime.clock import SystemClock, random_id, random_token
 from chalicelib.runtime.data_folder import kept_secret, templates_in
+from chalicelib.runtime.doors import door_of, tell
 from chalicelib.runtime.loop import Effects, Loop, Ticker
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.relays import Relays
 from chalicelib.runtime.root import Root
 from chalicelib.runtime.settings import ServerSettings
 from chalicelib.runtime.streams import MOST, Streams
+from chalicelib.serving.door import Settings as DoorSettings
 from chalicelib.usecases.pace import EMBEDDED
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from chalicelib.backends.simulated.cloud import FakeCloud
     from chalicelib.engine.erasing import Erased
     from chalicelib.hosts.tunnels import Tunnels
+    from chalicelib.store.port import Change
 
 PROGRAM_FILE = "agent.pyz"
 SWEEP_EVERY = 300.0  # seconds between sweeps for orphans
@@ -57,6 +62,7 @@ class EmbeddedRoot(Root):
         from chalicelib.runtime.subscribers import Subscribers
         from chalicelib.store.blobs import FileBlobs
         from chalicelib.store.disk import used
+        from chalicelib.store.heard import HeardStore
         from chalicelib.store.history import HistoryStore
         from chalicelib.store.log_files import FileLogs
         from chalicelib.store.seal import Sealer
@@ -66,7 +72,7 @@ class EmbeddedRoot(Root):
 
         folder, clock = settings.data_dir, clock or SystemClock()
         self._database = SqliteStore(folder / "plane.db")
-        store = HistoryStore(self._database, settings.retention)
+        store = HeardStore(HistoryStore(self._database, settings.retention), self._heard)
         blobs = FileBlobs(folder / "blobs")
         program = agent_program(folder)
         publish(blobs, program.read_bytes())
@@ -76,6 +82,7 @@ class EmbeddedRoot(Root):
         seats = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
         self.streams = Streams(random_id, random_token, min(MOST, max(1, seats // 4)))  # up to four descriptors each
         self.relays = Relays(self.streams, self.polls.ring, folder)
+        self.door = door_of(lambda: self.plane, clock.now, self.relays, _door_settings(settings, server_url, seats))
         self.loop = Loop(clock, store.next_due)
         seal = Sealer(*sealing_keys(config, kept_secret(folder / "master.key")))
         known = providers(settings.catalog_file)
@@ -154,7 +161,11 @@ class EmbeddedRoot(Root):
                 break
             self.catalog.refresh_awaited()
 
+    def _heard(self, changes: Sequence[Change]) -> None:
+        tell(self.door, changes)
+
     def _rights_changed(self) -> None:
+        self.door.rights_changed()
         self.streams.look()
         self.polls.ring_all()
 
@@ -175,6 +186,11 @@ class EmbeddedRoot(Root):
         self.effects.stop()
         self.relays.remove()
         super().close()
+
+
+def _door_settings(settings: ServerSettings, server_url: str, seats: int) -> DoorSettings:
+    proto = server_url.partition(":")[0]
+    return DoorSettings(domain=settings.services_domain, proto=proto, most=doors_share(seats))
 
 
 def _permissions(settings: ServerSettings, config: ServerConfig) -> Permissions:

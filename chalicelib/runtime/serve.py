@@ -71,6 +71,7 @@ def _run(settings: ServerSettings, config: ServerConfig, listener: socket.socket
             if settings.stop_jobs and agents is not None:
                 agents.stop_jobs(project, patience=STOP_PATIENCE)
             root.polls.close()  # or the long polls would hold the shutdown for a minute
+            root.door.close()
 
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)  # uvicorn raises the signal again once it has drained

@@ -50,6 +50,7 @@ class ServerSettings:
     job_users: str = "61000-61999"  # ids for the plain processes of a server that root runs: each job gets its own
     trust_jobs: bool = False  # every member's plain processes run as the server's user
     docker_socket: Path = Path("/var/run/docker.sock")
+    services_domain: str = "localhost"  # services have hosts under it: RUN.PROJECT.localhost
     limits: Limits = field(default_factory=Limits)
     images: Images = field(default_factory=Images)
     retention: Retention = field(default_factory=Retention)
@@ -98,6 +99,7 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
         "agent_runtime": _choice(env, "DSTACK_AGENT_RUNTIME", RUNTIMES, ServerSettings.agent_runtime),
         "docker_socket": _docker_socket(env),
         "job_users": _job_users(env),
+        "services_domain": env.get("DSTACK_SERVER_SERVICES_DOMAIN", ServerSettings.services_domain),
         "trust_jobs": _switch(env, "DSTACK_SERVER_TRUST_JOBS", ServerSettings.trust_jobs),
         "limits": Limits(upload=_number(env, "DSTACK_SERVER_CODE_UPLOAD_LIMIT", Limits.upload)),
         "images": _images(env),
@@ -107,6 +109,8 @@ def server_settings(environ: Mapping[str, str] | None = None, **flags: object) -
     if values["public_url"] is not None:
         name, sign = ("--public-url", " ") if flags.get("public_url") else ("DSTACK_SERVER_URL", "=")
         values["public_url"] = _url(str(values["public_url"]), name, sign)
+    named = bool(flags.get("services_domain"))
+    values["services_domain"] = _domain(str(values["services_domain"]), flag=named)
     _check_cloud(str(values["fake_cloud_name"]), flag=bool(flags.get("fake_cloud_name")))
     blocks = str(values["local_blocks"])
     if blocks != "auto" and not (
@@ -235,6 +239,17 @@ def _url(text: str, name: str, sign: str) -> str:
         raise Invalid(
             f"{name} is {shown!r}: {wrong}.", hint=f"Set it as in {name}{sign}https://dstack.example.com:3000."
         ) from wrong
+
+
+def _domain(text: str, *, flag: bool) -> str:
+    name = text.lower().strip(".")
+    if len(name) > 200 or not re.fullmatch(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*", name):
+        called, sign = ("--services-domain", " ") if flag else ("DSTACK_SERVER_SERVICES_DOMAIN", "=")
+        raise Invalid(
+            f"{called} is {text[:200]!r}, which isn't the name of a domain.",
+            hint=f"Set it as in {called}{sign}example.com: services are then RUN.PROJECT.example.com.",
+        )
+    return name
 
 
 def _images(env: Mapping[str, str]) -> Images:

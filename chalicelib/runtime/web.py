@@ -14,7 +14,7 @@ from types import FrameType
 import uvicorn
 
 from chalicelib.api import dispatch
-from chalicelib.runtime.accept import Acceptor, Seats, most_connections
+from chalicelib.runtime.accept import Acceptor, Seats, doors_share, most_connections
 from chalicelib.runtime.asgi import AsgiBridge
 from chalicelib.runtime.connection import Connection
 from chalicelib.runtime.embedded import EmbeddedRoot
@@ -45,7 +45,15 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
         )
         serve, refusal = partial(dispatch.respond, root.plane), partial(dispatch.refusal, root.plane)
         bridge = AsgiBridge(
-            serve, refusal, users, agents, root.polls, has_news=has_news, on_ready=ready, streams=root.streams
+            serve,
+            refusal,
+            users,
+            agents,
+            root.polls,
+            has_news=has_news,
+            on_ready=ready,
+            streams=root.streams,
+            door=root.door,
         )
         super().__init__(
             uvicorn.Config(
@@ -66,7 +74,8 @@ class WebServer(uvicorn.Server):  # type: ignore[misc]  # the type checker skips
 
     async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])
-        seats = Seats(most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+        most = most_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        seats = Seats(most - doors_share(most))
         self.servers = [Acceptor(each, seats, partial(self._connection, seats)) for each in sockets or ()]
 
     def _connection(self, seats: Seats) -> Connection:

@@ -59,8 +59,7 @@ class Choice:
     def answered(self, job_id: str) -> None:
         self._failed.pop(job_id, None)
 
-    def forget(self, job_ids: Collection[str]) -> None:
-        """They are no more."""
-        for job_id in job_ids:
-            self._failed.pop(job_id, None)
-            self._turns.pop(job_id, None)
+    def forget(self, job_id: str) -> None:
+        """It is no replica any more."""
+        self._failed.pop(job_id, None)
+        self._turns.pop(job_id, None)

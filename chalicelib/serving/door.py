@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.services import BUCKET, SERVER, Traffic
@@ -27,10 +27,13 @@ from chalicelib.serving.choosing import ATTEMPTS, REPEATABLE, Choice
 from chalicelib.serving.counting import Counts
 from chalicelib.serving.directory import Directory
 from chalicelib.serving.exchange import Body, Exchange
-from chalicelib.serving.forward import Replicas, Unanswered, give_back
 from chalicelib.serving.model_requests import PREFIX as MODELS
 from chalicelib.serving.model_requests import Asked, ModelRequests, by_path
-from chalicelib.serving.ports import Receive, Report, Rights, Scope, Send, Services, Way
+from chalicelib.serving.ports import Gone, Receive, Report, Rights, Scope, Send, Services, Way
+from chalicelib.serving.problems import Unanswered
+
+if TYPE_CHECKING:
+    from chalicelib.serving.forward import Replicas
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -62,17 +65,19 @@ class Door:
         *,
         settings: Settings = Settings(),
         way: Way = lambda replica: "",
+        gone: Gone = lambda job_id: None,
     ) -> None:
-        self._report, self._now, self._settings, self._way = report, now, settings, way
+        self._report, self._now, self._settings, self._way, self._gone = report, now, settings, way, gone
         self._loop: asyncio.AbstractEventLoop | None = None
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="door")
         self._choice, self._counts, self._limiter = Choice(), Counts(SERVER), limits.Limiter()
         self._directory = Directory(services, self._aside, self._looked_up)
         self._access = Access(rights, self._aside, time.monotonic)
-        self._replicas = Replicas(way)
+        self._replicas: Replicas | None = None
         self._catalogue = Catalogue(services, self._directory, self._aside)
         self._models = ModelRequests(self._catalogue, self._admit, self._pass_on)
         self._held_bytes: dict[str, int] = {}
+        self._seen: dict[str, frozenset[str]] = {}  # the replicas of each run that was looked up, by their jobs
         self._busy = 0
         self._closing = False
         self._tick: asyncio.TimerHandle | None = None
@@ -130,7 +135,8 @@ class Door:
         if self._reporting is not None:
             await self._reporting
         await self._tell(urgent=False)
-        await self._replicas.close()
+        if self._replicas is not None:
+            await self._replicas.close()
         self._threads.shutdown(wait=False)
 
     async def _aside(self, work: Callable[[], T]) -> T:
@@ -255,15 +261,16 @@ class Door:
 
     async def _exchange(self, service: Served, going: _Going, exchange: Exchange) -> None:
         """A plain request: to one replica after the other, until one answers."""
+        replicas = self._replicas or await self._loaded()
         body, tried = Body(exchange, service.body, REPEATABLE), set[str]()
         while True:
             replica = await self._replica(service, going.place, exchange, tried)
             self._choice.begins(replica.job_id)
             try:
-                response = await self._replicas.request(replica, exchange.method, going.target, going.headers, body)
+                response = await replicas.request(replica, exchange.method, going.target, going.headers, body)
                 try:
                     self._choice.answered(replica.job_id)
-                    await give_back(response, exchange, going.request_id, replica.job_id)
+                    await replicas.give_back(response, exchange, going.request_id, replica.job_id)
                 finally:
                     response.release()
                 return
@@ -275,6 +282,19 @@ class Door:
                     raise failed.problem from failed
             finally:
                 self._ends(service.run_id, replica.job_id)
+
+    async def _loaded(self) -> Replicas:
+        """The library for it takes nine megabytes, and most servers have no services."""
+
+        def load() -> type[Replicas]:
+            from chalicelib.serving.forward import Replicas
+
+            return Replicas
+
+        kind = await self._aside(load)
+        if self._replicas is None:
+            self._replicas = kind(self._way)
+        return self._replicas
 
     async def _tunnel(self, service: Served, going: _Going, exchange: Exchange) -> None:
         """A request for a WebSocket: it is under way until that ends."""
@@ -360,7 +380,7 @@ class Door:
     def _changed(self, run_ids: tuple[str, ...], look: tuple[str, ...]) -> None:
         self._directory.changed(run_ids)
         self._catalogue.changed(run_ids)
-        for run_id in look:
+        for run_id in {*look, *(run_id for run_id in run_ids if run_id in self._seen)}:
             task = asyncio.ensure_future(self._look(run_id))
             self._looking.add(task)
             task.add_done_callback(self._looking.discard)
@@ -369,10 +389,19 @@ class Door:
         try:
             if await self._directory.look_again(run_id) is None:
                 self._counts.gone(run_id)
+                self._are_gone(self._seen.pop(run_id, frozenset()))
         except Exception:
             log.exception("looking at the service %s failed; the next request looks again", run_id)
 
+    def _are_gone(self, job_ids: Iterable[str]) -> None:
+        for job_id in job_ids:
+            self._choice.forget(job_id)
+            self._gone(job_id)
+
     def _looked_up(self, service: Served) -> None:
+        now = frozenset(each.job_id for each in service.replicas)
+        self._are_gone(self._seen.get(service.run_id, frozenset()) - now)
+        self._seen[service.run_id] = now
         self._counts.looked_up(service, self._choice.under_way, self._now())
         self._hurry()
 

@@ -10,6 +10,7 @@ from chalicelib.serving.ports import Hears, Receive, Scope, Send, Wire
 from chalicelib.serving.problems import Left, Problem, too_large
 
 IDLE = 300.0  # seconds without a byte, from either side
+CONNECT_SECONDS = 10.0  # until a replica has accepted a connection
 CLOSE_SECONDS = 30.0  # for what is still to be sent on a connection that ends
 
 

@@ -16,22 +16,15 @@ from yarl import URL
 
 from chalicelib.domain.serving import ServedReplica
 from chalicelib.serving import problems
-from chalicelib.serving.exchange import IDLE, Body, Exchange
+from chalicelib.serving.exchange import CONNECT_SECONDS, IDLE, Body, Exchange
 from chalicelib.serving.headers import MOST as MOST_HEADERS
 from chalicelib.serving.headers import back
+from chalicelib.serving.problems import Unanswered
 
-CONNECT_SECONDS = 10.0
 KEPT_SECONDS = 30.0  # that a connection to a replica is kept for the next request
 BUFFER = 64 * 1024  # bytes of a response that wait for the client, times two
 MOST_WAYS = 1000  # replicas reached over sockets of their own
 _NEVER = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # headers of the library's own
-
-
-class Unanswered(Exception):
-    """No byte of a response has come from the replica, so the request may go to another."""
-
-    def __init__(self, problem: problems.Problem) -> None:
-        self.problem = problem
 
 
 class Replicas:
@@ -91,6 +84,25 @@ class Replicas:
         self._sockets.move_to_end(path)
         return session
 
+    async def give_back(
+        self, response: aiohttp.ClientResponse, exchange: Exchange, request_id: str, replica: str
+    ) -> None:
+        """The response to the client, each part as soon as it is here."""
+        headers = back(response.raw_headers, request_id, replica)
+        without = exchange.method == "HEAD" or response.status in (204, 304)
+        if without and exchange.method != "HEAD":
+            headers = [each for each in headers if each[0] != b"content-length"]
+        await exchange.begin(response.status, headers)
+        content = response.content
+        try:
+            while not without and (part := await content.readany()):
+                await exchange.write(part, last=content.at_eof() and content.exception() is None)
+        except (aiohttp.ClientError, TimeoutError):  # half of it is with the client already
+            await exchange.break_off()
+            return
+        if not exchange.ended:
+            await exchange.write(b"", last=True)
+
     async def close(self) -> None:
         for session in (self._network, *self._sockets.values()):
             if session is not None:
@@ -111,21 +123,3 @@ def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
     )
     session._retry_connection = False  # it would repeat a request whose body it can't
     return session
-
-
-async def give_back(response: aiohttp.ClientResponse, exchange: Exchange, request_id: str, replica: str) -> None:
-    """The response to the client, each part as soon as it is here."""
-    headers = back(response.raw_headers, request_id, replica)
-    without = exchange.method == "HEAD" or response.status in (204, 304)
-    if without and exchange.method != "HEAD":
-        headers = [each for each in headers if each[0] != b"content-length"]
-    await exchange.begin(response.status, headers)
-    content = response.content
-    try:
-        while not without and (part := await content.readany()):
-            await exchange.write(part, last=content.at_eof() and content.exception() is None)
-    except (aiohttp.ClientError, TimeoutError):  # half of it is with the client already
-        await exchange.break_off()
-        return
-    if not exchange.ended:
-        await exchange.write(b"", last=True)

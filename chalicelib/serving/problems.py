@@ -18,6 +18,13 @@ class Left(Exception):
     """The client has gone."""
 
 
+class Unanswered(Exception):
+    """No byte of a response has come from a replica, so the request may go to another."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+
 @dataclass
 class Problem(Exception):
     status: int

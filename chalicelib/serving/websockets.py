@@ -15,14 +15,14 @@ import httptools
 
 from chalicelib.domain.serving import ServedReplica
 from chalicelib.serving import problems
-from chalicelib.serving.forward import CONNECT_SECONDS, Unanswered
+from chalicelib.serving.exchange import CLOSE_SECONDS, CONNECT_SECONDS
 from chalicelib.serving.headers import MOST, Raw, back
 from chalicelib.serving.ports import Wire
+from chalicelib.serving.problems import Unanswered
 
 HEAD_SECONDS = 60.0  # for the replica's answer to the request
 BUFFER = 128 * 1024  # bytes for one side from which on the other isn't read
 MOST_REFUSAL = 64 * 1024  # bytes of an answer that isn't an upgrade
-CLOSE_SECONDS = 30.0  # for the rest of what one side sent, after it has gone
 
 
 def asked(method: str, headers: Raw) -> bool:

@@ -29,7 +29,7 @@ Each flag overrides a variable: DSTACK_SERVER_HOST, DSTACK_SERVER_PORT, DSTACK_S
 DSTACK_SERVER_DIR, DSTACK_SERVER_CONFIG, DSTACK_SERVER_LOG_LEVEL, DSTACK_SERVER_ADMIN_TOKEN,
 DSTACK_SERVER_ENTER_PROJECT (on for -y, off for -n), DSTACK_SERVER_LOCAL_FLEET, DSTACK_SERVER_LOCAL_BLOCKS,
 DSTACK_SERVER_LOCAL_HOSTS, DSTACK_SERVER_FAKE_CLOUD, DSTACK_SERVER_FAKE_CLOUD_NAME, DSTACK_SERVER_STOP_JOBS,
-DSTACK_SERVER_TRUST_JOBS.
+DSTACK_SERVER_TRUST_JOBS, DSTACK_SERVER_SERVICES_DOMAIN.
 DSTACK_CATALOG_FILE names a CSV of prices for clouds that may not be asked for them.
 DSTACK_RETAIN_EVENTS, _METRICS, _LOGS, _DELETED, _FLEETS and _ARCHIVES say for how many days things are kept.
 No --json: it runs until it is stopped; its log goes to standard error.
@@ -102,6 +102,10 @@ def server(
         str | None,
         typer.Option("--fake-cloud-name", metavar="TYPE", help="The backend that the simulated cloud stands in for."),
     ] = None,
+    services_domain: Annotated[
+        str | None,
+        typer.Option("--services-domain", metavar="NAME", help="Services are RUN.PROJECT.NAME; localhost."),
+    ] = None,
     stop_jobs: Annotated[
         bool | None, typer.Option("--stop-jobs", help="Stop this machine's jobs when the server stops.")
     ] = None,
@@ -134,6 +138,7 @@ def server(
         local_hosts=local_hosts,
         fake_cloud=fake_cloud,
         fake_cloud_name=fake_cloud_name,
+        services_domain=services_domain,
         stop_jobs=stop_jobs,
         trust_jobs=trust_jobs,
     )

@@ -519,6 +519,7 @@ def test_a_flag_of_the_server_has_a_variable_that_says_the_same(param: Any) -> N
         "local_blocks": "4",
         "local_hosts": "8",
         "fake_cloud_name": "aws",
+        "services_domain": "example.com",
     }
     value = {**values, "no": "off"}.get(param.name)
     value = value or ("on" if param.is_flag else "/srv/x")

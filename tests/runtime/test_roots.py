@@ -24,6 +24,7 @@ from chalicelib.runtime.lambda_ import LambdaRoot
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.settings import LambdaSettings, ServerSettings
 from chalicelib.store.dynamo import DynamoStore
+from chalicelib.store.heard import HeardStore
 from chalicelib.store.history import HistoryStore
 from chalicelib.store.sqlite import SqliteStore
 from chalicelib.usecases.first_start import first_start
@@ -109,8 +110,9 @@ def test_both_roots_fill_in_the_same_list_and_differ_where_it_says(embedded: Emb
     one, two = embedded.root("here").ports, LambdaRoot(stack("there"), clients=Aws()).ports
     differing = {f.name for f in fields(Ports) if type(getattr(one, f.name)) is not type(getattr(two, f.name))}
     assert differing >= {"blobs", "logs", "wake", "effects", "news", "clock"}
-    assert isinstance(one.store, HistoryStore) and isinstance(two.store, HistoryStore)
-    assert (type(one.store.below), type(two.store.below)) == (SqliteStore, DynamoStore)
+    assert isinstance(one.store, HeardStore) and isinstance(one.store.below, HistoryStore)
+    assert isinstance(two.store, HistoryStore)
+    assert (type(one.store.below.below), type(two.store.below)) == (SqliteStore, DynamoStore)
     assert (one.pace, two.pace) == (EMBEDDED, PER_CALL)
     assert (one.server_url, two.server_url) == ("http://here:3000", "https://there.example.com")
 

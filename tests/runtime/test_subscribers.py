@@ -98,7 +98,7 @@ def site(tmp_path: Path) -> Iterator[Site]:
     rig = embedded.rig("here")
     receiver = Receiver(rig)
     store: Any = rig.root.ports.store
-    database = store.below
+    database = store.below.below
     assert isinstance(database, SqliteStore)
     yield Site(rig, receiver, Subscribers(lambda: rig.root.plane, database, receiver))
     for root in embedded.made:
@@ -238,7 +238,7 @@ def test_a_record_that_cant_be_read_holds_up_nothing_behind_it(site: Site) -> No
     follower.begin()
     submit(site.rig, task("first"))
     store: Any = site.rig.root.ports.store
-    torn, real = Record(Key("events/p", "1#x"), 1, b'[{"id"'), store.below
+    torn, real = Record(Key("events/p", "1#x"), 1, b'[{"id"'), store.below.below
 
     class Torn:
         feed_end = real.feed_end
@@ -305,7 +305,7 @@ def test_no_rule_acts_on_what_rules_did(site: Site) -> None:
 
 def test_the_feed_keeps_the_order_of_commits_and_forgets_what_everybody_has_passed(site: Site) -> None:
     store: Any = site.rig.root.ports.store
-    database = store.below
+    database = store.below.below
     first, second = site.follower(HOOK), site.follower(HOOK.replace("ops,", "other,"))
     first.begin(), second.begin()
     start = database.feed_end()

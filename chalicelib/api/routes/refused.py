@@ -12,6 +12,7 @@ from chalicelib.errors import NotSupported
 
 _PROJECT = "/api/project/{project_name}"
 _SERVICES = "services: the proxy to a service or a model"
+_DOORS = "`dstack server` passes requests on to services; a Lambda can't."
 _NO_GATEWAYS = "`type: gateway` will be accepted once services run."
 _ANY = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
@@ -61,8 +62,8 @@ _FEATURES: tuple[tuple[str, str, Access, tuple[str, ...]], ...] = (
 
 _OTHER_METHODS: tuple[tuple[str, str, Access, tuple[str, ...], str], ...] = (
     (_SERVICES, "", Access.member, ("GET",), "/proxy/models/{project_name}/models"),
-    (_SERVICES, "", Access.member, _ANY, "/proxy/services/{project_name}/{run_name}"),
-    (_SERVICES, "", Access.member, (*_ANY, "OPTIONS"), "/proxy/services/{project_name}/{run_name}/{path}"),
+    (_SERVICES, _DOORS, Access.member, _ANY, "/proxy/services/{project_name}/{run_name}"),
+    (_SERVICES, _DOORS, Access.member, (*_ANY, "OPTIONS"), "/proxy/services/{project_name}/{run_name}/{path}"),
 )
 
 

@@ -1,0 +1,124 @@
+"""Services as their doors need to know them, and who may come in.
+
+What a door is told follows from the run, its configuration and its jobs alone, so it changes with a commit of the run's
+partition, and never otherwise. Where a replica's network is the server's own, the door goes there directly; where it
+isn't, the door has another way to the replica's host.
+"""
+
+from __future__ import annotations
+
+from chalicelib.domain import keys
+from chalicelib.domain.instances import Instance
+from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.serving import Served, ServedModel, ServedReplica
+from chalicelib.domain.specs.services import OpenAIChatModel, ServiceConfiguration
+from chalicelib.domain.tenants import GlobalRole, Member, Project, User, hash_token
+from chalicelib.store import nouns
+from chalicelib.usecases import rights
+from chalicelib.usecases.context import Plane
+
+LOOPBACK = "127.0.0.1"
+
+
+def named(plane: Plane, project_name: str, run_name: str) -> Served | None:
+    """The live service of this name."""
+    project = nouns.find_target(plane.store, keys.project_name(project_name))
+    if project is None:
+        return None
+    run = nouns.find_target(plane.store, keys.run_name(project[0], run_name))
+    return None if run is None else served(plane, run[0])
+
+
+def with_models(plane: Plane, project_name: str) -> list[Served]:
+    """The live services of a project that have a model."""
+    project = nouns.find_target(plane.store, keys.project_name(project_name))
+    runs = [] if project is None else plane.read.live_runs(project[0])
+    found = [served(plane, run.id) for run in runs]
+    return [each for each in found if each is not None and each.model is not None]
+
+
+def served(plane: Plane, run_id: str) -> Served | None:
+    """A run as a live service; None: it isn't one, or not any more."""
+    run, jobs = plane.read.run_and_jobs(run_id)
+    if run is None or run.deleted or run.finished or run.status is RunStatus.terminating:
+        return None
+    config = _configuration(plane, run.id, run.deployment_num)
+    project = nouns.find(plane.store, Project, keys.project(run.project_id))
+    if config is None or project is None or project.deleted:
+        return None
+    return Served(
+        run_id=run.id,
+        run_name=run.name,
+        project_id=project.id,
+        project_name=project.name,
+        port=config.port.container_port,
+        since=run.submitted_at,
+        auth=config.auth,
+        strip_prefix=config.strip_prefix,
+        https=config.https if isinstance(config.https, bool) else None,
+        rate_limits=config.rate_limits,
+        model=_model(config),
+        routed=bool(_routers(config)),
+        replicas=_replicas(plane, run, config, jobs),
+    )
+
+
+def _configuration(plane: Plane, run_id: str, deployment_num: int) -> ServiceConfiguration | None:
+    config = plane.read.run_spec(run_id, deployment_num).configuration
+    return config if isinstance(config, ServiceConfiguration) else None
+
+
+def _model(config: ServiceConfiguration) -> ServedModel | None:
+    model = config.model
+    return ServedModel(name=model.name, prefix=model.prefix) if isinstance(model, OpenAIChatModel) else None
+
+
+def _routers(config: ServiceConfiguration) -> frozenset[str]:
+    """The groups through which all the others are reached."""
+    groups = config.groups or ()
+    return frozenset(group.name or str(at) for at, group in enumerate(groups) if group.router is not None)
+
+
+def _replicas(plane: Plane, run: Run, config: ServiceConfiguration, jobs: tuple[Job, ...]) -> tuple[ServedReplica, ...]:
+    routers = _routers(config)
+    newest = {job.replica_num: job for job in jobs}  # in order of submission
+    placed = [
+        (job, job.assignment.instance_id)
+        for job in newest.values()
+        if job.status is JobStatus.running and job.assignment is not None
+        if not routers or job.replica_group in routers
+    ]
+    machines = plane.read.find_many(Instance, [keys.instance(instance_id) for _, instance_id in placed])
+    return tuple(
+        _replica(plane, job, instance_id, config, local=machine is not None and machine.local)
+        for (job, instance_id), machine in zip(placed, machines, strict=True)
+    )
+
+
+def _replica(plane: Plane, job: Job, instance_id: str, config: ServiceConfiguration, *, local: bool) -> ServedReplica:
+    """`local`: it runs on the server's own machine."""
+    own = _configuration(plane, job.run_id, job.deployment_num) or config  # the port may be another since then
+    shared = local and job.host_port is not None  # it has its host's network
+    return ServedReplica(
+        job_id=job.id,
+        instance_id=instance_id,
+        port=(job.host_port if shared else None) or own.port.container_port,
+        address=LOOPBACK if shared else job.address or "",
+        group=job.replica_group,
+        ready=job.ready_at is not None,
+        draining=job.draining_at is not None,
+    )
+
+
+def member(plane: Plane, token: str, project_name: str) -> bool:
+    """Is this the token of an active member of the project, or of a global admin?"""
+    hashed = hash_token(token)
+    names = [keys.token(hashed), keys.project_name(project_name)]
+    user_id, project_id = (None if found is None else nouns.pointed(found) for found in plane.store.get_many(names))
+    user = nouns.find(plane.store, User, keys.user(user_id)) if user_id else None
+    if user is None or not user.active or not rights.good(plane.store, user, hashed, plane.clock.now()):
+        return False
+    if user.role is GlobalRole.admin:
+        return True
+    return project_id is not None and nouns.find(plane.store, Member, keys.member(project_id, user.id)) is not None

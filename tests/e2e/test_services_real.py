@@ -1,0 +1,131 @@
+"""Services on the server's own machine, from `dstack apply` to the answer: plain processes behind the server's door."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.bench.measure import wait_local_host
+from tests.harness.server import PATIENCE, ROOT, Server, until
+from tests.runtime.live import wait_for
+from tests.serving.caller import Answer, Caller
+
+APP = base64.b64encode(zlib.compress((ROOT / "tests/serving/app.py").read_bytes(), 9)).decode()
+UNPACK = "import base64, zlib; open('app.py', 'wb').write(zlib.decompress(base64.b64decode('{}')))"
+START = f'python3 -c "{UNPACK.format(APP)}" && exec python3 app.py --name $$'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    one = Server(
+        tmp_path_factory.mktemp("services") / "home",
+        flags=("--local-hosts", "4"),
+        env={"DSTACK_AGENT_RUNTIME": "process"},
+    )
+    one.home.mkdir()
+    try:
+        wait_local_host(one.start())
+        yield one
+    finally:
+        one.close()
+
+
+def apply(server: Server, name: str, **fields: Any) -> str:
+    said = {"type": "service", "name": name, "port": 8000, "commands": [START], **fields}
+    said["resources"] = {"cpu": "1..", "memory": "0.1GB..", "disk": None}
+    path = server.home / f"{name}.dstack.yml"
+    path.write_text(json.dumps(said))
+    return server.cli("apply", "-y", "-d", "-f", str(path))
+
+
+def ask(server: Server, path: str, *headers: tuple[str, str], token: str = "", host: str = "", **more: Any) -> Answer:
+    address = server.url.removeprefix("http://")
+    name, _, port = address.rpartition(":")
+    given = [("Authorization", f"Bearer {token or server.token}"), *headers]
+    with Caller((name, int(port)), PATIENCE) as caller:
+        caller.head(more.get("method", "GET"), path, host or address, given)
+        return caller.answer(more.get("method", "GET"))
+
+
+def answers(server: Server, name: str) -> Answer:
+    path = f"/proxy/services/main/{name}/echo"
+    found: Answer = until(f"{name} to answer", lambda: (got := ask(server, path)).status == 200 and got)
+    return found
+
+
+@pytest.fixture(scope="module")
+def app(server: Server) -> str:
+    """The name of a running service with two replicas."""
+    apply(server, "app", replicas=2, retry=True)
+    wait_for(server, "app", "running")
+    answers(server, "app")
+    until("both replicas", lambda: len({ask(server, f"{HERE}echo").json()["replica"] for _ in range(8)}) == 2)
+    return "app"
+
+
+HERE = "/proxy/services/main/app/"
+
+
+def test_a_service_answers_under_its_path_and_its_host(server: Server, app: str) -> None:
+    by_path = ask(server, f"{HERE}echo/x?y=1").json()
+    assert by_path["target"] == "/echo/x?y=1"
+    assert ["x-forwarded-prefix", HERE.rstrip("/")] in by_path["headers"]
+    by_host = ask(server, "/echo/x?y=1", host="app.main.localhost").json()
+    assert by_host["target"] == "/echo/x?y=1"
+    assert server.token not in json.dumps([by_path, by_host])
+
+
+def test_the_missing_slash_is_added_and_the_query_kept(server: Server, app: str) -> None:
+    answer = ask(server, f"{HERE.rstrip('/')}?a=1")
+    assert (answer.status, answer.header("location")) == (308, f"{HERE}?a=1")
+
+
+def test_only_members_come_in(server: Server, app: str) -> None:
+    made = server.call("/api/users/create", {"username": "eve", "global_role": "user", "email": None})
+    other = made["creds"]["token"]
+    assert ask(server, f"{HERE}echo", token=other).status == 403
+    assert ask(server, f"{HERE}echo", token="nonsense").status == 403
+    server.cli("project", "add-member", "eve", "--role", "user")
+    assert until("a new member to be let in", lambda: ask(server, f"{HERE}echo", token=other).status == 200, seconds=10)
+    server.cli("project", "remove-member", "eve", "-y")
+    assert ask(server, f"{HERE}echo", token=other).status == 403
+
+
+def test_the_api_is_where_it_was(server: Server, app: str) -> None:
+    assert ask(server, "/proxy/services/main/no-such/").status == 404
+    assert ask(server, "/proxy/services/main").status == 404
+    assert server.call("/api/server/get_info", {})["server_version"]
+
+
+def test_a_killed_replica_costs_no_request(server: Server, app: str) -> None:
+    pid = int(ask(server, f"{HERE}echo").json()["replica"])
+    os.kill(pid, signal.SIGKILL)
+    end, found = time.monotonic() + 2, []
+    while time.monotonic() < end:
+        found.append(ask(server, f"{HERE}echo").status)
+    assert set(found) == {200} and len(found) > 20
+
+
+def test_a_stopped_service_is_no_more(server: Server, app: str) -> None:
+    apply(server, "brief", auth=False)
+    answers(server, "brief")
+    server.cli("stop", "brief", "-y")
+    until("it to be gone", lambda: ask(server, "/proxy/services/main/brief/echo").status == 404, seconds=30)
+
+
+def test_the_first_answer_comes_soon(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.monotonic()
+    apply(server, "prompt", auth=False)
+    applied = time.monotonic() - began
+    answers(server, "prompt")
+    with capsys.disabled():
+        print(f"\n  applied in {applied:.2f} s, answered {time.monotonic() - began - applied:.2f} s later")
+    server.cli("stop", "prompt", "-y")
