@@ -80,7 +80,7 @@ class ModelRequests:
         while len(head.held) < MOST and (part := await exchange.piece()):
             if head.feed(part):
                 break
-        name = models.wanted(services, call, head, whole=exchange.whole)
+        name = models.wanted(services, call, head, whole=exchange.whole and len(head.held) < MOST)
         exchange.unread(bytes(head.held))
         candidates = models.serving(services, name)
         if not candidates:
