@@ -12,9 +12,12 @@ export PYTHONDONTWRITEBYTECODE :=
 # What `make deploy` and `make destroy` are told, and further options in ARGS.
 STAGED = $(or $(STAGE),$(error Which stage? Say for instance `make $@ STAGE=dev`))
 IN_AWS = $(STAGED) $(if $(REGION),--region $(REGION)) $(if $(YES),--yes) $(ARGS)
+# Tests that hold the code to a list of what it has: a new route, field, key, status or command goes to its list, too.
+LEDGERS := api/test_access api/test_cold cli/test_faces domain/test_bounds harness/test_spread planning/test_all_decisions \
+  planning/test_support runtime/test_roots test_one_door test_printable test_retention wire/test_corpus
 LOCK := --quiet --universal --generate-hashes --python-version 3.11
 
-.PHONY: help install demo test test-fast check e2e-onprem e2e-multinode e2e-aws deploy destroy token bench cost sim fuzz mutants docs lock clean
+.PHONY: help install demo test test-fast check ledgers e2e-onprem e2e-multinode e2e-aws deploy destroy token bench cost sim fuzz mutants docs lock clean
 
 help: ## list these
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -63,13 +66,10 @@ demo: install ## see a task run through a real control plane, from nothing to no
 test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
 	@$(BIN)/python -m pytest tests -n auto --dist loadscope
 
-test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in under two minutes
-	@HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests -q -n auto --dist worksteal --ignore-glob='*_real.py' \
-	  --ignore=tests/e2e --ignore=tests/simulation --ignore=tests/wire --ignore=tests/fuzz --ignore=tests/mutants \
-	  --ignore=tests/bench --ignore=tests/agent/test_agent.py \
-	  --ignore=tests/agent/test_process.py --ignore=tests/agent/test_supervisor.py \
-	  --ignore=tests/backends/test_local_machines.py --ignore=tests/cli/test_repos.py \
-	  --deselect=tests/agent/test_build.py::test_nothing_newer_than_3_8_is_used
+test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in under a minute
+	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch)" HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests \
+	  -q -m "not slow" -n auto --dist worksteal --ignore-glob='*_real.py' --ignore=tests/e2e --ignore=tests/simulation \
+	  --ignore=tests/wire --ignore=tests/fuzz --ignore=tests/mutants --ignore=tests/bench --ignore-glob='*/backends/*aws*'
 
 check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
 	@$(BIN)/ruff format --check .
@@ -78,6 +78,9 @@ check: $(VENV)/.dev ## format, lint, types, import contracts, file sizes
 	@$(BIN)/lint-imports --no-timings 2>/dev/null || $(BIN)/lint-imports
 	@$(BIN)/vermin --no-tips -q -t=3.8- chalicelib/agent
 	@$(BIN)/python .ci/sizes.py
+
+ledgers: $(VENV)/.dev ## the tests that are about lists: routes, fields, keys, statuses, roots; in seconds
+	@$(BIN)/python -m pytest $(LEDGERS:%=tests/%.py) -q -n auto --dist worksteal
 
 e2e-onprem: $(VENV)/.dev ## an SSH fleet on real hosts from end to end; its last line is JSON; HOSTS=20
 	@$(BIN)/python -m tests.e2e.onprem $(HOSTS)

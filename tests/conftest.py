@@ -33,6 +33,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "needs(*capabilities): a case of a suite, for those whose facts grant them")
+    config.addinivalue_line("markers", "slow: starts processes, or takes seconds; `make test-fast` does without it")
 
 
 def pytest_collection(session: pytest.Session) -> None:
@@ -42,6 +43,7 @@ def pytest_collection(session: pytest.Session) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What collection made stays until the end, so the garbage collector needn't walk it again and again."""
     gc.freeze()
+    gc.set_threshold(10_000)  # as the server has it
     gc.enable()
 
 

@@ -9,6 +9,7 @@ folder.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.machinery
 import importlib.util
@@ -66,7 +67,9 @@ def _placed(code: types.CodeType, inside: str) -> types.CodeType:
     return code.replace(co_filename=inside, co_consts=tuple(map(placed, code.co_consts)))
 
 
+@functools.lru_cache(maxsize=None)
 def build() -> bytes:
+    """Once in a process, whose sources stay what they were when it began."""
     import zipfile
 
     out = io.BytesIO()

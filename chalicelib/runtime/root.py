@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache, cached_property
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from chalicelib.domain.ids import derive
@@ -156,7 +156,7 @@ class Root:
             self.install_id,
             ports.install_key,
             ports.server_url,
-            cache(build),
+            build,
             carries=ports.tunnels,
             tunnel_wanted=self.tunnel_wanted,
         )

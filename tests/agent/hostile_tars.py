@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import tarfile
 
+import pytest
+
 Entry = tuple[tarfile.TarInfo, bytes]
 
 
@@ -95,6 +97,8 @@ HOSTILE: dict[str, tuple[bytes, str, str]] = {
     "long name": (packed(entry("d/" * 3000 + "f", data=b"x")), "d/d/d/", "long"),
     "entries": (packed(entry("d/a"))[:512] * 20_001 + bytes(1024), "", "20000 entries"),
 }
+# for tests: to read 20,000 headers takes a second
+ALL_HOSTILE = [pytest.param(what, marks=pytest.mark.slow) if what == "entries" else what for what in HOSTILE]
 
 # what a person may well pack
 HARMLESS: dict[str, bytes] = {

@@ -21,6 +21,8 @@ from chalicelib.agent.spool import SpoolWriter
 from tests.agent.runtime_conformance import archive
 from tests.agent.server import PATIENCE, Plane, Server
 
+pytestmark = pytest.mark.slow
+
 
 class Agent:
     """The shipped file, started as an operator or a server would."""

@@ -46,6 +46,7 @@ def test_the_grammar_is_that_of_3_8(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 8))
 
 
+@pytest.mark.slow
 def test_nothing_newer_than_3_8_is_used() -> None:
     done = subprocess.run(
         [sys.executable, "-c", "from vermin import main; main()", "-t=3.8-", "--no-tips", *map(str, SOURCES)],
@@ -57,6 +58,7 @@ def test_nothing_newer_than_3_8_is_used() -> None:
 
 def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
     build.write(str(tmp_path / "one"))
+    build.build.cache_clear()
     build.write(str(tmp_path / "two"))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
     with zipfile.ZipFile(tmp_path / "one") as archive:
@@ -67,6 +69,7 @@ def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
     assert names == {"__main__.py"} | modules | {f"{name}c" for name in modules} | of_nginx
 
 
+@pytest.mark.slow
 def test_what_is_compiled_is_the_same_in_every_process(tmp_path: Path) -> None:
     """Whatever the process has compiled or hashed before: its digest identifies the file."""
     for seed in ("1", "2"):

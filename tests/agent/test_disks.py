@@ -6,6 +6,8 @@ import fcntl
 import os
 import re
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +162,13 @@ def test_private_folders_are_refused_from_above_and_below() -> None:
     folders.refuse("/data/agents", {"/data/agent": "the agent's"})
 
 
+@pytest.fixture
+def on_disk() -> Iterator[Path]:
+    """The usual folder of a test may be in memory, below /dev, and nothing there may be a volume."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as made:
+        yield Path(made)
+
+
 @pytest.mark.parametrize(
     ("source", "words"),
     [
@@ -177,11 +186,11 @@ def test_private_folders_are_refused_from_above_and_below() -> None:
         ("{above}/engine", "the container engine's socket"),
     ],
 )
-def test_the_machines_own_folders_are_no_volumes(tmp_path: Path, source: str, words: str) -> None:
-    data = tmp_path / "data"
+def test_the_machines_own_folders_are_no_volumes(on_disk: Path, source: str, words: str) -> None:
+    data = on_disk / "data"
     task = TaskFolder(str(data), "t")
-    task.create({"socket": str(tmp_path / "engine" / "docker.sock")})
-    entry = {"kind": "folder", "source": source.format(data=data, above=tmp_path), "path": "/data"}
+    task.create({"socket": str(on_disk / "engine" / "docker.sock")})
+    entry = {"kind": "folder", "source": source.format(data=data, above=on_disk), "path": "/data"}
     with pytest.raises(TaskError, match=re.escape(words)) as caught:
         Volumes(task, [entry]).for_container()
     assert caught.value.reason == "volume_error" and caught.value.message.startswith("volume ")

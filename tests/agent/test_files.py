@@ -12,7 +12,7 @@ import pytest
 
 from chalicelib.agent import files
 from chalicelib.agent.task_runtime import TaskError
-from tests.agent.hostile_tars import HARMLESS, HOSTILE
+from tests.agent.hostile_tars import ALL_HOSTILE, HARMLESS, HOSTILE
 
 
 def entry(
@@ -124,7 +124,7 @@ def test_what_leaves_the_archive_is_refused_before_anything_is_written(
         files.repack(archive, "/to", False, io.BytesIO())
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.parametrize("what", ALL_HOSTILE)
 def test_a_hostile_archive_leaves_nothing_behind(tmp_path: Path, what: str) -> None:
     """Refused by its headers, in bounded space: not a folder of it is made, and no byte of it reaches a container."""
     content, name, word = HOSTILE[what]

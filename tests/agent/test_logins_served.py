@@ -22,6 +22,8 @@ from chalicelib.agent.process_tree import living, read_stat
 from chalicelib.agent.tasks import TaskFolder, make_pipe
 from tests.agent.runtime_conformance import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 SUPERVISOR = """
 import signal, sys
 from chalicelib.agent import logins

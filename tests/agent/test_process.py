@@ -16,6 +16,8 @@ from chalicelib.agent.process_tree import marked
 from chalicelib.agent.roster import Roster
 from tests.agent.runtime_conformance import NEVER, RuntimeConformance, Workshop, kill_supervisor, sleepers
 
+pytestmark = pytest.mark.slow
+
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root may run a task as somebody else")
 
 

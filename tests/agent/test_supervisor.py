@@ -14,6 +14,8 @@ import pytest
 from chalicelib.agent.supervisor import detach, drain
 from chalicelib.agent.tasks import TaskFolder, make_pipe
 
+pytestmark = pytest.mark.slow
+
 PLAYED = """
 import json, os, sys, time
 from chalicelib.agent import supervisor

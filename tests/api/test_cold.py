@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.api.rig import ADMIN, Rig, task
+
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 LATER = ("agent", "backends", "catalog", "configuration", "domain.specs", "machines", "planning", "usecases.runs")

@@ -10,7 +10,7 @@ import pytest
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.errors import StorageFull
 from chalicelib.usecases.context import Limits
-from tests.agent.hostile_tars import HARMLESS, HOSTILE
+from tests.agent.hostile_tars import ALL_HOSTILE, HARMLESS, HOSTILE
 from tests.api.rig import Rig, task
 from tests.api.uploads import BOUNDARY, link, message, multipart, send, tar, upload
 
@@ -66,7 +66,7 @@ def test_what_would_leave_its_folder_is_refused(rig: Rig, content: bytes) -> Non
     assert not (rig.world.folder / "blobs").exists()
 
 
-@pytest.mark.parametrize("what", HOSTILE)
+@pytest.mark.parametrize("what", ALL_HOSTILE)
 def test_a_hostile_archive_is_refused_with_its_entry_and_the_reason(tmp_path: Path, what: str) -> None:
     content, name, word = HOSTILE[what]
     rig = Rig.at(tmp_path, limits=Limits(upload=len(content), body=2 * len(content)))

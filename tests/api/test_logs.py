@@ -300,6 +300,7 @@ def test_a_filter_that_matches_little_answers_what_it_has_and_goes_on_from_there
     assert [event.actor_name for event in second] == ["rare"]  # 2,499 others later
 
 
+@pytest.mark.slow
 def test_a_filter_that_matches_nothing_reads_so_many_records_and_no_more(rig: Rig) -> None:
     happened(rig, events.MOST + 500, actor_id=(rare := derive("test", "rare")), actor_name="rare")
     found, read = asked(rig, actors=frozenset({derive("test", "nobody")}))

@@ -24,6 +24,8 @@ from chalicelib.domain.boot_script import user_data
 from chalicelib.errors import Gone
 from tests.backends.conformance import request_for
 
+pytestmark = pytest.mark.slow
+
 PATIENCE = 120.0
 
 

@@ -161,6 +161,7 @@ for found in pkgutil.walk_packages(chalicelib.__path__, "chalicelib."):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [ROWS, "import app", FUNCTIONS, PLANE], ids=["rows", "app", "functions", "plane"])
 def test_nothing_imports_an_sdk(code: str) -> None:
     command = [sys.executable, "-c", BLOCK + code]

@@ -12,6 +12,8 @@ import pytest
 
 from cli.session import names_path
 
+pytestmark = pytest.mark.slow
+
 
 def completions(home: Path, shell: str, line: str) -> str:
     words = line.split(" ")

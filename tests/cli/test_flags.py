@@ -468,13 +468,23 @@ def observed(dstack: Dstack, plane: Plane, tmp_path: Path, given_home: Path) -> 
     return observe
 
 
+@pytest.fixture(scope="module")
+def plains() -> dict[str, Seen]:
+    """What a command's usual line does without a flag: the same every time, as the test below says."""
+    return {}
+
+
 @pytest.mark.parametrize(("path", "name"), cases(), ids=lambda value: value.replace(" ", "-"))
 def test_a_flag_does_something_or_is_refused_by_name(
-    path: str, name: str, observed: Callable[[Line, list[str]], Seen]
+    path: str, name: str, observed: Callable[[Line, list[str]], Seen], plains: dict[str, Seen]
 ) -> None:
     (param,) = (one for one in flags_of(found(path)) if one.name == name)
-    line = ELSEWHERE.get((path, name)) or Line(LINES.get(path, path))
-    plain = observed(line, [])
+    if (path, name) in ELSEWHERE:
+        line = ELSEWHERE[path, name]
+        plain = observed(line, [])
+    else:
+        line = Line(LINES.get(path, path))
+        plain = plains[path] if path in plains else plains.setdefault(path, observed(line, []))
     for word in (*param.opts, *param.secondary_opts):
         here = replace(line, watched=True) if word == "--no-follow" else line
         seen = observed(here, given(param, word))

@@ -92,6 +92,7 @@ def modules_after(*words: str) -> set[str]:
 HEAVY = ("pydantic", "chalicelib.configuration", "chalicelib.domain", "chalicelib.api", "chalice.", "boto3", "rich")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [("--help",), ("ps",), ("ps", "--help"), ("fleet",), ("logs", "x"), ("stop", "x")])
 def test_common_commands_import_little(words: tuple[str, ...]) -> None:
     loaded = modules_after(*words)

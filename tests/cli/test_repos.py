@@ -24,6 +24,8 @@ from tests.cli.conftest import Dstack
 from tests.cli.plane import NOT_THERE, Plane, finished, offer, run
 from tests.wire.far import CLOSED, OPEN, TOKEN, Far
 
+pytestmark = pytest.mark.slow
+
 TASK = "type: task\nname: train\ncommands: [ls]\n"
 FAR = f"https://{OPEN}/case/app.git"
 LOCKED = f"https://{CLOSED}/case/app.git"

@@ -113,6 +113,7 @@ def test_every_code_has_an_entry_and_every_entry_is_of_a_code() -> None:
     assert found == set(error_catalogue.ENTRIES)
 
 
+@pytest.mark.slow
 def test_schemas_are_2020_12() -> None:
     for made in (schema(), profiles_schema(), server_schema()):
         assert made["$schema"].endswith("2020-12/schema")
@@ -179,6 +180,7 @@ def test_an_editor_marks_what_is_wrong(file: str) -> None:
     assert not accepted(file)
 
 
+@pytest.mark.slow
 def test_an_editor_knows_the_corpus() -> None:
     """All that is right passes, and of what is wrong the most; some mistakes are beyond a schema."""
     marked = []

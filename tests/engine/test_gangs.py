@@ -24,6 +24,7 @@ from tests.world.nouns import PROJECT
 
 QUEUE = f"queue/{PROJECT}"
 SIZES = [2, 30, 31, 100, 200]
+SEVERAL = pytest.param(2 * CHUNK + 1, marks=pytest.mark.slow)  # one chunk has others on both sides
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def cuts(nodes: int) -> Iterator[int]:
     yield from range(4 * -(-nodes // CHUNK) + 6)
 
 
-@pytest.mark.parametrize("nodes", [2, 31, 70])
+@pytest.mark.parametrize("nodes", [2, 31, SEVERAL])
 def test_a_process_that_dies_between_any_two_commits_leaves_a_gang_that_starts_or_holds_nothing(nodes: int) -> None:
     died = 0
     for at in cuts(nodes):
@@ -119,7 +120,7 @@ def test_a_process_that_dies_between_any_two_commits_leaves_a_gang_that_starts_o
     assert died >= 3
 
 
-@pytest.mark.parametrize("nodes", [31, 100])
+@pytest.mark.parametrize("nodes", [31, SEVERAL])
 def test_a_stop_while_places_are_gathered_gives_them_all_back(nodes: int) -> None:
     for at in cuts(nodes):
         place = Engine.in_memory()

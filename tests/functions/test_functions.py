@@ -32,6 +32,7 @@ def test_a_function_is_one_handler_of_few_statements_that_says_what_it_is(path: 
     assert "chalice" not in imported
 
 
+@pytest.mark.slow
 def test_importing_the_functions_makes_no_client_and_reads_no_setting() -> None:
     names = ", ".join(path.stem for path in FUNCTIONS)
     code = f"import sys; from functions import {names}; print('boto3' in sys.modules, 'pynamodb' in sys.modules)"
@@ -47,6 +48,7 @@ def test_an_effect_survives_its_queue(kind: type[Effect]) -> None:
     assert from_message(json.loads(body)) == effect
 
 
+@pytest.mark.slow
 def test_missing_settings_are_named() -> None:
     code = "from functions import reconcile; reconcile.handler({}, None)"
     done = subprocess.run(

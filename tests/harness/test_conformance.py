@@ -117,6 +117,7 @@ class TestOne(Suite):
 """
 
 
+@pytest.mark.slow
 def test_only_what_the_facts_deny_is_not_asked(tmp_path: Path) -> None:
     """Nor is that a failure where everything real is required."""
     (tmp_path / "test_it.py").write_text(SUITE)

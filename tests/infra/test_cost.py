@@ -56,6 +56,7 @@ def test_the_guide_has_the_models_figures() -> None:
     assert cost_page.PAGE.read_text(encoding="utf-8") == cost_page.page(), "make docs"
 
 
+@pytest.mark.slow
 def test_what_is_recorded_is_what_a_month_in_small_measures() -> None:
     """Fewer machines for a shorter time than `make cost` plays, so not the same to the last call."""
     found = month.measured(machines=3, idle=4, steady=1)

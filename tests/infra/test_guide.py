@@ -40,6 +40,7 @@ def test_the_guide_deploys_upgrades_and_removes() -> None:
     assert f"python -m {packaging.__name__} prod out" in LINES
 
 
+@pytest.mark.slow
 def test_a_pipeline_gets_templates_and_the_zips_that_they_name(tmp_path: Path) -> None:
     """With zips that were built before: what is in them is pip's to fetch."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,14 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def of_planning() -> tuple[list[ast.ImportFrom], set[str]]:
+    """What all its modules import, and the names that they annotate."""
+    nodes = [node for path in (MODULES / "planning").glob("*.py") for node in ast.walk(parsed(path))]
+    annotated = {ast.unparse(node.target) for node in nodes if isinstance(node, ast.AnnAssign)}
+    return [node for node in nodes if isinstance(node, ast.ImportFrom)], annotated
+
+
 @walked
 def test_a_number_in_a_timeout_is_a_constants(machine: StateMachine) -> None:
     """A page generated from the table uses planning's own durations: none is written twice."""
@@ -93,11 +102,10 @@ def test_a_number_in_a_timeout_is_a_constants(machine: StateMachine) -> None:
 def test_planning_counts_in_the_durations_that_stand_beside_the_table(machine: StateMachine) -> None:
     tree = parsed(MODULES / "machines" / f"{machine.noun}.py")
     named = {ast.unparse(node.target) for node in tree.body if isinstance(node, ast.AnnAssign)}
-    planning = [node for path in (MODULES / "planning").glob("*.py") for node in ast.walk(parsed(path))]
-    imports = [node for node in planning if isinstance(node, ast.ImportFrom)]
+    imports, annotated = of_planning()
     ours = [node for node in imports if node.module == f"chalicelib.machines.{machine.noun}"]
     assert named <= {name.name for node in ours for name in node.names}
-    assert not named & {ast.unparse(node.target) for node in planning if isinstance(node, ast.AnnAssign)}
+    assert not named & annotated
 
 
 def test_an_event_that_the_table_lacks_is_a_bug() -> None:

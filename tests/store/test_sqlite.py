@@ -372,6 +372,7 @@ store.close()
 """
 
 
+@pytest.mark.slow
 def test_no_update_is_lost_between_processes(path: Path) -> None:
     store = SqliteStore(path)
     store.commit(add(record("counter", body=b"0")))

@@ -167,16 +167,22 @@ class Account:
         return ask_moto(Call(call.service, call.region, operation or call.operation, kept, call.key), self.id)
 
     def _settle(self, call: Call) -> None:
-        """moto's default VPC has no way out; AWS's has an internet gateway."""
-        if call.service != "ec2" or call.region in self._settled:
+        """moto's default VPC has no way out; AWS's has an internet gateway. Whoever asks for neither doesn't see it."""
+        if call.region in self._settled or not ("Route" in call.operation or "Gateway" in call.operation):
             return
         self._settled.add(call.region)
-        (vpc,) = self.moto(call, "DescribeVpcs")["Vpcs"]
-        (table,) = self.moto(call, "DescribeRouteTables")["RouteTables"]
-        gateway = self.moto(call, "CreateInternetGateway")["InternetGateway"]["InternetGatewayId"]
-        self.moto(call, "AttachInternetGateway", VpcId=vpc["VpcId"], InternetGatewayId=gateway)
-        way = {"DestinationCidrBlock": "0.0.0.0/0", "GatewayId": gateway}
-        self.moto(call, "CreateRoute", RouteTableId=table["RouteTableId"], **way)
+        region = self.in_moto(call.region)
+        vpc = region.get_default_vpc()
+        gateway = region.create_internet_gateway()
+        region.attach_internet_gateway(gateway.id, vpc.id)
+        (table,) = region.describe_route_tables()
+        region.create_route(table.id, "0.0.0.0/0", gateway_id=gateway.id)
+
+    def in_moto(self, region: str) -> Any:
+        """What moto keeps of this account in a region, without the wire."""
+        from moto.ec2.models import ec2_backends
+
+        return ec2_backends[self.id][region]
 
     def asked(self, operation: str) -> list[Params]:
         """The parameters of every call of it, in order."""

@@ -195,6 +195,8 @@ class Machines:
 
     def _reservations(self, call: Call, filters: list[Params], ids: list[str] | None = None) -> list[Params]:
         """All that fit, whatever shows."""
+        if not any(machine.region == call.region for machine in self.all.values()):
+            return []
         theirs = [each for each in filters if each["Name"] not in _OURS]
         ours = [each for each in filters if each["Name"] in _OURS]
         found: list[Params] = []

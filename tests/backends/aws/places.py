@@ -61,9 +61,8 @@ class Places:
 
     def _of_region(self, call: Call) -> dict[str, str]:
         if call.region not in self._zones:
-            ec2 = Call("ec2", call.region, "DescribeSubnets", {}, call.key)
-            found = self._account.moto(ec2)["Subnets"]
-            self._zones[call.region] = {each["SubnetId"]: each["AvailabilityZone"] for each in found}
+            found = self._account.in_moto(call.region).describe_subnets()
+            self._zones[call.region] = {each.id: each.availability_zone for each in found}
         return self._zones[call.region]
 
     def create_subnet(self, call: Call) -> Params:
