@@ -124,8 +124,6 @@ def test_it_cannot_be_larger_than_one_answer(rig: Rig) -> None:
 def test_what_is_not_built_is_refused_by_name(rig: Rig) -> None:
     told = rig.refused("P/runs/get_plan", {"run_spec": service(gateway="edge")})
     assert told.startswith("gateway: `gateway` isn't supported yet")
-    scaling = {"metric": "rps", "target": 1}
-    assert "scaling" in rig.refused("P/runs/get_plan", {"run_spec": service(replicas="0..2", scaling=scaling)})
 
 
 def test_a_scheduled_service_waits_without_replicas(rig: Rig) -> None:
