@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.services import BUCKET, KEPT, Bucket, Traffic
 from chalicelib.domain.serving import Served
+from chalicelib.serving.usage import Tokens
 
 
 @dataclass
@@ -27,6 +28,8 @@ class Tally:
     under_way: int = 0
     held: int = 0
     waits_since: Micros | None = None
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
     draining: frozenset[str] = frozenset()
     buckets: deque[Bucket] = field(default_factory=deque)
     urgent: bool = False
@@ -90,6 +93,12 @@ class Counts:
 
     def went(self, run_id: str, now: Micros) -> None:
         self._of(run_id, now).under_way -= 1
+
+    def took(self, run_id: str, tokens: Tokens) -> None:
+        """An answer of its model ends, which says how many."""
+        if (tally := self._tallies.get(run_id)) is not None:
+            tally.prompt_tokens += tokens.prompt
+            tally.completion_tokens += tokens.completion
 
     def waits(self, run_id: str, now: Micros) -> None:
         """It is held instead."""
@@ -157,5 +166,7 @@ class Counts:
             held=tally.held,
             waits_since=tally.waits_since,
             buckets=(*tally.buckets, *([current] if current is not None else [])),
+            prompt_tokens=tally.prompt_tokens,
+            completion_tokens=tally.completion_tokens,
             let_go=tuple(sorted(job_id for job_id in tally.draining if not under_way.get(job_id))),
         )

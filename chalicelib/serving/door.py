@@ -31,6 +31,7 @@ from chalicelib.serving.model_requests import PREFIX as MODELS
 from chalicelib.serving.model_requests import Asked, ModelRequests, by_path
 from chalicelib.serving.ports import Gone, Receive, Report, Rights, Scope, Send, Services, Way
 from chalicelib.serving.problems import Unanswered
+from chalicelib.serving.usage import Tail
 
 if TYPE_CHECKING:
     from chalicelib.serving.forward import Replicas
@@ -236,6 +237,9 @@ class Door:
         origin = heads.Origin(exchange.address, self._settings.proto, host, prefix, request_id)
         raw = heads.onward(exchange.headers, origin, judged=service.auth)
         going = _Going(place, path + b"?" + query if query else path, raw, request_id)
+        tail = Tail()
+        if service.model is not None:
+            exchange.hearers.append(tail)
         self._busy += 1
         self._counts.came(service.run_id, self._now())
         try:
@@ -246,6 +250,8 @@ class Door:
                 await self._exchange(service, going, exchange)
         finally:
             self._busy -= 1
+            if (tokens := tail.tokens()) is not None:
+                self._counts.took(service.run_id, tokens)
             self._counts.went(service.run_id, self._now())
 
     def _limit(self, service: Served, path: bytes, exchange: Exchange) -> None:

@@ -27,7 +27,7 @@ class Exchange:
         self.begun = self.ended = False  # the response
         self.added: tuple[tuple[bytes, bytes], ...] = ()  # headers that every response to it gets
         self.only = ""  # the job that must answer; empty: any replica may
-        self.heard: Hears | None = None
+        self.hearers: list[Hears] = []  # of the response
         self._read, self._was_whole = b"", False  # what was read of the body, to be read again
 
     def _announced(self) -> int | None:
@@ -65,14 +65,14 @@ class Exchange:
             headers = [*headers, (b"connection", b"close")]
         self.begun = True
         headers = [*headers, *self.added]
-        if self.heard is not None:
-            self.heard.begins(status, headers)
+        for each in self.hearers:
+            each.begins(status, headers)
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, part: bytes, *, last: bool = False) -> None:
         self.ended = last
-        if self.heard is not None:
-            self.heard.part(part)
+        for each in self.hearers:
+            each.part(part)
         await self._send({"type": "http.response.body", "body": part, "more_body": not last})
 
     async def answer(self, status: int, headers: list[tuple[str, str]], body: bytes = b"") -> None:

@@ -89,7 +89,7 @@ class ModelRequests:
         if call.makes:
             if before := head.found.get("previous_response_id"):
                 service, exchange.only = self._makers.replica(candidates, project, before)
-            exchange.heard = _Made(self._makers, service)
+            exchange.hearers.append(_Made(self._makers, service))
         return service
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 KEPT = 4096  # bytes at the end of an answer
@@ -23,13 +24,17 @@ class Tokens:
 
 
 class Tail:
-    """The end of an answer."""
+    """Hears an answer go by, and keeps its end."""
 
     def __init__(self) -> None:
-        self._end = b""
+        self._good, self._end = False, b""
 
-    def feed(self, piece: bytes) -> None:
-        self._end = piece[-KEPT:] if len(piece) >= KEPT else (self._end + piece)[-KEPT:]
+    def begins(self, status: int, headers: Iterable[tuple[bytes, bytes]]) -> None:
+        self._good = status == 200
+
+    def part(self, data: bytes) -> None:
+        if self._good:
+            self._end = data[-KEPT:] if len(data) >= KEPT else (self._end + data)[-KEPT:]
 
     def tokens(self) -> Tokens | None:
         for found in reversed(list(_USAGE.finditer(self._end))):

@@ -22,6 +22,7 @@ from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.jobs import Assignment, Job
 from chalicelib.domain.offers import Offer
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.services import Traffic
 from chalicelib.domain.tenants import GlobalRole, Project, User
 from chalicelib.engine.read import RunRow
 from chalicelib.store.listing import all_of
@@ -56,6 +57,8 @@ FAMILIES: dict[str, tuple[str, str]] = {  # name: type, what it is
     "dstack_job_gpu_usage_ratio": (GAUGE, "How busy a GPU of the job is, from 0 to 1"),
     "dstack_job_gpu_memory_usage_bytes": (GAUGE, "Memory of a GPU of the job that is used"),
     "dstack_job_gpu_memory_total_bytes": (GAUGE, "Memory of a GPU of the job"),
+    "dstack_service_prompt_tokens_total": (COUNTER, "Tokens that the service's model has read, as its engine says"),
+    "dstack_service_completion_tokens_total": (COUNTER, "Tokens that the service's model has written"),
     "dstack_queue_jobs": (GAUGE, "Jobs that wait for a place"),
     "dstack_queue_age_seconds": (GAUGE, "How long the job that has waited longest has waited"),
     "dstack_engine_passes_total": (COUNTER, "Passes of the reconciler since the server's start"),
@@ -149,7 +152,11 @@ def _runs(plane: Plane, made: Exposition, project: Project) -> None:
             counted[_ENDS[run.status], run.user_name] += 1
         else:
             live[run.status.value] += 1
-            _jobs(plane, made, project, plane.read.run_row(run))
+            row = plane.read.run_row(run)
+            configuration = orjson.loads(row.run_spec)["configuration"]
+            _jobs(plane, made, project, row, str(configuration["type"]))
+            if model := configuration.get("model"):
+                _tokens(plane, made, project, run, str(model["name"]))
     users = sorted({user for _, user in counted})
     for name in ("dstack_run_count_total", *_ENDS.values()):
         for user in users:
@@ -163,8 +170,21 @@ def _listed(plane: Plane, project: Project) -> Iterator[Run]:
         yield plane.read.parse(Run, record)
 
 
-def _jobs(plane: Plane, made: Exposition, project: Project, row: RunRow) -> None:
-    kind = str(orjson.loads(row.run_spec)["configuration"]["type"])
+def _tokens(plane: Plane, made: Exposition, project: Project, run: Run, model: str) -> None:
+    for record in all_of(plane.store, "main", keys.traffic(run.id, "").pk):
+        seen = plane.read.parse(Traffic, record)
+        named = {
+            "project_name": project.name,
+            "run_name": run.name,
+            "run_id": run.id,
+            "model": model,
+            "door": seen.door,
+        }
+        made.add("dstack_service_prompt_tokens_total", seen.prompt_tokens, **named)
+        made.add("dstack_service_completion_tokens_total", seen.completion_tokens, **named)
+
+
+def _jobs(plane: Plane, made: Exposition, project: Project, row: RunRow, kind: str) -> None:
     for job in row.jobs:
         if not job.finished and job.assignment is not None:
             _job(made, project, row.run, job, job.assignment, kind, _newest_point(plane, job))

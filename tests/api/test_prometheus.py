@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from chalicelib.api.wire.prometheus import text_of
 from chalicelib.domain.instants import HOUR, SECOND
 from chalicelib.domain.runs import RunStatus
+from chalicelib.domain.services import Traffic
 from chalicelib.domain.tenants import ProjectRole
 from chalicelib.engine.figures import Figures
 from chalicelib.engine.reconcile import Pass
@@ -21,10 +22,12 @@ from chalicelib.planning.plan import Effect, Failed
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.exposition import FAMILIES, Exposition
 from chalicelib.usecases.metrics import metric_puts
+from chalicelib.usecases.traffic import report
 from docs import metrics_page
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
 from tests.api.test_fleets import add_instance, create
 from tests.api.test_runs import finish, job_of, placed
+from tests.api.test_services import service
 
 DASHBOARD = Path(__file__).parents[2] / "docs" / "grafana" / "dstack.json"
 JOB = {"project_name", "user_name", "run_name", "run_id", "job_name", "job_id", "job_num", "replica_num"} | {
@@ -99,6 +102,21 @@ def test_what_runs_costs_and_waits(busy: Rig) -> None:
     assert values(found, "dstack_project_price_dollars_per_hour") == [
         values(found, "dstack_instance_price_dollars_per_hour")[0]
     ]
+
+
+def test_the_tokens_of_a_model_are_those_that_its_doors_have_counted(rig: Rig) -> None:
+    model = {"type": "chat", "name": "my-org/tiny", "format": "openai", "prefix": "/v1"}
+    run_id = submit(rig, service(model=model))["id"]
+    assert values(scraped(rig), "dstack_service_prompt_tokens_total") == []
+    seen = Traffic(run_id=run_id, door="server", at=rig.world.clock.now(), prompt_tokens=7, completion_tokens=90)
+    report(rig.world.plane, "server", [seen])
+    found = scraped(rig)
+    ((labels, prompt),) = found["dstack_service_prompt_tokens_total"]
+    assert prompt == 7 and values(found, "dstack_service_completion_tokens_total") == [90]
+    assert labels == {
+        "dstack_project_name": "main", "dstack_run_name": "chat", "dstack_run_id": run_id,
+        "dstack_model": "my-org/tiny", "dstack_door": "server",
+    }  # fmt: skip
 
 
 def test_who_sees_what(busy: Rig) -> None:

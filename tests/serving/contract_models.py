@@ -132,7 +132,7 @@ class ServesModels(Doors):
         assert door.memory() - before < 20 * 1024 * 1024
 
     def test_a_name_behind_a_megabyte(self, models: Models, door: Door, replica: Replica) -> None:
-        late = {"messages": "A" * 1_200_000, "model": LLAMA}
+        late = {"messages": "A" * 4_000_000, "model": LLAMA}
         answer = models.ask("embeddings", late)
         assert answer.status == 400 and "first" in answer.json()["error"]["message"]
         door.serve(served(replica))  # with one model only there is no question
@@ -158,6 +158,19 @@ class ServesModels(Doors):
         assert came[-1][1] == "[DONE]" and json.loads(came[-2][1])["usage"]["completion_tokens"] == 5
         gaps = [later - earlier for (earlier, _), (later, _) in pairwise(came[:5])]
         assert min(gaps) > 0.1, gaps
+
+    @needs("tokens")
+    @pytest.mark.parametrize("stream", [False, True])
+    def test_tokens_are_counted_as_the_engine_says(
+        self, models: Models, door: Door, replica: Replica, stream: bool
+    ) -> None:
+        counted = served(replica)
+        door.serve(counted)
+        told = {"n_tokens": 5, "stream": stream, "stream_options": {"include_usage": True}}
+        for asked in (told, told, {"n_tokens": 5, "stream": True}):  # the last doesn't ask the engine to say
+            assert models.ask("chat/completions", {"model": LLAMA, **asked}).status == 200
+        found = door.traffic(counted)
+        assert found is not None and (found.prompt_tokens, found.completion_tokens) == (6, 10)
 
     def test_services_with_one_model_share_its_requests(self, models: Models, door: Door, spawn: Spawn) -> None:
         big = served(*(spawn(f"big-{number}") for number in range(3)), name="big")

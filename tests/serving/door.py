@@ -31,6 +31,7 @@ class DoorFacts:
     paths: bool = False  # services also have paths under /proxy/services/, not only hosts of their own
     hints: bool = False  # it understands replicas that send early hints
     models: bool = False  # it has one address for all models of a project
+    tokens: bool = False  # it counts the tokens of models
     impatient: bool = False  # the test's door holds requests for a second or two, not half a minute
 
 

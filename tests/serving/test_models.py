@@ -201,7 +201,15 @@ USAGE = '"usage": {"prompt_tokens": 7, "completion_tokens": 9, "total_tokens": 1
 @pytest.mark.parametrize("size", [3, 100_000])
 def test_tokens_are_read_from_the_end(answer: str, tokens: Tokens | None, size: int) -> None:
     tail = Tail()
+    tail.begins(200, ())
     body = ("x" * 2 * KEPT + answer).encode()
     for at in range(0, len(body), size):
-        tail.feed(body[at : at + size])
+        tail.part(body[at : at + size])
     assert tail.tokens() == tokens
+
+
+def test_an_error_took_no_tokens() -> None:
+    tail = Tail()
+    tail.begins(400, ())
+    tail.part(("{" + USAGE + "}").encode())
+    assert tail.tokens() is None

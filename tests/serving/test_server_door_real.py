@@ -14,7 +14,7 @@ from tests.serving.embedded import EmbeddedDoor, opened
 class _Ours:
     @pytest.fixture
     def facts(self) -> DoorFacts:
-        return DoorFacts("server", paths=True, models=True, hints=True, impatient=True)
+        return DoorFacts("server", paths=True, models=True, tokens=True, hints=True, impatient=True)
 
     @pytest.fixture
     def door(self) -> Iterator[EmbeddedDoor]:
