@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -10,31 +9,15 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
 from chalicelib.agent.process_tree import descendants
 from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from tests.harness.server import until
+from tests.serving import genuine_client as client
 from tests.serving.door import STRANGER, TOKEN, service
 from tests.serving.embedded import EmbeddedDoor, opened
-
-ROOT = Path(__file__).resolve().parents[2]
-BIN = ROOT / ".venvs" / "openai" / "bin"
-CLIENT = ROOT / "tests" / "serving" / "openai_client.py"
-MODEL = "gpt-4.1"
-PLAIN = (
-    "models",
-    "chat",
-    "chat_with_a_picture",
-    "chat_stream",
-    "completions",
-    "embeddings",
-    "responses",
-    "responses_stream",
-    "audio",
-)
 
 
 def free_ports(count: int) -> list[int]:
@@ -48,12 +31,11 @@ def free_ports(count: int) -> list[int]:
 @pytest.fixture(scope="module")
 def engine() -> Iterator[int]:
     """The port of the server from PyPI. It runs as a process with a child for each API that it knows."""
-    if not (BIN / "mock-ai-api").exists():
-        pytest.skip("OpenAI's client isn't installed here; `make test` installs it into .venvs/openai")
+    client.needed()
     port, other = free_ports(2)
     # Not from here: it would take our `app.py` for a package of its own.
-    command = [BIN / "mock-ai-api", "--openai-port", str(port), "--anthropic-port", str(other)]
-    process = subprocess.Popen(command, cwd=BIN, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [client.BIN / "mock-ai-api", "--openai-port", str(port), "--anthropic-port", str(other)]
+    process = subprocess.Popen(command, cwd=client.BIN, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def listens() -> bool:
         with suppress(OSError):
@@ -89,41 +71,32 @@ def url(door: EmbeddedDoor, path: str) -> str:
     return f"http://{host}:{port}{path}"
 
 
-def ask(base_url: str, *calls: str, host: str = "") -> dict[str, str]:
-    settings = {
-        "base_url": base_url, "api_key": TOKEN, "model": MODEL, "broken": f"{MODEL}:mock-503", "empty": "empty",
-        "stranger": STRANGER, "host": host,
-    }  # fmt: skip
-    command = [BIN / "python", CLIENT, json.dumps(settings), *calls]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    return {said["call"]: said["outcome"] for said in map(json.loads, done.stdout.splitlines())}
-
-
-def all_well(outcomes: dict[str, str], *calls: str) -> None:
-    assert outcomes == dict.fromkeys(calls, "ok")
+def ask(base_url: str, *calls: str, **more: str) -> dict[str, str]:
+    return client.ask(
+        base_url, TOKEN, *calls, broken=f"{client.MODEL}:mock-503", empty="empty", stranger=STRANGER, **more
+    )
 
 
 def test_every_call_through_the_address_of_all_models(engine: int, door: EmbeddedDoor) -> None:
-    door.serve(served(engine, MODEL), served(engine, f"{MODEL}:mock-503"))
+    door.serve(served(engine, client.MODEL), served(engine, f"{client.MODEL}:mock-503"))
     _, path = door.models_of("main")
-    all_well(ask(url(door, path), *PLAIN), *PLAIN)
-    all_well(ask(url(door, f"{path}v1"), *PLAIN), *PLAIN)
+    client.all_well(ask(url(door, path), *client.PLAIN), *client.PLAIN)
+    client.all_well(ask(url(door, f"{path}v1"), *client.PLAIN), *client.PLAIN)
 
 
 def test_every_call_through_the_services_own_addresses(engine: int, door: EmbeddedDoor) -> None:
-    one = served(engine, MODEL)
+    one = served(engine, client.MODEL)
     door.serve(one)
-    all_well(ask(url(door, f"/proxy/services/main/{one.run_name}/v1"), *PLAIN), *PLAIN)
-    all_well(ask(url(door, "/v1"), *PLAIN, host=door.host_of(one)), *PLAIN)
+    client.all_well(ask(url(door, f"/proxy/services/main/{one.run_name}/v1"), *client.PLAIN), *client.PLAIN)
+    client.all_well(ask(url(door, "/v1"), *client.PLAIN, host=door.host_of(one)), *client.PLAIN)
 
 
 def test_what_a_door_refuses_and_an_engine_fails_at_is_what_the_client_expects(engine: int, door: EmbeddedDoor) -> None:
     empty = served(engine, "empty", ready=False)
-    door.serve(served(engine, MODEL), served(engine, f"{MODEL}:mock-503"), empty)
+    door.serve(served(engine, client.MODEL), served(engine, f"{client.MODEL}:mock-503"), empty)
     _, path = door.models_of("main")
     calls = ("no_such_model", "wrong_key", "failing", "time_out", "nobody_ready")
-    all_well(ask(url(door, path), *calls), *calls)
+    client.all_well(ask(url(door, path), *calls), *calls)
 
 
 def test_a_client_that_comes_again_finds_a_replica(engine: int, door: EmbeddedDoor) -> None:
@@ -133,10 +106,10 @@ def test_a_client_that_comes_again_finds_a_replica(engine: int, door: EmbeddedDo
     _, path = door.models_of("main")
     outcomes: dict[str, str] = {}
 
-    def client() -> None:
+    def again() -> None:
         outcomes.update(ask(url(door, path), "retried"))
 
-    thread = threading.Thread(target=client)
+    thread = threading.Thread(target=again)
     thread.start()
 
     def held() -> int:
@@ -147,4 +120,4 @@ def test_a_client_that_comes_again_finds_a_replica(engine: int, door: EmbeddedDo
     until("it to be over", lambda: held() == 0, seconds=20)
     door.serve(empty.with_(replicas=tuple(one.with_(ready=True) for one in empty.replicas)))
     thread.join()
-    all_well(outcomes, "retried")
+    client.all_well(outcomes, "retried")
