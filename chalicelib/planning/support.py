@@ -70,8 +70,10 @@ GANGS = "tests/engine/test_gangs.py"
 HOSTS = "tests/planning/test_hosts.py"
 SERVICES = "tests/planning/test_service_run.py"
 SCHEDULE = "tests/planning/test_schedule.py"
+DOORS = "tests/usecases/test_serving.py"
 UTILIZATION = "tests/planning/test_utilization.py"
 _LOGIN = ("user", "port", "identity_file", "ssh_key.public", "ssh_key.private")
+_DOOR = ("auth", "strip_prefix", "rate_limits")
 _JUMP = tuple(f"proxy_jump.{name}" for name in ("hostname", *_LOGIN))
 _HOST = ("hostname", *_LOGIN, *_JUMP, "internal_ip", "blocks")
 _HOSTS = (*_LOGIN, *_JUMP, "network", *(f"hosts.{name}" for name in _HOST))
@@ -181,7 +183,7 @@ RUN: dict[str, Support] = {
         *("nodes", *(f"groups.{name}" for name in ("name", "nodes", "resources", "commands", "ports"))),
         *(f"repos.{name}" for name in ("local_path", "url", "branch", "hash", "path", "if_exists")),
     ),
-    **_effects("configuration.", "port", "strip_prefix", "auth", "probes", "replicas", "groups.replicas"),
+    **_effects("configuration.", "port", "probes", "replicas", "groups.replicas"),
     **_effects("configuration.groups.", "image", "python", "nvcc", "docker", "privileged", "spot_policy"),
     **_effects("configuration.", "groups.reservation", "model.type", "model.name", "model.prefix"),
     "configuration.model.format": NotBuilt(
@@ -198,7 +200,10 @@ RUN: dict[str, Support] = {
     **_scaled("configuration.scaling."),
     **_scaled("configuration.groups.scaling."),
     "configuration.groups.router": NotBuilt("requests go to every replica", "remove it"),
-    "configuration.rate_limits": NotBuilt("requests aren't counted by client", "remove it"),
+    **{
+        f"configuration.{name}": Supported(f"{DOORS}::test_doors_are_told_what_the_configuration_says")
+        for name in _DOOR
+    },
     **_effects("configuration.volumes.", "name", "instance_path", "optional", "path"),
     "configuration.dstack": NotBuilt("a job can't reach this control plane yet", "pass a token in a secret"),
     "configuration.inactivity_duration": Supported(

@@ -126,6 +126,20 @@ def test_what_is_not_built_is_refused_by_name(rig: Rig) -> None:
     assert told.startswith("gateway: `gateway` isn't supported yet")
 
 
+def test_one_that_may_have_none_is_planned_with_offers_and_begins_asleep(rig: Rig) -> None:
+    rig.ok("P/fleets/apply", {"plan": {"spec": fleet(), "current_resource": None}, "force": False})
+    spec = service(replicas={"min": 0, "max": 2}, scaling={"metric": "rps", "target": 1})
+    (part,) = rig.ok("P/runs/get_plan", {"run_spec": spec})["job_plans"]
+    assert part["offers"] and part["count"] == 0
+    made = submit(rig, spec)
+    assert (made["status"], made["message"], made["jobs"]) == (
+        "pending",
+        "no replicas: starts with the first request",
+        [],
+    )
+    assert made["service"]["scales"] == [{"group": "0", "desired": 0, "why": None}]
+
+
 def test_a_scheduled_service_waits_without_replicas(rig: Rig) -> None:
     made = submit(rig, service(schedule={"cron": ["0 8 * * *"]}))
     assert made["status"] == "pending" and made["jobs"] == []

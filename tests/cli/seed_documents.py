@@ -61,8 +61,7 @@ resources:
 scaling:
   metric: rps
   target: 10
-""",
-        "service",
+"""
     ),
     "service scaled by its queue": Shown(
         """
@@ -73,8 +72,7 @@ replicas: 1..3
 scaling:
   metric: queue
   target: 10
-""",
-        "service",
+"""
     ),
     "fleet template": Shown(
         """

@@ -259,9 +259,6 @@ SERVICE: dict[str, Case] = {
         lambda s: s.job.probes[0].url,
         "/api/v1/chat/completions",
     ),
-    # The doors of a service read these: the plan keeps them.
-    "auth": (False, lambda s: s.effective.configuration.auth, False),
-    "strip_prefix": (False, lambda s: s.effective.configuration.strip_prefix, False),
 }
 DEV_ENVIRONMENT: dict[str, Case] = {
     "ide": ("zed", lambda s: "zed://ssh/train$DSTACK_WORKING_DIR" in s.task["commands"][-1], True),

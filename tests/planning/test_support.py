@@ -78,13 +78,12 @@ VALUES: dict[str, Any] = {
     "gateway": "edge",
     "https": False,
     "groups.router": [{"replicas": 1, "commands": ["a"], "router": {}}],
-    "rate_limits": [{"rps": 1}],
     "resources.shm_size": "1GB",
     "placement": "cluster",
     "retry": {"on_events": ["no-capacity"], "duration": "1h"},
     "ssh_config": {"user": "u", "identity_file": "k", "hosts": ["10.0.0.1"]},
 }
-SERVICES = ("model", "gateway", "https", "rate_limits")  # fields that only a service has
+SERVICES = ("model", "gateway", "https")  # fields that only a service has
 GROUP = {"commands": ["a"]}
 REMOTE = {
     "repo_type": "remote",
@@ -216,7 +215,7 @@ def service(**config: Any) -> RunSpec:
 
 def test_a_plain_service_passes_and_so_does_what_asks_for_what_happens_anyway() -> None:
     assert refusals(service(replicas=2, model="m", probes=[], strip_prefix=False, auth=False)) == []
-    assert refusals(service(gateway=False, https="auto", rate_limits=[])) == []
+    assert refusals(service(gateway=False, https="auto", rate_limits=[{"rps": 1}])) == []
 
 
 def test_a_service_has_an_end_to_its_replicas() -> None:

@@ -1,0 +1,99 @@
+"""What doors are told of a service: what its configuration says, and which of its replicas may get requests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.domain import keys
+from chalicelib.domain.jobs import Assignment, Job, JobStatus
+from chalicelib.domain.runs import Run, RunBody
+from chalicelib.domain.serving import Served, ServedModel
+from chalicelib.domain.specs.services import RateLimit
+from chalicelib.store import nouns
+from chalicelib.store.listing import all_of
+from chalicelib.usecases import serving
+from tests.api.rig import Rig, submit, task
+from tests.world import nouns as b
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Rig:
+    return Rig.at(tmp_path)
+
+
+def begun(rig: Rig, **fields: Any) -> tuple[Run, list[Job]]:
+    configuration = {"type": "service", "port": 8000, "commands": ["serve"], **fields}
+    run_id = submit(rig, {"run_name": "chat", "configuration": configuration})["id"]
+    store = rig.world.plane.store
+    run = nouns.find(store, Run, keys.run(run_id))
+    assert run is not None
+    return run, [nouns.read(Job, record) for record in all_of(store, "main", f"run/{run_id}", low="job/", high="job0")]
+
+
+def told(rig: Rig, run: Run) -> Served:
+    found = serving.served(rig.world.plane, run.id)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fields", "want"),
+    [
+        ({"auth": False}, {"auth": False}),
+        ({"strip_prefix": False}, {"strip_prefix": False}),
+        ({"rate_limits": [{"rps": 2, "prefix": "/v1"}]}, {"rate_limits": (RateLimit(rps=2, prefix="/v1"),)}),
+        ({"model": "my-org/tiny"}, {"model": ServedModel(name="my-org/tiny", prefix="/v1")}),
+        ({}, {"auth": True, "strip_prefix": True, "rate_limits": (), "model": None, "port": 8000}),
+    ],
+    ids=["auth", "strip_prefix", "rate_limits", "model", "nothing"],
+)
+def test_doors_are_told_what_the_configuration_says(rig: Rig, fields: dict[str, Any], want: dict[str, Any]) -> None:
+    found = told(rig, begun(rig, **fields)[0])
+    assert {name: getattr(found, name) for name in want} == want
+
+
+def running(job: Job, **changes: Any) -> Job:
+    offer = b.offer("m1", 1.0)
+    names = {"instance_name": "i", "fleet_id": "f", "fleet_name": "f"}
+    place = Assignment(instance_id=f"i{job.replica_num}", offer=offer, assigned_at=b.NOW, **names)
+    return job.with_(status=JobStatus.running, assignment=place, address="10.0.0.7", **changes)
+
+
+def test_only_running_replicas_are_named_with_what_they_may_get(rig: Rig) -> None:
+    run, jobs = begun(rig, replicas=4)
+    ready = running(jobs[1], ready_at=b.NOW)
+    rig.save(running(jobs[0]), ready, running(jobs[2], ready_at=b.NOW, draining_at=b.NOW))
+    found = told(rig, run).replicas
+    assert [(each.job_id, each.ready, each.draining) for each in found] == [
+        (jobs[0].id, False, False),
+        (jobs[1].id, True, False),
+        (jobs[2].id, True, True),
+    ]
+    assert {(each.address, each.port) for each in found} == {("10.0.0.7", 8000)}
+    assert [each.instance_id for each in found] == ["i0", "i1", "i2"]
+
+
+def test_a_replica_of_the_version_before_keeps_its_port(rig: Rig) -> None:
+    run, jobs = begun(rig)
+    old = nouns.find(rig.world.plane.store, RunBody, keys.run_body(run.id, 0))
+    assert old is not None
+    spec = {"run_name": "chat", "configuration": {"type": "service", "port": 9000, "commands": ["serve"]}}
+    submit(rig, spec)
+    rig.save(running(jobs[0], ready_at=b.NOW))
+    found = told(rig, run)
+    assert (found.port, [each.port for each in found.replicas]) == (9000, [8000])
+
+
+def test_what_isnt_a_live_service_is_told_to_nobody(rig: Rig) -> None:
+    plane = rig.world.plane
+    run, _ = begun(rig)
+    assert serving.named(plane, "main", "chat") == told(rig, run)
+    assert serving.with_models(plane, "main") == []
+    submit(rig, task("hello"))
+    assert serving.named(plane, "main", "hello") is None
+    assert serving.named(plane, "main", "nobody") is None and serving.named(plane, "nowhere", "chat") is None
+    rig.ok("P/runs/stop", {"runs_names": ["chat"], "abort": False})
+    assert serving.named(plane, "main", "chat") is None
