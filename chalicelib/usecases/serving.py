@@ -103,7 +103,7 @@ def _replica(plane: Plane, job: Job, instance_id: str, config: ServiceConfigurat
     return ServedReplica(
         job_id=job.id,
         instance_id=instance_id,
-        port=(job.host_port if shared else None) or own.port.container_port,
+        port=job.host_port or own.port.container_port,
         address=LOOPBACK if shared else job.address or "",
         group=job.replica_group,
         ready=job.ready_at is not None,

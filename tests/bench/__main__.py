@@ -36,6 +36,7 @@ BENCHES: dict[str, list[str]] = {
     "agent": [],
     "load": [],
     "live": [],
+    "relay": [],
     "attach": [],
     "gateway": [],
     "units": [],
