@@ -29,7 +29,7 @@ DIALS, DIALS_OF_A_JOB = 32, 16  # at once
 DIAL_SECONDS = 15.0
 HEAD_BYTES = 16 * 1024
 
-Order = Dict[str, Any]  # {id, ticket, task, target, …}
+Order = Dict[str, Any]  # {id, ticket, task, target, …}; `gateway`: whom to dial, if not the server
 Begun = Callable[[Loop, socket.socket, websocket.Peer], Connection]  # what to do with the stream, once it is dialled
 Opener = Callable[[str, Order], Union[socket.socket, Begun]]  # by the task's id
 
@@ -107,7 +107,8 @@ class Streams:
         """Has it become a connection of the loop?"""
         found = self._open(order)
         try:
-            near, early = dialled(self._address(), "/agent/streams/" + stream, order["ticket"], self._via())
+            base, via = self._way(order)
+            near, early = dialled(base, "/agent/streams/" + stream, order["ticket"], via)
         except (OSError, ValueError) as problem:
             self._log("stream %s to %s: %s" % (stream, order["target"], problem))
             if isinstance(found, socket.socket):
@@ -115,6 +116,12 @@ class Streams:
             return False
         self.loop.call(lambda: self._begin(near, early, found, order))
         return True
+
+    def _way(self, order: Order) -> Tuple[str, str]:
+        """To whoever wants the stream: a gateway that the order names, or the server. A head node leads to the server
+        alone."""
+        gateway = order.get("gateway")
+        return (str(gateway), "") if gateway else (self._address(), self._via())
 
     def _open(self, order: Order) -> Union[socket.socket, Begun, str]:
         kind = str(order["target"]).partition(":")[0]

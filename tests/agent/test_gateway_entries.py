@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chalicelib.agent.gateway import entries
+from chalicelib.agent.gateway.relays import Replica, place
 from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from chalicelib.domain.specs.services import HeaderPartitioningKey, RateLimit
 
@@ -21,7 +22,7 @@ def said(name: str = "app", **fields: Any) -> dict[str, Any]:
 
 
 def told(word: dict[str, Any], key: str) -> Any:
-    return json.loads(entries.entries(word)[key])
+    return json.loads(entries.entries(word, "/relays")[key])
 
 
 @given(KEYS, KEYS)
@@ -46,10 +47,11 @@ def test_only_ready_replicas_that_dont_drain_are_told() -> None:
     assert entries.draining(word) == {"id-of-app": ["old"]}
 
 
-def test_a_replica_over_its_agents_streams_is_none_yet() -> None:
-    """nginx would have nowhere to send its requests."""
-    replica = ServedReplica(job_id="j", instance_id="i", port=1, ready=True)
-    assert told({"services": [said(replicas=(replica,))]}, "host|app.example.test")["replicas"] == []
+def test_a_replica_without_an_address_is_behind_a_socket() -> None:
+    word = {"services": [said(replicas=(ServedReplica(job_id="j", instance_id="i", port=1, ready=True),))]}
+    (replica,) = told(word, "host|app.example.test")["replicas"]
+    assert replica["address"] == "unix:" + place("/relays", "j")
+    assert entries.relayed(word) == {"j": Replica("j", "i", 1)}
 
 
 def test_limits_keep_their_key() -> None:

@@ -185,6 +185,17 @@ def test_a_target_out_of_reach_is_told_to_whoever_asked(plane: Plane, target: st
     streams.loop.close()
 
 
+def test_an_order_of_a_gateway_leads_there_and_past_the_head_node(plane: Plane) -> None:
+    streams = Streams(lambda: "http://127.0.0.1:1", print, via=lambda: "127.0.0.1:1")
+    order = {"id": "7", "ticket": "t", "task": "job", "target": "none:1", "gateway": plane.url}
+    try:
+        streams.dial(order)
+        with plane.answers(b"HTTP/1.1 101 Switching\r\nSec-WebSocket-Accept: KEY\r\n\r\n"):
+            assert plane.asked.startswith(b"GET /agent/streams/7 HTTP/1.1\r\n")
+    finally:
+        streams.loop.close()
+
+
 def test_a_server_that_cant_be_dialled_is_noted_and_the_target_let_go(plane: Plane) -> None:
     noted, notes = threading.Event(), list[str]()
     near, far = socket.socketpair()

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ class FakePlane:
         self.members: dict[str, str] = {}  # token → project
         self.asked: list[str] = []  # tokens that were asked about
         self.reports: list[dict[str, Any]] = []
+        self.ordered: Callable[[dict[str, Any]], None] = lambda order: None  # what the replicas' agents do
         self.gone = self.away = False
         self._server = ThreadingHTTPServer(("127.0.0.1", port), self._handler())
         self._server.daemon_threads = True
@@ -63,6 +65,10 @@ class FakePlane:
                 return (410, {}) if self.gone else (200, self.word) if new else (204, None)
             if asked.path == "/agent/gateway/traffic":
                 self.reports += body["reports"]
+                return 204, None
+            if asked.path == "/agent/gateway/streams":
+                for order in body["streams"]:
+                    self.ordered(order)
                 return 204, None
             if asked.path == "/agent/gateway/rights":
                 self.asked.append(body["token"])

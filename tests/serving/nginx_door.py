@@ -83,7 +83,7 @@ class NginxDoor:
 
     def told(self, word: dict[str, Any]) -> None:
         self._word = word
-        wanted = entries.entries(word)
+        wanted = entries.entries(word, self.nginx.relays)
         runs = [each["run_id"] for each in word["services"]]
         self._buckets.keep(runs, self.control.counts(runs, [])["runs"])
         self.control.set(entries.difference(self._had, self._had, wanted))

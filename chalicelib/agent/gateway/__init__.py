@@ -6,6 +6,7 @@
 `entries`        what the control plane says → what is in that memory: pure
 `asks`           what nginx's workers ask: whether a token is good, and to wake a service
 `buckets`        what nginx has counted → what the control plane wants to know: pure
+`relays`         the way to replicas off the gateway's network: streams that their agents dial
 `plane`          the calls to the control plane
 `program`        the loop around it
 `command`        its command line

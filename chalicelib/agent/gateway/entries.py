@@ -17,16 +17,19 @@ from __future__ import annotations
 import json
 from typing import Any, Dict, Iterable, List, Mapping, Optional
 
+from .relays import Replica, place
+
 HOLD = 30  # seconds that a request may wait for a replica
 Word = Mapping[str, Any]
 ROUTED = ("/generate", "/chat/completions", "/health", "/v1/models")  # besides /v1/…: what a router serves
 
 
-def entries(word: Word) -> Dict[str, str]:
+def entries(word: Word, relays: str) -> Dict[str, str]:
+    """`relays`: the folder of the sockets behind which replicas are that have no address."""
     found: Dict[str, Any] = {}
     for service in word.get("services", ()):
         for host in service["hosts"]:
-            found["host|" + host.lower()] = _service(service)
+            found["host|" + host.lower()] = _service(service, relays)
     for host, project in word.get("model_hosts", {}).items():
         found["host|" + host.lower()] = _models(project, word.get("services", ()))
     for host, pair in word.get("certificates", {}).items():
@@ -53,7 +56,18 @@ def draining(word: Word) -> Dict[str, List[str]]:
     return found
 
 
-def _service(service: Mapping[str, Any]) -> Dict[str, Any]:
+def relayed(word: Word) -> Dict[str, Replica]:
+    """The replicas that are reached over their agents' streams only, by job. One that drains isn't forgotten before
+    it is let go."""
+    found = {}
+    for service in word.get("services", ()):
+        for each in service["replicas"]:
+            if each.get("ready") and not each.get("address"):
+                found[each["job_id"]] = Replica(each["job_id"], each["instance_id"], each["port"])
+    return found
+
+
+def _service(service: Mapping[str, Any], relays: str) -> Dict[str, Any]:
     model = service.get("model")
     found = {
         "run": service["run_id"],
@@ -63,7 +77,9 @@ def _service(service: Mapping[str, Any]) -> Dict[str, Any]:
         "body": service["body"],
         "hold": service.get("hold", HOLD),
         "limits": [_limit(each) for each in service.get("rate_limits", ())],
-        "replicas": [_replica(each) for each in service["replicas"] if _takes(each)],
+        "replicas": [
+            _replica(each, relays) for each in service["replicas"] if each.get("ready") and not each.get("draining")
+        ],
     }
     if model:
         prefix = model["prefix"].strip("/")
@@ -80,13 +96,9 @@ def _limit(limit: Mapping[str, Any]) -> Dict[str, Any]:
     return found
 
 
-def _takes(replica: Mapping[str, Any]) -> bool:
-    """One without an address is reached over its agent's streams only, and no gateway has those."""
-    return bool(replica.get("ready") and replica.get("address") and not replica.get("draining"))
-
-
-def _replica(replica: Mapping[str, Any]) -> Dict[str, Any]:
-    return {"job": replica["job_id"], "address": replica["address"], "port": replica["port"]}
+def _replica(replica: Mapping[str, Any], relays: str) -> Dict[str, Any]:
+    address = replica["address"] or "unix:" + place(relays, replica["job_id"])
+    return {"job": replica["job_id"], "address": address, "port": replica["port"]}
 
 
 def _models(project: str, services: Iterable[Mapping[str, Any]]) -> Dict[str, Any]:

@@ -40,6 +40,7 @@ class Nginx:
         self._folder, self._listens, self._workers, self._user = os.path.abspath(folder), listens, workers, user
         self.group = grp.getgrnam(user).gr_gid if user else -1
         self.control = os.path.join(self._folder, "control", "control.sock")
+        self.relays = os.path.join(self._folder, "relays")
         self.asks = os.path.join(self._folder, "asks", "asks.sock")
 
     def start(self) -> bool:

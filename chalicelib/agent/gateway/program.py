@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Protocol
@@ -20,6 +21,7 @@ from .asks import Asks
 from .buckets import Buckets
 from .control import Control, ControlError
 from .nginx import Nginx, NginxError
+from .relays import Order, Relays
 
 LOOK = 1.0  # seconds
 AGAIN, SELDOM = 1.0, 30.0  # seconds between calls to a control plane that is away: at first, at last
@@ -33,6 +35,8 @@ class Source(Protocol):
 
     def report(self, reports: List[Dict[str, Any]]) -> None: ...
 
+    def streams(self, orders: List[Dict[str, Any]]) -> None: ...
+
     def rights(self, token: str, project: str) -> int: ...
 
 
@@ -41,6 +45,8 @@ class Gateway:
         self._folder, self._nginx, self._plane, self._log = folder, nginx, plane, log
         self._control = Control(nginx.control)
         self._asks = Asks(nginx.asks, plane.rights, lambda run: self._look_now.set(), log, nginx.group)
+        self._orders: "queue.SimpleQueue[List[Order]]" = queue.SimpleQueue()
+        self._relays = Relays(nginx.relays, self._orders.put, nginx.group)
         self._buckets = Buckets()
         self._word = self._kept()
         self._had: Dict[str, str] = {}  # what nginx was told
@@ -52,13 +58,18 @@ class Gateway:
         """Until it is stopped; True if the control plane says that there is no such gateway any more."""
         os.makedirs(os.path.dirname(self._nginx.asks), exist_ok=True)
         self._asks.start()
+        self._relays.start()
         self._serve()
-        for task in (self._poll, self._report):
+        for task in (self._poll, self._report, self._order):
             threading.Thread(target=task, name=task.__name__, daemon=True).start()
-        while not self._over.wait(LOOK):
-            if not self._nginx.pid():
-                self._log("nginx has ended; it is started again")
-                self._serve()
+        pause = LOOK
+        while not self._over.wait(pause):
+            if self._nginx.pid():
+                pause = LOOK
+                continue
+            self._log("nginx isn't running; it is started again")
+            self._serve()
+            pause = min(SELDOM, 2 * pause)
         if self._gone:
             self._nginx.stop()
         return self._gone
@@ -82,10 +93,11 @@ class Gateway:
             self._log(str(problem))  # tried again at the next look: it isn't running
 
     def _tell(self, word: Dict[str, Any], there: List[str]) -> None:
-        wanted = entries.entries(word)
+        wanted = entries.entries(word, self._nginx.relays)
         changed = entries.difference(there, self._had, wanted)
         runs = [each["run_id"] for each in word["services"]]
         self._buckets.keep(runs, self._control.counts(runs, [])["runs"])
+        self._relays.keep(entries.relayed(word))
         if changed:
             self._control.set(changed)
         self._had, self._word = wanted, word
@@ -129,7 +141,8 @@ class Gateway:
             self._look_now.wait(LOOK)
             self._look_now.clear()
             try:
-                self.look(time.time_ns() // 1000)
+                if self._nginx.pid():
+                    self.look(time.time_ns() // 1000)
             except ControlError as problem:
                 self._log(str(problem))
 
@@ -151,6 +164,14 @@ class Gateway:
             with self._lock:
                 self._buckets.unsent(reports)
 
+    def _order(self) -> None:
+        while not self._over.is_set():
+            orders = self._orders.get()
+            try:
+                self._plane.streams(orders)
+            except LinkError as problem:  # the relays ask again for what doesn't come
+                self._log("streams can't be asked for: %s" % problem)
+
     # On disk ------------------------------------------------------------------------------------------------------
 
     def _kept(self) -> Dict[str, Any]:
@@ -159,7 +180,7 @@ class Gateway:
             return EMPTY
         try:
             word: Optional[Dict[str, Any]] = json.loads(text)
-            entries.entries(word or {})
+            entries.entries(word or {}, "")
         except (KeyError, TypeError, AttributeError, ValueError) as problem:
             self._log("%s can't be read: %r; the control plane will say it again" % (self._path("word.json"), problem))
             return EMPTY

@@ -20,6 +20,7 @@ local HEAD = 16 * 1024
 local BODY = 64 * 1024 * 1024  -- what may be asked of models
 local CONNECT = 5  -- proxy_connect_timeout
 local TRIES = 3
+local STREAMS = "/agent/streams/"  -- which agents dial, at the gateway's own host or address
 local CHALLENGE = "/.well-known/acme-challenge/"
 
 -- Whether it may go on --------------------------------------------------------------------------------------------
@@ -136,7 +137,9 @@ function M.enter()
         return ngx.exit(200)
     end
     local service = services.at(ngx.var.host)
-    if not service then
+    if (not service or service.models) and ngx.var.uri:sub(1, #STREAMS) == STREAMS then
+        return ngx.exec("@agents")
+    elseif not service then
         problems.refuse(404, "not_found", "No service is served at " .. ngx.var.host)
     elseif service.models then
         return ngx.exec("@models")

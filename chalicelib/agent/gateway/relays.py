@@ -1,0 +1,275 @@
+"""The way to a replica off the gateway's network: a unix socket for nginx, whose connections are joined to streams that
+the replica's agent dials.
+
+For each stream the gateway makes a ticket and asks the control plane to pass it on to the agent, which dials the
+gateway's own address with it; nginx brings that here. So that a request needn't wait for an agent to dial, some streams
+are there before anybody asks, more of them after a request found none, and the first few again after a quiet minute.
+All this is on the thread of one `stream_loop.Loop`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import secrets
+import selectors
+import socket
+from collections import deque
+from typing import Any, Callable, Deque, Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
+
+from .. import websocket
+from ..stream_loop import Connection, Joined, Loop, receive
+from ..websocket import Peer
+
+Order = Dict[str, Any]  # what the control plane passes on to an agent
+AT_FIRST, MOST = 2, 32  # streams of a replica that wait for a request
+BACKLOG = 1024
+PATIENCE = 10.0  # seconds that a request waits for a stream, and somebody may take for the head of a request
+DIALLED = 15.0  # seconds after which a stream that was asked for isn't expected any more
+QUIET = 60.0  # seconds without a shortage after which the first few are enough
+PING_EVERY = 30.0  # the agent gives a silent stream up after two minutes
+HEAD_BYTES, ARRIVALS = 16 * 1024, 256
+PATH = "/agent/streams/"
+
+
+class Replica(NamedTuple):
+    job: str
+    instance: str
+    port: int
+
+
+def place(folder: str, job: str) -> str:
+    """Where nginx finds a replica."""
+    return os.path.join(folder, hashlib.sha256(job.encode("utf-8")).hexdigest()[:16] + ".sock")
+
+
+def listening(path: str, group: int) -> socket.socket:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(path)
+    os.chmod(path, 0o660)
+    if group >= 0:
+        os.chown(path, -1, group)
+    made.listen(BACKLOG)
+    made.setblocking(False)
+    return made
+
+
+class Relays:
+    def __init__(self, folder: str, order: Callable[[List[Order]], None], group: int = -1) -> None:
+        """`order`: has the control plane pass these on, soon and without waiting. `group`: nginx's workers'."""
+        self.folder, self.order, self.group = folder, order, group
+        self.loop = Loop()
+        self.expected: Dict[str, Tuple[str, Relay]] = {}  # by stream: its ticket, and whom it is for
+        self._relays: Dict[str, Relay] = {}
+        self._arrivals: Set[Arrival] = set()
+        self._door: Optional[socket.socket] = None
+        self.door = os.path.join(folder, "agents.sock")
+
+    def start(self) -> None:
+        os.makedirs(self.folder, exist_ok=True)
+        os.chmod(self.folder, 0o750)
+        if self.group >= 0:
+            os.chown(self.folder, -1, self.group)
+        self._door = listening(self.door, self.group)
+        door = self._door
+        self.loop.call(lambda: self.loop.watch(door, selectors.EVENT_READ, self._arrive))
+
+    def keep(self, replicas: Mapping[str, Replica]) -> None:
+        """There are these, by job, and no others."""
+        self.loop.call(lambda: self._keep(replicas))
+
+    def close(self) -> None:
+        self.keep({})
+        self.loop.close()
+        if self._door is not None:
+            self._door.close()
+
+    def _keep(self, replicas: Mapping[str, Replica]) -> None:
+        for job in [job for job, relay in self._relays.items() if replicas.get(job) != relay.replica]:
+            self._relays.pop(job).close()
+        for job, replica in replicas.items():
+            if job not in self._relays:
+                self._relays[job] = Relay(self, replica)
+
+    def _arrive(self, _: int) -> None:
+        assert self._door is not None, "it is watched"
+        with contextlib.suppress(BlockingIOError):
+            near = self._door.accept()[0]
+            if len(self._arrivals) < ARRIVALS:
+                self._arrivals.add(Arrival(self, near))
+            else:
+                near.close()
+
+    def left(self, arrival: Arrival) -> None:
+        self._arrivals.discard(arrival)
+
+
+class Arrival:
+    """Somebody who says to be an agent, until the head of the request is there."""
+
+    def __init__(self, relays: Relays, near: socket.socket) -> None:
+        near.setblocking(False)
+        self._relays, self._near, self._said = relays, near, b""
+        self._until = relays.loop.clock() + PATIENCE
+        relays.loop.watched.add(self)
+        relays.loop.watch(near, selectors.EVENT_READ, self._read)
+
+    def check(self, now: float) -> None:
+        if now >= self._until:
+            self._refuse("408 Request Timeout")
+
+    def _leave(self) -> None:
+        self._relays.loop.watched.discard(self)
+        self._relays.loop.watch(self._near, 0, self._read)
+        self._relays.left(self)
+
+    def _refuse(self, status: str) -> None:
+        self._leave()
+        with contextlib.suppress(OSError):
+            self._near.send(("HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % status).encode("ascii"))
+        self._near.close()
+
+    def _read(self, _: int) -> None:
+        try:
+            data = receive(self._near)
+        except OSError:
+            data = b""
+        self._said += data or b""
+        if b"\r\n\r\n" in self._said:
+            self._welcome(*self._said.split(b"\r\n\r\n", 1))
+        elif data == b"" or len(self._said) > HEAD_BYTES:
+            self._refuse("400 Bad Request")
+
+    def _welcome(self, head: bytes, early: bytes) -> None:
+        first, headers = websocket.parse_head(head)
+        words = first.split(" ")
+        stream = words[1][len(PATH) :] if len(words) == 3 and words[1].startswith(PATH) else ""
+        ticket, relay = self._relays.expected.get(stream, ("", None))
+        given = headers.get("authorization", "").encode("latin-1")
+        if relay is None or not hmac.compare_digest(given, b"Bearer " + ticket.encode("ascii")):
+            self._refuse("403 Forbidden")
+            return
+        try:
+            key = websocket.asked(headers)
+        except websocket.Broken:
+            self._refuse("400 Bad Request")
+            return
+        self._leave()
+        del self._relays.expected[stream]  # a ticket is good for once
+        self._near.send(websocket.welcome(key))
+        relay.came(stream, self._near, early)
+
+
+class Line(Joined):
+    """A stream that waits for a request, and then is its connection."""
+
+    dialled = False
+
+    def __init__(self, relay: Relay, near: socket.socket) -> None:
+        super().__init__(relay.relays.loop, near, Peer(client=False), None)
+        self._relay, self._pinged = relay, relay.relays.loop.clock()
+
+    def join(self, far: socket.socket) -> None:
+        self._far = far
+        self._far_out.to(far)
+        self.step()
+
+    def check(self, now: float) -> None:
+        super().check(now)
+        if not self._over and now - self._pinged >= PING_EVERY:
+            self._pinged = now
+            self._out.put(self._peer.ping())
+            self.step()
+
+    def release(self) -> None:
+        super().release()
+        self._relay.ended(self)
+
+
+class Relay:
+    """A replica's socket, the streams that wait for a request, and the requests that wait for a stream."""
+
+    def __init__(self, relays: Relays, replica: Replica) -> None:
+        self.relays, self.replica, self._loop = relays, replica, relays.loop
+        self._path = place(relays.folder, replica.job)
+        self._socket = listening(self._path, relays.group)
+        self._spare: Deque[Line] = deque()
+        self._used: Set[Connection] = set()
+        self._waiting: Deque[Tuple[socket.socket, float]] = deque()  # each with when it came
+        self._dialling: Dict[str, float] = {}  # streams that were asked for, each with when
+        self._wanted, self._short = AT_FIRST, self._loop.clock()
+        self._loop.watched.add(self)
+        self._loop.watch(self._socket, selectors.EVENT_READ, self._accept)
+        self._fill()
+
+    def close(self) -> None:
+        """Nobody new comes through; what is under way ends by itself, as nginx drains it."""
+        self._loop.watched.discard(self)
+        self._loop.watch(self._socket, 0, self._accept)
+        self._socket.close()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+        for stream in self._dialling:
+            self.relays.expected.pop(stream, None)
+        self._dialling.clear()
+        while self._waiting:
+            self._waiting.popleft()[0].close()
+        self._wanted = 0
+        while self._spare:
+            self._spare.popleft().end()
+
+    def came(self, stream: str, near: socket.socket, early: bytes) -> None:
+        """An agent has dialled."""
+        self._dialling.pop(stream, None)
+        line = Line(self, near)
+        self._used.add(line)
+        line.begin(early)
+        if line not in self._used:
+            return  # it ended at once
+        if self._waiting:
+            line.join(self._waiting.popleft()[0])
+        else:
+            self._spare.append(line)
+
+    def ended(self, line: Line) -> None:
+        self._used.discard(line)
+        if line in self._spare:
+            self._spare.remove(line)
+
+    def check(self, now: float) -> None:
+        for stream in [stream for stream, asked in self._dialling.items() if now - asked >= DIALLED]:
+            del self._dialling[stream]
+            self.relays.expected.pop(stream, None)
+        while self._waiting and now - self._waiting[0][1] >= PATIENCE:
+            self._waiting.popleft()[0].close()  # nginx tries another replica, or says that this one can't be reached
+        if now - self._short >= QUIET:
+            self._wanted = AT_FIRST
+        self._fill()
+
+    def _accept(self, _: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                caller = self._socket.accept()[0]
+                if self._spare:
+                    self._spare.popleft().join(caller)
+                else:
+                    self._waiting.append((caller, self._loop.clock()))
+                    self._short = self._loop.clock()
+                    self._wanted = min(MOST, self._wanted * 2)
+        self._fill()
+
+    def _fill(self) -> None:
+        """Ask for as many streams as are missing."""
+        orders = []
+        for _ in range(self._wanted + len(self._waiting) - len(self._spare) - len(self._dialling)):
+            order = {"id": secrets.token_hex(16), "ticket": secrets.token_urlsafe(32), "lazily": True}
+            order.update(instance=self.replica.instance, task=self.replica.job, target="port:%d" % self.replica.port)
+            self.relays.expected[str(order["id"])] = (str(order["ticket"]), self)
+            self._dialling[str(order["id"])] = self._loop.clock()
+            orders.append(order)
+        if orders:
+            self.relays.order(orders)

@@ -1,0 +1,157 @@
+"""Replicas that a gateway reaches over streams only, which their agents dial: the real nginx, its control program and
+the agent's own code."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chalicelib.agent import websocket
+from chalicelib.agent.streams import Order, Streams, dialled
+from chalicelib.domain.serving import Served
+from tests.harness.server import until
+from tests.serving.caller import Answer, Caller
+from tests.serving.door import Replica, service
+from tests.serving.gateway_plane import FakePlane, Program
+from tests.serving.nginx_door import DOMAIN, installed
+
+HOST = f"app.{DOMAIN}"
+
+
+class Agent:
+    """The streams of an agent on whose machine the replica is."""
+
+    def __init__(self, replica: Replica, plane: FakePlane, program: Program) -> None:
+        self.gateway = f"http://127.0.0.1:{program.port}"
+        self.said: list[str] = []
+        self.orders: list[Order] = []
+        self.streams = Streams(lambda: "http://127.0.0.1:1", self.said.append)  # the server is no use here
+        self.streams.serve("port", lambda task, order: socket.create_connection(("127.0.0.1", replica.port)))
+        plane.ordered = self.take
+
+    def take(self, order: dict[str, Any]) -> None:
+        self.orders.append(order)
+        self.streams.dial({**order, "gateway": self.gateway})
+
+
+@pytest.fixture(scope="module")
+def replica() -> Iterator[Replica]:
+    made = Replica()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def plane() -> Iterator[FakePlane]:
+    made = FakePlane()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def program(plane: FakePlane) -> Iterator[Program]:
+    installed()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        made = Program(Path(folder), f"http://127.0.0.1:{plane.port}", "www-data")
+        try:
+            yield made
+        finally:
+            made.stop()
+
+
+@pytest.fixture
+def agent(replica: Replica, plane: FakePlane, program: Program) -> Iterator[Agent]:
+    made = Agent(replica, plane, program)
+    yield made
+    made.streams.loop.close()
+
+
+@pytest.fixture
+def served(plane: FakePlane, agent: Agent, replica: Replica, program: Program) -> Served:
+    """A service whose only replica has no address."""
+    made = service((replica.served(address=""),))
+    plane.say(made)
+    until("the service", lambda: ask(program, "/echo").status == 200, seconds=20, every=0.2)
+    return made
+
+
+def ask(program: Program, target: str, method: str = "GET", body: bytes = b"") -> Answer:
+    try:
+        with Caller(("127.0.0.1", program.port)) as caller:
+            caller.head(method, target, HOST, [("Content-Length", str(len(body)))] if body else ())
+            caller.send(body)
+            return caller.answer(method)
+    except OSError:
+        return Answer(0, [], b"")
+
+
+def test_requests_and_bodies_pass(served: Served, program: Program, replica: Replica) -> None:
+    body = bytes(range(256)) * 20_000
+    answer = ask(program, "/echo?x=1", "POST", body)
+    assert (answer.status, answer.json()["sha256"]) == (200, hashlib.sha256(body).hexdigest())
+    assert answer.header("x-replica") == replica.id
+    assert len(ask(program, "/bytes?n=5000000").body) == 5_000_000
+
+
+def test_many_at_once_each_have_a_stream(served: Served, program: Program, agent: Agent) -> None:
+    with ThreadPoolExecutor(40) as threads:
+        answers = list(threads.map(lambda _: ask(program, "/delay?s=0.5").status, range(80)))
+    assert answers == [200] * 80
+    assert {order["target"] for order in agent.orders} == {f"port:{agent.orders[0]['target'][5:]}"}
+
+
+def test_events_come_as_they_leave(served: Served, program: Program) -> None:
+    with Caller(("127.0.0.1", program.port)) as caller:
+        caller.head("GET", "/stream?n=20&gap=0.05", HOST)
+        response, late = caller.begin(), []
+        while line := response.readline():
+            if line.startswith(b"data: {"):
+                late.append(time.monotonic() - float(line.split(b'"at": ')[1].rstrip(b"}\n")))
+    assert len(late) == 20 and statistics.median(late) < 0.05
+
+
+def test_a_ticket_is_good_for_once_and_for_its_stream(served: Served, program: Program, agent: Agent) -> None:
+    first, second = agent.orders[0], agent.orders[1]
+    for stream, ticket in ((first["id"], first["ticket"]), (second["id"], first["ticket"]), ("x", "")):
+        with pytest.raises(ConnectionError, match="403"):
+            dialled(agent.gateway, "/agent/streams/" + stream, ticket)
+    assert ask(program, "/echo").status == 200
+
+
+def test_what_isnt_a_websocket_is_refused(served: Served, program: Program) -> None:
+    for head in (
+        b"GET /agent/streams/x HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        websocket.request("/agent/streams/", "k", {}),
+    ):
+        with Caller(("127.0.0.1", program.port)) as caller:
+            caller.send(head.replace(b"Connection:", b"Host: 127.0.0.1\r\nConnection:"))
+            assert caller.answer().status == 403
+
+
+def test_a_service_may_have_that_path_itself(served: Served, program: Program) -> None:
+    assert ask(program, "/agent/streams/mine").json()["target"] == "/agent/streams/mine"
+
+
+def test_an_agent_that_was_cut_off_is_back_soon(
+    served: Served, program: Program, agent: Agent, plane: FakePlane, replica: Replica
+) -> None:
+    agent.streams.loop.close()
+    plane.ordered = lambda order: None
+    again = Agent(replica, plane, program)
+    began = time.monotonic()
+    try:
+        assert ask(program, "/echo").status == 200
+    finally:
+        again.streams.loop.close()
+    print(f"served again after {time.monotonic() - began:.2f} s")
+    assert again.orders
