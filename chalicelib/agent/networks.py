@@ -11,6 +11,7 @@ import ctypes
 import errno
 import os
 import socket
+import struct
 import threading
 from typing import Callable, Iterator, List, Optional, Tuple, Union
 
@@ -52,6 +53,21 @@ def connecting(network: Optional[int], port: int, place: int) -> socket.socket:
 def listen(network: Optional[int], port: int, address: str = "127.0.0.1") -> socket.socket:
     """A listening socket; with port 0 the kernel chooses one. Raises OSError."""
     return _within(network, lambda: _listening(port, address))
+
+
+def arrived(pid: int, caller: Tuple[str, int]) -> bool:
+    """Is the connection whose near end has this address known in the network of that process? What answers at an
+    address of a container may be something else: another's container behind an address alike, or a proxy."""
+    address, port = caller
+    wanted = "%08X:%04X" % (struct.unpack("=I", socket.inet_aton(address))[0], port)
+    for name in ("tcp", "tcp6"):  # the latter has those to sockets that take both
+        try:
+            with open("/proc/%d/net/%s" % (pid, name), encoding="ascii") as table:
+                if any(line.split()[2].endswith(wanted) for line in table):
+                    return True
+        except FileNotFoundError:
+            continue  # no IPv6, or the process has ended
+    return False
 
 
 def _connected(port: int) -> socket.socket:

@@ -46,13 +46,14 @@ class Way:
     def straight(self) -> str:
         """The address at which this machine itself reaches the port; empty if there is none."""
         runtime, folder = self._runtime_of(self._task)
-        address = runtime.address(folder)
-        if address:
-            try:
-                socket.create_connection((address, self.port), 1.0).close()
-            except OSError:  # it listens on its own loopback only, or that network isn't ours
-                return ""
-        return address
+        address, pid = runtime.address(folder), runtime.network(folder)
+        if not address or pid is None:
+            return ""
+        try:
+            with socket.create_connection((address, self.port), 1.0) as made:
+                return address if networks.arrived(pid, made.getsockname()) else ""
+        except OSError:  # it listens on its own loopback only, or that network isn't ours
+            return ""
 
     def close(self) -> None:
         with self._lock:

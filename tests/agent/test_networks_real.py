@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -139,3 +140,33 @@ def test_no_descriptor_is_left(apart: tuple[int, int]) -> None:
         with pytest.raises(ConnectionRefusedError):
             networks.connect(apart[0], 1)
     assert not opened_since(before) and set(threading.enumerate()) <= threads
+
+
+def test_a_connection_on_its_way_blocks_nobody_and_arrives_in_the_jobs_network(apart: tuple[int, int]) -> None:
+    with networks.connecting(*apart, 0) as made:
+        assert not made.getblocking()
+        decided(made)
+        made.setblocking(True)
+        assert made.recv(100) == b"from inside"
+    before = descriptors()
+    with networks.connecting(apart[0], 1, 0) as made:
+        decided(made)
+        assert made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED
+    assert not opened_since(before)
+
+
+def decided(made: socket.socket) -> None:
+    assert select.select([], [made], [], 10)[1]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::"])
+def test_a_connection_is_known_where_it_arrives(address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        server = socket.create_server((address, 0), family=family, dualstack_ipv6=family == socket.AF_INET6)
+    except (OSError, ValueError):
+        pytest.skip("no IPv6 here")
+    with server, socket.create_connection(("127.0.0.1", server.getsockname()[1])) as made:
+        assert networks.arrived(os.getpid(), made.getsockname())
+        assert not networks.arrived(os.getpid(), ("127.0.0.9", made.getsockname()[1]))
+        assert not networks.arrived(2**22 + 1, made.getsockname())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ class Runtime:
 
     def __init__(self) -> None:
         self.runs, self.straight, self.asked = True, "", 0
+        self.pid: int | None = None
 
     def of(self, task: str) -> tuple[Any, Any]:
         self.asked += 1
@@ -30,8 +32,8 @@ class Runtime:
             raise OSError("the job doesn't run")
         return self, None
 
-    def network(self, folder: Any) -> None:
-        return None
+    def network(self, folder: Any) -> int | None:
+        return self.pid
 
     def address(self, folder: Any) -> str:
         return self.straight
@@ -171,12 +173,16 @@ def test_its_network_is_looked_up_once(seen: Seen, app: App) -> None:
     way.close()
 
 
-def test_an_address_is_told_only_if_this_machine_reaches_the_port_there(seen: Seen, app: App) -> None:
+def test_an_address_is_told_only_if_it_leads_to_the_replica(seen: Seen, app: App) -> None:
     way = Way("t", app.server_port, seen.runtime.of)
-    assert way.straight() == ""
+    assert way.straight() == "", "it has none"
     seen.runtime.straight = "127.0.0.1"
+    assert way.straight() == "", "in the machine's own network it needs none"
+    seen.runtime.pid = os.getpid()
     assert way.straight() == "127.0.0.1"
     seen.runtime.straight = "127.0.0.77"  # it listens elsewhere only
+    assert way.straight() == ""
+    seen.runtime.straight, seen.runtime.pid = "127.0.0.1", 2**22 + 1  # what answers there is another's
     assert way.straight() == ""
 
 

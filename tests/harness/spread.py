@@ -36,6 +36,7 @@ TOGETHER = {
     "tests/agent/test_container_sessions_real.py": "engine",
     "tests/agent/test_docker_inside_real.py": "engine",
     "tests/agent/test_node_ssh_containers_real.py": "engine",
+    "tests/agent/test_replica_containers_real.py": "engine",
     "tests/agent/test_docker_full_disk_real.py": "engine",
     "tests/agent/test_docker_volumes_real.py": "engine",
     "tests/agent/test_volumes_real.py": "engine",
