@@ -27,9 +27,8 @@ from chalicelib.domain.runs import Retry, RunStatus
 from chalicelib.domain.services import Scale
 from chalicelib.domain.specs.services import ScalingSpec, ServiceConfiguration
 from chalicelib.errors import Bug
-from chalicelib.machines.job import GRACE
 from chalicelib.machines.run import BACKOFF
-from chalicelib.planning.ends import bury, end, grace_of
+from chalicelib.planning.ends import bury, end
 from chalicelib.planning.folding import end_run, observe_jobs, pause
 from chalicelib.planning.look import Look
 from chalicelib.planning.replicas import Replica, ended, note, refusal, replicas, retire, submit, submit_again, why
@@ -232,8 +231,7 @@ def _standing(job: Job) -> Standing:
 def _let_go(look: Look, job: Job) -> bool:
     since = job.draining_at or look.now
     spec = look.spec_of(job)
-    patience = GRACE if spec is None else grace_of(spec, look.snapshot.run_spec)
-    patience = DRAIN if patience is None else patience
+    patience = DRAIN if spec is None or spec.stop_duration is None else spec.stop_duration * SECOND
     if is_let_go(job.id, since, patience, look.snapshot.traffic, look.now):
         return True
     look.deadlines.append(drained_by(since, patience))

@@ -188,13 +188,17 @@ class TestDraining:
         small.pass_run(small.runs[run.id])
         assert small.jobs[draining.id].reason is JobReason.scaled_down
 
-    def test_at_the_latest_after_its_time(self) -> None:
+    @pytest.mark.parametrize(("setting", "time"), [({}, DRAIN), ({"stop_duration": "5s"}, 5 * SECOND)])
+    def test_at_the_latest_after_its_time(self, setting: dict[str, Any], time: int) -> None:
         small = world()
-        run = begun(small, replicas=2)
-        small.apply(run, replicas=1)
+        run = begun(small, replicas=2, **setting)
+        small.apply(run, replicas=1, **setting)
         small.pass_run(small.runs[run.id])
-        assert (small.runs[run.id].due_at or 0) <= small.now + DRAIN
-        small.now += DRAIN
+        small.now += time - SECOND
+        small.pass_run(small.runs[run.id])
+        assert not [job for job in small.live(run) if job.reason]
+        assert small.runs[run.id].due_at == small.now + SECOND
+        small.now += SECOND
         small.pass_run(small.runs[run.id])
         assert [job.reason for job in small.live(run) if job.reason] == [JobReason.scaled_down]
 
