@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from chalicelib.agent.gateway.nginx import LOG_BYTES
 from chalicelib.domain.serving import Served
 from tests.harness.server import until
 from tests.serving.caller import Answer, Caller
@@ -167,6 +168,17 @@ def test_a_word_without_sense_changes_nothing(plane: FakePlane, program: Program
     assert status(program, served) == 200
     plane.say()
     comes(program, served, 404)
+
+
+def test_the_log_of_nginx_is_cut(plane: FakePlane, program: Program, replica: Replica) -> None:
+    served = service((replica,))
+    plane.say(served)
+    comes(program, served, 200)
+    log = program.folder / "error.log"
+    os.truncate(log, LOG_BYTES + 1)
+    until("another log", lambda: log.exists() and log.stat().st_size < LOG_BYTES, seconds=10)
+    assert log.with_name("error.log.1").stat().st_size > LOG_BYTES
+    assert status(program, served) == 200
 
 
 def test_a_gateway_that_is_gone_ends(plane: FakePlane, program: Program, replica: Replica) -> None:

@@ -23,6 +23,7 @@ LUA = (
 )  # fmt: skip
 LARGEST = 13  # the largest body that may come in chunks is 2^13 MB
 START_SECONDS = 10.0
+LOG_BYTES = 16 * 1024 * 1024
 
 
 class NginxError(Exception):
@@ -85,6 +86,13 @@ class Nginx:
             return []
         with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
             return [pid] + [int(word) for word in file.read().split()]
+
+    def cut_log(self) -> None:
+        """What clients and replicas do wrong is written there, so it mustn't grow for ever."""
+        log, pid = self._path("error.log"), self.pid()
+        if pid and os.stat(log).st_size > LOG_BYTES:
+            os.rename(log, log + ".1")
+            os.kill(pid, signal.SIGUSR1)  # opens it anew
 
     def stop(self) -> None:
         pid = self.pid()

@@ -65,6 +65,7 @@ class Gateway:
         pause = LOOK
         while not self._over.wait(pause):
             if self._nginx.pid():
+                self._nginx.cut_log()
                 pause = LOOK
                 continue
             self._log("nginx isn't running; it is started again")

@@ -77,8 +77,8 @@ local function check_limit(service)
 end
 
 local function check_body(service)
-    local size = tonumber(ngx.var.http_content_length)
-    if size and size > service.body then
+    local size = ngx.var.http_content_length
+    if size and tonumber(size) > service.body then
         problems.refuse(413, "body_too_large", "The request's body is larger than the " .. service.body .. " bytes allowed")
     end
 end
@@ -107,9 +107,9 @@ local function go_on(service, state)
     end
 end
 
-function M.admit()
+function M.admit(service)
     check_head()
-    local service = services.at(ngx.var.host)
+    service = service or services.at(ngx.var.host)
     if service.model and asks_first() then
         return preflight()
     end
@@ -152,7 +152,7 @@ function M.enter()
         end
         return ngx.exec("@streamed_" .. step)
     end
-    M.admit()
+    M.admit(service)
 end
 
 function M.admit_to_models()

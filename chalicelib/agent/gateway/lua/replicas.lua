@@ -22,6 +22,9 @@ end
 
 -- `tried`: jobs, as a set. They get the request again only if there is no other. `only`: the one job that may get it.
 function M.pick(replicas, tried, only)
+    if #replicas == 1 and not only then
+        return replicas[1]
+    end
     local best, rank
     local from = #replicas > 1 and math.random(#replicas) or 1  -- equals take turns
     for offset = 0, #replicas - 1 do
