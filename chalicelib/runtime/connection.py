@@ -27,6 +27,18 @@ BUFFER = 128 * 1024  # bytes of a stream to this client from which on its other 
 PIPELINED = 8  # requests that may wait behind one on the same connection; our clients send none so
 
 
+class _Gathering:
+    """Stands in for a connection's transport, and keeps what is written."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.parts: list[bytes] = []
+        self.write, self.is_closing, self._transport = self.parts.append, transport.is_closing, transport
+
+    def close(self) -> None:
+        self._transport.write(b"".join(self.parts))
+        self._transport.close()
+
+
 class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker skips uvicorn
     head_seconds = 30.0
     body_seconds = 180.0  # for the whole body; the largest allowed takes a third of this at 1 Mbit/s
@@ -56,6 +68,15 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
     def recognised(self) -> None:
         """The caller's token was accepted."""
         self.seats.recognise(self)
+
+    def gather(self, on: bool) -> None:
+        """Without it a head and its body are two packets, and wake the client twice."""
+        gathering = self.cycle.transport
+        if on:
+            self.cycle.transport = _Gathering(self.transport)
+        elif isinstance(gathering, _Gathering):
+            self.cycle.transport = self.transport
+            self.transport.write(b"".join(gathering.parts))
 
     def unhurried(self) -> None:
         """The request's body is passed on as it comes: whoever does that watches its pace."""

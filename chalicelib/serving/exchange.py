@@ -25,6 +25,7 @@ class Exchange:
         self.announced = self._announced()  # bytes of the body; None: it comes in chunks
         self.whole = self.announced == 0  # has the body been read to its end?
         self.begun = self.ended = False  # the response
+        self._gathers = False
         self.added: tuple[tuple[bytes, bytes], ...] = ()  # headers that every response to it gets
         self.only = ""  # the job that must answer; empty: any replica may
         self.hearers: list[Hears] = []  # of the response
@@ -60,13 +61,17 @@ class Exchange:
         if data:
             self._read, self._was_whole, self.whole = data, self.whole, False
 
-    async def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+    async def begin(self, status: int, headers: list[tuple[bytes, bytes]], *, goes_on: bool = False) -> None:
+        """`goes_on`: more follows at once."""
         if not self.whole and self.header("expect"):  # its body may never come: what follows isn't it
             headers = [*headers, (b"connection", b"close")]
         self.begun = True
         headers = [*headers, *self.added]
         for each in self.hearers:
             each.begins(status, headers)
+        if goes_on:
+            self._gathers = True
+            self.wire.gather(True)
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, part: bytes, *, last: bool = False) -> None:
@@ -74,13 +79,16 @@ class Exchange:
         for each in self.hearers:
             each.part(part)
         await self._send({"type": "http.response.body", "body": part, "more_body": not last})
+        if self._gathers:
+            self._gathers = False
+            self.wire.gather(False)
 
     async def answer(self, status: int, headers: list[tuple[str, str]], body: bytes = b"") -> None:
         """A whole response of ours."""
         raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
         if status != 204:
             raw.append((b"content-length", str(len(body)).encode()))
-        await self.begin(status, raw)
+        await self.begin(status, raw, goes_on=True)
         await self.write(b"" if self.method == "HEAD" else body, last=True)
 
     async def refuse(self, problem: Problem, *, openai: bool) -> None:

@@ -92,8 +92,8 @@ class Replicas:
         without = exchange.method == "HEAD" or response.status in (204, 304)
         if without and exchange.method != "HEAD":
             headers = [each for each in headers if each[0] != b"content-length"]
-        await exchange.begin(response.status, headers)
         content = response.content
+        await exchange.begin(response.status, headers, goes_on=without or content.total_bytes > 0 or content.at_eof())
         try:
             while not without and (part := await content.readany()):
                 await exchange.write(part, last=content.at_eof() and content.exception() is None)

@@ -64,6 +64,9 @@ class Wire(Protocol):
     def recognised(self) -> None:
         """The caller's token was accepted."""
 
+    def gather(self, on: bool) -> None:
+        """Send what is written from now on together, until this is switched off."""
+
     def unhurried(self) -> None:
         """The request's body is passed on as it comes, however long that takes."""
 

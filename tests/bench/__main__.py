@@ -38,6 +38,7 @@ BENCHES: dict[str, list[str]] = {
     "live": [],
     "relay": [],
     "attach": [],
+    "services": [],
     "gateway": [],
     "units": [],
 }

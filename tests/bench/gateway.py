@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from typing import Protocol
 
 from chalicelib.agent.gateway.nginx import MODULES
 from chalicelib.domain.serving import Served, ServedReplica
@@ -52,6 +53,12 @@ PAIRS, STREAMS, EVENTS, GAP = 3000, 300, 30, 0.1
 CHANGES, CLIENTS, LONG = 20, 32, 20
 
 
+class Listening(Protocol):
+    """A door."""
+
+    address: tuple[str, int]
+
+
 @contextmanager
 def upstream(folder: Path) -> Iterator[ServedReplica]:
     port = free_port()
@@ -70,7 +77,7 @@ def opened(*replicas: Replica | ServedReplica) -> Served:
     return service(replicas, auth=True, rate_limits=limits)
 
 
-def added_ms(door: NginxDoor, direct: tuple[str, int]) -> tuple[list[float], list[float], list[float]]:
+def added_ms(door: Listening, direct: tuple[str, int]) -> tuple[list[float], list[float], list[float]]:
     """Of requests in turn, direct and through the gateway: both, and what the second takes more."""
     request = f"GET / HTTP/1.1\r\n{LINES}\r\n".encode()
     taken: dict[tuple[str, int], list[float]] = {direct: [], door.address: []}
@@ -85,7 +92,7 @@ def added_ms(door: NginxDoor, direct: tuple[str, int]) -> tuple[list[float], lis
     return straight, through, [b - a for a, b in zip(straight, through, strict=True)]
 
 
-def carried(door: NginxDoor, worker: int) -> tuple[float, float]:
+def carried(door: Listening, worker: int) -> tuple[float, float]:
     """Requests a second, and a CPU second of the worker, of 32 clients."""
     url = f"http://127.0.0.1:{door.address[1]}/"
     command = ["wrk", "-t1", "-c32", "-d4s", "-H", f"Host: {HOST}", "-H", f"Authorization: Bearer {TOKEN}", url]

@@ -115,6 +115,7 @@ def opened(settings: Settings | None = None) -> Iterator[EmbeddedDoor]:
         log_level="error",
         proxy_headers=False,
         server_header=False,
+        date_header=False,
     )
     server = uvicorn.Server(config)
 

@@ -1,0 +1,128 @@
+"""The server's own door beside a direct connection: what it adds to a request, what it carries, streams, and a replica
+that is killed under load. In a process of its own, as in `dstack server`; the upstream is an nginx.
+
+Every request has a token whose verdict is known, a rate limit that lets it pass, and is counted. The door shares the
+machine with the upstream and the clients, so what it carries is told for a second of its own CPU, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from chalicelib.agent.gateway.nginx import MODULES
+from chalicelib.domain.serving import Served
+from chalicelib.serving.door import Settings
+from tests.bench.gateway import CLIENTS, LINES, added_ms, carried, streams, upstream
+from tests.bench.gateway import opened as limited
+from tests.bench.measure import report
+from tests.harness.server import ROOT
+from tests.serving.door import TOKEN, Replica
+from tests.serving.embedded import opened
+
+PROJECT, DOMAIN = "example", "test"  # the host of the gateway's bench is app.example.test
+KILLED_AFTER, LOAD = 1.0, 3.0  # seconds
+
+
+def keep_open() -> None:
+    """A door in this process, until the standard input ends: it serves what each line there says."""
+    with opened(Settings(domain=DOMAIN)) as door:
+        door.allow(TOKEN, PROJECT)
+        print(door.address[1], flush=True)
+        for line in sys.stdin:
+            door.serve(Served.model_validate_json(line))
+            print("served", flush=True)
+
+
+class Door:
+    """What the gateway's bench needs to know of one."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._told, self._says, self.pid = process.stdin, process.stdout, process.pid
+        self.address = ("127.0.0.1", int(self._says.readline()))
+
+    def serve(self, service: Served) -> None:
+        self._told.write(service.model_dump_json() + "\n")
+        self._told.flush()
+        assert self._says.readline() == "served\n"
+
+
+@contextmanager
+def door() -> Iterator[Door]:
+    command = [sys.executable, "-m", "tests.bench.services", "door"]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Door(process)
+
+
+async def load(address: tuple[str, int], seconds: float) -> tuple[int, int]:
+    """Requests that were answered, and that failed."""
+    ok = failed = 0
+    end = time.monotonic() + seconds
+
+    async def client() -> None:
+        nonlocal ok, failed
+        reader, writer = await asyncio.open_connection(*address)
+        while time.monotonic() < end:
+            writer.write(f"GET /delay?s=0.01 HTTP/1.1\r\n{LINES}\r\n".encode())
+            head = await reader.readuntil(b"\r\n\r\n")
+            size = int(head.lower().partition(b"content-length: ")[2].split(b"\r")[0])
+            await reader.readexactly(size)
+            ok, failed = (ok + 1, failed) if head.startswith(b"HTTP/1.1 200") else (ok, failed + 1)
+        writer.close()
+
+    await asyncio.gather(*(client() for _ in range(CLIENTS)))
+    return ok, failed
+
+
+async def killed(address: tuple[str, int], victim: Replica) -> tuple[int, int]:
+    """The same, while one of two replicas is killed."""
+    going = asyncio.create_task(load(address, LOAD))
+    await asyncio.sleep(KILLED_AFTER)
+    await asyncio.to_thread(victim.kill)
+    return await going
+
+
+def main() -> None:
+    if not (shutil.which("wrk") and Path(MODULES, "ngx_http_lua_module.so").exists()):
+        needs = "apt-get install nginx libnginx-mod-http-lua lua-cjson wrk"
+        print(json.dumps({"bench": "services", "left_out": f"it needs `{needs}`"}))
+        return
+    with tempfile.TemporaryDirectory() as folder, door() as through, upstream(Path(folder)) as fast:
+        through.serve(limited(fast).with_(project_name=PROJECT))
+        _, taken, added = added_ms(through, ("127.0.0.1", fast.port))
+        rates = [carried(through, through.pid) for _ in range(3)]
+        direct = asyncio.run(streams(("127.0.0.1", fast.port)))
+        gap = asyncio.run(streams(through.address))
+        one, two = Replica("one"), Replica("two")
+        try:
+            through.serve(limited(one, two).with_(project_name=PROJECT))
+            ok, failed = asyncio.run(killed(through.address, one))
+        finally:
+            one.stop()
+            two.stop()
+    report(
+        "services",
+        added_ms=[statistics.median(added)],
+        p99_ms=[sorted(taken)[len(taken) * 99 // 100]],
+        per_s=[each for each, _ in rates],
+        per_cpu_s=[each for _, each in rates],
+        stream_gap_ms=[gap],
+        stream_gap_direct_ms=[direct],
+        stream_gap_added_ms=[gap - direct],
+        under_kill=[float(ok)],
+        failed_under_kill=[float(failed)],
+    )
+
+
+if __name__ == "__main__":
+    keep_open() if sys.argv[1:] == ["door"] else main()

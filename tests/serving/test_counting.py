@@ -1,0 +1,114 @@
+"""What a door counts, and when it has to be said: against a list of every request, second by second."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chalicelib.domain.instants import SECOND
+from chalicelib.domain.services import BUCKET, KEPT, Traffic
+from chalicelib.serving.counting import Counts
+from tests.serving.door import service
+from tests.serving.test_choosing import replica
+
+RUN = "run"
+NOBODY: Counter[str] = Counter()
+
+
+def said(counts: Counts, now: int, *, urgent: bool = False) -> Traffic | None:
+    return next((each for each in counts.report(NOBODY, now, urgent=urgent) if each.run_id == RUN), None)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 30)), max_size=12))
+def test_buckets_hold_what_a_list_of_all_requests_says(requests: list[tuple[int, int]]) -> None:
+    """Each came at one second and stayed for some."""
+    counts = Counts("server")
+    moments = sorted([(at, 0) for at, _ in requests] + [(at + stay, 1) for at, stay in requests])
+    for at, what in moments:
+        (counts.went if what else counts.came)(RUN, at * SECOND)
+    found = said(counts, 100 * SECOND)
+    buckets = {} if found is None else {bucket.at: bucket for bucket in found.buckets}
+    for start in range(0, 100, 10):
+        came = sum(start <= at < start + 10 for at, _ in requests)
+        busy = sum(max(0, min(at + stay, start + 10) - max(at, start)) for at, stay in requests) / 10
+        bucket = buckets.pop(start * SECOND, None)
+        assert (bucket.requests if bucket else 0) == came
+        assert abs((bucket.busy if bucket else 0) - busy) < 0.001
+    assert not buckets
+
+
+def test_the_bucket_that_is_open_is_told_as_far_as_it_goes() -> None:
+    counts = Counts("server")
+    counts.came(RUN, 0)
+    found = said(counts, 4 * SECOND)
+    assert found is not None and [(b.at, b.requests, b.busy) for b in found.buckets] == [(0, 1, 1.0)]
+    assert not found.quiet
+    counts.went(RUN, 5 * SECOND)
+    found = said(counts, BUCKET)
+    assert found is not None and [(b.requests, b.busy) for b in found.buckets] == [(1, 0.5)]
+    assert found.quiet
+
+
+def test_no_bucket_is_older_than_anybody_looks_back_and_then_all_is_forgotten() -> None:
+    counts = Counts("server")
+    counts.came(RUN, 0)
+    counts.went(RUN, SECOND)
+    assert said(counts, KEPT - SECOND)
+    last = said(counts, KEPT + BUCKET)
+    assert last is not None and last.buckets == () and last.quiet
+    assert said(counts, KEPT + 2 * BUCKET) is None and len(counts) == 0
+
+
+def test_who_waits_first_is_urgent_once() -> None:
+    counts = Counts("server")
+    for _ in range(3):
+        counts.came(RUN, SECOND)
+        counts.waits(RUN, SECOND)
+    assert counts.urgent
+    found = said(counts, 2 * SECOND, urgent=True)
+    assert found is not None and (found.held, found.waits_since) == (3, SECOND)
+    assert not counts.urgent and said(counts, 2 * SECOND, urgent=True) is None
+    for _ in range(3):
+        counts.waited(RUN, 3 * SECOND)
+    found = said(counts, 3 * SECOND)
+    assert found is not None and (found.held, found.waits_since, found.quiet) == (0, None, False)
+
+
+def test_a_held_request_makes_busy_as_one_under_way_does() -> None:
+    counts = Counts("server")
+    counts.came(RUN, 0)
+    counts.waits(RUN, 0)
+    counts.waited(RUN, 6 * SECOND)
+    counts.went(RUN, BUCKET)
+    found = said(counts, BUCKET)
+    assert found is not None and [(b.requests, b.busy) for b in found.buckets] == [(1, 1.0)]
+
+
+def test_a_draining_replica_is_let_go_with_its_last_request() -> None:
+    counts, under_way = Counts("server"), Counter({"old": 2})
+    served = service([replica("old", draining=True), replica("new")]).with_(run_id=RUN)
+    counts.came(RUN, 0)
+    counts.looked_up(served, under_way, 0)
+    assert not counts.urgent
+    assert counts.report(under_way, 0)[0].let_go == ()
+    under_way["old"] = 1
+    counts.ended(RUN, "old", under_way)
+    assert not counts.urgent
+    del under_way["old"]
+    counts.ended(RUN, "old", under_way)
+    assert counts.urgent
+    assert counts.report(under_way, SECOND, urgent=True)[0].let_go == ("old",)
+
+
+def test_one_without_requests_is_let_go_at_once_though_nobody_ever_came() -> None:
+    counts = Counts("server")
+    counts.looked_up(service([replica("new")]).with_(run_id=RUN), NOBODY, 0)
+    assert len(counts) == 0
+    counts.looked_up(service([replica("old", draining=True)]).with_(run_id=RUN), NOBODY, 0)
+    found = said(counts, 0, urgent=True)
+    assert found is not None and found.let_go == ("old",) and found.quiet
+    counts.gone(RUN)
+    assert len(counts) == 0
