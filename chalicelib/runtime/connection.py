@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import httptools
 import orjson
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from chalicelib.runtime.accept import Seats
 
@@ -36,6 +36,7 @@ class _Gathering:
 
     def close(self) -> None:
         self._transport.write(b"".join(self.parts))
+        self.parts.clear()
         self._transport.close()
 
 
@@ -48,6 +49,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
     seats = Seats(2**31)  # the server's own, from whoever makes the connection
     _left = False
     _deadline: asyncio.TimerHandle | None = None
+    _gathers: RequestResponseCycle | None = None  # whose response is gathered
     _in_head = False
     _head_bytes = 0
     _early: bytearray | None = None  # what came behind a request for an upgrade
@@ -71,12 +73,11 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
 
     def gather(self, on: bool) -> None:
         """Without it a head and its body are two packets, and wake the client twice."""
-        gathering = self.cycle.transport
-        if on:
-            self.cycle.transport = _Gathering(self.transport)
-        elif isinstance(gathering, _Gathering):
-            self.cycle.transport = self.transport
-            self.transport.write(b"".join(gathering.parts))
+        if on and not self.pipeline:  # or this would be the cycle of a request that waits
+            self._gathers, self.cycle.transport = self.cycle, _Gathering(self.transport)
+        elif not on and self._gathers is not None:
+            gathered, self._gathers.transport, self._gathers = self._gathers.transport, self.transport, None
+            self.transport.write(b"".join(gathered.parts))
 
     def unhurried(self) -> None:
         """The request's body is passed on as it comes: whoever does that watches its pace."""
