@@ -172,6 +172,8 @@ def _short(value: Any) -> str:
     if value is None:
         return "-"
     if isinstance(value, Mapping) and set(value) == {"min", "max"}:
+        if value["min"] == value["max"] is not None:
+            return str(value["min"])
         return f"{'' if value['min'] is None else value['min']}..{'' if value['max'] is None else value['max']}"
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {_short(item)}" for key, item in value.items() if not _empty(item)) or "-"

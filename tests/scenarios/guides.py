@@ -28,7 +28,7 @@ HOSTS = ROOT / "docs" / "guides" / "on-prem.md"  # takes real hosts: `tests/e2e/
 AWS = {ROOT / "docs" / "guides" / f"{name}.md" for name in ("aws", "aws-costs")}  # `tests/infra/test_guide.py`
 SIGN_ON = ROOT / "docs" / "guides" / "sign-on.md"  # takes a provider: `tests/e2e/test_sign_on_real.py`
 PAGES = sorted({*(ROOT / "docs" / "guides").glob("*.md")} - {HOSTS, SIGN_ON} - AWS)
-REAL = ("attach", "dev-environments", "repositories", "tasks")  # what jobs do there takes a real shell
+REAL = ("attach", "dev-environments", "repositories", "services", "tasks")  # what jobs do there takes a real shell
 FLAGS = ("--fake-cloud", "--no-local-fleet")
 
 _PART = re.compile(r"```(?P<language>\w+)(?: (?P<name>\S+))?\n(?P<body>.*?)```|<!-- (?P<wait>wait .*?) -->", re.DOTALL)

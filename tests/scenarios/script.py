@@ -8,6 +8,7 @@ remark. The rest is what a person would do beside the terminal:
     $ dstack … | tail -N            the last N lines of the output are enough
     $ wait run NAME STATUS          until the run is so
     $ wait fleet NAME STATUS N      until N instances of the fleet are so
+    $ wait replicas NAME N          until the service has N replicas, all of its version and ready
     $ wait log NAME TEXT            until the run has said that
     $ wait event TEXT               until the history says that
     $ export NAME=VALUE             for the commands that follow
@@ -145,6 +146,8 @@ def _so(stage: Stage, wanted: str) -> bool:
     noun, name, *rest = wanted.split(" ", 2)
     if noun == "run":
         return bool(stage.ask("runs/get", {"run_name": name})["status"] == rest[0])
+    if noun == "replicas":
+        return _ready(stage.ask("runs/get", {"run_name": name})) == [True] * int(rest[0])
     if noun == "log":
         return rest[0] in stage.dstack(["logs", name, "--no-follow"])[0]
     if noun == "event":
@@ -152,6 +155,21 @@ def _so(stage: Stage, wanted: str) -> bool:
     status, count = rest[0].split()
     fleet = next((fleet for fleet in stage.ask("fleets/list", {}) if fleet["name"] == name), {"instances": []})
     return sum(one["status"] == status for one in fleet["instances"]) == int(count)
+
+
+def _ready(run: Any) -> list[bool]:
+    """For each live replica of a service, whether it is of the run's version and passes its probes."""
+    found = []
+    for job in run["jobs"]:
+        last, probes = job["job_submissions"][-1], job["job_spec"]["probes"]
+        streaks = [probe["success_streak"] for probe in last["probes"]]
+        passes = len(streaks) == len(probes) and all(
+            a >= b["ready_after"] for a, b in zip(streaks, probes, strict=True)
+        )
+        current = last["deployment_num"] == run["deployment_num"] and last["status"] == "running"
+        if last["finished_at"] is None:
+            found.append(current and passes)
+    return found
 
 
 _CHANGING = (
