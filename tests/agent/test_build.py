@@ -61,6 +61,7 @@ def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
     build.build.cache_clear()
     build.write(str(tmp_path / "two"))
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+    assert (tmp_path / "one").read_bytes().startswith(b"#!/usr/bin/env python3\n"), "or nobody could just start it"
     with zipfile.ZipFile(tmp_path / "one") as archive:
         names = set(archive.namelist())
     modules = {f"dstack_agent/{path.relative_to(FOLDER)}" for path in SOURCES if path != FOLDER / "__main__.py"}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -13,10 +15,11 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent import clearing, disks, folders
+from chalicelib.agent import clearing, disks, folders, marks
 from chalicelib.agent.devices import BlockDevice
 from chalicelib.agent.disks import LOOK_EVERY, WAIT_SECONDS, Disk, probed
 from chalicelib.agent.holds import Holds
+from chalicelib.agent.marks import Mark
 from chalicelib.agent.signatures import Unusable
 from chalicelib.agent.task_runtime import TaskError
 from chalicelib.agent.tasks import TaskFolder
@@ -109,8 +112,27 @@ def test_a_disk_is_read_from_its_node(tmp_path: Path) -> None:
     node.write_bytes(b"x" * (1 << 20))
     assert disks.read(device).words() == "unknown data"
     node.unlink()
-    with pytest.raises(Unusable, match="disk can't be read"):
+    with pytest.raises(Unusable, match="disk can't be read: No such file or directory"):
         disks.read(device)
+
+
+@pytest.mark.skipif(shutil.which("mkfs.ext4", path=disks.PATH) is None, reason="this machine has no mkfs.ext4")
+def test_a_disk_that_is_formatted_bears_its_mark_meanwhile(tmp_path: Path) -> None:
+    """It is taken away by whoever mounts it: until then a machine that is lost leaves a disk that is known as ours."""
+    node, mark = tmp_path / "disk", Mark("install", "data")
+    node.write_bytes(bytes(8 << 20))
+    with (tmp_path / "lock").open("w") as lock:
+        disks.formatted(BlockDevice(str(node), "7:0", 8 << 20, False), mark, lock.fileno())
+    assert marks.is_on(str(node), 8 << 20, mark)
+
+
+def test_those_who_use_a_disk_are_named(tmp_path: Path) -> None:
+    device = tmp_path.stat().st_dev
+    with subprocess.Popen(["sleep", "600"], cwd=tmp_path) as user:
+        told = disks.users_told(f"{os.major(device)}:{os.minor(device)}")
+        user.kill()
+    assert re.fullmatch(r" by \S.* \(process \d+\)(, \d+ more)?", told), told
+    assert disks.users_told("4095:1") == "" == disks.users_told("")
 
 
 # Folders --------------------------------------------------------------------------------------------------------------
@@ -149,7 +171,7 @@ def test_root_gives_a_folder_to_its_user(tmp_path: Path) -> None:
 
 def test_a_fresh_folder_is_nobodys_until_it_is_given(tmp_path: Path) -> None:
     opened = folders.opened(f"{tmp_path}/a", folders.maker(folders.UNFINISHED))
-    assert folders.unfinished(opened)
+    assert folders.unfinished(opened) and stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0, "nor may anybody enter"
     folders.give(opened, os.getuid(), os.getgid())
     assert not folders.unfinished(opened) and (tmp_path / "a").stat().st_mode & 0o777 == 0o755
     os.close(opened)

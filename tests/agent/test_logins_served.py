@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import resource
 import shlex
 import signal
 import socket
@@ -283,6 +285,12 @@ def test_after_that_while_it_ends_with_all_that_it_started(served: Served) -> No
     assert answer(client) == b"" and served.told["connections"] == 0
 
 
+def test_it_ends_though_nobody_connects_or_leaves_meanwhile(served: Served) -> None:
+    served.begin(linger=0.2)
+    served.job_ends()
+    served.over()
+
+
 def test_a_supervisor_that_was_killed_takes_no_session_along(served: Served) -> None:
     """The next one finds a server that lives, and begins no other."""
     served.begin()
@@ -296,6 +304,31 @@ def test_a_supervisor_that_was_killed_takes_no_session_along(served: Served) -> 
     served.supervisor_ends()
     served.until(lambda: not logins.over(served.folder))
     assert answer(served.client("in"))[:1] == b"4"
+
+
+def test_a_job_that_ends_while_no_supervisor_watches_hangs_up_too(served: Served) -> None:
+    served.begin()
+    session = served.client("hold")
+    assert answer(session) == b"held\n"
+    served.supervisor_ends()
+    assert answer(served.client("in"))[:1] == b"4"
+    served.until(lambda: served.told["connections"] == 2)
+    served.folder.write_state({"state": "exited"})
+    assert answer(session) == b"hung up\n"
+
+
+def test_a_connection_that_cant_be_taken_is_noted_and_the_next_may_fare_better(served: Served) -> None:
+    served.begin()
+    server = logins.process(served.folder)
+    assert server is not None
+    limits = resource.prlimit(server, resource.RLIMIT_NOFILE)
+    taken = {int(path.name) for path in Path(f"/proc/{server}/fd").iterdir()}
+    free = next(number for number in itertools.count() if number not in taken)
+    resource.prlimit(server, resource.RLIMIT_NOFILE, (free, limits[1]))
+    client = served.client("in")
+    served.until(lambda: "accepting: [Errno 24] Too many open files\n" in served.log)
+    resource.prlimit(server, resource.RLIMIT_NOFILE, limits)
+    assert answer(client)[:1] == b"4"
 
 
 def test_a_server_that_was_killed_is_followed_by_one_with_its_port_and_its_key(served: Served) -> None:

@@ -14,10 +14,20 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import session_command
-from chalicelib.agent.accounts import Account, device_groups, outside, own_file, own_folder, reachable
+from chalicelib.agent.accounts import (
+    Account,
+    account_of,
+    device_groups,
+    outside,
+    own_file,
+    own_folder,
+    own_home,
+    reachable,
+)
 from chalicelib.agent.process import ProcessRuntime, task_environment
 from chalicelib.agent.task_runtime import Began, TaskError
 from chalicelib.agent.tasks import TaskFolder
+from chalicelib.agent.users import Users
 from chalicelib.agent.visibility import Cards
 from chalicelib.agent.volumes import Volumes
 
@@ -157,6 +167,31 @@ def test_what_is_made_for_a_task_is_made_with_its_accounts_rights(tmp_path: Path
     with pytest.raises(TaskError, match=rf"^working directory {tmp_path}/new: Permission denied"):
         own_folder(str(tmp_path / "new"), account)
     assert os.geteuid() == 0 and os.getegid() == 0 and not (tmp_path / "new").exists()
+
+
+@root_only
+def test_what_is_done_for_an_account_is_done_with_its_groups_alone() -> None:
+    account = Account("nobody")
+    account.groups = [12]
+    ours = os.geteuid(), os.getegid(), os.getgroups()
+    with account.acting():
+        assert (os.geteuid(), os.getegid(), os.getgroups()) == (account.uid, account.gid, [12])
+    assert (os.geteuid(), os.getegid(), os.getgroups()) == ours
+
+
+@root_only
+@pytest.mark.parametrize("wanted", ["0:54321", "54321:0", "61005:54321", "54321:61005"])
+def test_no_task_may_be_root_or_what_another_tasks_user_or_group_may_be(tmp_path: Path, wanted: str) -> None:
+    pool = Users("61000-61999", str(tmp_path))
+    with pytest.raises(TaskError, match="have no right to be root or another job's user"):
+        account_of(wanted, pool, "t", with_gpus=False)
+    assert account_of("54321:54322", pool, "t", with_gpus=False).confined
+
+
+def test_the_agents_own_tasks_have_a_home_that_is_closed_to_others(tmp_path: Path) -> None:
+    folder = TaskFolder(str(tmp_path), "t")
+    assert own_home(folder, Account(None)) == (folder.home, "")
+    assert stat.S_IMODE(Path(folder.home).stat().st_mode) == 0o700
 
 
 def test_a_task_with_gpus_gets_the_groups_of_devices_that_arent_everybodys() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.engine.kinds import KINDS, Kinds
+from chalicelib.engine.queueing import SMALLEST_PAGE
 from chalicelib.engine.read import YOUNG, Reader
 from chalicelib.engine.reconcile import TOGETHER
 from chalicelib.planning.closing import LOOK_CLOSING
@@ -26,7 +28,7 @@ from chalicelib.planning.queue import decide_queue
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.snapshots import InstanceSnapshot, QueueSnapshot, RunSnapshot
 from chalicelib.store import nouns
-from chalicelib.store.port import Delete, Put, Record
+from chalicelib.store.port import Delete, Index, Page, Put, Record
 from tests.world import nouns as b
 from tests.world.engine import Engine
 from tests.world.nouns import PROJECT
@@ -114,6 +116,24 @@ def test_few_free_places_read_few_jobs(place: Engine) -> None:
         place.run(f"run-{number}", due=False)
     place.reconciler().run([QUEUE])
     assert place.store.read < 200
+
+
+def test_jobs_that_are_due_are_read_in_whole_pages_however_few_places_are_free(place: Engine) -> None:
+    """All of them are to be looked at, and each page is a call."""
+    place.hosts(1)
+    for number in range(2 * SMALLEST_PAGE):
+        place.run(f"run-{number}")
+    query, pages = place.store.query, list[int]()
+
+    def seen(index: Index, partition: str, **more: Any) -> Page:
+        found: Page = query(index, partition, **more)
+        if partition == keys.queue_of(PROJECT):
+            pages.append(len(found.records))
+        return found
+
+    place.store.query = seen
+    place.reconciler().run()
+    assert pages == [1, 2 * SMALLEST_PAGE], "whether anybody waits, and then everybody"
 
 
 def test_next_page_goes_on_where_the_first_found_no_place(place: Engine) -> None:

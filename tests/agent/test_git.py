@@ -1,0 +1,50 @@
+"""What git may know of a repository's credentials, and who may read it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from chalicelib.agent.accounts import Account
+from chalicelib.agent.git import Git
+
+NOBODY = "4711:4712"
+URL = "https://git.example/a.git"
+
+
+def settled(folder: Path, account: Account | None, url: str = URL, token: str = "top-secret") -> Git:
+    git = Git(str(folder), account, "t", lambda _: None, float("inf"))
+    git.settle(url, token, "KEY\r\nOF MINE\r\n\n", "git.example ssh-ed25519 A\n")
+    return git
+
+
+def test_credentials_are_in_files_of_a_private_folder(tmp_path: Path) -> None:
+    git = settled(tmp_path / "private", None)
+    kept = {path.name: path for path in (tmp_path / "private").iterdir()}
+    assert {name: stat.S_IMODE(path.stat().st_mode) for name, path in kept.items()} == dict.fromkeys(kept, 0o600)
+    assert stat.S_IMODE((tmp_path / "private").stat().st_mode) == 0o700
+    assert kept["token"].read_text() == "username=oauth2\npassword=top-secret\n"
+    helper = f'[credential "https://git.example"]\n\thelper = "!f() {{ cat {kept["token"]}; }}; f"\n'
+    assert kept[".gitconfig"].read_text().endswith(helper)
+    assert kept["key"].read_text() == "KEY\nOF MINE\n", "as ssh wants it"
+    assert git.hosts_seen() == "git.example ssh-ed25519 A\n"
+    git.forget()
+    assert not (tmp_path / "private").exists()
+
+
+@pytest.mark.parametrize(("url", "token"), [("git@git.example:a.git", "secret"), (URL, ""), (URL, "a\nusername=b")])
+def test_no_token_is_kept_that_git_could_not_use(tmp_path: Path, url: str, token: str) -> None:
+    settled(tmp_path / "private", None, url, token)
+    assert not (tmp_path / "private/token").exists()
+    assert "https://" not in (tmp_path / "private/.gitconfig").read_text()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root runs git as somebody else")
+def test_they_belong_to_whoever_runs_git(tmp_path: Path) -> None:
+    """Or it couldn't read them: everybody else is shut out."""
+    settled(tmp_path / "private", Account(NOBODY))
+    private = tmp_path / "private"
+    assert {(path.stat().st_uid, path.stat().st_gid) for path in (private, *private.iterdir())} == {(4711, 4712)}
