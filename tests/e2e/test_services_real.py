@@ -6,9 +6,11 @@ import base64
 import json
 import os
 import signal
+import threading
 import time
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -129,3 +131,50 @@ def test_the_first_answer_comes_soon(server: Server, capsys: pytest.CaptureFixtu
     with capsys.disabled():
         print(f"\n  applied in {applied:.2f} s, answered {time.monotonic() - began - applied:.2f} s later")
     server.cli("stop", "prompt", "-y")
+
+
+def test_the_first_request_wakes_a_service_that_has_no_replicas(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scaling = {"metric": "rps", "target": 100}
+    apply(server, "asleep", replicas="0..1", scaling=scaling, auth=False)
+    wait_for(server, "asleep", "pending")
+    began = time.monotonic()
+    answer = ask(server, "/proxy/services/main/asleep/echo")
+    assert answer.status == 200
+    with capsys.disabled():
+        print(f"\n  from no replica to the first answer: {time.monotonic() - began:.2f} s")
+    server.cli("stop", "asleep", "-y")
+
+
+def test_a_new_version_takes_over_and_no_request_or_stream_is_lost(server: Server) -> None:
+    apply(server, "turn", auth=False, env={"VERSION": "1"})
+    first = answers(server, "turn").header("x-replica")
+    stop, lines, statuses = threading.Event(), [], []
+
+    def stream() -> None:
+        address = server.url.removeprefix("http://").split(":")
+        with Caller((address[0], int(address[1])), PATIENCE) as caller:
+            caller.head("GET", "/proxy/services/main/turn/stream?n=100&gap=0.1", "localhost")
+            response = caller.begin()
+            while line := response.readline():
+                lines.append(line)
+
+    def calls() -> None:
+        while not stop.is_set():
+            statuses.append(ask(server, "/proxy/services/main/turn/echo").status)
+
+    with ThreadPoolExecutor(3) as threads:
+        long, *short = [threads.submit(work) for work in (stream, calls, calls)]
+        try:
+            until("the stream to flow", lambda: lines, seconds=20)
+            apply(server, "turn", auth=False, env={"VERSION": "2"})
+            until("the other to take over", lambda: answers(server, "turn").header("x-replica") != first)
+            long.result()
+        finally:
+            stop.set()
+        for each in short:
+            each.result()
+    assert lines[-2] == b"data: [DONE]\n"
+    assert set(statuses) == {200} and len(statuses) > 20
+    server.cli("stop", "turn", "-y")
