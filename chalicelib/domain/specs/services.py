@@ -32,7 +32,9 @@ def _window(value: int) -> int:
 class ScalingSpec(Spec):
     """When to add and remove replicas."""
 
-    metric: Literal["rps", "queue"] = Field(description="`rps`: requests a second; `queue`: requests that wait.")
+    metric: Literal["rps", "queue"] = Field(
+        description="`rps`: requests a second; `queue`: requests under way or waiting."
+    )
     target: Number = Field(description="How much of it one replica should get.", gt=0, le=MOST_AMOUNT)
     window: Annotated[Duration, AfterValidator(_window)] | None = Field(
         default=None, description="The averaging window: 30s, 1m or 5m; a minute unless set."

@@ -262,9 +262,11 @@ class Services(Story):
         by_plan = job.draining_at is not None or job.reason is JobReason.scaled_down
         if not by_plan or run.reason is not None:
             return
-        asked = sum(scale.desired for scale in run.scales)
-        if len(self.serving(run.id)) < asked:
-            raise SERVED_THROUGHOUT.broken(f"{job.name} leaves, {len(self.serving(run.id))} serve of {asked}")
+        asked, since = sum(scale.desired for scale in run.scales), job.draining_at or self.world.time
+        mine = [each for each in self.watch.jobs.values() if each.run_id == run.id]
+        serving = sum(_serves(each) or _served(each, since) for each in mine)
+        if serving < asked:
+            raise SERVED_THROUGHOUT.broken(f"{job.name} leaves, {serving} serve of {asked}")
 
     def _drained(self, old: Job, job: Job) -> None:
         if job.reason is JobReason.scaled_down and old.reason is None and old.draining_at is not None:
@@ -284,6 +286,13 @@ class Services(Story):
 
 def _serves(job: Job) -> bool:
     return job.status is JobStatus.running and job.ready_at is not None and job.draining_at is None
+
+
+def _served(job: Job, at: Micros) -> bool:
+    """It did when that was decided, and has died since."""
+    return (
+        job.ready_at is not None and job.draining_at is None and job.reason is not None and job.last_processed_at > at
+    )
 
 
 def _stays(job: Job) -> bool:
