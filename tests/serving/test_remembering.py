@@ -1,0 +1,177 @@
+"""What a door remembers of services and of callers: asked once, forgotten when it changes, never kept when it changed
+while it was being read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from chalicelib.domain.serving import Served
+from chalicelib.serving.access import BAD, GOOD, Access, bearer
+from chalicelib.serving.directory import Directory
+from tests.serving.door import TOKEN, service
+from tests.serving.embedded import Known
+
+APP = ("main", "app")
+
+
+class Slow:
+    """Reads that end when the test lets them."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.go = asyncio.Event()
+
+    async def aside(self, work: Callable[[], Any]) -> Any:
+        self.asked += 1
+        found = work()  # as of now: what changes later isn't in it
+        await self.go.wait()
+        return found
+
+
+def known(*services: Served) -> Known:
+    made = Known()
+    made.services = {(each.project_name, each.run_name): each for each in services}
+    return made
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_many_askers_share_one_look_and_later_ones_need_none() -> None:
+    async def main() -> None:
+        slow, app = Slow(), service()
+        directory = Directory(known(app), slow.aside, lambda found: None)
+        asking = [asyncio.ensure_future(directory.find(APP)) for _ in range(5)]
+        await settle()
+        slow.go.set()
+        assert await asyncio.gather(*asking) == [app] * 5
+        assert await directory.find(APP) == directory.peek(APP) == app
+        assert slow.asked == 1
+
+    asyncio.run(main())
+
+
+def test_one_asker_that_leaves_takes_the_look_from_nobody() -> None:
+    async def main() -> None:
+        slow, app = Slow(), service()
+        directory = Directory(known(app), slow.aside, lambda found: None)
+        one, other = (asyncio.ensure_future(directory.find(APP)) for _ in range(2))
+        await settle()
+        one.cancel()
+        slow.go.set()
+        assert await other == app
+
+    asyncio.run(main())
+
+
+def test_what_changes_while_it_is_read_is_read_again() -> None:
+    async def main() -> None:
+        slow, app = Slow(), service()
+        services = known(app)
+        directory = Directory(services, slow.aside, lambda found: None)
+        asking = asyncio.ensure_future(directory.find(APP))
+        await settle()
+        services.services[APP] = newer = app.with_(auth=True)
+        directory.changed([app.run_id])
+        slow.go.set()
+        assert await asking == newer == directory.peek(APP)
+
+    asyncio.run(main())
+
+
+def test_a_change_forgets_and_wakes_who_waits_for_it_alone() -> None:
+    async def main() -> None:
+        slow, app, other = Slow(), service(), service(name="other")
+        slow.go.set()
+        looked: list[Served] = []
+        directory = Directory(known(app, other), slow.aside, looked.append)
+        await directory.find(APP)
+        change, unmoved = directory.change_of(app.run_id), directory.change_of(other.run_id)
+        directory.changed([app.run_id])
+        assert change.is_set() and not unmoved.is_set() and directory.peek(APP) is None
+        assert await directory.look_again(app.run_id) == app == directory.peek(APP)
+        assert looked == [app, app]
+        directory.wake_all()
+        assert unmoved.is_set()
+
+    asyncio.run(main())
+
+
+def test_a_name_of_nobody_is_asked_every_time_and_never_kept() -> None:
+    async def main() -> None:
+        slow = Slow()
+        slow.go.set()
+        services = known()
+        directory = Directory(services, slow.aside, lambda found: None)
+        assert await directory.find(APP) is None
+        services.services[APP] = app = service()
+        assert await directory.find(APP) == app
+
+    asyncio.run(main())
+
+
+class Judge:
+    """The rights of one token, and a clock."""
+
+    def __init__(self) -> None:
+        self.good, self.asked, self.now = True, 0, 0.0
+        self.access = Access(self, self._aside, lambda: self.now)
+
+    def member(self, token: str, project: str) -> bool:
+        self.asked += 1
+        return self.good
+
+    async def _aside(self, work: Callable[[], bool]) -> bool:
+        return work()
+
+    def verdict(self) -> bool:
+        return asyncio.run(self.access.judge(TOKEN, "main"))
+
+
+def test_a_good_verdict_lasts_a_minute_and_a_bad_one_five_seconds() -> None:
+    judge = Judge()
+    assert judge.verdict()
+    judge.good, judge.now = False, GOOD - 1
+    assert judge.verdict() and judge.asked == 1
+    judge.now = GOOD + 1
+    assert not judge.verdict()
+    judge.good, judge.now = True, GOOD + BAD
+    assert not judge.verdict()
+    judge.now = GOOD + BAD + 2
+    assert judge.verdict() and judge.asked == 3
+
+
+def test_a_change_of_rights_counts_at_once_and_while_somebody_is_being_judged() -> None:
+    judge = Judge()
+    assert judge.verdict()
+    judge.good = False
+    judge.access.changed()
+    assert not judge.verdict()
+
+    async def overtaken(work: Callable[[], bool]) -> bool:
+        verdict = work()
+        access.changed()
+        return verdict
+
+    judge.good = True
+    access = Access(judge, overtaken, lambda: 0.0)
+    assert asyncio.run(access.judge(TOKEN, "main")) and access.known(TOKEN, "main") is None
+
+
+def test_a_verdict_is_for_one_project() -> None:
+    judge = Judge()
+    assert judge.verdict()
+    assert judge.access.known(TOKEN, "main") and judge.access.known(TOKEN, "other") is None
+
+
+def test_a_token_is_read_strictly() -> None:
+    def read(*values: bytes) -> str:
+        return bearer([(b"authorization", value) for value in values])
+
+    assert read(b"Bearer abc") == read(b"bearer  abc ") == "abc"
+    assert read() == read(b"Basic abc") == read(b"Bearer") == read(b"Bearer a", b"Bearer b") == ""
+    assert read("Bearer é".encode()) == read(b"Bearer " + b"x" * 5000) == ""
