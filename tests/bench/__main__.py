@@ -27,6 +27,7 @@ BENCHES: dict[str, list[str]] = {
     "listing": [],
     "people": [],
     "placement": [],
+    "scaling": [],
     "language": [],
     "cold": [],
     "warm": [],
