@@ -53,6 +53,7 @@ as) read -r key
     echo in; /bin/sleep 600; echo never ;;
 hold) printf 'Accepted publickey for x\r\n' >&2
     /bin/sh -c 'trap "echo hung up; exit" HUP; echo held; while :; do /bin/sleep 0.05; done'; read -r word ;;
+stay) printf 'Accepted publickey for x\r\n' >&2; /bin/sh -c 'trap "" HUP; echo $$; exec /bin/sleep 600'; read -r word ;;
 *) printf 'who is\r\n%s?\r\n' "$word" >&2 ;;
 esac
 """
@@ -283,6 +284,15 @@ def test_after_that_while_it_ends_with_all_that_it_started(served: Served) -> No
     served.job_ends()
     served.over()
     assert answer(client) == b"" and served.told["connections"] == 0
+
+
+def test_what_ignores_a_hangup_ends_with_it(served: Served) -> None:
+    served.begin(linger=0.2)
+    client = served.client("stay")
+    left = int(answer(client))
+    served.job_ends()
+    served.over()
+    served.until(lambda: left not in living())
 
 
 def test_it_ends_though_nobody_connects_or_leaves_meanwhile(served: Served) -> None:
