@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from chalicelib.domain.jobs import Job, JobStatus
@@ -10,11 +11,13 @@ from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.services import Scale
 from chalicelib.domain.specs.runs import RunSpec
 from chalicelib.machines.run import BACKOFF
+from chalicelib.planning.combine import combined, wants_of
 from chalicelib.planning.jobs import job_specs
-from chalicelib.planning.plan import Plan
+from chalicelib.planning.plan import Note, Plan
 from chalicelib.planning.run import decide_run
 from chalicelib.planning.services import first_scales, next_scales
 from chalicelib.planning.snapshots import RunSnapshot
+from chalicelib.planning.stock import Query
 from tests.world import nouns as b
 from tests.world.nouns import lint
 
@@ -107,3 +110,23 @@ def test_a_change_keeps_the_replicas_there_are_as_far_as_it_allows() -> None:
         assert (scale.desired, scale.at, scale.why) == (desired, 7, "its configuration was changed")
     groups = [{"name": "new", "replicas": 2, "commands": ["x"]}]
     assert next_scales(service(groups=groups).configuration, now) == (Scale(group="new", desired=2),)
+
+
+def test_a_schedule_starts_as_many_replicas_as_there_should_be() -> None:
+    spec = service(replicas=2, schedule={"cron": ["0 8 * * *"]})
+    at = b.NOW + 60 * b.SECOND
+    run = of(spec, status=RunStatus.pending, resume_at=at)
+    assert saved(decide(snapshot(spec, run)), Job) == []
+    plan = decide(snapshot(spec, run, now=at))
+    assert [(job.replica_num, job.submission_num) for job in saved(plan, Job)] == [(0, 0), (1, 0)]
+    (begun,) = {noun.status for noun in saved(plan, Run)}
+    assert begun is RunStatus.submitted
+
+
+def test_another_projects_fleet_takes_no_group_that_could_take_over_its_hosts() -> None:
+    groups = [{"replicas": 1, "commands": ["x"]}, {"replicas": 1, "commands": ["x"], "docker": True}]
+    spec = service(groups=groups)
+    shared = replace(b.view(b.fleet("lab"), nodes="0..2"), imported=True)
+    plain, docker = (combined(wants_of(spec, each), shared) for each in job_specs(spec, images=b.Images()))
+    assert isinstance(plain, Query)
+    assert isinstance(docker, Note) and "takes no run with `privileged` or `docker`" in docker.text
