@@ -38,7 +38,9 @@ _OURS = frozenset(
         b"x-request-id",
     )
 )
-_ANSWERED = frozenset((b"x-request-id", b"x-replica"))  # of a response: ours
+_LEFT, _JUDGED = _HOP | _OURS, _HOP | _OURS | {b"authorization"}  # made once: this is on every request's way
+_LEFT_BACK = _HOP | {b"x-request-id", b"x-replica"}  # of a response: those are ours
+_NONE: frozenset[bytes] = frozenset()
 _ID = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:")
 LONGEST_ID = 128
 
@@ -68,6 +70,8 @@ def one(headers: Raw, name: bytes) -> bytes | None:
 def listed(headers: Raw) -> frozenset[bytes]:
     """The headers that `Connection` declares to be of this hop."""
     values = [value for key, value in headers if key == b"connection"]
+    if not values:
+        return _NONE
     return frozenset(word.strip().lower() for value in values for word in value.split(b",")) - {b"host", b""}
 
 
@@ -81,9 +85,9 @@ def request_id(headers: Raw, otherwise: str) -> str:
 def onward(headers: Raw, origin: Origin, *, judged: bool) -> list[tuple[bytes, bytes]]:
     """What a replica gets. `judged`: the door has looked at the caller's token."""
     headers = list(headers)
-    left = _HOP | _OURS | listed(headers)
-    if judged:
-        left |= {b"authorization"}
+    left = _JUDGED if judged else _LEFT
+    if named := listed(headers):
+        left |= named
     kept = [each for each in headers if each[0] not in left]
     before = [value for name, value in headers if name == b"x-forwarded-for"]
     kept.append((b"x-forwarded-for", b", ".join((*before, origin.address.encode()))))
@@ -98,6 +102,8 @@ def onward(headers: Raw, origin: Origin, *, judged: bool) -> list[tuple[bytes, b
 def back(headers: Raw, request_id: str, replica: str) -> list[tuple[bytes, bytes]]:
     """What the client gets of a replica's response."""
     headers = [(name.lower(), value) for name, value in headers]
-    left = _HOP | _ANSWERED | listed(headers)
+    left = _LEFT_BACK
+    if named := listed(headers):
+        left |= named
     kept = [each for each in headers if each[0] not in left]
     return [*kept, (b"x-request-id", request_id.encode()), (b"x-replica", replica.encode())]
