@@ -131,7 +131,7 @@ FUNCTIONS = (
         timeout=120,  # lists every account in every region
         chalice="SweepOrphans",
         every="rate(5 minutes)",
-        grants=(*may.CONCLUDE, *may.ec2("Reading", "End")),
+        grants=(*may.CONCLUDE, *may.ec2("Listing", "End", "Prices")),  # a disk that shows after all has its price
     ),
     Function(
         "erase_unused",
@@ -154,8 +154,8 @@ FUNCTIONS = (
         grants=(
             *may.CONCLUDE,
             may.blobs("Publish", ("GetObject", "PutObject"), "agent"),
-            *may.ec2("Reading", "Images", "Launch", "LaunchInto", "Create", "CreateInto", "Tag", "Change", "End"),
-            *may.ec2("AttachForeign", "PassRole", "Spot"),
+            *may.ec2("Listing", "Placing", "Images", "Prices", "Launch", "LaunchInto", "Create", "CreateInto", "Tag"),
+            *may.ec2("Change", "End", "AttachForeign", "PassRole", "Spot"),
         ),
     ),
     Function(
@@ -167,7 +167,7 @@ FUNCTIONS = (
         asked=True,  # when a backend is configured
         grants=(
             *(may.SETTINGS, may.READ, may.LIST),
-            *may.ec2("Catalogue"),
+            *may.ec2("Catalogue", "Prices"),
             may.blobs("Catalog", ("GetObject", "PutObject", "DeleteObject"), "catalog"),
         ),
     ),

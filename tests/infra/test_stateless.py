@@ -159,7 +159,7 @@ def test_machines_are_rented_in_any_region_and_of_anybodys_image() -> None:
     into = next(each["Resource"] for each in statements if each["Sid"] == "Ec2LaunchInto")
     assert {"Fn::Sub": "arn:${AWS::Partition}:ec2:*::image/*"} in into
     assert {"Fn::Sub": "arn:${AWS::Partition}:ec2:*:${AWS::AccountId}:subnet/*"} in into
-    assert next(each["Resource"] for each in statements if each["Sid"] == "Ec2Reading") == ["*"]
+    assert next(each["Resource"] for each in statements if each["Sid"] == "Ec2Placing") == ["*"]
     launch = next(each for each in statements if each["Sid"] == "Ec2Launch")
     assert launch["Condition"] == {"StringLike": {"aws:RequestTag/dstack-install": ANY}}
 

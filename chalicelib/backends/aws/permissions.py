@@ -38,25 +38,32 @@ PERMISSIONS: tuple[Permission, ...] = (
             "ec2:DescribeInstanceTypes",
             "ec2:DescribeInstanceTypeOfferings",
             "ec2:DescribeSpotPriceHistory",
-            "pricing:GetProducts",  # or prices from a file
             "servicequotas:ListServiceQuotas",
         ),
     ),
+    Permission("Prices", ("pricing:GetProducts",)),  # or prices from a file
+    # What there is of ours: all that a sweep reads.
     Permission(
-        "Reading",
+        "Listing",
         (
             "ec2:DescribeAddresses",
-            "ec2:DescribeCapacityReservations",
-            "ec2:DescribeImages",
             "ec2:DescribeInstances",
             "ec2:DescribeNetworkInterfaces",
             "ec2:DescribePlacementGroups",
+            "ec2:DescribeVolumes",
+        ),
+    ),
+    # Where something can be launched, and with what; and what becomes of a spot machine.
+    Permission(
+        "Placing",
+        (
+            "ec2:DescribeCapacityReservations",
+            "ec2:DescribeImages",
             "ec2:DescribeRegions",
             "ec2:DescribeRouteTables",
             "ec2:DescribeSecurityGroups",
             "ec2:DescribeSpotInstanceRequests",
             "ec2:DescribeSubnets",
-            "ec2:DescribeVolumes",
             "ec2:DescribeVpcs",
         ),
     ),

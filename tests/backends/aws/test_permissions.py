@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 import chalicelib.backends.aws
 from chalicelib.backends.aws.backend import AwsBackend
 from chalicelib.backends.aws.permissions import CREATIONS, MARKED, OURS, PERMISSIONS, actions, probes
-from chalicelib.errors import Gone, InUse, MissingPermission
+from chalicelib.errors import MissingPermission
 from tests.backends.aws.account import REHEARSED, Account, Fault, Script
 from tests.backends.aws.provider import AwsProvider, clients, config
 from tests.backends.conformance import group_request_for, request_for, volume_request
@@ -87,34 +86,6 @@ def test_statements_are_told_apart() -> None:
 
 def test_what_is_probed_is_in_the_table() -> None:
     assert {action("ec2", probe.operation) for probe in probes("us-east-1a", "vpc-1")} <= set(actions())
-
-
-def test_offers_are_fetched_with_the_permissions_of_the_catalogue_alone() -> None:
-    clock = Clock()
-    account = Account(clock.now)
-    assert AwsBackend(config(), clients(account), clock.now).offers()
-    asked = {
-        action(call.service, "_".join(re.findall("[A-Z][a-z]*", call.operation)).lower()) for call in account.calls
-    }
-    (table,) = (each for each in PERMISSIONS if each.sid == "Catalogue")
-    assert asked <= set(table.actions)
-
-
-def test_orphans_are_found_and_ended_with_the_permissions_of_the_sweep_alone() -> None:
-    checked = Checked()
-    begun = len(checked.account.calls)
-    for owned in checked.backend.list_owned():
-        with suppress(Gone):
-            checked.backend.terminate(owned.handle)
-    for group in checked.backend.list_owned_groups():
-        with suppress(Gone, InUse):
-            checked.backend.delete_group(group.handle)
-    for volume in checked.backend.list_owned_volumes():
-        with suppress(Gone):
-            checked.backend.delete_volume(volume.handle)
-    asked = {f"ec2:{call.operation}" for call in checked.account.calls[begun:]}
-    table = {each.sid: set(each.actions) for each in PERMISSIONS}
-    assert asked <= table["Reading"] | table["End"] and asked & table["End"] >= {"ec2:TerminateInstances"}
 
 
 def check(demands: str, **configured: object) -> list[str]:
