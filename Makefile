@@ -44,6 +44,10 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 	@$(PYTHON) .ci/venv.py .venvs/openai tests/serving/openai.lock
 	@touch $@
 
+.venvs/smg/.installed: tests/agent/smg.lock
+	@$(PYTHON) .ci/venv.py .venvs/smg tests/agent/smg.lock
+	@touch $@
+
 .venvs/ministack/.installed: tests/emulators/ministack.lock
 	@$(PYTHON) .ci/venv.py .venvs/ministack tests/emulators/ministack.lock
 	@touch $@
@@ -63,7 +67,7 @@ $(VENV)/.dev: $(VENV)/.installed requirements-dev.lock
 demo: install ## see a task run through a real control plane, from nothing to nothing
 	@$(BIN)/python -m examples.demo
 
-test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
+test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
 	@$(BIN)/python -m pytest tests -n auto --dist loadscope
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in under a minute

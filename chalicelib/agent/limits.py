@@ -71,7 +71,7 @@ def cut(text: str, room: int) -> str:
 
 def bare(report: Dict[str, Any]) -> Dict[str, Any]:
     """The minimum, for a server that refused the rest."""
-    names = ("id", "state", "at", "exit_status", "reason", "log_end", "mounted", "held", "access", "listens")
+    names = ("id", "state", "at", "exit_status", "reason", "log_end", "mounted", "held", "access", "listens", "workers")
     return {name: report[name] for name in names if name in report}
 
 

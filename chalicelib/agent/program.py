@@ -25,7 +25,23 @@ from .log_stream import LogStreams
 from .notices import Notice
 from .replicas import Replicas
 from .roster import Roster, archives_of
-from .session import Abort, Command, Dial, End, Keep, Message, Put, Rekey, Remove, Session, Skip, Start, Stop, Trim
+from .session import (
+    Abort,
+    Command,
+    Dial,
+    End,
+    Keep,
+    Message,
+    Put,
+    Rekey,
+    Remove,
+    Route,
+    Session,
+    Skip,
+    Start,
+    Stop,
+    Trim,
+)
 from .streams import Streams, port_opener, ssh_opener
 from .task_runtime import CONTAINER, TaskError, TaskRuntime, isolation, micros
 from .tasks import make_pipe, read_text, write_atomic
@@ -436,7 +452,7 @@ class Program:
                 self._obey_about_output(command)
             elif isinstance(command, Dial):
                 self.streams.dial(command.order)
-            elif isinstance(command, (Keep, Rekey)):
+            elif isinstance(command, (Keep, Rekey, Route)):
                 self._obey_about_keys(command)
             elif isinstance(command, End):
                 for task in self._session.tasks():
@@ -452,8 +468,11 @@ class Program:
         else:
             self._slow.submit(self._logged, self._put, command)
 
-    def _obey_about_keys(self, command: Union[Keep, Rekey]) -> None:
-        if isinstance(command, Keep):
+    def _obey_about_keys(self, command: Union[Keep, Rekey, Route]) -> None:
+        if isinstance(command, Route):
+            if self.replicas.route(command.task, command.workers, command.urls):
+                self._refresh(command.task)
+        elif isinstance(command, Keep):
             write_atomic(os.path.join(self._data, "credential"), command.credential, durable=True)
         elif self._roster.rekey(command.task, command.access, command.keys):
             self._refresh(command.task)

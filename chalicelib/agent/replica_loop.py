@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import re
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import Awaitable, Callable, Dict, List, Optional
+from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
+from urllib.parse import urlsplit
 
 from . import asking
 from .probes import Probe
 from .replicas import Replica
+from .router import EVERY, Router
 
 LISTENS_EVERY = 1.0
 QUEUE_EVERY, QUEUE_SECONDS, QUEUE_BYTES = 5.0, 4.0, 8 << 20
+ROUTER, ROUTER_SECONDS = "http://router", 10.0
 THREADS = 8
 WAITING = re.compile(rb"^(?:vllm:num_requests_waiting|sglang:num_queue_reqs)(?:\{.*\})?[ \t]+([^ \t\r\n]+)", re.M)
 
@@ -84,6 +88,8 @@ class ReplicaLoop:
         work: List[Awaitable[None]] = [probe.run() for probe in probes]
         if replica.spec.get("queue"):
             work.append(self._count(replica))
+        if replica.workers is not None:
+            work.append(self._route(replica))
         await asyncio.gather(*work)
 
     async def _listens(self, replica: Replica) -> bool:
@@ -116,6 +122,26 @@ class ReplicaLoop:
         made.setblocking(False)
         return made
 
+    async def _route(self, replica: Replica) -> None:
+        """What routes to the service's other replicas is told which there are, again and again: it may forget."""
+
+        async def call(method: str, url: str, body: Optional[Dict[str, Any]], most: int) -> Tuple[int, bytes]:
+            parts = urlsplit(url)
+            if url.startswith(ROUTER):
+                sock = await self._connected(replica)
+            else:
+                sock = await self._loop.run_in_executor(self._threads, _reached, parts.hostname, parts.port)
+            text = None if body is None else json.dumps(body)
+            headers = [("Content-Type", "application/json"), ("Host", parts.netloc)]
+            asked = asking.request(method, parts.path, headers, text)
+            return await asyncio.wait_for(asking.answer(sock, asked, most), ROUTER_SECONDS)
+
+        router = Router(ROUTER, call, self._log)
+        while True:
+            if replica.workers:  # before the control plane has said which, none is touched
+                await router.reconcile(replica.urls)
+            await asyncio.sleep(EVERY)
+
     async def _count(self, replica: Replica) -> None:
         """What waits in its engine, as that says: unknown while it says nothing."""
         request = asking.request("get", "/metrics")
@@ -132,6 +158,12 @@ class ReplicaLoop:
     async def _metrics(self, replica: Replica, request: bytes) -> Optional[int]:
         status, body = await asking.answer(await self._connected(replica), request, QUEUE_BYTES)
         return waiting(body) if status == 200 else None
+
+
+def _reached(host: str, port: int) -> socket.socket:
+    made = socket.create_connection((host, port), ROUTER_SECONDS)
+    made.setblocking(False)
+    return made
 
 
 def waiting(metrics: bytes) -> Optional[int]:

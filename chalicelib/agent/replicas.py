@@ -93,10 +93,12 @@ class Replica:
     address: str = ""
     queue: Optional[int] = None
     streaks: Optional[List[int]] = None  # of its probes, once one had a response
+    workers: Optional[str] = None  # of a router: which list of workers these are
+    urls: Tuple[str, ...] = ()
 
     def told(self) -> Dict[str, Any]:
         said = {"listens": self.listens, "host_port": self.host_port, "queue": self.queue}
-        said.update(address=self.address or None, probes=self.streaks)
+        said.update(address=self.address or None, probes=self.streaks, workers=self.workers)
         return {name: value for name, value in said.items() if value is not None}
 
 
@@ -120,6 +122,8 @@ class Replicas:
             port = started.get("host_port")
             way = Way(task, int(port or spec["service_port"]), self._runtime_of)
             self._known[task] = replica = Replica(task, spec, way, port)
+            if spec.get("router"):
+                replica.workers = ""
             self._running().begin(replica)
 
     def forget(self, task: str) -> None:
@@ -128,6 +132,14 @@ class Replicas:
         if replica is not None:
             replica.way.close()
             self._running().end(task)
+
+    def route(self, task: str, workers: str, urls: List[str]) -> bool:
+        """From now on a router has these workers. False: it doesn't run."""
+        replica = self._known.get(task)
+        if replica is None or replica.workers is None:
+            return False
+        replica.workers, replica.urls = workers, tuple(urls)
+        return True
 
     def told(self, task: str) -> Dict[str, Any]:
         """What its report has besides."""

@@ -109,6 +109,15 @@ class Rekey:
 
 
 @record(frozen=True)
+class Route:
+    """From now on these are the workers of this router's task."""
+
+    task: str
+    workers: str
+    urls: List[str]
+
+
+@record(frozen=True)
 class Keep:
     """Save this credential; every later message uses it."""
 
@@ -127,7 +136,7 @@ class End:
     """The instance is no longer wanted: end every task, leave nothing, stop."""
 
 
-Command = Union[Start, Stop, Abort, Remove, Rekey, Trim, Skip, Put, Keep, Dial, End]
+Command = Union[Start, Stop, Abort, Remove, Rekey, Route, Trim, Skip, Put, Keep, Dial, End]
 PUT_TRIES = 3  # in a row, before output goes into messages for good: the store may be out of this machine's reach
 BOOTS_MOST = 3  # ids of one process: two that run for one machine must not displace each other for ever
 STRENGTH = {"": 0, "stop": 1, "abort": 2, "remove": 3}
@@ -156,6 +165,7 @@ class _Task:
     waiting_since: Optional[float] = None  # first byte after `sent` appeared
     asked: str = ""  # the strongest command passed on
     rekeyed: str = ""  # the last change of keys passed on
+    rerouted: str = ""  # the last list of a router's workers passed on
     stuck: int = 0  # consecutive messages after which the server's cursor hadn't moved
     stuck_until: float = 0.0
     bare: bool = False  # the server refused the report with its texts
@@ -536,7 +546,7 @@ class Session:
         task = self._tasks.get(name)
         if want == "run":
             if task is not None:
-                return self._wanted_keys(name, task, wanted)
+                return self._wanted_changes(name, task, wanted)
             if not wanted.get("spec") or len(self._tasks) >= TASKS_MOST:
                 return []  # this machine has as many tasks as it may; the server will send this one again
             self._tasks[name] = _Task({"id": name, "state": "preparing"})
@@ -552,12 +562,17 @@ class Session:
         return [Abort(name)] if want == "abort" else [Remove(name)]
 
     @staticmethod
-    def _wanted_keys(name: str, task: _Task, wanted: Body) -> List[Command]:
-        access = wanted.get("access")
-        if access is None or access in (task.rekeyed, task.report.get("access")):
-            return []
-        task.rekeyed = access
-        return [Rekey(name, access, [str(key) for key in wanted.get("authorized_keys") or ()])]
+    def _wanted_changes(name: str, task: _Task, wanted: Body) -> List[Command]:
+        """Of who may log in, and of a router's workers: each is passed on once."""
+        found: List[Command] = []
+        access, workers = wanted.get("access"), wanted.get("workers")
+        if access is not None and access not in (task.rekeyed, task.report.get("access")):
+            task.rekeyed = access
+            found.append(Rekey(name, access, [str(key) for key in wanted.get("authorized_keys") or ()]))
+        if workers is not None and workers not in (task.rerouted, task.report.get("workers")):
+            task.rerouted = workers
+            found.append(Route(name, workers, [str(url) for url in wanted.get("worker_urls") or ()]))
+        return found
 
     def _wanted_stream(self, order: Body) -> List[Command]:
         if order["id"] in self._dialled or order["task"] not in self._tasks:

@@ -95,6 +95,7 @@ class JobSpec(Value):
     probes: tuple[ProbeSpec, ...] = ()
     unwatched: bool = False  # `probes: []`: a replica is ready before anything listens; clients ignore it
     queued: bool = False  # it scales by what waits inside its engine, too; clients ignore it
+    routing: Literal["router", "worker"] | None = None  # its part in a service with a router; clients ignore it
     node_group_index: int = 0
     node_group_name: str = "0"
     node_group_job_index: int = 0

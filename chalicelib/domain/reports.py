@@ -67,6 +67,7 @@ class TaskReport(Said):
     host_port: Port | None = None  # that it was given on the host whose network it shares
     address: IPv4Address | None = None  # at which that host reaches its port
     queue: Amount | None = None  # requests that wait inside its engine
+    workers: ShortText | None = None  # of a service's router: which list of its workers its agent goes by
 
     @property
     def end_reason(self) -> JobReason:

@@ -75,7 +75,8 @@ def job_specs(
             _job_spec(run_spec, services.of_group(config, group), name, 1, images, isolated=isolated).with_(
                 replica_group=group,
                 service_port=config.port.container_port,
-                probes=services.probes_of(config),
+                probes=services.probes_of(config, group),
+                routing=services.routing(config, group),
                 unwatched=config.probes == (),
                 queued=services.queues(config, group),
                 volumes=mounts_of(config.volumes, 0),
@@ -339,4 +340,7 @@ def _replica(spec: JobSpec) -> dict[str, Any]:
     if spec.service_port is None:
         return {}
     probes = [probe.model_dump(mode="json") for probe in spec.probes]
-    return {"service_port": spec.service_port, "probes": probes, "queue": spec.queued}
+    found = {"service_port": spec.service_port, "probes": probes, "queue": spec.queued}
+    if spec.routing is not None:  # the router must reach its workers' ports
+        found |= {"network": "host", "router": spec.routing == "router"}
+    return found

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Literal
 
 from chalicelib.domain.job_specs import JobSpec, ProbeSpec, replica_of
 from chalicelib.domain.ranges import Range
@@ -47,6 +48,14 @@ def of_group(config: RunConfiguration, name: str) -> RunConfiguration:
 
 def _named(groups: Sequence[ReplicaGroup], name: str) -> ReplicaGroup:
     return next(group for at, group in enumerate(groups) if (group.name or str(at)) == name)
+
+
+def routing(config: ServiceConfiguration, name: str) -> Literal["router", "worker"] | None:
+    """The part that a group's replicas have in a service with a router; None: it has none."""
+    groups = config.groups or ()
+    if not any(group.router for group in groups):
+        return None
+    return "router" if _named(groups, name).router else "worker"
 
 
 def queues(config: ServiceConfiguration, name: str) -> bool:
@@ -89,10 +98,13 @@ def first_replicas(specs: Sequence[JobSpec], scales: Sequence[Scale]) -> tuple[J
 # --- probes ----------------------------------------------------------------------------------------------------------
 
 
-def probes_of(config: ServiceConfiguration) -> tuple[ProbeSpec, ...]:
+def probes_of(config: ServiceConfiguration, group: str = ONE_GROUP) -> tuple[ProbeSpec, ...]:
     """The probes with their defaults filled in. One that serves a model, and says nothing of probes, is asked for a
-    word: it isn't ready before its weights are loaded."""
+    word: it isn't ready before its weights are loaded. Behind a router only that is asked: the others may each have
+    half of what an answer takes."""
     if config.probes is None:
+        if routing(config, group) == "worker":
+            return ()
         return (_of_model(config.model),) if isinstance(config.model, OpenAIChatModel) else ()
     return tuple(map(_filled, config.probes))
 

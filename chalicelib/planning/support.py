@@ -199,7 +199,9 @@ RUN: dict[str, Support] = {
     ),
     **_scaled("configuration.scaling."),
     **_scaled("configuration.groups.scaling."),
-    "configuration.groups.router": NotBuilt("requests go to every replica", "remove it"),
+    "configuration.groups.router.type": NotBuilt(
+        "workers of Dynamo find each other by servers that nobody starts here", "write `type: smg`", ("sglang",)
+    ),
     **{
         f"configuration.{name}": Supported(f"{DOORS}::test_doors_are_told_what_the_configuration_says")
         for name in _DOOR

@@ -36,7 +36,7 @@ from chalicelib.planning.snapshots import Given
 from chalicelib.planning.transitions import Draft
 from chalicelib.store import nouns
 from chalicelib.store.port import MAX_CHANGES, Change
-from chalicelib.usecases import job_keys, rights
+from chalicelib.usecases import job_keys, rights, routing
 from chalicelib.usecases.agent_credentials import Admission, admit, outlived
 from chalicelib.usecases.agent_logs import take_chunks, take_logs
 from chalicelib.usecases.agent_message import Message, read_message
@@ -48,6 +48,8 @@ from chalicelib.usecases.metrics import metric_puts
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 8
+NEWS = ("spec", "access", "workers")  # of a task that goes on: its agent must act
+ROUTER_PAUSE = 5.0  # seconds until a router's agent asks again for its workers
 JOBS_A_COMMIT = 15  # a job that starts and ends in one message takes five changes
 PAST_BOOTS = 8
 PUT_OVER = 16 * 1024  # bytes of output that an agent had better put into the store: a call more costs less than these
@@ -97,6 +99,7 @@ class _Exchange:
     specs: dict[str, dict[str, Any]] = field(default_factory=dict)  # of tasks the agent hasn't listed
     uploads: list[dict[str, Any]] = field(default_factory=list)  # where to put what the message announces
     revision: str = ""  # of who may log in to jobs
+    became_ready: list[Job] = field(default_factory=list)  # replicas
     unfinished: bool = False  # more reports than one commit takes
 
     def answer(self, credential: str) -> dict[str, Any]:
@@ -172,6 +175,8 @@ class _Exchange:
             ):
                 self.runs[run.id] = follow(draft, run, after)
             changed += after is not job
+            if after.ready_at is not None and job.ready_at is None:
+                self.became_ready.append(after)
             self.jobs[job_id] = after
         if self.message.taken_back_in is not None and not repeated:
             fold.taken_back(self.message.taken_back_in)
@@ -264,6 +269,8 @@ class _Exchange:
             units |= dict.fromkeys(f"run/{claim.run_id}" for claim in instance.claims)
         if units:
             self.plane.wake(units)
+        if self.became_ready and (routers := routing.routers(self.plane, self.became_ready)):
+            self.plane.news(routers)
 
     def _health_differs(self, known: Presence | None) -> bool:
         if self.message.health is None:
@@ -292,7 +299,7 @@ class _Exchange:
             answer["boot"] = "past"
         if self.plane.streams is not None and (orders := self.plane.streams.orders(instance.id)):
             answer["streams"] = orders
-        asked = any(task["want"] != "run" or "spec" in task or "access" in task for task in tasks)
+        asked = any(task["want"] != "run" or not task.keys().isdisjoint(NEWS) for task in tasks)
         answer["news"] = (
             asked
             or past
@@ -314,7 +321,8 @@ class _Exchange:
             return {"id": job.id, "want": "run", "spec": spec}
         if report is None and job.status is JobStatus.provisioning:
             return None  # until its machine has joined
-        return {"id": job.id, "want": "run", **self._moved_access(job, report)}
+        moved = routing.told(self.plane, job, None if report is None else report.workers)
+        return {"id": job.id, "want": "run", **self._moved_access(job, report), **moved}
 
     def _moved_access(self, job: Job, report: TaskReport | None) -> dict[str, Any]:
         """Who may log in from now on, if that isn't what the agent goes by."""
@@ -333,7 +341,8 @@ class _Exchange:
         starting = any(job.status is not JobStatus.running for job in jobs)
         last = max((at for at in (instance.idle_since, *(job.running_at for job in jobs)) if at), default=0)
         changing = self.unfinished or _joining(instance) or ending or starting or self._followed(entry)
-        return self.plane.pace.pause(changing=changing, since=self.now - last)
+        pause = self.plane.pace.pause(changing=changing, since=self.now - last)
+        return min(pause, ROUTER_PAUSE) if any(task.workers is not None for task in self.message.tasks) else pause
 
 
 def _gone(message: Message) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from chalicelib.agent.session import (
     Message,
     Rekey,
     Remove,
+    Route,
     Session,
     Start,
     Stop,
@@ -440,6 +441,18 @@ def test_keys_that_change_are_passed_on_once_for_each_change() -> None:
     assert agent.answered(poll, {"tasks": [wanted]}, 100) == [], "it may be on its way to the disk"
     agent.task_changed(report(access="2"))
     assert message(agent, 200).body["tasks"] == [report(access="2", log_end=0)], "the server hears that it is so"
+
+
+def test_a_routers_workers_are_passed_on_once_for_each_change() -> None:
+    agent = greeted(session())
+    agent.task_changed(report(workers=""))
+    wanted = {"id": "t", "want": "run", "workers": "1", "worker_urls": ["http://10.0.0.5:8000"]}
+    assert agent.answered(message(agent, 1), {"tasks": [wanted]}, 1) == [Route("t", "1", ["http://10.0.0.5:8000"])]
+    assert agent.answered(message(agent, 100), {"tasks": [wanted]}, 100) == []
+    agent.task_changed(report(workers="1"))
+    assert agent.answered(message(agent, 200), {"tasks": [wanted]}, 200) == []
+    none = {"id": "t", "want": "run", "workers": "2", "worker_urls": []}
+    assert agent.answered(message(agent, 300), {"tasks": [none]}, 300) == [Route("t", "2", [])]
 
 
 def test_a_response_without_keys_changes_none() -> None:

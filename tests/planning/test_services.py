@@ -130,3 +130,13 @@ def test_another_projects_fleet_takes_no_group_that_could_take_over_its_hosts() 
     plain, docker = (combined(wants_of(spec, each), shared) for each in job_specs(spec, images=b.Images()))
     assert isinstance(plain, Query)
     assert isinstance(docker, Note) and "takes no run with `privileged` or `docker`" in docker.text
+
+
+def test_in_a_service_with_a_router_each_group_has_its_part_and_only_the_router_is_asked_for_a_word() -> None:
+    front = {"name": "front", "replicas": 1, "commands": ["smg"], "router": {"type": "smg"}}
+    groups = [front, {"name": "gpu", "replicas": 2, "commands": ["serve"]}]
+    router, worker = job_specs(service(model="m", groups=groups), images=b.Images())
+    assert [router.routing, worker.routing] == ["router", "worker"]
+    assert len(router.probes) == 1 and worker.probes == ()
+    (alone,) = job_specs(service(model="m"), images=b.Images())
+    assert alone.routing is None and len(alone.probes) == 1

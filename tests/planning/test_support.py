@@ -77,7 +77,7 @@ VALUES: dict[str, Any] = {
     "model.eos_token": {"name": "m", "format": "tgi", "eos_token": "</s>"},
     "gateway": "edge",
     "https": False,
-    "groups.router": [{"replicas": 1, "commands": ["a"], "router": {}}],
+    "groups.router.type": [{"replicas": 1, "commands": ["a"], "router": {"type": "dynamo"}}],
     "resources.shm_size": "1GB",
     "placement": "cluster",
     "retry": {"on_events": ["no-capacity"], "duration": "1h"},
@@ -106,7 +106,7 @@ def raw_with(path: str) -> dict[str, Any]:
         raw["repo_data"] = REMOTE
         return raw
     field = path.removeprefix("configuration.")
-    if field.partition(".")[0] in SERVICES or field == "groups.router":
+    if field.partition(".")[0] in SERVICES or field == "groups.router.type":
         raw["configuration"] = {"type": "service", "port": 80}
         whole = field.partition(".")[0]
         raw["configuration"].update({"commands": ["a"]} if whole != "groups" else {}, **{whole: VALUES[field]})

@@ -1,0 +1,125 @@
+"""The workers of a service's router: its program is told which replicas there are.
+
+The control plane says where the replicas of the service's other groups are; the program that routes to them (smg, once
+SGLang's router) has an HTTP API on this machine for its list of workers. Here the two are brought together: what is
+missing is added, what isn't wanted is removed, and nothing else is touched. A worker is asked first what it is, because
+only it knows whether it was started to prefill, to decode, or for both.
+
+A worker that doesn't answer yet is left for the next time, and so is everything if the router doesn't.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Awaitable, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+from urllib.parse import quote
+
+EVERY = 5.0  # seconds
+LIST_BYTES, INFO_BYTES, ACK_BYTES = 2 << 20, 256 << 10, 64 << 10
+MOST = 8192  # workers
+AT_ONCE = 8  # of them that are asked what they are
+ROLES = ("prefill", "decode")
+INFO = ("/server_info", "/get_server_info")  # SGLang's name for it, and its earlier one
+
+# method, URL, JSON to send, and how many bytes the answer may have; raises OSError or ValueError
+Call = Callable[[str, str, Optional[Dict[str, Any]], int], Awaitable[Tuple[int, bytes]]]
+
+
+class Worker(NamedTuple):
+    id: str
+    url: str
+    leaving: bool
+
+
+def listed(body: bytes) -> List[Worker]:
+    """What a router says of its workers. Raises ValueError."""
+    found = json.loads(body)
+    rows = found.get("workers") if isinstance(found, dict) else None
+    if not isinstance(rows, list) or len(rows) > MOST:
+        raise ValueError("the router's list of workers isn't one")
+    workers = []
+    for row in rows:
+        if not isinstance(row, dict) or not isinstance(row.get("id"), str) or not isinstance(row.get("url"), str):
+            raise ValueError("the router's list has a worker without `id` or `url`")
+        workers.append(Worker(row["id"], row["url"].rstrip("/"), row.get("status") == "draining"))
+    return workers
+
+
+def described(url: str, info: bytes) -> Dict[str, Any]:
+    """A worker as the router is to know it, from what it says of itself. Raises ValueError."""
+    said = json.loads(info) if info else {}
+    if not isinstance(said, dict):
+        raise ValueError("the worker's description of itself isn't one")
+    role, port = said.get("disaggregation_mode"), said.get("disaggregation_bootstrap_port")
+    worker: Dict[str, Any] = {"url": url, "worker_type": role if role in ROLES else "regular"}
+    if role == "prefill" and isinstance(port, int):
+        worker["bootstrap_port"] = port
+    return worker
+
+
+class Router:
+    """One router, at `base`."""
+
+    def __init__(self, base: str, call: Call, log: Callable[[str], None]) -> None:
+        self._base, self._call, self._log = base, call, log
+        self._said = ""
+
+    async def reconcile(self, wanted: Iterable[str]) -> bool:
+        """Once. Has the router all that is wanted, and nothing else?"""
+        urls = [url.rstrip("/") for url in wanted][:MOST]
+        try:
+            there = listed(await self._ask("GET", "/workers", None, LIST_BYTES))
+            gone = [worker for worker in there if worker.url not in urls and not worker.leaving]
+            for worker in gone:
+                await self._ask("DELETE", "/workers/" + quote(worker.id, safe=""), None, ACK_BYTES, good=(404,))
+            known = {worker.url for worker in there}
+            missing = [url for url in urls if url not in known]
+            added = await self._add_all(missing)
+        except (OSError, ValueError, asyncio.TimeoutError) as problem:
+            self._say("the router can't be told of its workers: %s" % problem)
+            return False
+        if added < len(missing):
+            names = ", ".join(missing[:3])
+            self._say("%d of the router's workers can't be asked what they are: %s" % (len(missing) - added, names))
+        elif gone or added:
+            self._say("the router's workers: %d wanted, %d added, %d removed" % (len(urls), added, len(gone)))
+        return not gone and not missing
+
+    async def _add_all(self, urls: List[str]) -> int:
+        turns = asyncio.Semaphore(AT_ONCE)
+
+        async def add(url: str) -> bool:
+            async with turns:
+                worker = await self._description(url)
+                if worker is not None:
+                    await self._ask("POST", "/workers", worker, ACK_BYTES, good=(409,))
+                return worker is not None
+
+        return sum(await asyncio.gather(*(add(url) for url in urls)))
+
+    async def _description(self, url: str) -> Optional[Dict[str, Any]]:
+        """None: it doesn't say yet. Engines without a word for it do both."""
+        try:
+            for path in INFO:
+                status, body = await self._call("GET", url + path, None, INFO_BYTES)
+                if status == 200:
+                    return described(url, body)
+                if status not in (404, 405):
+                    return None
+            return described(url, b"")
+        except (OSError, ValueError, asyncio.TimeoutError):
+            return None
+
+    async def _ask(
+        self, method: str, path: str, body: Optional[Dict[str, Any]], most: int, good: Tuple[int, ...] = ()
+    ) -> bytes:
+        status, answer = await self._call(method, self._base + path, body, most)
+        if not 200 <= status < 300 and status not in good:
+            raise ValueError("it answered %s %s with %d" % (method, path, status))
+        return answer
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            self._log(text)
