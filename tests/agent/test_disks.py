@@ -129,8 +129,10 @@ def test_a_disk_that_is_formatted_bears_its_mark_meanwhile(tmp_path: Path) -> No
 def test_those_who_use_a_disk_are_named(tmp_path: Path) -> None:
     device = tmp_path.stat().st_dev
     with subprocess.Popen(["sleep", "600"], cwd=tmp_path) as user:
-        told = disks.users_told(f"{os.major(device)}:{os.minor(device)}")
-        user.kill()
+        try:
+            told = disks.users_told(f"{os.major(device)}:{os.minor(device)}")
+        finally:
+            user.kill()
     assert re.fullmatch(r" by \S.* \(process \d+\)(, \d+ more)?", told), told
     assert disks.users_told("4095:1") == "" == disks.users_told("")
 
