@@ -195,6 +195,8 @@ class Door:
 
     async def _found(self, place: routing.Place, exchange: Exchange, query: bytes) -> Served | None:
         """The service, once the caller may use it. None: the request has been answered."""
+        if place.whole[:1] != b"/":
+            raise problems.no_path()
         if not place.rest:
             there = f"{place.prefix}/" + (f"?{query.decode('ascii')}" if query else "")
             await exchange.answer(308, [("location", there)])

@@ -63,6 +63,11 @@ def unknown(project: str, run: str) -> Problem:
     return Problem(404, text, "resource_not_exists")
 
 
+def no_path() -> Problem:
+    """Whoever put it behind a replica's address would make another address of both."""
+    return Problem(400, "The request's target isn't a path: it must begin with `/`.", "invalid_path")
+
+
 def climbing() -> Problem:
     text = "The path has a segment `.` or `..`, which servers read differently. Send the path that it leads to."
     return Problem(400, text, "invalid_path")

@@ -302,6 +302,15 @@ class Tricks(Doors):
     def test_paths_that_climb_are_refused(self, visitor: Visitor, target: str) -> None:
         assert visitor.ask(target).status == 400
 
+    @pytest.mark.parametrize("target", ["*", "*@{other}/echo", "*:@{other}/echo", "@{other}/echo"])
+    def test_a_target_thats_no_path_leads_nowhere_else(self, visitor: Visitor, spawn: Spawn, target: str) -> None:
+        other = spawn("other")
+        before = other.seen()["requests"]
+        with visitor.connect() as caller:
+            caller.head("GET", target.format(other=f"127.0.0.1:{other.port}"), visitor.host)
+            assert caller.answer().status == 400
+        assert other.seen()["requests"] == before + 1, "it has heard of it"
+
     def test_dots_that_dont_climb_are_none_of_our_business(self, visitor: Visitor) -> None:
         target = "/.well-known/a..b/...?next=../x"
         assert visitor.echo(target)["target"] == target
