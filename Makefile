@@ -7,6 +7,8 @@ SEEDS ?= 200
 N ?= 60
 SEED ?= 1
 CALLS ?= 200000
+# One more than there are cores: tests with real processes wait for these most of the time.
+WORKERS ?= $(shell expr $$(nproc) + 1)
 # Some environments forbid Python to keep what it compiled; the second run of a suite lives on it.
 export PYTHONDONTWRITEBYTECODE :=
 # What `make deploy` and `make destroy` are told, and further options in ARGS.
@@ -68,7 +70,7 @@ demo: install ## see a task run through a real control plane, from nothing to no
 	@$(BIN)/python -m examples.demo
 
 test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
-	@$(BIN)/python -m pytest tests -n auto --dist loadscope
+	@$(BIN)/python -m pytest tests -n $(WORKERS) --dist loadscope
 
 test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in under a minute
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch)" HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests \

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -339,11 +338,10 @@ def test_more_load_never_means_fewer_replicas(
     assert found[0] <= found[1]
 
 
-def test_a_day_of_traffic_takes_less_than_a_second() -> None:
+def test_through_a_day_replicas_come_and_go_with_the_traffic() -> None:
     """Day and night, a decision every ten seconds, the longest window."""
     spec = rule("queue", 4, window="5m", scale_up_delay="1m", scale_down_delay="10m")
     game = Played(spec, (0, 12), at(0))
-    begun = time.process_time()
     counts, changes = [], 0
     for n in range(DAY // BUCKET):
         hour = n * BUCKET / DAY * 24
@@ -351,8 +349,6 @@ def test_a_day_of_traffic_takes_less_than_a_second() -> None:
         before, told, _ = game.go(int(busy * 3), busy)
         changes += told.desired != before.desired
         counts.append(told.desired)
-    took = time.process_time() - begun
-    assert took < 1.0
     assert counts[0] == 0
     assert counts[-1] == 0
     assert max(counts) == 10
