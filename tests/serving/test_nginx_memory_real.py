@@ -6,6 +6,8 @@ import os
 import signal
 import ssl
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -147,7 +149,9 @@ def test_workers_that_are_killed_leave_nothing_under_way(door: NginxDoor, replic
         caller.begin().read1(10)
 
     def under_way() -> int:
-        return int(door.control.counts([served.run_id], [])["runs"][served.run_id]["busy"])
+        counts = door.control.counts([served.run_id], [replica.id])
+        assert counts["runs"][served.run_id]["busy"] == counts["jobs"][replica.id]
+        return int(counts["jobs"][replica.id])
 
     assert under_way() == 12
     victims = door.nginx.pids()[1:]
@@ -187,3 +191,37 @@ def test_a_hundred_services_take_little_memory(replica: Replica, tmp_path: Path)
         print(f"{door.memory() / 2**20:.0f} MB in {len(door.nginx.pids())} processes")
     finally:
         door.stop()
+
+
+class Deliberate(dict[str, tuple[str, ...]]):
+    """Tokens that take a while to be judged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock, self.judging, self.most, self.judged = threading.Lock(), 0, 0, 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        with self.lock:
+            self.judging += 1
+            self.judged += 1
+            self.most = max(self.most, self.judging)
+        time.sleep(0.02)
+        with self.lock:
+            self.judging -= 1
+        return super().get(key, default)
+
+
+def test_a_crowd_of_unknown_callers_takes_few_threads_and_all_are_answered(door: NginxDoor, replica: Replica) -> None:
+    served = service((replica,), auth=True)
+    door.serve(served)
+    visitor = Visitor(door, served)
+    door.tokens = tokens = Deliberate()
+    callers = [visitor.connect() for _ in range(300)]
+    for number, caller in enumerate(callers):
+        caller.head("GET", "/echo", visitor.host, [bearer(f"nobody-{number}")])
+    statuses = {caller.answer().status for caller in callers}
+    door.tokens = {}
+    for caller in callers:
+        caller.close()
+    assert statuses == {403} and tokens.judged == 300
+    assert tokens.most <= 64, "32 of each of two workers"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
+import resource
 import signal
 from typing import List
 
@@ -15,6 +16,7 @@ from .plane import Plane
 from .program import Gateway
 
 WORKERS = "www-data"  # whom Debian's nginx runs as
+FILES = 65536
 
 
 def main(arguments: List[str]) -> int:
@@ -25,6 +27,7 @@ def main(arguments: List[str]) -> int:
     if lock is None:
         log("a gateway is already running in %s" % folder)
         return 0
+    raise_files()
     listens = Listens(options.http or ["80"], options.https or [])
     nginx = Nginx(folder, listens, options.workers, options.user)
     gateway = Gateway(folder, nginx, Plane(os.path.abspath(options.data)), log)
@@ -32,6 +35,14 @@ def main(arguments: List[str]) -> int:
         signal.signal(number, lambda *_: gateway.stop())
     gateway.run()
     return 0
+
+
+def raise_files() -> None:
+    """Streams to three hundred replicas take more descriptors than programs get unasked."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def parser() -> argparse.ArgumentParser:

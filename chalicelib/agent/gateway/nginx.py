@@ -21,6 +21,9 @@ LUA = (
     "access", "asking", "certificates", "control", "counting", "door", "headers", "heads", "holding", "limits",
     "models", "problems", "replicas", "services", "states",
 )  # fmt: skip
+OURS = (
+    "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Prefix", "X-Real-IP", "X-Request-Id",
+)  # fmt: skip
 LARGEST = 13  # the largest body that may come in chunks is 2^13 MB
 START_SECONDS = 10.0
 LOG_BYTES = 16 * 1024 * 1024
@@ -142,6 +145,7 @@ class Nginx:
             "folder": self._folder,
             "modules": MODULES,
             "listen": "\n        ".join(self._listening()),
+            "masked": "\n    ".join('proxy_set_header %s "";' % name for name in masked()),
             "streamed": "\n        ".join(STREAMED % (step, 1 << step) for step in range(LARGEST + 1)),
         }
         text = _shipped("nginx.conf").decode("utf-8")
@@ -182,6 +186,18 @@ STREAMED = """location @streamed_%d {
             access_by_lua_block { door.admit() }
             proxy_pass http://replicas_afresh;
         }"""
+
+
+def masked() -> List[str]:
+    """What nginx adds to a request, with a `_` for some `-`: many applications read both as one header."""
+    found = []
+    for name in OURS:
+        words = name.split("-")
+        spellings = [words[0]]
+        for word in words[1:]:
+            spellings = [before + sign + word for before in spellings for sign in "-_"]
+        found += spellings[1:]
+    return found
 
 
 def _shipped(name: str) -> bytes:

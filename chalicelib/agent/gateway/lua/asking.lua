@@ -4,26 +4,26 @@ local json = require "cjson.safe"
 
 local M = {}
 local PATIENCE = 10000  -- milliseconds; the control program gives up on the control plane before
+local POOL = { pool = "asks", pool_size = 32, backlog = 4096 }  -- of a worker: it has a thread for each connection
 
 -- The reply, or nil and what went wrong.
 function M.ask(question)
     local socket = ngx.socket.tcp()
     socket:settimeout(PATIENCE)
-    local reached, problem = socket:connect(ASKS)
+    local reached, problem = socket:connect(ASKS, POOL)
     if not reached then
         return nil, problem
     end
-    local sent
-    sent, problem = socket:send(json.encode(question) .. "\n")
-    if not sent then
-        return nil, problem
-    end
     local line
-    line, problem = socket:receive("*l")
+    reached, problem = socket:send(json.encode(question) .. "\n")
+    if reached then
+        line, problem = socket:receive("*l")
+    end
     if not line then
+        socket:close()  -- or its place in the pool stays taken until the request ends
         return nil, problem
     end
-    socket:setkeepalive(60000, 16)
+    socket:setkeepalive(60000, POOL.pool_size)
     return json.decode(line)
 end
 

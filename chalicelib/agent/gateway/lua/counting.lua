@@ -13,7 +13,11 @@ local own
 function M.start()
     own = "|" .. ngx.worker.id()
     for _, key in ipairs(counts:get_keys(0)) do
-        if (key:match("^busy|") or key:match("^held|")) and key:sub(-#own) == own then
+        local job = key:match("^part(|.*)|%d+$")
+        if key:sub(-#own) == own and (job or key:match("^busy|") or key:match("^held|")) then
+            if job then
+                counts:incr("job" .. job, -counts:get(key))
+            end
             counts:delete(key)
         end
     end
@@ -47,12 +51,16 @@ function M.release(run)
     counts:incr("held|" .. run .. own, -1)
 end
 
+-- A replica gets a request. What it has from all workers is a number of its own, because each choice looks at that of
+-- all replicas.
 function M.take(job)
     counts:incr("job|" .. job, 1, 0)
+    counts:incr("part|" .. job .. own, 1, 0)
 end
 
 function M.give(job)
     counts:incr("job|" .. job, -1)
+    counts:incr("part|" .. job .. own, -1)
 end
 
 function M.busy(job)

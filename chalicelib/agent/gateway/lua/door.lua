@@ -54,6 +54,7 @@ local function climbs(target)
         return false
     end
     path = path:gsub("%%2[eE]", "."):gsub("%%2[fF]", "/"):gsub("%%5[cC]", "/"):gsub("\\", "/") .. "/"
+    path = path:gsub("%%3[bB]", ";"):gsub("/(%.%.?);", "/%1/")  -- some servers drop what follows a `;`
     return path:find("/./", 1, true) or path:find("/../", 1, true)
 end
 
@@ -227,7 +228,8 @@ end
 
 function M.answer()
     local state = ngx.ctx.state
-    if (ngx.ctx.models or (state and state.open)) and ngx.var.http_origin then
+    local open = ngx.ctx.models or (state and state.open)
+    if open and ngx.var.http_origin and not ngx.header["Access-Control-Allow-Origin"] then
         ngx.header["Access-Control-Allow-Origin"] = "*"
     end
     if not state then

@@ -6,9 +6,10 @@
 local M = {}
 local steps = ngx.shared.limits
 
--- The limit of the longest prefix of this path.
+-- The limit of the longest prefix of this path, as applications read it: with single slashes.
 local function applying(limits, path)
     local found
+    path = path:gsub("//+", "/")
     for _, limit in ipairs(limits) do
         if path:sub(1, #limit.prefix) == limit.prefix and (not found or #limit.prefix > #found.prefix) then
             found = limit
