@@ -21,10 +21,25 @@ log = logging.getLogger(__name__)
 
 RESERVE = 128  # descriptors for the database, logs, archives, standard streams and the local agent
 MOST = 16_384  # connections, however many descriptors there are: each costs some 20 KB
+UNASKED, ENOUGH = 1024, 4096  # descriptors: the soft limit of most systems, and what some hundred streams need
 AT_ONCE = 16  # accepted in a row before existing connections get their turn
 RETRY = 1.0  # seconds after which a failed accept is tried again
 SELDOM = 60.0  # seconds between two log lines about the same thing
 _NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def enough(soft: int, hard: int) -> int:
+    """The limit of descriptors to go by. 1024 is what a program gets that nobody thought of; who sets another means
+    it."""
+    if soft != UNASKED:
+        return soft
+    return ENOUGH if hard == resource.RLIM_INFINITY else min(ENOUGH, hard)
+
+
+def raise_descriptors() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if (wanted := enough(soft, hard)) != soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def most_connections(descriptors: int) -> int:

@@ -43,12 +43,14 @@ class _Gathering:
 class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker skips uvicorn
     head_seconds = 30.0
     body_seconds = 180.0  # for the whole body; the largest allowed takes a third of this at 1 Mbit/s
+    read_seconds = 300.0  # for a client to read some of a response that is passed on as it comes
     close_seconds = 30.0  # for the rest of an answer, on a connection that is being closed
 
     lost: Callable[[], object] | None = None  # called once the connection has gone; of the request under way
     seats = Seats(2**31)  # the server's own, from whoever makes the connection
     _left = False
     _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
     _gathers: RequestResponseCycle | None = None  # whose response is gathered
     _in_head = False
     _head_bytes = 0
@@ -166,17 +168,26 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the type checker s
         super().pause_writing()
         if self._stream is not None:
             self._stream.full(True)
+        else:
+            self._unread = self.loop.call_later(self.read_seconds, self.leave)
 
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._is_read()
         if self._stream is not None:
             self._stream.full(False)
+
+    def _is_read(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def timeout_keep_alive_handler(self) -> None:
         self.transport.abort()  # a client that hasn't read it by now never will
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._within(None)
+        self._is_read()
         self.seats.left(self)
         super().connection_lost(exc)
         self._forget_bodies()

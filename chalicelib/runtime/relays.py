@@ -106,7 +106,8 @@ class Relay:
         self._spare: deque[Line] = deque()
         self._waiting: deque[Caller] = deque()
         self._callers: set[Caller] = set()
-        self._dialling: set[asyncio.Task[None]] = set()
+        self._dialling: set[asyncio.Task[bool]] = set()
+        self._refused = float("-inf")  # when that was last told
         self._reminder: asyncio.TimerHandle | None = None
         self._server: asyncio.Server | None = None
         self._socket = _listening(path)
@@ -167,26 +168,34 @@ class Relay:
     def _fill(self) -> None:
         """Have as many streams dialled as are waited for, and as should be in reserve."""
         missing = len(self._waiting) + self._wanted - len(self._spare) - len(self._dialling)
-        if missing > 0 and not self.closed:
+        if missing <= 0 or self.closed:
+            return
+        try:
             for _ in range(missing):
-                task = self._loop.create_task(self._dial())
-                self._dialling.add(task)
-                task.add_done_callback(self._dialled)
+                self._dial()
+        except Refused as refused:
+            self._turn_away(refused)
+        if self._dialling:
             self._news([self._instance_id])
 
-    async def _dial(self) -> None:
-        line = Line(self)
-        try:
-            who = f"replica {self.job_id}"
-            stream = self._streams.open(self._instance_id, who, self._order, lambda: not self.closed, plain=True)
-        except Refused as refused:
-            log.warning("replica %s gets no more streams: %s", self.job_id, refused)
-            if self._waiting:
-                self._waiting[-1].leave()
-            return
-        await self._streams.wait(stream, line, b"")
+    def _dial(self) -> None:
+        """Raises Refused."""
+        who = f"replica {self.job_id}"
+        stream = self._streams.open(self._instance_id, who, self._order, lambda: not self.closed, plain=True)
+        task = self._loop.create_task(self._streams.wait(stream, Line(self), b""))
+        self._dialling.add(task)
+        task.add_done_callback(self._dialled)
 
-    def _dialled(self, task: asyncio.Task[None]) -> None:
+    def _turn_away(self, refused: Refused) -> None:
+        """The server has no more streams: who waits leaves, but for those whose stream is on its way."""
+        now = self._loop.time()
+        if now - self._refused >= LOOK_EVERY:
+            self._refused = now
+            log.warning("replica %s gets no more streams: %s", self.job_id, refused)
+        for caller in [*self._waiting][len(self._dialling) :]:
+            caller.leave()
+
+    def _dialled(self, task: asyncio.Task[bool]) -> None:
         self._dialling.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("a stream to replica %s failed", self.job_id, exc_info=task.exception())

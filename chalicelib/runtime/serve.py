@@ -13,6 +13,7 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain import keys
 from chalicelib.domain.tenants import Project, User
 from chalicelib.errors import DstackError
+from chalicelib.runtime.accept import raise_descriptors
 from chalicelib.runtime.addresses import addresses_of, listen, local_end
 from chalicelib.runtime.announce import first_words
 from chalicelib.runtime.data_folder import locked
@@ -35,6 +36,7 @@ def serve(settings: ServerSettings, kind: type[EmbeddedRoot] = EmbeddedRoot) -> 
     """Run until SIGTERM or SIGINT. Returns the exit status; an error that the user can fix is one line on stderr."""
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("paramiko").setLevel(logging.CRITICAL)  # a traceback for each bad host; we log the outcome
+    raise_descriptors()
     try:
         config = declared(settings)
         with listen(settings.host, settings.port) as listener, locked(settings.data_dir):

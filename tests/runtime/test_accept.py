@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from chalicelib.runtime.accept import AT_ONCE, MOST, Acceptor, Seats, most_connections
+from chalicelib.runtime.accept import AT_ONCE, ENOUGH, MOST, Acceptor, Seats, doors_share, enough, most_connections
 
 
 @dataclass(eq=False)
@@ -204,3 +204,10 @@ def test_it_accepts_a_few_at_once_and_none_while_all_seats_are_at_work(caplog: p
     assert "ulimit -n" in caplog.text
     loop.close()
     listener.close()
+
+
+def test_a_limit_that_nobody_thought_of_is_raised_and_any_other_meant() -> None:
+    assert enough(1024, 524_288) == enough(1024, resource.RLIM_INFINITY) == ENOUGH
+    assert enough(1024, 2000) == 2000 and enough(1024, 1024) == 1024
+    assert [enough(soft, 524_288) for soft in (256, 1025, 65_536)] == [256, 1025, 65_536]
+    assert doors_share(most_connections(ENOUGH)) > 1200

@@ -208,3 +208,44 @@ async def _left_before_its_upgrade() -> None:
     other = asyncio.Event()
     connection.upgrade(b"HTTP/1.1 101 Switching Protocols\r\n\r\n", cast(End, SimpleNamespace(lost=other.set)))
     await other.wait()
+
+
+class Strict(Connection):
+    read_seconds = 0.2
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_client_that_doesnt_read_what_it_gets_is_cut_off(reads: bool) -> None:
+    asyncio.run(asyncio.wait_for(_sent_more_than_buffers_hold(reads), PATIENCE))
+
+
+async def _sent_more_than_buffers_hold(reads: bool) -> None:
+    loop, whole, lost = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+    size = 4 * 2**20
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        length = str(size).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        for left in range(size, 0, -65536):
+            await send({"type": "http.response.body", "body": bytes(65536), "more_body": left > 65536})
+        whole.set()
+
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    config = uvicorn.Config(app, http=Strict, ws="none")
+    config.load()
+    connection = Strict(config, ServerState(), {})
+    connection.lost = lost.set
+    await loop.connect_accepted_socket(lambda: connection, ours)
+    theirs.sendall(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+    if not reads:
+        await lost.wait()
+    else:
+        got = 0
+        while got < size:
+            got += len(await loop.sock_recv(theirs, 65536))
+        await whole.wait()
+        await asyncio.sleep(2 * Strict.read_seconds)
+        assert not lost.is_set(), "a client that has read everything was cut off"
+        connection.leave()
+    theirs.close()

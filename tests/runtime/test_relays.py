@@ -335,6 +335,27 @@ def test_callers_beyond_what_the_server_may_have_are_sent_away(tmp_path: Path) -
     real(story, tmp_path, most=8)
 
 
+def test_a_crowd_of_them_costs_no_more_than_a_word(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def story(agent: Agent) -> None:
+        path = agent.relays.way(REPLICA)
+        people = await asyncio.gather(*(asyncio.open_unix_connection(path) for _ in range(100)))
+        gone = [asyncio.ensure_future(reader.read()) for reader, _ in people]
+        await until(lambda: sum(each.done() for each in gone) >= 94)
+        for _, writer in people:
+            writer.close()
+        await asyncio.gather(*gone)
+
+    real(story, tmp_path, most=8)
+    assert len([each for each in caplog.records if "no more streams" in each.message]) == 1
+
+
+def test_nobody_is_sent_away_whose_stream_is_on_its_way(tmp_path: Path) -> None:
+    async def story(agent: Agent) -> None:
+        assert await ask(agent.relays.way(REPLICA), agent) == b"hello"
+
+    real(story, tmp_path, most=1)
+
+
 @pytest.mark.parametrize("times", [2])
 def test_a_relay_is_made_once_a_replica(tmp_path: Path, times: int) -> None:
     async def story(agent: Agent) -> None:
