@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from chalicelib.serving.exchange import Exchange
 
-ANY = ("access-control-allow-origin", "*")
+_ANY = ("access-control-allow-origin", "*")
 READABLE = ((b"access-control-allow-origin", b"*"),)  # for any page, as headers of a response
 _METHODS = ("access-control-allow-methods", "GET, POST, PUT, PATCH, DELETE, OPTIONS")
 _AGE = ("access-control-max-age", "600")
@@ -22,4 +22,4 @@ def asks_first(exchange: Exchange) -> bool:
 
 async def allow(exchange: Exchange) -> None:
     headers = exchange.header("access-control-request-headers") or "*"
-    await exchange.answer(204, [ANY, _METHODS, _AGE, ("access-control-allow-headers", headers)])
+    await exchange.answer(204, [_ANY, _METHODS, _AGE, ("access-control-allow-headers", headers)])

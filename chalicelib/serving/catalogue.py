@@ -15,7 +15,8 @@ from chalicelib.domain.serving import Served
 from chalicelib.serving.directory import Directory
 from chalicelib.serving.ports import Services
 
-MOST = 10_000  # runs that are remembered, and that wait to be looked at
+MOST = 10_000  # runs that are remembered
+LOOKS = 100  # runs that wait to be looked at
 
 
 class Catalogue:
@@ -34,7 +35,7 @@ class Catalogue:
     def changed(self, run_ids: Iterable[str]) -> None:
         if self._asked:
             self._new.update(run_id for run_id in run_ids if run_id not in self._judged)
-        if len(self._new) > MOST:  # looking at each would cost more than beginning anew
+        if len(self._new) > LOOKS:  # each costs whoever asks next a read: beginning anew costs less
             self._new.clear()
             self._runs.clear()
 

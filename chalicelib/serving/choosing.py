@@ -14,7 +14,8 @@ from chalicelib.domain.serving import Served, ServedReplica
 FAILURES = 2  # in a row, after which a replica is left out …
 LEFT_OUT = 5.0  # … for so many seconds
 ATTEMPTS = 3  # of one request
-REPEATABLE = 2**20  # bytes of a body that is kept for another attempt
+REPEATABLE = 2**20  # bytes of a body that is kept for another attempt …
+KEPT = 64 * 2**20  # … and of all bodies together
 
 
 class Choice:

@@ -137,9 +137,12 @@ class Counts:
             tally.urgent = True
 
     def gone(self, run_id: str) -> None:
-        """The service is no more."""
+        """The service is no more. What is still under way is counted to its end."""
         tally = self._tallies.get(run_id)
-        if tally is not None and not tally.busy:
+        if tally is None:
+            return
+        tally.draining = frozenset()
+        if not tally.busy:
             del self._tallies[run_id]
 
     def report(self, under_way: Counter[str], now: Micros, *, urgent: bool = False) -> list[Traffic]:

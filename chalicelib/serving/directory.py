@@ -26,7 +26,7 @@ class Directory:
     def __init__(self, services: Services, aside: Aside[Served | None], looked_up: Callable[[Served], None]) -> None:
         self._services, self._aside, self._looked_up = services, aside, looked_up
         self._known: OrderedDict[Name, Served] = OrderedDict()
-        self._names: dict[str, Name] = {}  # of runs
+        self._names: dict[str, Name] = {}  # of runs that were known once
         self._looks: dict[Name, asyncio.Task[Served | None]] = {}
         self._changed: set[str] = set()  # runs that changed while somebody looks
         self._waiting: dict[str, asyncio.Event] = {}  # by run
@@ -62,7 +62,7 @@ class Directory:
             self._known[name] = found
             self._names[found.run_id] = name
             if len(self._known) > MOST:
-                self._drop(next(iter(self._known.values())).run_id)
+                self._names.pop(self._known.popitem(last=False)[1].run_id, None)
             self._looked_up(found)
         return found
 
@@ -76,13 +76,20 @@ class Directory:
                 waiting.set()
 
     def _drop(self, run_id: str) -> None:
-        if (name := self._names.pop(run_id, None)) is not None:
+        if (name := self._names.get(run_id)) is not None:
             self._known.pop(name, None)
 
     async def look_again(self, run_id: str) -> Served | None:
         """A run about which something is to be known though nobody asks for it. None: it is no service any more."""
-        found = await self._aside(lambda: self._services.of(run_id))
-        return None if found is None else await self.find((found.project_name, found.run_name))
+        name = self._names.get(run_id)
+        if name is None:
+            found = await self._aside(lambda: self._services.of(run_id))
+            return None if found is None else await self.find((found.project_name, found.run_name))
+        found = await self.find(name)
+        if found is not None and found.run_id == run_id:
+            return found
+        self._names.pop(run_id, None)
+        return None
 
     def change_of(self, run_id: str) -> asyncio.Event:
         """Set when the run changes next."""

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from chalicelib.domain.instants import SECOND, Micros
@@ -23,10 +23,10 @@ from chalicelib.serving import browsers, limits, problems, routing, websockets
 from chalicelib.serving import headers as heads
 from chalicelib.serving.access import Access, bearer
 from chalicelib.serving.catalogue import Catalogue
-from chalicelib.serving.choosing import ATTEMPTS, REPEATABLE, Choice
+from chalicelib.serving.choosing import ATTEMPTS, KEPT, REPEATABLE, Choice
 from chalicelib.serving.counting import Counts
 from chalicelib.serving.directory import Directory
-from chalicelib.serving.exchange import Body, Exchange
+from chalicelib.serving.exchange import Body, Exchange, Room
 from chalicelib.serving.model_requests import PREFIX as MODELS
 from chalicelib.serving.model_requests import Asked, ModelRequests, by_path
 from chalicelib.serving.ports import Gone, Receive, Report, Rights, Scope, Send, Services, Way
@@ -78,6 +78,7 @@ class Door:
         self._catalogue = Catalogue(services, self._directory, self._aside)
         self._models = ModelRequests(self._catalogue, self._admit, self._pass_on)
         self._held_bytes: dict[str, int] = {}
+        self._room = Room(KEPT)
         self._seen: dict[str, frozenset[str]] = {}  # the replicas of each run that was looked up, by their jobs
         self._busy = 0
         self._closing = False
@@ -85,7 +86,8 @@ class Door:
         self._soon: asyncio.TimerHandle | None = None
         self._told = float("-inf")  # when something urgent was last reported
         self._reporting: asyncio.Task[None] | None = None
-        self._looking: set[asyncio.Task[None]] = set()
+        self._looking: dict[str, asyncio.Task[None]] = {}  # by run
+        self._look_after: set[str] = set()  # runs that changed meanwhile
 
     # --- what whoever opened it calls -----------------------------------------------------------------------------
 
@@ -207,9 +209,11 @@ class Door:
         service = await self._service(name) if place.run else None
         if service is None:
             raise problems.unknown(place.project, place.run)
-        if service.model is not None and browsers.asks_first(exchange):
-            await browsers.allow(exchange)
-            return None
+        if service.model is not None and exchange.header("origin"):
+            exchange.added = browsers.READABLE
+            if browsers.asks_first(exchange):
+                await browsers.allow(exchange)
+                return None
         if service.auth:
             await self._admit(service.project_name, exchange)
         return service
@@ -270,26 +274,40 @@ class Door:
     async def _exchange(self, service: Served, going: _Going, exchange: Exchange) -> None:
         """A plain request: to one replica after the other, until one answers."""
         replicas = self._replicas or await self._loaded()
-        body, tried = Body(exchange, service.body, REPEATABLE), set[str]()
-        while True:
-            replica = await self._replica(service, going.place, exchange, tried)
-            self._choice.begins(replica.job_id)
+        body = Body(exchange, service.body, REPEATABLE, self._room)
+        try:
+            while not await self._attempt(service, going, exchange, replicas, body):
+                pass
+        finally:
+            body.forget()
+
+    async def _attempt(
+        self, service: Served, going: _Going, exchange: Exchange, replicas: Replicas, body: Body
+    ) -> bool:
+        """Has a replica answered?"""
+        replica = await self._replica(service, going, exchange)
+        self._choice.begins(replica.job_id)
+        try:
+            response = await replicas.request(replica, exchange.method, going.target, going.headers, body)
+            body.forget()  # a stream may go on for hours
             try:
-                response = await replicas.request(replica, exchange.method, going.target, going.headers, body)
-                try:
-                    self._choice.answered(replica.job_id)
-                    await replicas.give_back(response, exchange, going.request_id, replica.job_id)
-                finally:
-                    response.release()
-                return
-            except Unanswered as failed:
-                self._choice.failed(replica.job_id, time.monotonic())
-                tried.add(replica.job_id)
-                going.attempt += 1
-                if going.attempt >= ATTEMPTS or not body.kept:
-                    raise failed.problem from failed
+                self._choice.answered(replica.job_id)
+                await replicas.give_back(response, exchange, going.request_id, replica.job_id)
             finally:
-                self._ends(service.run_id, replica.job_id)
+                response.release()
+            return True
+        except Unanswered as failed:
+            self._failed(going, replica, failed, again=body.kept)
+            return False
+        finally:
+            self._ends(service.run_id, replica.job_id)
+
+    def _failed(self, going: _Going, replica: ServedReplica, failed: Unanswered, *, again: bool) -> None:
+        """Raises Problem if it can't be sent again, or has been often enough."""
+        self._choice.failed(replica.job_id, time.monotonic())
+        going.tried.append(replica.job_id)
+        if not again or len(going.tried) >= ATTEMPTS:
+            raise failed.problem from failed
 
     async def _loaded(self) -> Replicas:
         """The library for it takes nine megabytes, and most servers have no services."""
@@ -306,9 +324,8 @@ class Door:
 
     async def _tunnel(self, service: Served, going: _Going, exchange: Exchange) -> None:
         """A request for a WebSocket: it is under way until that ends."""
-        tried = set[str]()
         while True:
-            replica = await self._replica(service, going.place, exchange, tried)
+            replica = await self._replica(service, going, exchange)
             self._choice.begins(replica.job_id)
             over = asyncio.Event()
             try:
@@ -330,11 +347,7 @@ class Door:
                     tunnel.drop()
                 return
             except Unanswered as failed:
-                self._choice.failed(replica.job_id, time.monotonic())
-                tried.add(replica.job_id)
-                going.attempt += 1
-                if going.attempt >= ATTEMPTS:
-                    raise failed.problem from failed
+                self._failed(going, replica, failed, again=True)
             finally:
                 self._ends(service.run_id, replica.job_id)
 
@@ -345,19 +358,20 @@ class Door:
 
     # --- waiting for a replica ------------------------------------------------------------------------------------
 
-    async def _replica(
-        self, service: Served, place: routing.Place, exchange: Exchange, tried: set[str]
-    ) -> ServedReplica:
+    async def _replica(self, service: Served, going: _Going, exchange: Exchange) -> ServedReplica:
         """The one to ask next. Waits for one if none is ready."""
-        name = place.project, place.run
+        name = going.place.project, going.place.run
         known = await self._service(name)
         if known is None or known.run_id != service.run_id:
             raise problems.unknown(*name)
-        found = self._choice.choose(known, time.monotonic(), tried, exchange.only)
-        return found or await self._wait(known, name, exchange, tried)
+        found = self._choice.choose(known, time.monotonic(), going.tried, exchange.only)
+        return found or await self._wait(known, name, exchange, going.tried)
 
-    async def _wait(self, service: Served, name: tuple[str, str], exchange: Exchange, tried: set[str]) -> ServedReplica:
-        run_id, size = service.run_id, heads.size(exchange.headers) + min(exchange.announced or 65536, 65536)
+    async def _wait(
+        self, service: Served, name: tuple[str, str], exchange: Exchange, tried: list[str]
+    ) -> ServedReplica:
+        run_id, body = service.run_id, 65536 if exchange.announced is None else min(exchange.announced, 65536)
+        size = heads.size(exchange.headers) + body + exchange.read
         held = self._held_bytes.get(run_id, 0)
         if self._counts.held(run_id) >= MOST_HELD or held + size > MOST_HELD_BYTES:
             raise problems.no_replica("too many requests wait for one already")
@@ -389,9 +403,21 @@ class Door:
         self._directory.changed(run_ids)
         self._catalogue.changed(run_ids)
         for run_id in {*look, *(run_id for run_id in run_ids if run_id in self._seen)}:
-            task = asyncio.ensure_future(self._look(run_id))
-            self._looking.add(task)
-            task.add_done_callback(self._looking.discard)
+            self._look_at(run_id)
+
+    def _look_at(self, run_id: str) -> None:
+        """One look at a time: all that changes meanwhile is seen by the next one."""
+        if run_id in self._looking:
+            self._look_after.add(run_id)
+            return
+        self._looking[run_id] = task = asyncio.ensure_future(self._look(run_id))
+        task.add_done_callback(lambda _: self._looked_at(run_id))
+
+    def _looked_at(self, run_id: str) -> None:
+        del self._looking[run_id]
+        if run_id in self._look_after:
+            self._look_after.discard(run_id)
+            self._look_at(run_id)
 
     async def _look(self, run_id: str) -> None:
         try:
@@ -414,7 +440,8 @@ class Door:
         self._hurry()
 
     def _hurry(self) -> None:
-        """Report what is urgent, if anything is, soon."""
+        """Report what is urgent, if anything is, soon. Called whenever something may have become so, and after each
+        report: what became so meanwhile mustn't wait for the next one."""
         if self._soon is None and self._counts.urgent and self._loop is not None:
             pause = max(SOON, self._told + AGAIN - self._loop.time())
             self._soon = self._loop.call_later(pause, self._tell_soon)
@@ -452,6 +479,7 @@ class Door:
                 await self._aside(lambda: self._report(told))
             except Exception:
                 log.exception("reporting the traffic of %d services failed; the next report tells it", len(told))
+        self._hurry()
 
 
 @dataclass
@@ -462,4 +490,4 @@ class _Going:
     target: bytes
     headers: list[tuple[bytes, bytes]]
     request_id: str
-    attempt: int = 0
+    tried: list[str] = field(default_factory=list)  # replicas, by their jobs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 
 from chalicelib.serving.headers import one
 from chalicelib.serving.ports import Hears, Receive, Scope, Send, Wire
@@ -26,7 +27,7 @@ class Exchange:
         self.whole = self.announced == 0  # has the body been read to its end?
         self.begun = self.ended = False  # the response
         self._gathers = False
-        self.added: tuple[tuple[bytes, bytes], ...] = ()  # headers that every response to it gets
+        self.added: tuple[tuple[bytes, bytes], ...] = ()  # headers that every response to it gets that has none such
         self.only = ""  # the job that must answer; empty: any replica may
         self.hearers: list[Hears] = []  # of the response
         self._read, self._was_whole = b"", False  # what was read of the body, to be read again
@@ -56,6 +57,11 @@ class Exchange:
                 return bytes(part)
         return b""
 
+    @property
+    def read(self) -> int:
+        """Bytes of the body that were read already and still wait here."""
+        return len(self._read)
+
     def unread(self, data: bytes) -> None:
         """This much of the body is read again."""
         if data:
@@ -66,7 +72,7 @@ class Exchange:
         if not self.whole and self.header("expect"):  # its body may never come: what follows isn't it
             headers = [*headers, (b"connection", b"close")]
         self.begun = True
-        headers = [*headers, *self.added]
+        headers = [*headers, *(each for each in self.added if all(each[0] != name for name, _ in headers))]
         for each in self.hearers:
             each.begins(status, headers)
         if goes_on:
@@ -109,11 +115,18 @@ class Exchange:
             self.wire.leave()
 
 
-class Body:
-    """The body of a request, passed on as it comes, with a copy of it for as long as that is small."""
+@dataclass
+class Room:
+    """For copies of bodies, of all requests together."""
 
-    def __init__(self, exchange: Exchange, limit: int, kept: int) -> None:
-        self._exchange, self._limit, self._most_kept = exchange, limit, kept
+    left: int  # bytes
+
+
+class Body:
+    """The body of a request, passed on as it comes, with a copy of it as long as that is small and there is room."""
+
+    def __init__(self, exchange: Exchange, limit: int, kept: int, room: Room) -> None:
+        self._exchange, self._limit, self._most_kept, self._room = exchange, limit, kept, room
         self._copy: list[bytes] | None = []
         self._size = 0
         self.problem: Exception | None = None  # why it ended too soon: a library may tell of it in its own words
@@ -123,12 +136,18 @@ class Body:
         """Can all of it that has been read be sent again?"""
         return self._copy is not None
 
+    def forget(self) -> None:
+        """It won't be sent again."""
+        if self._copy is not None:
+            self._room.left += sum(map(len, self._copy))
+            self._copy = None
+
     async def start(self) -> bytes | None:
         """The whole body, if it has arrived together with its head; it needn't be streamed then."""
         if self._exchange.whole or self._size:
             return b"".join(self._copy) if self._exchange.whole and self._copy is not None else None
-        if self._exchange.announced is None or self._exchange.announced > 65536:
-            return None
+        if self._exchange.announced is None or self._exchange.announced > min(65536, self._room.left):
+            return None  # or what is read here would be lost
         await self._next()
         return b"".join(self._copy or ()) if self._exchange.whole else None
 
@@ -150,6 +169,7 @@ class Body:
             raise too_large(self._limit)
         if self._copy is not None and part:
             self._copy.append(part)
-            if self._size > self._most_kept:
-                self._copy = None
+            self._room.left -= len(part)
+            if self._size > self._most_kept or self._room.left < 0:
+                self.forget()
         return part

@@ -7,6 +7,7 @@ redirects, unpacks nothing, and never repeats a request by itself.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Callable
 
@@ -24,6 +25,7 @@ from chalicelib.serving.problems import Unanswered
 KEPT_SECONDS = 30.0  # that a connection to a replica is kept for the next request
 BUFFER = 64 * 1024  # bytes of a response that wait for the client, times two
 MOST_WAYS = 1000  # replicas reached over sockets of their own
+_UNFIT = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")  # what no header's value may have; the library lets it through
 _NEVER = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")  # headers of the library's own
 
 
@@ -57,6 +59,8 @@ class Replicas:
             )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise Unanswered(problems.unreachable()) from error
+        except aiohttp.ClientResponseError as error:
+            raise problems.no_answer() from error
         except (aiohttp.ClientError, TimeoutError) as error:
             if body.problem is not None:  # the client's fault, not the replica's
                 raise body.problem from error
@@ -88,6 +92,8 @@ class Replicas:
         self, response: aiohttp.ClientResponse, exchange: Exchange, request_id: str, replica: str
     ) -> None:
         """The response to the client, each part as soon as it is here."""
+        if not _is_answer(response):
+            raise problems.no_answer()
         headers = back(response.raw_headers, request_id, replica)
         without = exchange.method == "HEAD" or response.status in (204, 304)
         if without and exchange.method != "HEAD":
@@ -107,6 +113,13 @@ class Replicas:
         for session in (self._network, *self._sockets.values()):
             if session is not None:
                 await session.close()
+
+
+def _is_answer(response: aiohttp.ClientResponse) -> bool:
+    """Can it be passed on as HTTP? A switch to another protocol, for which nobody has asked, can't."""
+    if not 200 <= response.status < 600:
+        return False
+    return _UNFIT.search(b"".join([value for _, value in response.raw_headers])) is None
 
 
 def _session(connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:

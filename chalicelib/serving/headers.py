@@ -1,8 +1,9 @@
 """What happens to headers on their way: those of one hop stay behind, and who asked, and where, is added.
 
 What a client says about itself is never passed off as ours: `X-Forwarded-Proto`, `-Host` and `-Prefix` are written
-anew, and in `X-Forwarded-For` our word is the last. Where the door has judged the caller's token, the application gets
-no token: it could use it against whoever sent it.
+anew, and in `X-Forwarded-For` our word is the last. Spelled with a `_`, which many applications read as a `-`, they
+stay behind. Where the door has judged the caller's token, the application gets no token: it could use it against
+whoever sent it.
 """
 
 from __future__ import annotations
@@ -28,8 +29,19 @@ _HOP = frozenset(
         b"expect",
     )
 )
+
+
+def _spellings(name: bytes) -> list[bytes]:
+    first, *words = name.split(b"-")
+    found = [first]
+    for word in words:
+        found = [before + sign + word for before in found for sign in (b"-", b"_")]
+    return found
+
+
 _OURS = frozenset(
-    (
+    spelling
+    for name in (
         b"x-forwarded-for",
         b"x-forwarded-proto",
         b"x-forwarded-host",
@@ -37,6 +49,7 @@ _OURS = frozenset(
         b"x-real-ip",
         b"x-request-id",
     )
+    for spelling in _spellings(name)
 )
 _LEFT, _JUDGED = _HOP | _OURS, _HOP | _OURS | {b"authorization"}  # made once: this is on every request's way
 _LEFT_BACK = _HOP | {b"x-request-id", b"x-replica"}  # of a response: those are ours

@@ -7,6 +7,7 @@ Prefixes are compared with the path as applications read it, so that no spelling
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.specs.services import HeaderPartitioningKey, RateLimit
 
 MOST = 100_000  # clients that are remembered
+LONGEST = 64  # characters of what tells them apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +32,13 @@ def applying(limits: Sequence[RateLimit], path: bytes) -> RateLimit | None:
 
 
 def client(limit: RateLimit, address: str, header: Callable[[str], str]) -> str:
-    """Whom a limit counts: an address, or the value of a header. Requests without that header count as one client."""
+    """Whom a limit counts: an address, or the value of a header. Requests without that header count as one client.
+    Long values are remembered by a hash, or clients would fill the memory with them."""
     key = limit.key
-    return header(key.header.lower()) if isinstance(key, HeaderPartitioningKey) else address
+    if not isinstance(key, HeaderPartitioningKey):
+        return address
+    value = header(key.header.lower())
+    return value if len(value) <= LONGEST else hashlib.sha256(value.encode()).hexdigest()
 
 
 class Limiter:

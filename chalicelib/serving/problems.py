@@ -132,6 +132,11 @@ def unanswered() -> Problem:
     return Problem(502, text, "bad_gateway")
 
 
+def no_answer() -> Problem:
+    text = "The service's replica answered with what isn't HTTP, or with headers that are too large. See `dstack logs`."
+    return Problem(502, text, "bad_gateway")
+
+
 def too_slow(seconds: float) -> Problem:
     text = f"The service's replica has sent nothing for {seconds:.0f} s. See `dstack logs`."
     return Problem(504, text, "gateway_timeout")

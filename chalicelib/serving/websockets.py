@@ -15,7 +15,7 @@ import httptools
 
 from chalicelib.domain.serving import ServedReplica
 from chalicelib.serving import problems
-from chalicelib.serving.exchange import CLOSE_SECONDS, CONNECT_SECONDS
+from chalicelib.serving.exchange import CLOSE_SECONDS, CONNECT_SECONDS, IDLE
 from chalicelib.serving.headers import MOST, Raw, back
 from chalicelib.serving.ports import Wire
 from chalicelib.serving.problems import Unanswered
@@ -58,6 +58,7 @@ class Answered:
 class Tunnel(asyncio.Protocol):
     """The connection to the replica, and, once it is upgraded, what the client's connection belongs to."""
 
+    read_seconds = IDLE  # for either side to read some of what it gets
     wire: Wire
     _transport: asyncio.Transport
 
@@ -70,6 +71,7 @@ class Tunnel(asyncio.Protocol):
         self._size = 0
         self._upgraded = self._gone = self._client_gone = False
         self._early = b""
+        self._full: dict[str, asyncio.TimerHandle] = {}  # who doesn't read what it gets, and when that ends it
 
     # --- the replica's side: what asyncio calls -------------------------------------------------------------------
 
@@ -116,10 +118,12 @@ class Tunnel(asyncio.Protocol):
     def pause_writing(self) -> None:
         if self._upgraded and not self._client_gone:
             self.wire.hold(True)
+            self._waits_for("replica", True)
 
     def resume_writing(self) -> None:
         if self._upgraded and not self._client_gone:
             self.wire.hold(False)
+            self._waits_for("replica", False)
 
     # --- the client's side: what its connection calls -------------------------------------------------------------
 
@@ -129,6 +133,7 @@ class Tunnel(asyncio.Protocol):
 
     def full(self, full: bool) -> None:
         if not self._gone:
+            self._waits_for("client", full)
             if full:
                 self._transport.pause_reading()
             else:
@@ -142,6 +147,17 @@ class Tunnel(asyncio.Protocol):
 
     def leave(self, reason: str) -> None:
         """The server is stopping: a WebSocket's own way of saying so is the application's."""
+        self.wire.leave()
+
+    def _waits_for(self, whom: str, full: bool) -> None:
+        """Who doesn't read keeps the other from being heard, so nobody would ever notice that both have gone."""
+        if (before := self._full.pop(whom, None)) is not None:
+            before.cancel()
+        if full:
+            self._full[whom] = self._loop.call_later(self.read_seconds, self._cut)
+
+    def _cut(self) -> None:
+        self._transport.abort()
         self.wire.leave()
 
     # --- from one to the other ------------------------------------------------------------------------------------
@@ -183,6 +199,8 @@ class Tunnel(asyncio.Protocol):
 
     def _over(self, cut: Callable[[], None]) -> None:
         """One side has gone: the other has some time for the rest."""
+        for whom in tuple(self._full):
+            self._waits_for(whom, False)
         self._loop.call_later(CLOSE_SECONDS, cut)
         self._ended()
 

@@ -12,6 +12,7 @@ plain sockets, so that it can do what no HTTP library would let it do. Its paths
     /stream?n=N&gap=S[&fail=K]   N events, S seconds apart, each with the time it left; the connection is cut at the Kth
     /gzip /cookies /redirect /trailers /early-hints        what the names say
     /cut?how=none|head|length|chunks     the connection ends without a response, in its head, or in its body
+    /odd?how=status|switch|header|long|else      what isn't HTTP, each in its way
     /once?key=K                  the first request with this key is cut before a response, later ones are answered
     /wait?key=K                  no response, until the client leaves
     /refuse                      413 without reading the body, and the connection ends
@@ -38,6 +39,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+OWN_PAGE = "https://its-own.example"  # a page that /echo lets read its answer by itself
 SHOWN = 64 * 1024  # bytes of a body that /echo repeats
 
 
@@ -122,6 +124,7 @@ class App:
             "/trailers": self.trailers,
             "/early-hints": self.hints,
             "/cut": self.cut,
+            "/odd": self.odd,
             "/once": self.once,
             "/wait": self.wait,
             "/refuse": self.refuse,
@@ -151,7 +154,8 @@ class App:
             "sha256": digest.hexdigest(),
             "body": shown.decode("latin-1"),
         }
-        _whole(asked, json.dumps(found).encode(), ("content-type", "application/json"))
+        pages = [("access-control-allow-origin", OWN_PAGE)] if asked.header("origin") == OWN_PAGE else []
+        _whole(asked, json.dumps(found).encode(), ("content-type", "application/json"), *pages)
 
     async def seen(self, asked: Asked) -> None:
         found = {"requests": self.requests, "came": self.came, "left": self.left}
@@ -214,6 +218,18 @@ class App:
         asked.writer.write(sent.get(asked.arg("how"), b""))
         await asked.writer.drain()
         raise Cut
+
+    async def odd(self, asked: Asked) -> None:
+        await _read(asked)
+        sent = {
+            "status": b"HTTP/1.1 999 Odd\r\n",
+            "switch": b"HTTP/1.1 101 Switching Protocols\r\nupgrade: odd\r\nconnection: Upgrade\r\n",
+            "header": b"HTTP/1.1 200 OK\r\nx-odd: a\x01b\r\n",
+            "long": b"HTTP/1.1 200 OK\r\nx-odd: " + b"a" * 100_000 + b"\r\n",
+            "else": b"220 mail.example ESMTP\r\n",
+        }
+        self.came["odd"] += 1
+        asked.writer.write(sent[asked.arg("how")] + b"content-length: 0\r\n\r\n")
 
     async def once(self, asked: Asked) -> None:
         await _read(asked)

@@ -208,8 +208,11 @@ class Headers(Doors):
                 ("X-Forwarded-Proto", "gopher"),
                 ("X-Forwarded-Host", "bank.example"),
                 ("X-Real-IP", "6.6.6.6"),
+                ("X-Forwarded-Prefix", "/bank"),
+                *(("X_Forwarded_For", "6.6.6.6"), ("X-Forwarded_Host", "bank.example"), ("X_Real-IP", "6.6.6.6")),
             ]
         )
+        assert not [name for name, _ in got["headers"] if "_" in name] and not values(got, "x-forwarded-prefix")
         assert ", ".join(values(got, "x-forwarded-for")).split(", ")[-1] == "127.0.0.1"
         assert values(got, "x-forwarded-proto") == ["http"]
         assert values(got, "x-forwarded-host") == [visitor.host]

@@ -15,6 +15,7 @@ import pytest
 
 from chalicelib.domain.serving import ServedModel
 from tests.harness.server import until
+from tests.serving.app import OWN_PAGE
 from tests.serving.caller import Caller
 from tests.serving.contract import Doors, Open, Spawn
 from tests.serving.door import STRANGER, TOKEN, Door, Replica, Visitor, bearer, values
@@ -247,6 +248,13 @@ class WhoMayCome(Doors):
         assert "POST" in (answer.header("access-control-allow-methods") or "")
         assert answer.header("access-control-max-age") == "600"
 
+    def test_pages_may_read_what_a_model_answers_unless_the_application_has_its_own_word(self, open: Open) -> None:
+        visitor = open(model=ServedModel(name="m"))
+        for origin, allowed in (("https://app.example", "*"), (OWN_PAGE, OWN_PAGE)):
+            answer = visitor.ask("/v1/x", headers=[("Origin", origin)])
+            assert answer.all("access-control-allow-origin") == [allowed]
+        assert visitor.ask("/v1/x").all("access-control-allow-origin") == []
+
     def test_other_services_answer_such_questions_themselves(self, open: Open) -> None:
         asked = [("Origin", "https://app.example"), ("Access-Control-Request-Method", "POST")]
         assert open(auth=True).ask("/echo", "OPTIONS", asked).status == 403
@@ -297,7 +305,19 @@ class Tricks(Doors):
             assert answer.status in (400, 403) or answer.json()["replica"] == "replica"
 
     @pytest.mark.parametrize(
-        "target", ["/a/../b", "/..", "/a/%2e%2e/b", "/%2E./b", "/./a", "/a/%2e/b", "/a/..%2fb", "/..%5cb"]
+        "target",
+        [
+            "/a/../b",
+            "/..",
+            "/a/%2e%2e/b",
+            "/%2E./b",
+            "/./a",
+            "/a/%2e/b",
+            "/a/..%2fb",
+            "/..%5cb",
+            "/..;/b",
+            "/a/.%3Bx/b",
+        ],
     )
     def test_paths_that_climb_are_refused(self, visitor: Visitor, target: str) -> None:
         assert visitor.ask(target).status == 400

@@ -18,6 +18,7 @@ import pytest
 from chalicelib.domain.serving import Served, ServedModel, ServedReplica
 from tests.harness.conformance import needs
 from tests.harness.server import until
+from tests.serving.app import OWN_PAGE
 from tests.serving.caller import Answer
 from tests.serving.contract import Doors, Spawn
 from tests.serving.contract_live import events
@@ -229,4 +230,6 @@ class ServesModels(Doors):
     def test_every_answer_may_be_read_by_a_browser(self, models: Models) -> None:
         origin = [("Origin", "https://app.example"), JSON]
         for path, body in (("models", None), ("embeddings", {"model": LLAMA}), ("embeddings", {"model": "none"})):
-            assert models.ask(path, body, headers=origin).header("access-control-allow-origin") == "*", path
+            assert models.ask(path, body, headers=origin).all("access-control-allow-origin") == ["*"], path
+        own = models.ask("embeddings", {"model": LLAMA}, headers=[("Origin", OWN_PAGE), JSON])
+        assert own.all("access-control-allow-origin") == [OWN_PAGE]

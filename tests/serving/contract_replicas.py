@@ -77,6 +77,11 @@ class Limits(Doors):
         assert self.statuses(visitor, 5, "/echo/free/x") == [200] * 5
         assert self.statuses(visitor, 2, "/echo/other") == [200, 429]
 
+    def test_no_spelling_of_a_path_has_a_limit_of_its_own(self, open: Open) -> None:
+        visitor = open(rate_limits=(self.limit(prefix="/echo/slow"),))
+        targets = ("/echo/slow", "/%65cho/slow", "//echo///slow", "/echo/slow?x=1")
+        assert [visitor.ask(target).status for target in targets] == [200, 429, 429, 429]
+
     def test_paths_without_a_limit_have_none(self, open: Open) -> None:
         visitor = open(rate_limits=(self.limit(prefix="/echo/slow"),))
         assert self.statuses(visitor, 4) == [200] * 4

@@ -94,8 +94,8 @@ def micros() -> Micros:
 
 
 @contextmanager
-def opened(settings: Settings | None = None) -> Iterator[EmbeddedDoor]:
-    known = Known()
+def opened(settings: Settings | None = None, known: Known | None = None) -> Iterator[EmbeddedDoor]:
+    known = known or Known()
     door = Door(known, known, known.report, micros, settings=settings or Settings(hold=1.5))
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -112,3 +112,15 @@ def test_one_without_requests_is_let_go_at_once_though_nobody_ever_came() -> Non
     assert found is not None and found.let_go == ("old",) and found.quiet
     counts.gone(RUN)
     assert len(counts) == 0
+
+
+def test_a_service_that_ended_under_a_request_is_forgotten_once_that_is_over() -> None:
+    counts = Counts("server")
+    counts.came(RUN, 0)
+    counts.looked_up(service((replica("a", draining=True),)).with_(run_id=RUN), {"a": 1}, 0)
+    counts.gone(RUN)
+    assert counts.busy == 1
+    counts.went(RUN, SECOND)
+    assert said(counts, 2 * SECOND)
+    said(counts, KEPT + 2 * BUCKET)
+    assert not len(counts)

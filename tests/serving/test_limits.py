@@ -109,3 +109,9 @@ def test_clients_are_told_apart_by_address_or_by_a_header() -> None:
     assert client(LIMITS[0], "10.0.0.1", lambda name: sent.get(name, "")) == "10.0.0.1"
     assert client(by_header, "10.0.0.1", lambda name: sent.get(name, "")) == "mine"
     assert client(by_header, "10.0.0.1", lambda name: "") == ""
+
+
+def test_a_long_value_is_remembered_as_a_short_one_of_its_own() -> None:
+    by_header = RateLimit(rps=1, key=HeaderPartitioningKey(type="header", header="X-Key"))
+    long = [client(by_header, "", lambda name, end=end: "\xe9" * 10_000 + end) for end in ("", "a")]
+    assert len(set(long)) == 2 and max(map(len, long)) <= 64

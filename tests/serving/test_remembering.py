@@ -10,8 +10,10 @@ from typing import Any
 from chalicelib.domain.serving import Served
 from chalicelib.serving.access import BAD, GOOD, Access, bearer
 from chalicelib.serving.directory import Directory
+from chalicelib.serving.door import Door
 from tests.serving.door import TOKEN, service
-from tests.serving.embedded import Known
+from tests.serving.embedded import Known, micros
+from tests.serving.test_choosing import replica
 
 APP = ("main", "app")
 
@@ -97,6 +99,61 @@ def test_a_change_forgets_and_wakes_who_waits_for_it_alone() -> None:
         assert looked == [app, app]
         directory.wake_all()
         assert unmoved.is_set()
+
+    asyncio.run(main())
+
+
+def test_to_look_again_takes_one_read_and_another_run_of_the_same_name_isnt_it() -> None:
+    async def main() -> None:
+        slow, app = Slow(), service()
+        slow.go.set()
+        services = known(app)
+        directory = Directory(services, slow.aside, lambda found: None)
+        await directory.find(APP)
+        directory.changed([app.run_id])
+        assert await directory.look_again(app.run_id) == app and slow.asked == 2
+        services.services[APP] = after = service()
+        directory.changed([app.run_id])
+        assert await directory.look_again(app.run_id) is None
+        assert await directory.look_again(after.run_id) == after
+        directory.changed([after.run_id])
+        services.services.clear()
+        assert await directory.look_again(after.run_id) is await directory.look_again(app.run_id) is None
+
+    asyncio.run(main())
+
+
+class Counted(Known):
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads = 0
+
+    def named(self, project: str, run: str) -> Served | None:
+        self.reads += 1
+        return super().named(project, run)
+
+    def of(self, run_id: str) -> Served | None:
+        self.reads += 1
+        return super().of(run_id)
+
+
+def test_many_changes_of_a_service_are_looked_at_together() -> None:
+    async def main() -> None:
+        services, app = Counted(), service()
+        services.services[APP] = app
+        door = Door(services, services, services.report, micros)
+        door.bind()
+        for _ in range(500):
+            door.changed([app.run_id], look=[app.run_id])
+        while not services.reads:
+            await asyncio.sleep(0)
+        services.services[APP] = newest = app.with_(replicas=(replica("a", draining=True),))
+        door.changed([app.run_id], look=[app.run_id])
+        while not (told := door.told_now()):
+            await asyncio.sleep(0)
+        assert [(each.run_id, each.let_go) for each in told] == [(newest.run_id, ("a",))]
+        assert services.reads <= 6
+        await door.closed()
 
     asyncio.run(main())
 

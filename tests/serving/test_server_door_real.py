@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import pytest
 
+from chalicelib.domain.services import Traffic
+from chalicelib.domain.serving import ServedReplica
+from chalicelib.serving.door import AGAIN, Settings
+from chalicelib.serving.websockets import Tunnel
+from tests.harness.server import until
 from tests.serving import contract, contract_live, contract_models, contract_replicas
-from tests.serving.door import DoorFacts
-from tests.serving.embedded import EmbeddedDoor, opened
+from tests.serving.door import DoorFacts, Replica, Visitor, service
+from tests.serving.embedded import EmbeddedDoor, Known, opened
 
 
 class _Ours:
@@ -39,7 +47,18 @@ class TestStreams(_Ours, contract_live.Streams):
 
 
 class TestWebSockets(_Ours, contract_live.WebSockets):
-    pass
+    def test_a_websocket_that_is_never_read_ends(
+        self, visitor: Visitor, replica: Replica, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Tunnel, "read_seconds", 0.3)
+        before = replica.seen()["left"].get("ws", 0)
+        with visitor.connect() as caller:
+            self.upgrade(caller, visitor)
+            caller.socket.settimeout(0.1)
+            with suppress(TimeoutError, ConnectionError):  # what comes back fills every buffer on the way
+                while True:
+                    caller.send(self.frame(bytes(60_000)))
+            until("the replica's end", lambda: replica.seen()["left"].get("ws", 0) > before, seconds=5)
 
 
 class TestWhoMayCome(_Ours, contract_live.WhoMayCome):
@@ -52,6 +71,48 @@ class TestTricks(_Ours, contract_live.Tricks):
 
 class TestErrors(_Ours, contract_replicas.Errors):
     pass
+
+
+class SlowStore(Known):
+    """The first report takes until the test lets it end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.go = threading.Event(), threading.Event()
+
+    def report(self, traffic: Sequence[Traffic]) -> None:
+        self.first.set()
+        assert self.go.wait(20)
+        super().report(traffic)
+
+
+def test_who_begins_to_wait_during_a_report_is_told_of_right_after_it() -> None:
+    known = SlowStore()
+    with opened(Settings(hold=10), known) as door:
+        waiting = [
+            service((ServedReplica(job_id=name, instance_id="i", port=1),), name=name) for name in ("one", "two")
+        ]
+        door.serve(*waiting)
+        with Visitor(door, waiting[0]).connect() as first, Visitor(door, waiting[1]).connect() as second:
+            first.head("GET", "/", door.host_of(waiting[0]))
+            assert known.first.wait(5)
+            second.head("GET", "/", door.host_of(waiting[1]))
+            time.sleep(1.5 * AGAIN)  # it would be told by now
+            known.go.set()
+            until("it to be told", lambda: waiting[1].run_id in known.told, seconds=2 * AGAIN)
+
+
+class TestOddAnswers(_Ours, contract.Doors):
+    @pytest.mark.parametrize("how", ["status", "switch", "header", "long", "else"])
+    def test_what_isnt_http_is_502(
+        self, visitor: Visitor, replica: Replica, capfd: pytest.CaptureFixture[str], how: str
+    ) -> None:
+        before = replica.seen()["came"].get("odd", 0)
+        answer = visitor.ask(f"/odd?how={how}", "POST")
+        assert answer.status == 502 and "isn't HTTP" in answer.json()["detail"][0]["msg"]
+        assert replica.seen()["came"]["odd"] == before + 1, "it was sent again"
+        assert visitor.ask("/echo").status == 200
+        assert capfd.readouterr().err == "", "an application fills the server's log"
 
 
 class TestLimits(_Ours, contract_replicas.Limits):
