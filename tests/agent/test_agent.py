@@ -286,7 +286,7 @@ def test_many_tasks_at_once(agent: Agent) -> None:
 
 def mount_tiny(place: Path) -> bool:
     place.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=2m", "tiny", str(place)]
+    words = ["mount", "-t", "tmpfs", "-o", "size=4m", "tiny", str(place)]
     return subprocess.run(words, capture_output=True).returncode == 0
 
 

@@ -7,6 +7,7 @@ where that was to be had; no driver, device or card stands behind them.
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -221,7 +222,7 @@ def clock(offset: str, *units: str) -> Stub:
     login or a unit starts with. What escapes: systemd itself, programs without a C library (the engine, static ones),
     whatever clears its environment (sudo), the times of files and of the journal.
     """
-    library = next(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
+    library = Path(f"/usr/lib/{platform.machine()}-linux-gnu/faketime/libfaketime.so.1")  # where Debian has it
     pairs = {"LD_PRELOAD": str(library), "FAKETIME": offset, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     setting = " ".join(f'"{name}={value}"' for name, value in pairs.items())
     files = {"/etc/environment": "".join(f"{name}={value}\n" for name, value in pairs.items())}
