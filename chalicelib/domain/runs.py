@@ -75,6 +75,7 @@ class Run(Noun):
     deleted: bool = False
     deleted_at: Micros | None = None
     logs_erased: bool = False  # the logs of its jobs, some time after its end
+    erased_cost: float = 0.0  # dollars, of jobs that were erased while it lived
     due_at: Micros | None = None  # when a pass must look again even if nothing happens
 
     @property

@@ -53,7 +53,7 @@ class Scale(Value):
     group: str
     desired: int
     at: Micros | None = None  # of the last change by the scaler; None: it hasn't changed yet
-    why: str = ""  # in words, for `ps -v`
+    why: str = ""  # in words, for `ps -v`; a fixed number needs none
     wanted: int | None = None  # what its traffic asks for, if that has to wait for a delay
     panic_until: Micros | None = None  # no scaling down before, after a sudden rise
     stale: bool = False  # a door is silent, so the count stays

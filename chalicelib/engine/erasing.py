@@ -138,20 +138,25 @@ class Eraser:
         done.logs.append(run.id)
 
     def _living(self, project_id: str) -> Iterator[Record]:
-        """The live runs that may have jobs whose logs would go: old ones, and those that start by a schedule."""
+        """The live runs that may have jobs whose logs would go: old ones, and those that start by a schedule, or whose
+        replicas come and go."""
         before = self._clock.now() - self._kept.logs * DAY
         for record in all_of(self._store, "gsi2", keys.live_runs_of(project_id)):
             run = nouns.read(Run, record)
-            if run.submitted_at <= before or run.triggered_at is not None:
+            if run.submitted_at <= before or run.triggered_at is not None or run.scales:
                 yield record
 
     def _earlier(self, listed: Record, done: Erased) -> None:
         run, jobs = _read(all_of(self._store, "main", listed.key.pk, low="job/"))
         if run is None:
             return
-        old = erasing.submissions_go(run, jobs, self._kept, self._clock.now())[:BATCH]
+        now = self._clock.now()
+        old = erasing.submissions_go(run, jobs, self._kept, now)[: MAX_CHANGES - 1]
+        if not old:
+            return
         self._delete_logs(old)
-        self._delete([Delete(nouns.key_of(job), job.version) for job in old])
+        after = run.with_(erased_cost=run.erased_cost + sum(job.cost(now) for job in old))
+        self._store.commit([nouns.put(after), *(Delete(nouns.key_of(job), job.version) for job in old)])
         done.jobs += [job.id for job in old]
 
     def _delete_logs(self, jobs: Iterable[Job]) -> None:

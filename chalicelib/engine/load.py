@@ -33,6 +33,7 @@ from chalicelib.planning.hosts import workflow_ids
 from chalicelib.planning.instance import needs_others
 from chalicelib.planning.mounts import may_mount, named_volumes
 from chalicelib.planning.quotas import Usage
+from chalicelib.planning.replicas import wasnt_wanted
 from chalicelib.planning.snapshots import (
     FleetSnapshot,
     FleetView,
@@ -112,9 +113,11 @@ class Loader:
         return tuple(nouns.read(Traffic, record) for record in doors)
 
     def _former(self, run: Run, jobs: Iterable[Job]) -> dict[int, tuple[JobSpec, ...]]:
-        """The specs of the deployments before that a service's replicas are still of."""
-        newest = {job.slot: job.deployment_num for job in jobs} if run.scales else {}
-        return {num: self.read.job_specs(run.id, num) for num in set(newest.values()) - {run.deployment_num}}
+        """The specs of the deployments before that a service's replicas are still of. What was scaled down needs none:
+        there is more and more of it."""
+        newest = {job.slot: job for job in jobs} if run.scales else {}
+        nums = {job.deployment_num for job in newest.values() if not wasnt_wanted(job)}
+        return {num: self.read.job_specs(run.id, num) for num in nums - {run.deployment_num}}
 
     def _gangs(self, jobs: Iterable[Job]) -> list[Gang]:
         """Of the newest submission of each of a run's replicas."""

@@ -15,7 +15,7 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.tenants import Archive, Project
 from chalicelib.domain.volumes import Volume
 
-MOST_SUBMISSIONS = 100  # of each job of a live run: every look at the run reads them all
+MOST_SUBMISSIONS = 100  # of each job of a live run, or of a whole service: every look at the run reads them all
 
 
 def run_goes(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> bool:
@@ -29,9 +29,9 @@ def logs_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> bool
 
 
 def submissions_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) -> list[Job]:
-    """The jobs of a live run that ended so long ago that their logs may go, or that many others followed: each retry
-    and each scheduled start adds some, as often as once a minute. The newest of each place stays, and so does the last
-    that had a machine, because retries count from it."""
+    """The jobs of a live run that ended so long ago that their logs may go, or that many others followed: each retry,
+    each scheduled start and each replica that comes by traffic adds some, as often as once a minute. The newest of each
+    place stays, and so does the last that had a machine, because retries count from it."""
     if run.finished:
         return []
     newest: dict[tuple[int, int], str] = {}
@@ -43,14 +43,17 @@ def submissions_go(run: Run, jobs: Iterable[Job], kept: Retention, now: Micros) 
             placed[job.slot] = job.id
     needed = {*newest.values(), *placed.values()}
     before = now - kept.logs * DAY
-    latest = max((job.submission_num for job in ordered), default=0)
-    return [
-        job
-        for job in ordered
-        if job.finished
-        and job.id not in needed
-        and ((job.finished_at or job.last_processed_at) <= before or job.submission_num <= latest - MOST_SUBMISSIONS)
-    ]
+    ended = [job for job in ordered if job.finished and job.id not in needed]
+    followed = _followed(run, ended, max((job.submission_num for job in ordered), default=0))
+    return [job for job in ended if (job.finished_at or job.last_processed_at) <= before or job.id in followed]
+
+
+def _followed(run: Run, ended: list[Job], latest: int) -> set[str]:
+    """Those that many others followed: at their own place or, since a service may have hundreds of these, anywhere."""
+    if run.scales:
+        in_time = sorted(ended, key=lambda job: (job.submitted_at, job.submission_num))
+        return {job.id for job in in_time[:-MOST_SUBMISSIONS]}
+    return {job.id for job in ended if job.submission_num <= latest - MOST_SUBMISSIONS}
 
 
 def instance_goes(instance: Instance, kept: Retention, now: Micros) -> bool:

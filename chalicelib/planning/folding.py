@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import RunReason
+from chalicelib.domain.runs import RunStatus
 from chalicelib.machines.run import RUN, observe
 from chalicelib.machines.table import allows
 from chalicelib.planning.ends import bury, end_jobs
@@ -16,13 +18,20 @@ from chalicelib.planning.starting import at_stage
 
 
 def pause(look: Look, parts: Sequence[Replica]) -> None:
-    """Only waiting replicas are left, so the run gives up its fleet: another may be better next time."""
+    """Only waiting replicas are left."""
     resume_at, first = min((part.waiting, part.num) for part in parts if part.waiting is not None)
     failed = next(part for part in parts if part.num == first).failures[0]
-    message = f"will be retried: {why(failed)}"
-    look.run = look.draft.move_run(
-        look.run, "resubmit_later", resume_at=resume_at, message=message, fleet_id=None, fleet_name=None
-    )
+    rest(look, resume_at, f"will be retried: {why(failed)}")
+
+
+def rest(look: Look, resume_at: Micros | None, message: str) -> None:
+    """Nothing of it runs, so the run gives up its fleet: another may be better next time."""
+    waits: dict[str, Any] = {"resume_at": resume_at, "message": message, "fleet_id": None, "fleet_name": None}
+    if look.run.status != RunStatus.pending:
+        look.run = look.draft.move_run(look.run, "resubmit_later", **waits)
+    elif (after := look.run.with_(**waits)) != look.run:
+        look.run = after
+        look.draft.save(after)
 
 
 def observe_jobs(look: Look, parts: Sequence[Replica], first: str = "") -> None:

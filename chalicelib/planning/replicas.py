@@ -88,9 +88,10 @@ def _failing_since(look: Look, replica: Replica) -> Micros:
 
 
 def _asked_for(replica: Replica) -> Micros:
-    """Its number may have been another's before, which was scaled down."""
-    over = max((job.submission_num for job in replica.submissions if job.reason is JobReason.scaled_down), default=-1)
-    return min(job.submitted_at for job in replica.submissions if job.submission_num > over)
+    """Its number may have been another's before, which wasn't wanted any more: only the retries since count."""
+    attempts = 0 if replica.retry is None else replica.retry.attempt
+    first = max(job.submission_num for job in replica.submissions) - attempts
+    return min(job.submitted_at for job in replica.submissions if job.submission_num >= first)
 
 
 def retire(look: Look, replica: Replica) -> None:
@@ -147,8 +148,8 @@ def complete(look: Look) -> None:
             submit(look, slot, 0, spec.replica_group)
 
 
-def submit(look: Look, slot: tuple[int, int], num: int, group: str) -> None:
-    """Submit a job for the first time, or again."""
+def submit(look: Look, slot: tuple[int, int], num: int, group: str, *, anew: bool = False) -> None:
+    """Submit a job for the first time, or again. `anew`: the number was another's before."""
     replica_num, job_num = slot
     job = Job(
         id=job_id(look.run, replica_num, job_num, num),
@@ -166,7 +167,7 @@ def submit(look: Look, slot: tuple[int, int], num: int, group: str) -> None:
         due_at=look.now if job_num == 0 else None,
     )
     look.keep(job)
-    if num:
+    if num and not anew:
         look.draft.tell(EventType.resubmitted, job, number=num + 1)
     else:
         look.draft.tell(EventType.created, job)
@@ -184,6 +185,11 @@ def job_id(run: Run, replica_num: int, job_num: int, submission_num: int) -> str
 def ended(job: Job) -> bool:
     """It has ended, or is about to."""
     return job.finished or job.status == JobStatus.terminating
+
+
+def wasnt_wanted(job: Job) -> bool:
+    """It was scaled down, or ended by itself while it was to be."""
+    return ended(job) and (job.reason is JobReason.scaled_down or job.draining_at is not None)
 
 
 def _outcome(job: Job) -> str:

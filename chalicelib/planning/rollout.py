@@ -10,6 +10,8 @@ or lost. A new version comes one replica at a time:
    or when its time is up. One that gets none is stopped at once.
 4. If a replica of the new version fails for good while old ones serve, nothing more is changed: they go on, and the run
    says why. Applying again makes another version, and the rollout goes on.
+5. A group that is no longer there only shrinks. While it stands in for others, their failures are those of a new
+   version.
 
 Who goes first: the old version before the new, those that matter least before those that get requests, high numbers
 before low. Who comes: the numbers of replicas that have ended, then numbers that nobody had.
@@ -65,6 +67,8 @@ class Group:
     leaving: int = 0  # replicas that are stopping
     failed: bool = False  # a replica of the new version has failed and isn't retried
     free: Sequence[int] = ()  # numbers of replicas that have ended
+    stood_in: bool = False  # replicas of a group that is no longer there get its requests
+    former: bool = False  # it is no longer there itself: it only shrinks
 
 
 @dataclass(frozen=True)
@@ -79,15 +83,17 @@ class Steps:
 def roll(group: Group) -> Steps:
     """The next step of one group."""
     staying = sorted((member for member in group.members if not member.draining), key=lambda member: member.rank)
-    held = group.failed and any(member.serves and not member.current for member in staying)
+    held = group.failed and (group.stood_in or any(member.serves and not member.current for member in staying))
     going = _going(group.desired, staying, held)
     gone = {member.num for member in going}
     staying = [member for member in staying if member.num not in gone]
     drained = [member.num for member in group.members if member.draining and member.let_go]
     leaves = group.leaving + len(going) + sum(member.draining for member in group.members)
-    create = 0 if held else max(0, group.desired - len(staying))
-    if not held and not leaves and any(not member.current for member in staying) and len(staying) == group.desired:
+    create = max(0, group.desired - len(staying))
+    if not leaves and any(not member.current for member in staying) and len(staying) == group.desired:
         create = 1
+    if held or group.former:
+        create = 0
     return Steps(
         create,
         tuple(sorted(group.free)[:create]),

@@ -41,7 +41,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Scaling:
-    """What to do: the new count, why, and when to ask again though nothing happens."""
+    """What to do: the new count, why (which doesn't repeat it), and when to ask again though nothing happens."""
 
     desired: int
     why: str
@@ -77,15 +77,15 @@ def scale(
     current = _clip(state.desired, bounds)
     panic_until = state.panic_until if state.panic_until is not None and state.panic_until > now else None
     if spec is None:
-        return Scaling(current, f"{_replicas(current)}, as configured")
+        return Scaling(current, "")
     if not traffic:
-        return Scaling(current, f"no requests yet: {_replicas(current)}")
+        return Scaling(current, "no requests yet")
     doors = _believed(traffic)
     silent = [door for door in doors if not door.quiet and now - door.at > STALE]
     if silent:
         since = clock(min(door.at for door in silent))
         names = ", ".join(sorted(f"`{door.door}`" for door in silent))
-        why = f"{names} hasn't reported since {since}: stays at {_replicas(current)}"
+        why = f"nothing heard from {names} since {since}, so the number stays"
         return Scaling(current, why, panic_until=panic_until, stale=True)
     load = _Load.of(spec, doors, seen, now)
     wanted = _clip(load.wanted, bounds)
@@ -93,14 +93,14 @@ def scale(
     if load.sudden is not None and _clip(load.sudden, bounds) >= 2 * max(1, seen.ready):
         desired = max(current, wanted, _clip(load.sudden, bounds))
         until = now + load.window
-        why = f"{basis}, and a sudden rise: {_replicas(desired)}, none fewer before {clock(until)}"
+        why = f"{basis}, and a sudden rise: none fewer before {clock(until)}"
         return Scaling(desired, why, _look(spec, doors, desired, bounds, state, until, now), panic_until=until)
     waits, because = _waits(spec, current, wanted, state, panic_until, now)
     if waits is not None:
         step = f"{wanted - current} more" if wanted > current else f"{current - wanted} fewer"
-        why = f"{basis}: wants {step}, waits until {clock(waits)} because of {because}"
+        why = f"{basis}: {step} at {clock(waits)} because of {because}"
         return Scaling(current, why, _first(waits, _stale_at(doors)), wanted, panic_until)
-    why = f"{basis}: {_replicas(wanted)}{_bounded(load.wanted, bounds)}"
+    why = f"{basis}{_bounded(load.wanted, bounds)}"
     return Scaling(wanted, why, _look(spec, doors, wanted, bounds, state, panic_until, now), panic_until=panic_until)
 
 
@@ -215,9 +215,5 @@ def _clip(count: int, bounds: tuple[int, int]) -> int:
 
 def _bounded(wanted: int, bounds: tuple[int, int]) -> str:
     if wanted > bounds[1]:
-        return " at most"
-    return " at least" if wanted < bounds[0] else ""
-
-
-def _replicas(count: int) -> str:
-    return "1 replica" if count == 1 else f"{count} replicas"
+        return f"; {bounds[1]} is the most"
+    return f"; {bounds[0]} is the fewest" if wanted < bounds[0] else ""

@@ -4,19 +4,25 @@ step towards it.
 `scaling` and `rollout` decide over plain values; here these are made of jobs, and what they say is done. What a replica
 is follows from its last job, and from the run only where a job can't say it, because an ended one never changes:
 
-- one that was scaled down, or given up while it waited for a retry, counts for nothing; its number is free;
+- one that was scaled down, ended by itself while it was to be, or was given up while it waited for a retry, counts for
+  nothing; its number is free;
 - one that is live, or waits for a retry, is there;
 - one whose work is done rests for a moment before its number is free, so that no application that ends at once is
   started over and over; the run is done if all are;
 - one that failed for good ends the run; but not while replicas of an older version serve, for then it is the new
-  version that doesn't work, nor if it was itself of an older version, or none is asked for any more.
+  version that doesn't work, nor if it was itself of an older version, or none is asked for any more;
+- one that found no machine is tried again for as long as others of its group serve: to have fewer than wanted is better
+  than to have none.
+
+Groups that the configuration doesn't have any more go, but not before the others can take their requests: as many of
+their replicas stay as there are too few of the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 
 from chalicelib.domain.events import EventType
 from chalicelib.domain.instants import SECOND, Micros, spoken
@@ -29,12 +35,23 @@ from chalicelib.domain.specs.services import ScalingSpec, ServiceConfiguration
 from chalicelib.errors import Bug
 from chalicelib.machines.run import BACKOFF
 from chalicelib.planning.ends import bury, end
-from chalicelib.planning.folding import end_run, observe_jobs, pause
+from chalicelib.planning.folding import end_run, observe_jobs, pause, rest
 from chalicelib.planning.look import Look
-from chalicelib.planning.replicas import Replica, ended, note, refusal, replicas, retire, submit, submit_again, why
+from chalicelib.planning.replicas import (
+    Replica,
+    ended,
+    note,
+    refusal,
+    replicas,
+    retire,
+    submit,
+    submit_again,
+    wasnt_wanted,
+    why,
+)
 from chalicelib.planning.rollout import DRAIN, Group, Member, Standing, drained_by, is_let_go, ready_by, roll
 from chalicelib.planning.scaling import Seen, scale
-from chalicelib.planning.services import ASLEEP, groups_of
+from chalicelib.planning.services import groups_of, without
 
 REST: Micros = BACKOFF[0]  # before a replica whose work is done is started again
 
@@ -52,11 +69,17 @@ class _Group:
     resting: list[Job] = field(default_factory=list)  # done a moment ago
     done: list[Job] = field(default_factory=list)
     failed: list[tuple[RunReason, Job]] = field(default_factory=list)
+    former: bool = False  # the configuration doesn't have it any more
+    stood_in: bool = False  # replicas of such a group get its requests
+
+    @property
+    def serving(self) -> int:
+        return sum(member.serves for member in self.members)
 
     @property
     def rolls(self) -> bool:
         """Do replicas of an older version serve?"""
-        return any(member.serves and not member.current for member in self.members)
+        return self.stood_in or any(member.serves and not member.current for member in self.members)
 
     @property
     def bad(self) -> Job | None:
@@ -78,7 +101,7 @@ def tend(look: Look) -> None:
     if _all_done(groups):
         end_run(look, RunReason.all_jobs_done, "")
         return
-    numbers = count(max((job.replica_num for job in look.jobs.values()), default=-1) + 1)
+    numbers = _numbers(look, groups)
     for name, group in groups.items():
         _step(look, name, group, numbers)
     for part in replicas(look):
@@ -132,8 +155,10 @@ def _scaled(look: Look, before: Scale, spec: ScalingSpec | None, bounds: tuple[i
     told = scale(spec, bounds, look.snapshot.traffic, before, seen, look.now)
     if told.look_at is not None:
         look.deadlines.append(told.look_at)
-    if spec is None and told.desired == before.desired:
-        return before
+    if spec is None:  # what a scaler has left behind doesn't matter any more
+        return Scale(
+            group=before.group, desired=told.desired, at=before.at if told.desired == before.desired else look.now
+        )
     return told.after(before, look.now)
 
 
@@ -153,10 +178,24 @@ def _renumber(look: Look) -> None:
 def _sorted(look: Look) -> dict[str, _Group]:
     groups = {each.group: _Group(each.desired) for each in look.run.scales}
     for part in replicas(look):
-        group = groups.setdefault(part.jobs[0].replica_group, _Group(0))
+        group = groups.setdefault(part.jobs[0].replica_group, _Group(0, former=True))
         group.parts[part.num] = part
         _sort(look, group, part)
+    _stand_in(groups.values())
     return groups
+
+
+def _stand_in(groups: Collection[_Group]) -> None:
+    """Groups that aren't there any more serve for those that can't yet."""
+    there = [group for group in groups if not group.former]
+    missing = sum(max(0, group.desired - group.serving) for group in there)
+    for group in groups:
+        if group.former:
+            group.desired = min(missing, group.serving)
+            missing -= group.desired
+    stood_in = any(group.desired for group in groups if group.former)
+    for group in there:
+        group.stood_in = stood_in
 
 
 def _sort(look: Look, group: _Group, part: Replica) -> None:
@@ -166,7 +205,11 @@ def _sort(look: Look, group: _Group, part: Replica) -> None:
     )  # its schedule's last start
     if not ended(job):
         group.members.append(_member(look, job))
-    elif job.reason is JobReason.scaled_down or (part.retry and part.retry.given_up) or (earlier and job.finished):
+    elif wasnt_wanted(job) or (part.retry and part.retry.given_up) or (earlier and job.finished):
+        _gone(group, job)
+    elif group.former:
+        if part.waiting is not None:
+            _give_up(look, part)
         _gone(group, job)
     elif part.done:
         _done(look, group, job)
@@ -197,7 +240,7 @@ def _done(look: Look, group: _Group, job: Job) -> None:
 
 def _failed(look: Look, group: _Group, part: Replica, job: Job) -> None:
     verdict = refusal(look, part, job)
-    if verdict is None:
+    if verdict is None or (job.reason is JobReason.failed_to_start_due_to_no_capacity and _others_serve(look, job)):
         group.retried.append(part)
         group.members.append(Member(part.num, Standing.submitted))
     elif job.deployment_num != look.run.deployment_num:
@@ -207,6 +250,11 @@ def _failed(look: Look, group: _Group, part: Replica, job: Job) -> None:
         _gone(group, job)
     else:
         group.failed.append((verdict, job))
+
+
+def _others_serve(look: Look, job: Job) -> bool:
+    mine = (other for other in look.latest() if other.replica_group == job.replica_group and not ended(other))
+    return any(_member(look, other).serves for other in mine)
 
 
 def _member(look: Look, job: Job) -> Member:
@@ -229,13 +277,17 @@ def _standing(job: Job) -> Standing:
 
 
 def _let_go(look: Look, job: Job) -> bool:
-    since = job.draining_at or look.now
-    spec = look.spec_of(job)
-    patience = DRAIN if spec is None or spec.stop_duration is None else spec.stop_duration * SECOND
+    since, patience = job.draining_at or look.now, _patience(look, job)
     if is_let_go(job.id, since, patience, look.snapshot.traffic, look.now):
         return True
     look.deadlines.append(drained_by(since, patience))
     return False
+
+
+def _patience(look: Look, job: Job) -> Micros:
+    """How long it may take to stop."""
+    spec = look.spec_of(job)
+    return DRAIN if spec is None or spec.stop_duration is None else spec.stop_duration * SECOND
 
 
 def _all_done(groups: dict[str, _Group]) -> bool:
@@ -247,23 +299,35 @@ def _all_done(groups: dict[str, _Group]) -> bool:
 # --- the next step ---------------------------------------------------------------------------------------------------
 
 
+def _numbers(look: Look, groups: dict[str, _Group]) -> Iterator[int]:
+    """For replicas whose group has no free ones: those of groups that are no longer there, then those nobody had."""
+    left = sorted(num for group in groups.values() if group.former for num in group.free)
+    return chain(left, count(max((job.replica_num for job in look.jobs.values()), default=-1) + 1))
+
+
 def _step(look: Look, name: str, group: _Group, numbers: Iterator[int]) -> None:
-    steps = roll(Group(group.desired, group.members, group.leaving, group.bad is not None, group.free))
+    bad = group.bad is not None
+    steps = roll(
+        Group(group.desired, group.members, group.leaving, bad, group.free, group.stood_in, former=group.former)
+    )
     stopped = {*steps.stop}
     for part in group.retried:
         if part.num not in stopped:
             retire(look, part)
     for num in steps.drain:
-        look.keep(group.parts[num].jobs[0].with_(draining_at=look.now))
-        look.deadlines.append(look.now + DRAIN)
+        job = group.parts[num].jobs[0]
+        look.keep(job.with_(draining_at=look.now))
+        look.deadlines.append(drained_by(look.now, _patience(look, job)))
     out_of_date = {member.num for member in group.members if not member.current}
     for num in steps.stop:
         _stop(look, group.parts[num], "replaced by a newer version" if num in out_of_date else "")
     fresh = [next(numbers) for _ in range(steps.create - len(steps.revive))]
     for num in (*steps.revive, *fresh):
-        last = group.parts[num].jobs[0] if num in group.parts else None
+        had = [job.submission_num for job in look.jobs.values() if job.replica_num == num]
         look.run = look.run.with_(retries=tuple(each for each in look.run.retries if each.replica != num))
-        submit(look, (num, 0), 0 if last is None else last.submission_num + 1, name)
+        submit(look, (num, 0), max(had, default=-1) + 1, name, anew=True)
+    if steps.create or steps.drain or steps.stop:
+        look.draft.save(look.run)  # this is right for the run as it was read only: it mustn't have changed meanwhile
 
 
 def _stop(look: Look, part: Replica, message: str) -> None:
@@ -288,17 +352,16 @@ def _status(look: Look, groups: dict[str, _Group]) -> None:
         if trouble and trouble != look.run.message:
             look.draft.tell(EventType.paused, look.run, detail=trouble)
         observe_jobs(look, parts, trouble)
-    elif look.run.status != RunStatus.pending and all(job.finished for job in look.jobs.values()):
+    elif all(job.finished for job in look.jobs.values()):
         if any(part.waiting is not None for part in parts):
             pause(look, parts)
         elif not any(group.resting for group in groups.values()):
-            look.run = look.draft.move_run(
-                look.run, "resubmit_later", resume_at=None, message=ASLEEP, fleet_id=None, fleet_name=None
-            )
+            rest(look, None, without(_config(look)))
 
 
 def _wakes(look: Look) -> str:
-    return "retrying" if look.run.resume_at is not None else "a request came"
+    reasons = (scale.why for scale in look.run.scales if scale.desired)
+    return "retrying" if look.run.resume_at is not None else next(reasons, "")
 
 
 def _trouble(look: Look, group: _Group) -> str:

@@ -25,6 +25,7 @@ from chalicelib.domain.specs.workloads import RunConfiguration
 
 ONE_GROUP = "0"  # the name of the only group of a service without `groups`
 ASLEEP = "no replicas: starts with the first request"
+OFF = "no replicas, as configured"
 
 _OWN = ("spot_policy", "reservation", "image", "python", "nvcc", "docker", "privileged")
 _JSON = (HTTPHeaderSpec(name="Content-Type", value="application/json"),)
@@ -62,6 +63,11 @@ def queues(config: ServiceConfiguration, name: str) -> bool:
     """Does a group scale by the requests that wait?"""
     scaling = config.scaling if config.groups is None else _named(config.groups, name).scaling
     return scaling is not None and scaling.metric == "queue"
+
+
+def without(config: ServiceConfiguration) -> str:
+    """What is to be said of it while it has no replicas."""
+    return ASLEEP if any(count.max for count in groups_of(config).values()) else OFF
 
 
 def first_scales(config: RunConfiguration) -> tuple[Scale, ...]:

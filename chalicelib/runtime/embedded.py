@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from chalicelib.configuration.server_spec import ServerConfig
+from chalicelib.domain.services import SERVER
 from chalicelib.domain.tenants import Permissions
 from chalicelib.engine.figures import Figures
 from chalicelib.engine.ports import Clock
@@ -29,6 +30,7 @@ from chalicelib.runtime.settings import ServerSettings
 from chalicelib.runtime.streams import MOST, Streams
 from chalicelib.serving.door import Settings as DoorSettings
 from chalicelib.usecases.pace import EMBEDDED
+from chalicelib.usecases.traffic import opened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -138,6 +140,7 @@ class EmbeddedRoot(Root):
             self.refreshes.wait_first(FIRST_OFFERS)  # or the first plans would have no offers
         self.effects.start(self.executor.execute)
         self.loop.start(self.figures.passes(self.reconciler.run))
+        opened(self.plane, SERVER)
         self.erasures.start()
         self.sweeps.start()
 

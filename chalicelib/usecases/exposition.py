@@ -156,7 +156,7 @@ def _runs(plane: Plane, made: Exposition, project: Project) -> None:
             configuration = orjson.loads(row.run_spec)["configuration"]
             _jobs(plane, made, project, row, str(configuration["type"]))
             if model := configuration.get("model"):
-                _tokens(plane, made, project, run, str(model["name"]))
+                _tokens(plane, made, project, run, model if isinstance(model, str) else str(model["name"]))
     users = sorted({user for _, user in counted})
     for name in ("dstack_run_count_total", *_ENDS.values()):
         for user in users:

@@ -100,6 +100,16 @@ class _Draft:
         """Of the jobs that it starts with."""
         return services.first_replicas(self.job_specs, self.scales) if self.scales else self.job_specs
 
+    @property
+    def possible(self) -> tuple[JobSpec, ...]:
+        """Of as many jobs as there may be at a time."""
+        config = self.spec.configuration
+        if not isinstance(config, ServiceConfiguration):
+            return self.job_specs
+        counts = services.groups_of(config).items()
+        scales = [Scale(group=name, desired=count.max or 0) for name, count in counts]
+        return services.first_replicas(self.job_specs, scales)
+
     def most(self, group: Sequence[JobSpec]) -> int:
         """How many jobs of a group there may be."""
         config = self.spec.configuration
@@ -131,7 +141,7 @@ def get_plan(
     book = plane.catalog.book(project.id)
     volumes = run_volumes.known(plane, project, draft.job_specs)
     run_volumes.refuse_missing(draft.job_specs[:1], volumes)
-    run_volumes.refuse_never(draft.starting, volumes)
+    run_volumes.refuse_never(draft.possible, volumes)
     if not look.beyond_fleets:
         _refuse_unisolated(draft, views, book)
     _refuse_large(draft)  # it couldn't be applied
@@ -255,7 +265,15 @@ def _obstacles(plane: Plane, row: RunRow, draft: _Draft) -> list[str]:
     """Why the current run can't be changed into the draft without a new submission; empty if it can."""
     if row.run.finished or row.run.status is RunStatus.terminating:
         return [f"it is {row.run.status.value}"]
-    return specs.needs_new_run(_clear(plane, row), draft.spec)
+    old = _clear(plane, row)
+    found = specs.needs_new_run(old, draft.spec)
+    replaced = _replaced(plane, row, draft) if not found and any(not job.finished for job in row.jobs) else ()
+    job_specs = [spec for spec in draft.job_specs if spec.replica_group in replaced]
+    volumes = plane.read.volumes_named(row.run.project_id, run_volumes.names_of(job_specs))
+    if name := run_volumes.exclusive(job_specs, volumes):
+        fields = [name.removeprefix("configuration.") for name in specs.changed_fields(old, draft.spec)]
+        return [*sorted(fields), f"its volume {name} can be used by one machine at a time, and two would need it"]
+    return found
 
 
 def _clear(plane: Plane, row: RunRow) -> RunSpec:
@@ -287,7 +305,7 @@ def apply_plan(
     """Submit the run, or change a live run in place if possible. `role` is the user's role in the project."""
     draft = _draft(plane, user, project, raw, role)
     _refuse_large(draft)
-    run_volumes.refuse(draft.starting, run_volumes.known(plane, project, draft.job_specs))
+    run_volumes.refuse(draft.possible, run_volumes.known(plane, project, draft.job_specs))
     if any(job_spec.isolated for job_spec in draft.job_specs):
         _refuse_unisolated(draft, plane.read.fleet_views(project.id), plane.catalog.book(project.id))
     files.use(plane, project.id, draft.spec)
@@ -352,7 +370,9 @@ def _run(plane: Plane, user: User, project: Project, draft: _Draft, run_id: str)
     planned = schedule.schedule_of(draft.spec)
     starts = None if planned is None else schedule.next_start(planned, now)
     asleep = bool(draft.scales) and not draft.starting
-    waits = schedule.waiting_text(starts) if starts is not None else services.ASLEEP if asleep else ""
+    waits = schedule.waiting_text(starts) if starts is not None else ""
+    if asleep and isinstance(config := draft.spec.configuration, ServiceConfiguration):
+        waits = waits or services.without(config)
     return Run(
         id=run_id,
         project_id=project.id,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.tenants import Project
-from chalicelib.domain.volumes import VolumeStatus
+from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.errors import NotFound, Refused
 from chalicelib.planning.mounts import named_volumes
 from chalicelib.planning.plan import Note
@@ -16,8 +16,23 @@ from chalicelib.usecases.context import Plane
 
 
 def known(plane: Plane, project: Project, job_specs: Sequence[JobSpec]) -> Volumes:
-    names = {name for spec in job_specs for each in named_volumes(spec.volumes) for name in each}
+    names = names_of(job_specs)
     return plane.read.volumes_named(project.id, names) if names else {}
+
+
+def names_of(job_specs: Sequence[JobSpec]) -> set[str]:
+    return {name for spec in job_specs for each in named_volumes(spec.volumes) for name in each}
+
+
+def exclusive(job_specs: Sequence[JobSpec], volumes: Volumes) -> str:
+    """A volume without which these jobs can't start, and which only one of them can have; empty if there is none."""
+    needed = [each[0] for spec in job_specs for each in named_volumes(spec.volumes) if len(each) == 1]
+    return next((name for name in needed if name in volumes and not _shared(volumes[name])), "")
+
+
+def _shared(volume: Volume) -> bool:
+    """Can several machines have it at a time?"""
+    return volume.multi_attach and volume.read_only
 
 
 def refuse_missing(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
@@ -45,7 +60,7 @@ def refuse_never(job_specs: Sequence[JobSpec], volumes: Volumes) -> None:
         _refuse_twice(names)
         nodes.update(each[0] for each in names if len(each) == 1 and each[0] in volumes)
     for name, count in nodes.items():
-        if count > 1 and not (volumes[name].multi_attach and volumes[name].read_only):
+        if count > 1 and not _shared(volumes[name]):
             nodes_of = "nodes" if job_specs[0].service_port is None else "replicas"
             hint = f"Give each node its own: `{name}-${{{{ dstack.node_rank }}}}`."
             raise Refused(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import orjson
 
 from chalicelib.domain import keys
-from chalicelib.domain.instants import HOUR, Micros
+from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.runs import Run
@@ -106,14 +106,9 @@ def holder(store: Store, project: Project, name: str) -> tuple[Run | None, int]:
     return None if run is None or run.deleted else run, pointer[1]
 
 
-def cost(jobs: Iterable[Job], now: Micros) -> float:
-    """Dollars: the price of each assignment of a job, times how long it lasted."""
-    total = 0.0
-    for job in jobs:
-        if job.assignment is not None:
-            held = (now if job.finished_at is None else job.finished_at) - job.assignment.assigned_at
-            total += job.assignment.offer.price * max(0, held) / HOUR
-    return round(total, 4)
+def cost(run: Run, jobs: Iterable[Job], now: Micros) -> float:
+    """Dollars, for jobs that are no longer known, too."""
+    return round(run.erased_cost + sum(job.cost(now) for job in jobs), 4)
 
 
 # --- stop and delete ------------------------------------------------------------------------------------------------

@@ -81,24 +81,28 @@ def _routers(config: ServiceConfiguration) -> frozenset[str]:
 
 
 def _replicas(plane: Plane, run: Run, config: ServiceConfiguration, jobs: tuple[Job, ...]) -> tuple[ServedReplica, ...]:
-    routers = _routers(config)
     newest = {job.replica_num: job for job in jobs}  # in order of submission
     placed = [
-        (job, job.assignment.instance_id)
+        (job, job.assignment.instance_id, own)
         for job in newest.values()
         if job.status is JobStatus.running and job.assignment is not None
-        if not routers or job.replica_group in routers
+        # What it is asked, and at which port, is what the version says that it is of.
+        if _asked(job, own := _configuration(plane, job.run_id, job.deployment_num) or config)
     ]
-    machines = plane.read.find_many(Instance, [keys.instance(instance_id) for _, instance_id in placed])
+    machines = plane.read.find_many(Instance, [keys.instance(instance_id) for _, instance_id, _ in placed])
     return tuple(
-        _replica(plane, job, instance_id, config, local=machine is not None and machine.local)
-        for (job, instance_id), machine in zip(placed, machines, strict=True)
+        _replica(job, instance_id, own, local=machine is not None and machine.local)
+        for (job, instance_id, own), machine in zip(placed, machines, strict=True)
     )
 
 
-def _replica(plane: Plane, job: Job, instance_id: str, config: ServiceConfiguration, *, local: bool) -> ServedReplica:
+def _asked(job: Job, own: ServiceConfiguration) -> bool:
+    routers = _routers(own)
+    return not routers or job.replica_group in routers
+
+
+def _replica(job: Job, instance_id: str, own: ServiceConfiguration, *, local: bool) -> ServedReplica:
     """`local`: it runs on the server's own machine."""
-    own = _configuration(plane, job.run_id, job.deployment_num) or config  # the port may be another since then
     shared = local and job.host_port is not None  # it has its host's network
     return ServedReplica(
         job_id=job.id,

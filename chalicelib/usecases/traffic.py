@@ -14,6 +14,7 @@ from chalicelib.domain.runs import Run
 from chalicelib.domain.services import BUCKET, KEPT, Bucket, Traffic
 from chalicelib.errors import Conflict
 from chalicelib.store import nouns
+from chalicelib.store.listing import every
 from chalicelib.store.port import MAX_CHANGES
 from chalicelib.usecases.context import Plane
 
@@ -26,6 +27,16 @@ def report(plane: Plane, door: str, traffic: Sequence[Traffic]) -> None:
     a service at which nothing has happened, is dropped. `Traffic.at` says what the time is by the door's own clock."""
     for start in range(0, len(traffic), MAX_CHANGES):
         _report(plane, door, traffic[start : start + MAX_CHANGES])
+
+
+def opened(plane: Plane, door: str) -> None:
+    """A door begins anew, so what it had under way is over. It may have been cut off in the middle: a service that
+    nobody asks for any more would keep its replicas for ever, because its door seems to be silent."""
+    over = {"at": plane.clock.now(), "quiet": True, "held": 0, "waits_since": None, "let_go": ()}
+    for record in list(every(plane.store, "projects", "name/")):
+        runs = [run.id for run in plane.read.live_runs(nouns.pointed(record)) if run.scales]
+        known = plane.read.find_many(Traffic, [keys.traffic(run_id, door) for run_id in runs])
+        report(plane, door, [each.with_(**over) for each in known if each is not None and not each.quiet])
 
 
 def _report(plane: Plane, door: str, traffic: Sequence[Traffic]) -> None:

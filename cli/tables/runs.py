@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from cli.render import Cell, Table
@@ -34,7 +35,8 @@ def run_status(run: Json) -> str:
     """The status to show: that of a finished run comes from the job that failed, or from its newest."""
     failed = failed_job(run)
     latest = newest(failed) if failed else run.get("latest_job_submission") or {}
-    if run.get("status") in FINISHED and latest.get("status_message"):
+    asleep = latest.get("termination_reason") == "scaled_down"  # which says nothing of the run's own end
+    if run.get("status") in FINISHED and latest.get("status_message") and not asleep:
         return str(latest["status_message"])
     return str(run.get("status_message") or run.get("status") or "")
 
@@ -57,7 +59,7 @@ def _rows(run: Json, now: float, verbose: bool) -> list[dict[str, Any]]:
         "USER": _people(run),
         "STATUS": status_cell(run_status(run)),
         "SUBMITTED": age(run.get("submitted_at"), now),
-        "ERROR": _said(run, verbose),
+        "ERROR": _said(run, jobs, verbose),
     }
     if len(jobs) == 1:
         cells = _job_cells(jobs[0])
@@ -77,12 +79,19 @@ def _rows(run: Json, now: float, verbose: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _said(run: Json, verbose: bool) -> str:
+def _said(run: Json, jobs: list[Json], verbose: bool) -> str:
     """Why it failed or what it waits for; of a live service how many replicas it should have, too."""
-    waits = run.get("next_triggered_at") or (run.get("service") and run.get("status") == "pending")
+    live = run.get("service") and run.get("status") not in (*FINISHED, "terminating")
+    of_jobs = {newest(job).get("termination_reason_message") for job in jobs}  # said in their own rows
+    waits = run.get("next_triggered_at") or (live and run.get("message") not in of_jobs)
     told = str(run.get("error") or (waits and run.get("message")) or "")
-    asked = asked_for(run) if verbose and run.get("status") not in FINISHED else ""
+    groups = ((job.get("job_spec") or {}).get("replica_group", "0") for job in jobs if _runs(job))
+    asked = asked_for(run, Counter(groups)) if live and verbose else ""
     return "; ".join(filter(None, (told, asked)))
+
+
+def _runs(job: Json) -> bool:
+    return bool(newest(job).get("status") == "running")
 
 
 def _people(run: Json) -> str:

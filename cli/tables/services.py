@@ -23,15 +23,20 @@ def _whole(url: str, server: str) -> str:
     return f"{server}{url}" if url.startswith("/") else url
 
 
-def asked_for(run: Json) -> str:
-    """How many replicas a service should have, and why, if its scaler has said so."""
+def asked_for(run: Json, running: Mapping[str, int]) -> str:
+    """How many replicas a service should have by its traffic, and why, where it has another number or is to get one.
+    `running`: those of each group."""
     scales = (run.get("service") or {}).get("scales") or ()
     parts = []
     for scale in scales:
-        of_group = f"group {scale['group']} " if len(scales) > 1 else ""
-        why = f": {scale['why']}" if scale.get("why") else ""
-        count = f"{scale['desired']} replica{'' if scale['desired'] == 1 else 's'}"
-        parts.append(f"{of_group}should have {count}{why}")
+        count, why = scale["desired"], scale.get("why")
+        told = [f"group {scale['group']}"] if len(scales) > 1 else []
+        if count != running.get(scale["group"], 0):
+            told.append(f"should have {count} replica{'' if count == 1 else 's'}")
+        elif scale.get("wanted") is None and not scale.get("stale"):
+            continue
+        if why:
+            parts.append(": ".join(filter(None, (" ".join(told), why))))
     return "; ".join(parts)
 
 
@@ -58,9 +63,15 @@ def replaced(plan: Json) -> str:
     """What an update of a service does to its replicas; empty for other runs."""
     if plan["run_spec"]["configuration"]["type"] != "service":
         return ""
-    groups = plan.get("replaces") or ()
-    if not groups:
-        return "No replica is replaced."
-    several = len(plan["job_plans"]) > 1
-    of_groups = f" of group {', '.join(groups)}" if several else ""
-    return f"Its replicas{of_groups} are replaced, one after the other."
+    groups, there = plan.get("replaces") or (), [job["job_spec"]["replica_group"] for job in plan["job_plans"]]
+    of_groups = f" of group {', '.join(groups)}" if len(there) > 1 else ""
+    told = f"Its replicas{of_groups} are replaced, one after the other." if groups else "No replica is replaced."
+    gone = [name for name in _names(plan["current_resource"]["run_spec"]["configuration"]) if name not in there]
+    return f"{told} Those of group {', '.join(gone)} go once the others can take their requests." if gone else told
+
+
+def _names(configuration: Json) -> list[str]:
+    """Of the groups of a service; its only one has a name, too."""
+    older = configuration.get("replicas")  # a list there is another way to write them
+    groups = configuration.get("groups") or (older if isinstance(older, list) else [{}])
+    return [group.get("name") or str(at) for at, group in enumerate(groups)]

@@ -104,8 +104,12 @@ def test_what_runs_costs_and_waits(busy: Rig) -> None:
     ]
 
 
-def test_the_tokens_of_a_model_are_those_that_its_doors_have_counted(rig: Rig) -> None:
-    model = {"type": "chat", "name": "my-org/tiny", "format": "openai", "prefix": "/v1"}
+@pytest.mark.parametrize(
+    "model",
+    [{"type": "chat", "name": "my-org/tiny", "format": "openai", "prefix": "/v1"}, "my-org/tiny"],
+    ids=["whole", "its-name"],
+)
+def test_the_tokens_of_a_model_are_those_that_its_doors_have_counted(rig: Rig, model: Any) -> None:
     run_id = submit(rig, service(model=model))["id"]
     assert values(scraped(rig), "dstack_service_prompt_tokens_total") == []
     seen = Traffic(run_id=run_id, door="server", at=rig.world.clock.now(), prompt_tokens=7, completion_tokens=90)

@@ -122,6 +122,32 @@ def test_one_disk_is_not_for_several_replicas(rig: Rig) -> None:
     assert plan(rig, {"configuration": {**config, "replicas": 1}})["job_plans"][0]["offers"]
 
 
+def test_nor_for_as_many_as_there_may_be(rig: Rig) -> None:
+    """It would start, and never have a second one."""
+    add(rig, "data")
+    mounts = [{"name": "data", "path": "/data"}]
+    config = {"type": "service", "port": 80, "commands": ["serve"], "volumes": mounts}
+    config |= {"replicas": "0..3", "scaling": {"metric": "rps", "target": 1}}
+    text = "and 3 replicas name it. Run one replica"
+    assert text in rig.refused("P/runs/get_plan", {"run_spec": {"configuration": config}})
+    assert text in rig.refused("P/runs/apply", {"plan": {"run_spec": {"configuration": config}}})
+    missing = {**config, "replicas": "0..1", "volumes": [{"name": "nowhere", "path": "/data"}]}
+    assert "nowhere" in rig.refused("P/runs/apply", {"plan": {"run_spec": {"configuration": missing}}})
+
+
+def test_a_service_with_a_disk_takes_no_new_version_beside_the_old_one(rig: Rig) -> None:
+    """It would wait for the disk that the old one never leaves."""
+    add(rig, "data")
+    config = {"type": "service", "name": "db", "port": 80, "volumes": [{"name": "data", "path": "/data"}]}
+    old, new = ({"configuration": {**config, "commands": [command]}} for command in ("serve", "serve v2"))
+    submit(rig, old)
+    assert rig.ok("P/runs/get_plan", {"run_spec": new})["action"] == "create"
+    told = rig.refused("P/runs/apply", {"plan": {"run_spec": new}, "force": True})
+    assert "can't be changed while it lives: commands, its volume data can be used by one machine at a time" in told
+    same = {"configuration": {**old["configuration"], "priority": 7}}
+    assert rig.ok("P/runs/get_plan", {"run_spec": same})["action"] == "update"
+
+
 def test_two_zones_are_accepted_without_offers(rig: Rig) -> None:
     add(rig, "a", zone="fra-a")
     add(rig, "c", zone="fra-c")

@@ -75,7 +75,7 @@ def test_clients_learn_where_it_is_and_what_model_it_serves(rig: Rig) -> None:
         "url": "/proxy/services/main/plain/",
         "model": None,
         "options": {},
-        "scales": [{"group": "0", "desired": 1, "why": None}],
+        "scales": [{"group": "0", "desired": 1, "why": None, "wanted": None, "stale": False}],
     }
     for model in (MODEL, "my-org/tiny"):
         told = submit(rig, service(f"with-{type(model).__name__}", model=model))["service"]
@@ -137,7 +137,11 @@ def test_one_that_may_have_none_is_planned_with_offers_and_begins_asleep(rig: Ri
         "no replicas: starts with the first request",
         [],
     )
-    assert made["service"]["scales"] == [{"group": "0", "desired": 0, "why": None}]
+    assert [(each["desired"], each["why"]) for each in made["service"]["scales"]] == [(0, None)]
+
+
+def test_one_that_is_switched_off_doesnt_promise_to_start(rig: Rig) -> None:
+    assert submit(rig, service(replicas=0))["message"] == "no replicas, as configured"
 
 
 def test_a_scheduled_service_waits_without_replicas(rig: Rig) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cli.tables.plans import cost_line
-from cli.tables.services import replicas_of
+from cli.tables.services import asked_for, replicas_of
 from tests.cli.conftest import Dstack
 from tests.cli.plane import Plane, offer, run
 
@@ -23,7 +23,7 @@ SERVICE = {
     "url": "/proxy/services/main/chat/",
     "model": {"name": "my-org/tiny", "base_url": "/proxy/services/main/chat/v1", "type": "chat"},
     "options": {},
-    "scales": [{"group": "0", "desired": 1, "why": None}],
+    "scales": [{"group": "0", "desired": 1, "why": None, "wanted": None, "stale": False}],
 }
 
 
@@ -111,6 +111,49 @@ def test_the_groups_that_are_replaced_are_named(plane: Plane, chat: Dstack) -> N
     answer = planned(*parts, current=current, action="update", replaces=["big"])
     plane.answers["/runs/get_plan"] = answer
     assert "Its replicas of group big are replaced" in shown(chat, "apply", "-f", "groups.yml", "-y", "-d")
+
+
+@pytest.mark.parametrize(
+    ("before", "told"),
+    [
+        ({"groups": [{"name": "big"}, {}]}, "No replica is replaced."),
+        (
+            {"groups": [{"name": "big"}, {}, {"name": "old"}]},
+            "No replica is replaced. Those of group old go once the others can take their requests.",
+        ),
+        ({"replicas": [{"name": "a"}, {}]}, "Those of group a go once"),
+        ({"replicas": 3}, "Those of group 0 go once"),
+    ],
+    ids=["none", "one", "in-the-older-form", "the-only-one"],
+)
+def test_groups_that_go_are_named(plane: Plane, chat: Dstack, before: dict[str, Any], told: str) -> None:
+    spec = {"type": "service", "name": "chat", "port": 8000, **before}
+    current = run("chat", "running", run_spec={"run_name": "chat", "configuration": spec}, service=SERVICE)
+    parts = part("big", 2, 1.5), part("1", 1, 0.25)
+    plane.answers["/runs/get_plan"] = planned(*parts, current=current, action="update", replaces=[])
+    out = shown(chat, "apply", "-f", "groups.yml", "-y", "-d")
+    assert told in out
+    assert ("Those of" in out) is ("Those of" in told)
+
+
+@pytest.mark.parametrize(
+    ("scale", "told"),
+    [
+        ({"desired": 2, "why": "a request waits"}, ""),
+        ({"desired": 3, "why": "a request waits"}, "should have 3 replicas: a request waits"),
+        ({"desired": 1, "why": "no requests for 1 min"}, "should have 1 replica: no requests for 1 min"),
+        ({"desired": 3, "why": None}, ""),
+        ({"desired": 2, "why": "busy: 1 more at noon", "wanted": 3}, "busy: 1 more at noon"),
+        ({"desired": 2, "why": "nothing heard", "stale": True}, "nothing heard"),
+    ],
+    ids=["as-it-should", "too-few", "too-many", "a-fixed-number", "waits", "a-silent-door"],
+)
+def test_what_is_said_of_how_many_there_should_be(scale: dict[str, Any], told: str) -> None:
+    """Once, and only where it isn't so already."""
+    assert asked_for({"service": {"scales": [{"group": "0", **scale}]}}, {"0": 2}) == told
+    several = {"service": {"scales": [{"group": "a", **scale}, {"group": "b", "desired": 0, "why": None}]}}
+    between = " " if told.startswith("should") else ": "
+    assert asked_for(several, {"a": 2}) == (f"group a{between}{told}" if told else "")
 
 
 @pytest.mark.parametrize(

@@ -395,6 +395,22 @@ def test_nodes_have_a_line_each_with_the_name_of_their_group() -> None:
     assert "  group=head job=0" in text and "  group=worker job=1" in text
 
 
+def test_a_service_that_was_stopped_while_it_slept_wasnt_scaled_down() -> None:
+    last = replica(0, "terminated", status_message="scaled down", termination_reason="scaled_down")
+    ended = service("chat", [last], status="terminated", status_message="terminated")
+    assert run_status({**ended, "latest_job_submission": last["job_submissions"][0]}) == "terminated"
+
+
+def test_what_a_running_service_waits_for_is_said_once() -> None:
+    why = "the new version doesn't work, so the one before stays: chat-0-1 exited (1)"
+    text = render(runs_table([service("chat", [replica(0)], message=why)], NOW, verbose=True), None)
+    assert text.count(why) == 1
+    full = "waiting for free capacity"
+    waits = replica(1, "submitted", termination_reason_message=full)
+    text = render(runs_table([service("chat", [replica(0), waits], message=full)], NOW, verbose=True), None)
+    assert text.count(full) == 1
+
+
 def test_a_run_that_failed_shows_the_status_of_the_node_for_which_it_did() -> None:
     ended = submission("terminated", status_message="terminated", finished_at="2026-11-21T05:00:09Z")
     broken = submission("failed", status_message="exited (3)", exit_status=3, finished_at="2026-11-21T05:00:09Z")

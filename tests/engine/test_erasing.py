@@ -12,7 +12,7 @@ import pytest
 from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.exports import Export
-from chalicelib.domain.instants import DAY, MINUTE
+from chalicelib.domain.instants import DAY, HOUR, MINUTE
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason, RunReason
@@ -20,12 +20,13 @@ from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.tenants import Archive, Project, ProjectRole
 from chalicelib.engine.erasing import BATCH, Erased, Eraser
+from chalicelib.planning.erasing import MOST_SUBMISSIONS
 from chalicelib.store import nouns
 from chalicelib.store.listing import every
 from chalicelib.store.logs import LogAsk
 from chalicelib.store.port import MAX_CHANGES, Change, Delete, Put, Record, Store
 from tests.api.rig import Rig, submit, task
-from tests.api.test_runs import finish, job_of, run_of
+from tests.api.test_runs import finish, job_of, placed, run_of
 from tests.api.uploads import multipart, tar, upload
 from tests.world import nouns as b
 from tests.world.engine import Engine
@@ -213,6 +214,30 @@ def test_a_run_that_starts_again_and_again_keeps_its_last_jobs(rig: Rig) -> None
     later(rig, 100)
     assert turn(rig).jobs == ["job-2", "job-3"] and turn(rig) == Erased()
     assert len(left_of(rig, run_of(rig, made["id"]))) == 3
+
+
+def test_what_erased_jobs_have_cost_stays_part_of_the_whole(rig: Rig) -> None:
+    made = submit(rig, task())
+    first, now = placed(job_of(rig, made["id"]), rig.world.clock.now()), rig.world.clock.now()
+    over = {"status": JobStatus.done, "reason": JobReason.done_by_runner, "finished_at": now + HOUR, "due_at": None}
+    rig.save(first.with_(**over))
+    for number in (1, 2):
+        rig.save(first.with_(**over, id=f"job-{number}", submission_num=number, version=0))
+    cost = rig.ok("P/runs/get", {"id": made["id"]})["cost"]
+    later(rig, 31)
+    assert turn(rig).jobs == [first.id, "job-1"]
+    assert rig.ok("P/runs/get", {"id": made["id"]})["cost"] == cost > 0
+
+
+def test_a_service_that_is_young_and_scales_often_keeps_its_last_jobs(rig: Rig) -> None:
+    config = {"type": "service", "port": 80, "commands": ["serve"], "replicas": 1}
+    made = submit(rig, {"run_name": "chat", "configuration": config})
+    first, now = job_of(rig, made["id"]), rig.world.clock.now()
+    gone = first.with_(status=JobStatus.terminated, reason=JobReason.scaled_down, finished_at=now, due_at=None)
+    rig.save(gone)
+    for number in range(1, MOST_SUBMISSIONS + 3):
+        rig.save(gone.with_(id=f"job-{number}", submission_num=number, submitted_at=now + number, version=0))
+    assert turn(rig).jobs == [first.id, "job-1"]
 
 
 # --- archives -------------------------------------------------------------------------------------------------------

@@ -11,9 +11,12 @@ from chalicelib.domain.instances import InstanceStatus
 from chalicelib.domain.instants import MINUTE, SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason
+from chalicelib.domain.runs import RunBody
+from chalicelib.domain.services import Scale
 from chalicelib.engine.load import MOST_SAMPLES, Loader, room
 from chalicelib.engine.read import YOUNG, Reader
 from chalicelib.planning.unused import Sample
+from chalicelib.store import nouns
 from chalicelib.store.port import Delete
 from chalicelib.usecases.agent_message import MetricPoint
 from chalicelib.usecases.metrics import metric_puts
@@ -75,6 +78,23 @@ def test_a_run_is_read_with_the_machines_of_its_live_jobs(place: Engine) -> None
     assert list(found.instances) == list(found.presences) == [host.id]
     assert [each.status for each in found.jobs] == [JobStatus.provisioning]
     assert loader(place).run("no such run", place.at) is None
+
+
+def test_what_was_scaled_down_needs_no_spec_any_more(place: Engine) -> None:
+    """A service that lives for months leaves replicas of many versions behind."""
+    job = place.again(place.run("one"))
+    run = place.again(b.run("one").with_(id=job.run_id))
+    place.save(run.with_(deployment_num=3, scales=(Scale(group="0", desired=0),)))
+    body = nouns.find(place.store, RunBody, keys.run_body(run.id, 0))
+    assert body is not None
+    place.save(body.with_(deployment_num=3, version=0))
+    ended = job.with_(status=JobStatus.terminated, finished_at=place.at, due_at=None)
+    failed, gone = (ended.with_(reason=reason) for reason in (JobReason.executor_error, JobReason.scaled_down))
+    for last, wanted in ((failed, {0}), (gone, set())):
+        place.save(last.with_(version=place.again(job).version))
+        found = loader(place).run(run.id, place.at)
+        assert found is not None
+        assert found.former.keys() == wanted
 
 
 def test_a_page_of_the_queue_is_no_longer_than_asked_and_goes_on(place: Engine) -> None:

@@ -13,6 +13,7 @@ from chalicelib.domain.instants import DAY
 from chalicelib.domain.jobs import Assignment, Job, JobStatus
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.services import Scale
 from chalicelib.domain.tenants import Archive, Project
 from chalicelib.planning.erasing import (
     MOST_SUBMISSIONS,
@@ -100,6 +101,20 @@ def test_of_very_many_starts_the_earliest_go_at_once() -> None:
     starts = [b.job(run, number, status=JobStatus.done, finished_at=NOW) for number in range(MOST_SUBMISSIONS + 3)]
     assert submissions_go(run, starts, KEPT, NOW) == starts[:3]
     assert submissions_go(run, starts[3:], KEPT, NOW) == []
+
+
+def test_the_replicas_of_a_service_are_followed_by_each_other() -> None:
+    """Or one that scales between one and many would have a hundred jobs for each of these."""
+    run = b.run(status=RunStatus.running, scales=(Scale(group="0", desired=1),))
+    jobs = [
+        b.job(run, n, replica=replica, status=JobStatus.terminated, submitted_at=NOW + n, finished_at=NOW + n)
+        for replica in range(4)
+        for n in range(50)
+    ]
+    gone = submissions_go(run, jobs, KEPT, NOW)
+    assert len(gone) == 4 * 49 - MOST_SUBMISSIONS
+    assert max(job.submitted_at for job in gone) <= min(job.submitted_at for job in jobs if job not in gone)
+    assert {job.replica_num for job in jobs if job not in gone} == {0, 1, 2, 3}
 
 
 def test_runs_of_older_versions_say_less() -> None:

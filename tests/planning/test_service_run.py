@@ -58,7 +58,7 @@ class TestScaling:
             small.now += 10 * SECOND
             small.report(run, requests=25)
         small.pass_run(small.runs[run.id])
-        assert told(small, run) == ["replicas 1 → 3: 2.5 requests a second over 30 s, 1 for each replica: 3 replicas"]
+        assert told(small, run) == ["replicas 1 → 3: 2.5 requests a second over 30 s, 1 for each replica"]
         small.round(run, 5)
         assert numbers(small, run) == [0, 1, 2]
         for _ in range(5):
@@ -128,7 +128,7 @@ class TestScaling:
             small.pass_run(small.runs[run.id])
             small.now += MINUTE
         assert len(told(small, run)) == 1
-        assert "hasn't reported since" in told(small, run)[0]
+        assert "nothing heard from `server` since" in told(small, run)[0]
 
     def test_each_group_by_its_own_rule(self) -> None:
         small = world()
@@ -194,6 +194,7 @@ class TestDraining:
         run = begun(small, replicas=2, **setting)
         small.apply(run, replicas=1, **setting)
         small.pass_run(small.runs[run.id])
+        assert small.runs[run.id].due_at == small.now + time
         small.now += time - SECOND
         small.pass_run(small.runs[run.id])
         assert not [job for job in small.live(run) if job.reason]

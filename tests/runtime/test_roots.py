@@ -17,19 +17,23 @@ from chalicelib.configuration.server_spec import ServerConfig
 from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY, SECOND, iso
 from chalicelib.domain.retention import Retention
+from chalicelib.domain.services import SERVER, Traffic
 from chalicelib.domain.usage import Usage
 from chalicelib.planning.purchases import Describe
 from chalicelib.runtime.embedded import REFRESH_EVERY, EmbeddedRoot
 from chalicelib.runtime.lambda_ import LambdaRoot
 from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.settings import LambdaSettings, ServerSettings
+from chalicelib.store import nouns
 from chalicelib.store.dynamo import DynamoStore
 from chalicelib.store.heard import HeardStore
 from chalicelib.store.history import HistoryStore
 from chalicelib.store.sqlite import SqliteStore
 from chalicelib.usecases.first_start import first_start
 from chalicelib.usecases.pace import EMBEDDED, PER_CALL
+from chalicelib.usecases.traffic import report
 from tests.api.rig import ADMIN, Rig, fleet, submit, task
+from tests.api.test_services import service
 from tests.harness.server import until
 from tests.world.plane import World
 from tests.world.time import Clock
@@ -127,6 +131,17 @@ def test_events_expire_in_both_roots_when_their_settings_say(embedded: Embedded)
     first_start(one.plane, ADMIN)
     (event,) = one.ports.store.query("main", keys.events_of("")).records
     assert event.expires_at == (keys.event_at(event.key) + 2 * DAY) // SECOND
+
+
+def test_a_server_that_starts_again_has_no_requests_under_way(embedded: Embedded) -> None:
+    """It may have been killed in the middle of some, and nobody may ever come again."""
+    rig = embedded.rig("here")
+    run_id = submit(rig, service(replicas="0..1", scaling={"metric": "rps", "target": 1}))["id"]
+    report(rig.root.plane, SERVER, [Traffic(run_id=run_id, door=SERVER, at=rig.world.clock.now(), held=1)])
+    rig.root.start()
+    found = nouns.find(rig.root.ports.store, Traffic, keys.traffic(run_id, SERVER))
+    assert found is not None
+    assert (found.quiet, found.held) == (True, 0)
 
 
 def test_a_server_measures_its_own_folder(embedded: Embedded) -> None:

@@ -25,7 +25,12 @@ def rig(tmp_path: Path) -> Rig:
 
 
 def begun(rig: Rig, **fields: Any) -> tuple[Run, list[Job]]:
-    configuration = {"type": "service", "port": 8000, "commands": ["serve"], **fields}
+    configuration = {
+        "type": "service",
+        "port": 8000,
+        **({} if "groups" in fields else {"commands": ["serve"]}),
+        **fields,
+    }
     run_id = submit(rig, {"run_name": "chat", "configuration": configuration})["id"]
     store = rig.world.plane.store
     run = nouns.find(store, Run, keys.run(run_id))
@@ -85,6 +90,21 @@ def test_a_replica_of_the_version_before_keeps_its_port(rig: Rig) -> None:
     rig.save(running(jobs[0], ready_at=b.NOW))
     found = told(rig, run)
     assert (found.port, [each.port for each in found.replicas]) == (9000, [8000])
+
+
+def test_until_a_router_is_ready_replicas_without_one_are_asked(rig: Rig) -> None:
+    """As long as they are of the version without one."""
+    parts = [{"name": name, "replicas": 1, "commands": [name]} for name in ("a", "r")]
+    _, jobs = begun(rig, groups=parts)
+    routed = [parts[0], {**parts[1], "router": {"type": "sglang"}}]
+    config = {"type": "service", "port": 8000, "groups": routed}
+    made = submit(rig, {"run_name": "chat", "configuration": config})
+    run = nouns.find(rig.world.plane.store, Run, keys.run(made["id"]))
+    assert run is not None and run.deployment_num == 1
+    rig.save(*(running(job, ready_at=b.NOW) for job in jobs))
+    assert [each.group for each in told(rig, run).replicas] == ["a", "r"]
+    rig.save(*(running(job, ready_at=b.NOW, deployment_num=1).with_(version=job.version + 1) for job in jobs))
+    assert [each.group for each in told(rig, run).replicas] == ["r"]
 
 
 def test_what_isnt_a_live_service_is_told_to_nobody(rig: Rig) -> None:

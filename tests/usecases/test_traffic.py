@@ -10,10 +10,10 @@ from chalicelib.domain import keys
 from chalicelib.domain.instants import HOUR, MINUTE, SECOND, Micros
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.runs import Run, RunStatus
-from chalicelib.domain.services import BUCKET, KEPT, Bucket, Traffic
+from chalicelib.domain.services import BUCKET, KEPT, Bucket, Scale, Traffic
 from chalicelib.errors import Conflict
 from chalicelib.store import nouns
-from chalicelib.usecases.traffic import report
+from chalicelib.usecases.traffic import opened, report
 from tests.world import nouns as b
 from tests.world.plane import World
 
@@ -103,6 +103,30 @@ def test_nothing_is_kept_of_a_run_that_has_ended_or_never_was(world: World, run:
     report(world.plane, "server", [seen(run, world.at, 3), seen(b.run("nobody"), world.at, 3)])
     assert kept(world, run) is None
     assert world.woken == []
+
+
+def test_a_door_that_begins_anew_has_nothing_under_way(world: World) -> None:
+    """It was killed in the middle of requests, and nobody comes any more."""
+    runs = {name: b.run(name, scales=(Scale(group="0", desired=2),)) for name in ("busy", "idle")}
+    runs["task"] = b.run("task")
+    for run in runs.values():
+        world.store.commit([nouns.put(run), nouns.pointer(keys.run_name(run.project_id, run.name), run.id)])
+    world.store.commit([nouns.pointer(keys.project_name("main"), runs["task"].project_id)])
+    waits = {"held": 1, "waits_since": world.at, "let_go": ("j",)}
+    report(
+        world.plane, "server", [seen(runs["busy"], world.at, 3, 4, **waits), seen(runs["idle"], world.at, quiet=True)]
+    )
+    report(world.plane, "gateway", [seen(runs["busy"], world.at, 9)])
+    world.woken.clear()
+    world.at += HOUR
+    opened(world.plane, "server")
+    found, other = kept(world, runs["busy"]), kept(world, runs["busy"], "gateway")
+    assert found is not None and other is not None
+    assert (found.at, found.quiet, found.held, found.waits_since, found.let_go) == (world.at, True, 0, None, ())
+    assert not other.quiet, "that is another door's to say"
+    assert world.woken == [f"run/{runs['busy'].id}"]
+    opened(world.plane, "server")
+    assert len(world.woken) == 1
 
 
 def test_many_services_at_once(world: World) -> None:

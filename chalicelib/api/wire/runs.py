@@ -54,7 +54,7 @@ def run_json(
         "run_spec": spec_json(RunSpec, row.run_spec, env=env),
         "jobs": [_job_json(spec, history, texts, submissions, ide, env=env) for spec, history in listed],
         "latest_job_submission": None if last is None else texts[last.id],
-        "cost": cost(row.jobs, now),
+        "cost": cost(run, row.jobs, now),
         "service": service_json(run, row.run_spec, project_name),
         "deployment_num": run.deployment_num,
         "error": _run_error(run),

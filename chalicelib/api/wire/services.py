@@ -16,7 +16,16 @@ def service_json(run: Run, run_spec: str, project_name: str) -> dict[str, Any] |
         return None
     url = f"/proxy/services/{project_name}/{run.name}/"
     written = orjson.loads(run_spec)["configuration"].get("model")
-    scales = [{"group": each.group, "desired": each.desired, "why": each.why or None} for each in run.scales]
+    scales = [
+        {
+            "group": each.group,
+            "desired": each.desired,
+            "why": each.why or None,
+            "wanted": each.wanted,
+            "stale": each.stale,
+        }
+        for each in run.scales
+    ]
     if written is None:
         return {"url": url, "model": None, "options": {}, "scales": scales}
     model = OpenAIChatModel.model_validate(_whole(written))
