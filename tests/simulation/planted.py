@@ -337,7 +337,9 @@ class Planted:
 
 PLANTED: dict[str, Planted] = {
     "forgets act_until": Planted(
-        Parts(kinds=_deciding("instance", _impatient), families=_buying_with(_Impatient)), machines.BOUGHT_ONCE
+        Parts(kinds=_deciding("instance", _impatient), families=_buying_with(_Impatient)),
+        machines.BOUGHT_ONCE,
+        seeds=120,
     ),
     "releases a claim early": Planted(Parts(kinds=_deciding("run", _hasty)), placing.CLAIMS_AGREE),
     "drops handles": Planted(Parts(families=_buying_with(_Forgetful)), machines.HANDLES_KEPT),
