@@ -12,6 +12,7 @@ import pytest
 
 from infra import command, deploy, packaging
 from infra.artefacts import KINDS, Artefact
+from infra.functions import FUNCTIONS
 from tests.scenarios.guides import AWS, ROOT
 
 GUIDE = next(path for path in AWS if path.stem == "aws").read_text()
@@ -33,6 +34,12 @@ def test_make_passes_on_what_the_guide_says(line: str) -> None:
     assert given.region == ("eu-west-1" if "REGION=eu-west-1" in words else None)
     if "BastionSubnets" in line:
         assert deploy._pairs(given.set) == {"BastionSubnets": "subnet-1,subnet-2", "BastionSecurityGroups": "sg-1"}
+
+
+def test_it_is_said_of_each_function_what_an_event_does_that_comes_twice() -> None:
+    page = (ROOT / "docs" / "internals" / "functions.md").read_text()
+    rows = re.findall(r"^\| (`[a-z_`, ]+`) \|", page, re.MULTILINE)
+    assert sorted(re.findall("[a-z_]+", " ".join(rows))) == sorted(function.name for function in FUNCTIONS)
 
 
 def test_the_guide_deploys_upgrades_and_removes() -> None:
