@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from chalicelib.planning import costs
-from chalicelib.planning.cost_rates import RATES
+from chalicelib.planning.cost_rates import CHANGES, RATES
 from chalicelib.planning.costs import PRICES
 
 PAGE = Path(__file__).parent / "guides" / "aws-costs.md"
@@ -22,13 +23,16 @@ def page() -> str:
 
 
 def _sizes() -> str:
-    bills = [costs.bill(RATES, costs.counts(size)) for size in SIZES]
-    rows = [("instances", "runs a month", "dollars a month"), ("--:", "--:", "--:")]
+    rows = [("instances", "runs a month", "dollars a month", "with a bus"), ("--:", "--:", "--:", "--:")]
     rows += [
-        (f"{size:,}", f"{size * costs.RUNS:,}", f"{costs.total(bill):,.2f}")
-        for size, bill in zip(SIZES, bills, strict=True)
+        (f"{size:,}", f"{size * costs.RUNS:,}", f"{_dollars(size):,.2f}", f"{_dollars(size, CHANGES):,.2f}")
+        for size in SIZES
     ]
     return _table(rows)
+
+
+def _dollars(size: int, changes: Mapping[str, float] | None = None) -> float:
+    return costs.total(costs.bill(RATES, costs.counts(size, changes=changes)))
 
 
 def _bill(size: int) -> str:

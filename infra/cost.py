@@ -78,6 +78,11 @@ BILLED = {
 }
 
 
+def announced(changes: float, calls: float) -> dict[str, float]:
+    """What one state change uses, of so many that the function which follows the log announced in so many calls."""
+    return {"bus events": 1.0, **scaled(usage({("lambda", "publish"): calls}), 1 / changes)}
+
+
 def less(more: Usage, part: Usage, times: float = 1.0) -> dict[str, float]:
     """What is left without so many of the part."""
     return {what: amount - times * part.get(what, 0.0) for what, amount in more.items()}

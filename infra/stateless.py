@@ -100,7 +100,7 @@ def _settings(stage: str) -> Resources:
         "wake_function": f"dstack-{stage}-reconcile",
         "effect_functions": {artefact: f"dstack-{stage}-{function}" for artefact, function in PROVIDERS.items()},
         "host_function": f"dstack-{stage}-bootstrap_host",
-        "bus": f"dstack-{stage}",
+        "bus": "${Bus}",
         "catalog_function": f"dstack-{stage}-refresh_catalog",
         "aside_queue": f"https://sqs.${{AWS::Region}}.${{AWS::URLSuffix}}/${{AWS::AccountId}}/dstack-{stage}-aside",
         "api_url": _API_URL["Fn::Sub"],
@@ -111,7 +111,7 @@ def _settings(stage: str) -> Resources:
         "Name": f"/dstack-{stage}/settings",
         "Type": "String",
         "Description": "written by the stack; the functions read it at their start",
-        "Value": {"Fn::Sub": json.dumps(value)},
+        "Value": {"Fn::Sub": [json.dumps(value), {"Bus": _if("Announced", f"dstack-{stage}", "")}]},
     }
     return {"Type": "AWS::SSM::Parameter", "Properties": properties}
 
@@ -180,8 +180,8 @@ def _where(function: Function, code: Code, bucket: str, key: str) -> Any:
     return "./deployment.zip" if function.artefact == CHALICE else f"./{function.artefact}.zip"
 
 
-def _if(condition: str, value: Any) -> Resources:
-    return {"Fn::If": [condition, value, {"Ref": "AWS::NoValue"}]}
+def _if(condition: str, value: Any, otherwise: Any = None) -> Resources:
+    return {"Fn::If": [condition, value, {"Ref": "AWS::NoValue"} if otherwise is None else otherwise]}
 
 
 def _managed(function: Function) -> list[Resources]:
@@ -256,8 +256,8 @@ def _following(function: Function, stage: str) -> Resources:
         "FunctionResponseTypes": ["ReportBatchItemFailures"],
         "DestinationConfig": {"OnFailure": {"Destination": {"Fn::Sub": sub_arn(f"sqs:dstack-{stage}-aside")}}},
     }
-    role = {"DependsOn": f"{function.id}Role"}
-    mapping = {"Type": "AWS::Lambda::EventSourceMapping", "Condition": "Announced", **role, "Properties": properties}
+    first = {"DependsOn": [f"{function.id}Role", "Settings"]}  # the function reads the bus's name there as it starts
+    mapping = {"Type": "AWS::Lambda::EventSourceMapping", "Condition": "Announced", **first, "Properties": properties}
     return {f"{function.id}Stream": mapping}
 
 

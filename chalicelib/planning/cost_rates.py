@@ -1,4 +1,5 @@
-"""What each driver of the bill uses: a month of the schedules, a month of an instance, a run.
+"""What each driver of the bill uses: a month of the schedules or of an instance, a run, a state change.
+How many state changes the others make is beside it.
 
 Written by `make cost RECORD=1`, which measures it.
 """
@@ -22,11 +23,14 @@ RATES: Mapping[str, Mapping[str, float]] = {
         "Lambda requests": 83.9,
         "Lambda time": 1.03,
         "API Gateway requests": 17.0,
-        "table reads": 495.0,
+        "table reads": 394.0,
         "table writes": 69.1,
         "S3 reads": 5.56,
         "S3 writes": 4.92,
         "table storage": 2.86e-05,
         "S3 storage": 1.88e-05,
     },
+    "a state change": {"bus events": 1.0, "Lambda requests": 0.308, "Lambda time": 0.0115},
 }
+
+CHANGES: Mapping[str, float] = {"a run": 12.0}

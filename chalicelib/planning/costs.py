@@ -1,7 +1,8 @@
 """What a control plane in AWS costs: prices, and how much of each thing an installation uses.
 
 Pure. What is used has three drivers: the schedules, which run whether or not anything happens; an instance, whose agent
-reports; and a run. `cost_rates.py` has what each uses, as measured (`make cost`), and a bill is a sum of products.
+reports; and a run. Where state changes are announced on a bus, each of them is a fourth. `cost_rates.py` has what each
+uses, as measured (`make cost`), and a bill is a sum of products.
 Measured are calls and bytes. How long a function takes can't be measured without AWS, so `SECONDS` assumes that; the
 prices are those of one region, without the free tier.
 """
@@ -39,6 +40,7 @@ PRICES: Mapping[str, Price] = {
     "S3 storage": Price(0.023, 1, "GB-month"),
     "queue requests": Price(0.40, MILLION, "million"),
     "state transitions": Price(25.0, MILLION, "million"),
+    "bus events": Price(1.00, MILLION, "million"),
     "function logs": Price(0.53, 1, "GB"),  # taken in, and stored for a month
 }
 
@@ -80,9 +82,11 @@ def total(lines: list[Line]) -> float:
     return sum(line.dollars for line in lines)
 
 
-def counts(instances: float, runs: float | None = None) -> dict[str, float]:
-    """How many there are of each driver. `runs`: a month, in all."""
-    return {SCHEDULES: 1, INSTANCE: instances, RUN: RUNS * instances if runs is None else runs}
+def counts(instances: float, runs: float | None = None, changes: Mapping[str, float] | None = None) -> dict[str, float]:
+    """How many there are of each driver. `runs`: a month, in all. `changes`: state changes that one of a driver makes,
+    if they are announced."""
+    found = {SCHEDULES: 1, INSTANCE: instances, RUN: RUNS * instances if runs is None else runs}
+    return found if changes is None else found | {CHANGE: sum(found[driver] * n for driver, n in changes.items())}
 
 
-SCHEDULES, INSTANCE, RUN = "the schedules", "an instance", "a run"
+SCHEDULES, INSTANCE, RUN, CHANGE = "the schedules", "an instance", "a run", "a state change"

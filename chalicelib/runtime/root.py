@@ -69,6 +69,7 @@ class Root:
             templates=ports.templates,
             figures=ports.figures,
             sign_on=ports.sign_on,
+            announces=ports.bus is not None,
         )
 
     @property

@@ -148,7 +148,7 @@ class LambdaSettings:
     host_function: str | None = None  # of functions.bootstrap_host; without it nobody logs in to hosts
     catalog_function: str | None = None  # of functions.refresh_catalog, asked when a backend is configured
     aside_queue: str | None = None  # the URL of the queue where Lambda puts the events that it gave up
-    bus: str | None = None  # state changes are announced there
+    bus: str | None = None  # state changes are announced there, if it is on
     state_machines: Mapping[str, str] = field(default_factory=dict)  # ARN of each workflow's
     sync_seconds: float = PER_CALL.fast  # between an agent's calls while something changes
     endpoint: str | None = None  # an emulator's address, in tests
@@ -180,7 +180,7 @@ class LambdaSettings:
             host_function=told.get("host_function"),
             catalog_function=told.get("catalog_function"),
             aside_queue=told.get("aside_queue"),
-            bus=told.get("bus"),
+            bus=told.get("bus") or None,
             state_machines=told.get("state_machines") or {},
             sync_seconds=_seconds(env, "DSTACK_SYNC_SECONDS", PER_CALL.fast),
             endpoint=env.get("DSTACK_AWS_ENDPOINT"),

@@ -140,6 +140,7 @@ class Plane:
     figures: Figures | None = None  # of the engine; None: it works elsewhere
     along: tuple[Change, ...] = ()  # written with the first change that goes through the door, or not at all
     sign_on: Mapping[str, SignsOn] = field(default_factory=dict)  # providers of accounts, by name
+    announces: bool = False  # are state changes told to a bus, which is billed?
 
     @cached_property
     def door(self) -> Door:

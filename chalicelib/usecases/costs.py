@@ -7,8 +7,8 @@ from typing import Any
 from chalicelib.domain import keys
 from chalicelib.domain.instants import DAY, SECOND, Micros, sortable
 from chalicelib.planning import costs
-from chalicelib.planning.cost_rates import RATES
-from chalicelib.planning.costs import INSTANCE, PRICES, RUN, SCHEDULES
+from chalicelib.planning.cost_rates import CHANGES, RATES
+from chalicelib.planning.costs import PRICES
 from chalicelib.store import nouns
 from chalicelib.store.listing import all_of, every
 from chalicelib.store.port import Store
@@ -31,7 +31,8 @@ def report(plane: Plane) -> dict[str, Any]:
     }
     if pace.long_poll:
         return said
-    counts = {SCHEDULES: 1.0, INSTANCE: float(_instances(plane.store)), RUN: _runs(plane.store, plane.clock.now())}
+    runs = _runs(plane.store, plane.clock.now())
+    counts = costs.counts(float(_instances(plane.store)), runs, CHANGES if plane.announces else None)
     lines = costs.bill(RATES, counts)
     shown = [
         {

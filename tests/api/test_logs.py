@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from chalicelib.domain.jobs import Job
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.tenants import GlobalRole, ProjectRole, User
 from chalicelib.domain.usage import Part, Usage
+from chalicelib.planning.cost_rates import CHANGES
 from chalicelib.store import nouns
 from chalicelib.store.history import SPAN
 from chalicelib.store.port import MAX_CHANGES, Page, Store
@@ -387,6 +389,20 @@ def test_what_a_server_costs_is_shown_to_its_admins_where_calls_are_billed(tmp_p
     assert found["billed"] and found["counts"] == {"the schedules": 1, "an instance": 0, "a run": 1}
     assert sum(line["dollars"] for line in found["lines"]) > sum(line["dollars"] for line in alone["lines"])
     assert rig.call("/api/server/get_cost", token=rig.user("chief", ProjectRole.admin)).status == 403
+    rig.world.plane.store.close()
+
+
+def test_what_a_bus_costs_is_part_of_it_where_there_is_one(tmp_path: Path) -> None:
+    rig = Rig.at(tmp_path)
+    submit(rig, task())
+    without = rig.ok("/api/server/get_cost")
+    assert not [line for line in without["lines"] if line["driver"] == "a state change"]
+    announcing = Rig(replace(rig.world, plane=replace(rig.world.plane, announces=True)), rig.project)
+    found = announcing.ok("/api/server/get_cost")
+    assert found["counts"] == {**without["counts"], "a state change": CHANGES["a run"]}
+    assert [line for line in found["lines"] if line["driver"] != "a state change"] == without["lines"]
+    (told,) = (line for line in found["lines"] if line["what"] == "bus events")
+    assert (told["price"], told["dollars"]) == (1.0, round(CHANGES["a run"] / 1e6, 4))
     rig.world.plane.store.close()
 
 

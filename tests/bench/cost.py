@@ -11,13 +11,14 @@ import subprocess
 import sys
 
 from chalicelib.planning import costs
-from chalicelib.planning.costs import PRICES, Usage
+from chalicelib.planning.costs import CHANGE, PRICES, Usage
 from tests.bench import month
 from tests.harness.server import ROOT
 
 RATES = ROOT / "chalicelib" / "planning" / "cost_rates.py"
 BUDGETS = {0: 0.10, 100: 7, 1_000: 55, 10_000: 450}
-HEAD = '''"""What each driver of the bill uses: a month of the schedules, a month of an instance, a run.
+HEAD = '''"""What each driver of the bill uses: a month of the schedules or of an instance, a run, a state change.
+How many state changes the others make is beside it.
 
 Written by `make cost RECORD=1`, which measures it.
 """
@@ -42,6 +43,8 @@ def main() -> int:
     lines += [f"  {sum(amount for _, amount in found.steps):5.0f}  in all; its deletion and what follows:"]
     lines += [f"  {amount:5.0f}  {what}" for what, amount in found.erased]
     lines += [f"  {sum(amount for _, amount in found.erased):5.0f}  in all", ""]
+    told = ", ".join(f"{count:.1f} of {driver}" for driver, count in found.changes.items())
+    lines += [f"State changes: {told}; each announced by {rates[CHANGE]['Lambda requests']:.2f} calls", ""]
     over = []
     for instances, budget in BUDGETS.items():
         bill = costs.bill(rates, costs.counts(instances))
@@ -49,7 +52,7 @@ def main() -> int:
         over += [str(instances)] if costs.total(bill) > budget else []
     print("\n".join(lines))
     if chosen.record:
-        record(rates)
+        record(rates, found.changes)
     print(f"over budget: {', '.join(over) or 'nothing'}")
     return 0
 
@@ -67,17 +70,18 @@ def table(instances: int, bill: list[costs.Line], budget: float) -> list[str]:
     return [*lines, ""]
 
 
-def record(rates: dict[str, Usage]) -> None:
-    kept = {
-        driver: {what: _short(amount) for what, amount in used.items() if amount > 0} for driver, used in rates.items()
-    }
-    text = f"{HEAD}RATES: Mapping[str, Mapping[str, float]] = {pprint.pformat(kept, width=100, sort_dicts=False)}\n"
+def record(rates: dict[str, Usage], changes: Usage) -> None:
+    kept = {driver: _short(used) for driver, used in rates.items()}
+    text = (
+        f"{HEAD}RATES: Mapping[str, Mapping[str, float]] = {pprint.pformat(kept, width=100, sort_dicts=False)}\n\n"
+        f"CHANGES: Mapping[str, float] = {_short(changes)}\n"
+    )
     RATES.write_text(text)
     subprocess.run([sys.executable, "-m", "ruff", "format", "-q", str(RATES)], check=True)
 
 
-def _short(amount: float) -> float:
-    return float(f"{amount:.3g}")
+def _short(used: Usage) -> dict[str, float]:
+    return {what: float(f"{amount:.3g}") for what, amount in used.items() if amount > 0}
 
 
 if __name__ == "__main__":

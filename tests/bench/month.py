@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chalicelib.domain.instants import SECOND
-from chalicelib.planning.costs import HOURS, INSTANCE, KEPT_MONTHS, RUN, SCHEDULES, Usage
+from chalicelib.planning.costs import CHANGE, HOURS, INSTANCE, KEPT_MONTHS, RUN, SCHEDULES, Usage
 from chalicelib.store import units
 from infra import cost
 from tests.scenarios.stages import Virtual
-from tests.world.metered import MeteredSite
+from tests.world.metered import BUS, MeteredSite
 
 HOUR = 3600.0
 LOOKS = 6  # of a person at each run: its status and its log, a second apart
@@ -34,6 +34,7 @@ class Measured:
     steps: list[tuple[str, float]]  # of one run until it has ended: what was committed, and its write units
     erased: list[tuple[str, float]]  # and from its deletion until nothing of it is left
     a_sync: float  # write units of a steady agent's call
+    changes: dict[str, float]  # state changes that one of a driver makes
     plays: list[str]  # the arithmetic, in words
 
 
@@ -54,18 +55,29 @@ def measured(machines: int = 10, idle: float = 24, steady: float = 6) -> Measure
         _apply(stage, "fleet", fleet)
         site.time.pass_(HOUR)
         reported = cost.scaled(_during(site, steady), HOURS / steady)
+        changed, _ = _announced(site)
         a_sync = site.meter.counts["write", "agent_sync"] / site.meter.counts["lambda", "agent_sync"]
         an_instance = cost.scaled(cost.less(reported, schedules), 1 / machines)
         worked, hours = _runs(site, stage, machines)
+        told, _ = _announced(site)
         beside = cost.scaled(cost.less(schedules, an_instance, -machines), hours / HOURS)
         a_run = cost.scaled(cost.less(worked, beside), 1 / machines)
+        site.meter.take()
         steps, erased = _steps(site, stage)
+        alone, calls = _announced(site)  # of a run by itself, whose changes no others' are announced with
     plays = [
         f"{SCHEDULES}: {idle:g} h without an instance × {HOURS / idle:.4g}",
         f"{INSTANCE}: ({steady:g} h of {machines} × {HOURS / steady:.4g} - the schedules) / {machines}",
         f"{RUN}: ({machines} of an hour each - {hours:.2f} h of the schedules and {machines} instances) / {machines}",
     ]
-    return Measured({SCHEDULES: schedules, INSTANCE: an_instance, RUN: a_run}, steps, erased, a_sync, plays)
+    rates = {SCHEDULES: schedules, INSTANCE: an_instance, RUN: a_run, CHANGE: cost.announced(alone, calls)}
+    changes = {INSTANCE: changed * HOURS / steady / machines, RUN: told / machines}
+    return Measured(rates, steps, erased, a_sync, changes, plays)
+
+
+def _announced(site: MeteredSite) -> tuple[float, float]:
+    """State changes since the last count, and the calls that would announce them."""
+    return site.meter.counts["change", BUS], site.meter.counts["announcement", BUS]
 
 
 def _during(site: MeteredSite, hours: float) -> dict[str, float]:

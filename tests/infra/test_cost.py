@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from chalicelib.planning import costs
-from chalicelib.planning.cost_rates import RATES
-from chalicelib.planning.costs import INSTANCE, PRICES, RUN, SCHEDULES
+from chalicelib.planning.cost_rates import CHANGES, RATES
+from chalicelib.planning.costs import CHANGE, INSTANCE, PRICES, RUN, SCHEDULES
 from docs import cost_page
 from infra import cost, stateful, stateless
 from tests.bench import month
@@ -37,6 +37,14 @@ def test_calls_become_what_is_billed() -> None:
     assert (used["table reads"], used["queue requests"]) == (7, 6)
 
 
+def test_state_changes_are_billed_where_they_are_announced() -> None:
+    changes = {INSTANCE: 2.0, RUN: 12.0}
+    assert CHANGE not in costs.counts(10, 100)
+    assert costs.counts(10, 100, changes)[CHANGE] == 2 * 10 + 12 * 100
+    one = cost.announced(changes=8, calls=2)
+    assert one == {"bus events": 1, "Lambda requests": 0.25, "Lambda time": pytest.approx(0.25 * 0.15 * 0.25)}
+
+
 def test_a_bill_is_a_sum_of_products() -> None:
     rates = {
         SCHEDULES: {"table writes": 1e6},
@@ -64,8 +72,10 @@ def test_what_is_recorded_is_what_a_month_in_small_measures() -> None:
         for what in ("Lambda requests", "table reads", "table writes"):
             assert found.rates[driver][what] == pytest.approx(RATES[driver][what], rel=0.3), (driver, what)
     assert found.a_sync <= 0.2
+    assert found.changes[RUN] == pytest.approx(CHANGES[RUN], rel=0.1) and found.changes[INSTANCE] == 0
+    assert found.rates[CHANGE] == pytest.approx(RATES[CHANGE], rel=0.1)
 
 
 def test_prices_are_those_of_the_list() -> None:
     assert costs.price("Lambda requests") * 1e6 == pytest.approx(0.20)
-    assert {name for name, _ in cost.BILLED.values()} | {"Lambda requests", "Lambda time"} == set(PRICES)
+    assert {name for name, _ in cost.BILLED.values()} | {"Lambda requests", "Lambda time", "bus events"} == set(PRICES)

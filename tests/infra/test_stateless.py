@@ -38,8 +38,10 @@ def referred(of: Any) -> Iterator[str]:
         if isinstance(each, dict):
             yield from [each["Ref"]] if "Ref" in each else []
             yield from [each["Fn::GetAtt"][0]] if "Fn::GetAtt" in each else []
-            if isinstance(text := each.get("Fn::Sub"), str):
-                yield from (name.split(".")[0] for name in re.findall(r"\$\{([^!}]+)\}", text))
+            if "Fn::Sub" in each:
+                text, own = each["Fn::Sub"] if isinstance(each["Fn::Sub"], list) else (each["Fn::Sub"], {})
+                found = (name.split(".")[0] for name in re.findall(r"\$\{([^!}]+)\}", text))
+                yield from (name for name in found if name not in own)
 
 
 def test_every_reference_leads_somewhere() -> None:
@@ -54,9 +56,22 @@ def test_a_functions_logs_end(function: Function) -> None:
     assert RESOURCES[function.id]["Properties"]["LoggingConfig"] == {"LogGroup": {"Ref": f"{function.id}Logs"}}
 
 
+def told() -> dict[str, Any]:
+    """The settings that the stack writes, before anything is put in."""
+    return dict(json.loads(RESOURCES["Settings"]["Properties"]["Value"]["Fn::Sub"][0]))
+
+
+def test_functions_know_of_the_bus_only_while_there_is_one() -> None:
+    """Else nothing would tell the server that announces from the one that doesn't, and what it costs."""
+    _, names = RESOURCES["Settings"]["Properties"]["Value"]["Fn::Sub"]
+    assert (told()["bus"], names) == ("${Bus}", {"Bus": {"Fn::If": ["Announced", "dstack-dev", ""]}})
+    assert RESOURCES["StateChanges"]["Condition"] == RESOURCES["PublishStream"]["Condition"] == "Announced"
+    assert "Settings" in RESOURCES["PublishStream"]["DependsOn"]
+
+
 def test_names_lead_to_what_the_stacks_make() -> None:
     state = json.dumps(stateful.template()["Resources"]).replace("${Stage}", "dev")
-    settings = json.loads(RESOURCES["Settings"]["Properties"]["Value"]["Fn::Sub"])
+    settings = told()
     for name in (settings["table"], settings["bucket"], settings["aside_queue"].rsplit("/", 1)[1]):
         assert f'"{name}"' in state
     asked = {settings[f"{name}_function"] for name in ("wake", "host", "catalog")}
@@ -102,7 +117,7 @@ def test_an_event_is_repeated_twice_and_one_that_others_asked_for_is_set_aside(f
 
 
 def test_every_workflow_has_a_state_machine_that_may_invoke_its_performer_alone() -> None:
-    settings = json.loads(RESOURCES["Settings"]["Properties"]["Value"]["Fn::Sub"])
+    settings = told()
     assert set(settings["state_machines"]) == set(WORKFLOWS)
     for name, reference in settings["state_machines"].items():
         machine = RESOURCES[reference.strip("${}")]["Properties"]

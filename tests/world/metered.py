@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from chalicelib.backends.accounts import Account, Accounts
 from chalicelib.domain import keys
+from chalicelib.domain.instants import SECOND, Micros
 from chalicelib.domain.keys import Due, Key
 from chalicelib.domain.retention import Retention
 from chalicelib.domain.usage import Usage
@@ -27,10 +28,10 @@ from chalicelib.runtime.ports import Ports
 from chalicelib.runtime.root import Root
 from chalicelib.store import units
 from chalicelib.store.blobs import FileBlobs
-from chalicelib.store.history import HistoryStore
+from chalicelib.store.history import HistoryStore, events_in
 from chalicelib.store.log_blobs import BlobLogs
 from chalicelib.store.memory import MemoryStore
-from chalicelib.store.port import Change, Index, Page, Record
+from chalicelib.store.port import Change, Index, Page, Put, Record
 from chalicelib.store.seal import Sealer
 from chalicelib.usecases.first_start import first_start
 from chalicelib.usecases.pace import PER_CALL
@@ -44,9 +45,12 @@ from functions import (
     refresh_catalog,
     sweep_orphans,
 )
+from infra.stateless import GATHERED
 from tests.harness.lambda_host import api_event, scheduled_event, url_event
 from tests.world.aws import Events
 from tests.world.site import ADMIN, Answer, Site
+
+BUS = "bus"
 
 
 @dataclass
@@ -73,11 +77,27 @@ class Meter:
         return taken
 
 
+class Announced:
+    """What a bus would be told: state changes, and the calls that bring them there, each after changes gathered."""
+
+    def __init__(self, meter: Meter, now: Callable[[], Micros]) -> None:
+        self._meter, self._now, self._until = meter, now, 0
+
+    def __call__(self, changes: Sequence[Change]) -> None:
+        written = [each.record for each in changes if isinstance(each, Put) and each.key.pk.startswith(keys.EVENTS)]
+        if not written:
+            return
+        self._meter.add("change", sum(len(events_in(record)) for record in written), BUS)
+        if self._now() >= self._until:
+            self._meter.add("announcement", 1, BUS)
+            self._until = self._now() + GATHERED * SECOND
+
+
 class MeteredStore:
     """`Store`: another one, with its units counted."""
 
-    def __init__(self, below: Any, meter: Meter) -> None:
-        self.below, self._meter = below, meter
+    def __init__(self, below: Any, meter: Meter, announced: Announced) -> None:
+        self.below, self._meter, self._announced = below, meter, announced
         self.next_due, self.close = lambda: 0, below.close
         self.log: list[tuple[str, str, float]] = []  # function, families of the commit, units
 
@@ -112,6 +132,7 @@ class MeteredStore:
             raise
         amount = units.written(changes, before)
         self._meter.add("write", amount)
+        self._announced(changes)
         self.log.append((self._meter.within, " ".join(map(_family, changes)), amount))
 
     def due(self, kinds: Sequence[str], shard: int, now: int, limit: int) -> list[Due]:
@@ -163,7 +184,8 @@ class MeteredSite(Site):
     def __init__(self, name: str, folder: Path, cloud: str = "simulated") -> None:
         super().__init__(name, cloud)
         self.meter = Meter()
-        self.store = MeteredStore(MemoryStore(clock=self.time.now), self.meter)
+        announced = Announced(self.meter, self.time.now)
+        self.store = MeteredStore(MemoryStore(clock=self.time.now), self.meter, announced)
         self.blobs = MeteredBlobs(FileBlobs(folder), self.meter)
         self._api, self._agents = self._function(), self._function()
         first_start(self._api.plane, ADMIN)
