@@ -1,7 +1,7 @@
 """What tasks of the simulated machines do: a shell of a few words, run on the world's time.
 
-It knows `&&` and `||`, variables, `>&2` (both streams are one) and the commands below. A scenario that needs more of a
-shell is about real processes, and runs with them.
+It knows `&&` and `||`, variables, `>&2` (both streams are one), `2>/dev/null` and the commands below. A
+scenario that needs more of a shell is about real processes, and runs with them.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Shell:
 
 def commands(script: str, env: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
     """Each command with the operator before it, which is empty for the first."""
-    lexer = shlex.shlex(script.replace(">&2", ""), posix=True, punctuation_chars="&|;<>")
+    lexer = shlex.shlex(re.sub(r">&2|2>/dev/null", "", script), posix=True, punctuation_chars="&|;<>")
     lexer.whitespace_split = True
     operator, words = "", list[str]()
     for token in [*lexer, "&&"]:

@@ -24,6 +24,7 @@ def announced(trip: Journey) -> None:
         # The emulator sees no change where only a parameter is another, so a setting is changed, too.
         trip.one.make("deploy", args="--set Bus=on", DSTACK_RETAIN_EVENTS="60")
     trip.one.lead()
+    assert trip.one.call("/api/server/get_cost", {})["counts"]["a state change"] > 0, "the API knows of the bus"
     (follows,) = trip.one.client("lambda").list_event_source_mappings()["EventSourceMappings"]
     assert follows["FunctionArn"].endswith(f"{BUS}-publish") and f"table/{BUS}/stream/" in follows["EventSourceArn"]
     queue, stage = rules(trip), trip.at(PROJECT)

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,10 +102,12 @@ def cloned(folder: Path) -> Path:
 
 
 @contextmanager
-def deployed(emulator: Emulator, folder: Path) -> Iterator[tuple[Deployment, Made]]:
-    """The deployment, and what the command that made it said."""
+def deployed(emulator: Emulator, folder: Path, env: Mapping[str, str]) -> Iterator[tuple[Deployment, Made]]:
+    """The deployment, and what the command that made it said. `env`: more of the environment of its users."""
     with before(emulator.url) as front:
-        one = Deployment(folder / "home", emulator=emulator, front=front, clone=cloned(folder), url=front.url)
+        one = Deployment(
+            folder / "home", emulator=emulator, front=front, clone=cloned(folder), url=front.url, env=dict(env)
+        )
         one.home.mkdir()
         try:
             made = one.make("deploy")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from chalicelib.runtime.root import install_id
 from infra.artefacts import KINDS, MEGABYTE
+from tests.agent import git_hosts
 from tests.e2e.aws.deployment import STAGE, Deployment, Made, deployed
 from tests.emulators import ministack
 from tests.harness.server import HttpError, until
@@ -19,8 +22,8 @@ from tests.scenarios.texts import FOLDER, check
 
 PROJECT = "hello"  # the scenario's
 PATIENCE = 400.0  # seconds: a function starts anew after an upgrade, and two busy cores are slow
-# Those that need neither the world's time nor hosts of repositories: see the guide.
 SCRIPTS = ("failing", "blocks", "offers", "no-capacity", "secrets", "env", "files", "stop", "max-duration")
+WAITING = ("idle", "queue", "refusals", "repos", "retry", "schedule")
 LONG = """type: task
 name: long
 commands:
@@ -31,7 +34,19 @@ commands:
 
 
 class Far(Real):
-    """Beside a control plane each of whose calls is a function's."""
+    """Beside a control plane each of whose calls is a function's, and which others use at the same time."""
+
+    def dstack(self, words: list[str]) -> tuple[str, int]:
+        """The cloud's machines are all this one here, which isn't called as theirs are."""
+        said, status = super().dstack(words)
+        return said.replace("reports from localhost", "reports from <machine>"), status
+
+    @cached_property
+    def project_id(self) -> str:
+        return str(self.server.call(f"/api/projects/{self.project}/get", {})["project_id"])
+
+    def events(self) -> list[dict[str, Any]]:
+        return list(self.server.call("/api/events/list", {"within_projects": [self.project_id]}))
 
     def until(self, what: str, check: Callable[[], bool]) -> None:
         until(what, check, every=0.5, seconds=PATIENCE)
@@ -62,6 +77,7 @@ class Journey:
         """A user with a project of their own, and a cloud that behaves."""
         home = self.folder / name
         home.mkdir()
+        home.chmod(0o777)  # where a job, which runs as a user of its own, may leave a mark
         stage = Far(self.one, home, name)
         stage.behave("{}")
         return stage
@@ -93,7 +109,11 @@ def begun(folder: Path) -> Iterator[Journey]:
     folder.chmod(0o711)  # jobs run as users of their own, and one waits for a file here
     home = folder / "user"
     home.mkdir()
-    with ministack.running() as emulator, deployed(emulator, folder) as (one, made):
+    with (
+        git_hosts.running() as host,
+        ministack.running(host.far.variables) as emulator,
+        deployed(emulator, folder, host.far.variables) as (one, made),
+    ):
         yield Journey(one, made, Far(one, home, PROJECT), folder)
 
 
@@ -147,10 +167,21 @@ def task(trip: Journey) -> None:
 
 
 def scenarios(trip: Journey) -> None:
-    """The scenarios that need no other time than this one, each in a project of its own."""
+    """The scenarios that wait for little, one after another, because their cloud misbehaves in its own way in each."""
     for name in SCRIPTS:
         stage = trip.at(name)
         check(FOLDER / f"{name}.txt", stage)
+        trip.clear(stage)
+
+
+def waiting(trip: Journey) -> None:
+    """The scenarios that wait for minutes, side by side, each in a project of its own."""
+    stages = {name: trip.at(name) for name in WAITING}
+    with ThreadPoolExecutor(len(stages)) as pool:
+        played = [pool.submit(check, FOLDER / f"{name}.txt", stage) for name, stage in stages.items()]
+    for one in played:
+        one.result()
+    for stage in stages.values():
         trip.clear(stage)
 
 
