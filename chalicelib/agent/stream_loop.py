@@ -51,12 +51,19 @@ class Loop:
         self.streams: Set["Connection"] = set()
         self.watched: Set[Watched] = set()  # what else has a time limit
 
-    def call(self, action: Callable[[], None]) -> None:
-        self._calls.append(action)
+    def call(self, action: Callable[[], None]) -> bool:
+        """Have the thread do this. False: the loop is closed, and nobody will."""
         with self._lock:
-            if self._thread is None and not self._closed:
+            if self._closed:
+                return False
+            self._calls.append(action)
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="streams", daemon=True)
                 self._thread.start()
+        self._wake()
+        return True
+
+    def _wake(self) -> None:
         try:
             self._ring.send(b"!")
         except OSError:
@@ -69,7 +76,7 @@ class Loop:
         if thread is None:
             self._let_go()
             return
-        self.call(lambda: None)
+        self._wake()
         thread.join()
 
     def _let_go(self) -> None:

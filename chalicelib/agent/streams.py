@@ -114,8 +114,12 @@ class Streams:
             if isinstance(found, socket.socket):
                 found.close()
             return False
-        self.loop.call(lambda: self._begin(near, early, found, order))
-        return True
+        if self.loop.call(lambda: self._begin(near, early, found, order)):
+            return True
+        near.close()  # the agent is leaving
+        if isinstance(found, socket.socket):
+            found.close()
+        return False
 
     def _way(self, order: Order) -> Tuple[str, str]:
         """To whoever wants the stream: a gateway that the order names, or the server. A head node leads to the server

@@ -208,3 +208,16 @@ def test_a_server_that_cant_be_dialled_is_noted_and_the_target_let_go(plane: Pla
     assert note.startswith("stream 7 to port:1: the server's address must look like https://host:port")
     streams.loop.close()
     far.close()
+
+
+def test_a_stream_that_comes_when_the_agent_leaves_is_closed(plane: Plane) -> None:
+    streams = Streams(lambda: plane.url, lambda line: None)
+    ours, jobs = socket.socketpair()
+    with jobs:
+        streams.serve("port", lambda task, order: ours)
+        streams.dial({"id": "s", "ticket": "t", "task": "a", "target": "port:80"})
+        streams.loop.close()
+        with plane.answers(b"HTTP/1.1 101 S\r\nSec-WebSocket-Accept: KEY\r\n\r\n") as call:
+            assert call.recv(1) == b""
+        jobs.settimeout(PATIENCE)
+        assert jobs.recv(1) == b""

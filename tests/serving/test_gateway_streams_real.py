@@ -155,3 +155,20 @@ def test_an_agent_that_was_cut_off_is_back_soon(
         again.streams.loop.close()
     print(f"served again after {time.monotonic() - began:.2f} s")
     assert again.orders
+
+
+def test_an_order_that_is_lost_is_given_again(
+    served: Served, program: Program, agent: Agent, plane: FakePlane, replica: Replica
+) -> None:
+    lost: list[dict[str, Any]] = []
+    plane.ordered = lost.append
+    agent.streams.loop.close()
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(ask, program, "/echo")
+        until("an order", lambda: lost, seconds=20)
+        again = Agent(replica, plane, program)
+        try:
+            assert answer.result().status == 200
+        finally:
+            again.streams.loop.close()
+    assert {order["id"] for order in lost} & {order["id"] for order in again.orders}

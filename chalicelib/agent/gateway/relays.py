@@ -27,6 +27,7 @@ Order = Dict[str, Any]  # what the control plane passes on to an agent
 AT_FIRST, MOST = 2, 32  # streams of a replica that wait for a request
 BACKLOG = 1024
 PATIENCE = 10.0  # seconds that a request waits for a stream, and somebody may take for the head of a request
+REMIND = 2.0  # seconds after which a stream that hasn't come is asked for once more, at the next look
 DIALLED = 15.0  # seconds after which a stream that was asked for isn't expected any more
 QUIET = 60.0  # seconds without a shortage after which the first few are enough
 PING_EVERY = 30.0  # the agent gives a silent stream up after two minutes
@@ -56,6 +57,13 @@ def listening(path: str, group: int) -> socket.socket:
     made.listen(BACKLOG)
     made.setblocking(False)
     return made
+
+
+class Asked:
+    """A stream that was asked for, and when it was last."""
+
+    def __init__(self, order: Order, now: float) -> None:
+        self.order, self.begun, self.told = order, now, now
 
 
 class Relays:
@@ -200,7 +208,7 @@ class Relay:
         self._spare: Deque[Line] = deque()
         self._used: Set[Connection] = set()
         self._waiting: Deque[Tuple[socket.socket, float]] = deque()  # each with when it came
-        self._dialling: Dict[str, float] = {}  # streams that were asked for, each with when
+        self._dialling: Dict[str, Asked] = {}
         self._wanted, self._short = AT_FIRST, self._loop.clock()
         self._loop.watched.add(self)
         self._loop.watch(self._socket, selectors.EVENT_READ, self._accept)
@@ -241,14 +249,23 @@ class Relay:
             self._spare.remove(line)
 
     def check(self, now: float) -> None:
-        for stream in [stream for stream, asked in self._dialling.items() if now - asked >= DIALLED]:
+        for stream in [stream for stream, asked in self._dialling.items() if now - asked.begun >= DIALLED]:
             del self._dialling[stream]
             self.relays.expected.pop(stream, None)
+        self._remind(now)
         while self._waiting and now - self._waiting[0][1] >= PATIENCE:
             self._waiting.popleft()[0].close()  # nginx tries another replica, or says that this one can't be reached
         if now - self._short >= QUIET:
             self._wanted = AT_FIRST
         self._fill()
+
+    def _remind(self, now: float) -> None:
+        """Whoever was to pass an order on, or to dial, may have been cut off meanwhile."""
+        late = [asked for asked in self._dialling.values() if now - asked.told >= REMIND]
+        for asked in late:
+            asked.told = now
+        if late:
+            self.relays.order([asked.order for asked in late])
 
     def _accept(self, _: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -269,7 +286,7 @@ class Relay:
             order = {"id": secrets.token_hex(16), "ticket": secrets.token_urlsafe(32), "lazily": True}
             order.update(instance=self.replica.instance, task=self.replica.job, target="port:%d" % self.replica.port)
             self.relays.expected[str(order["id"])] = (str(order["ticket"]), self)
-            self._dialling[str(order["id"])] = self._loop.clock()
+            self._dialling[str(order["id"])] = Asked(order, self._loop.clock())
             orders.append(order)
         if orders:
             self.relays.order(orders)
