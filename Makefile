@@ -72,7 +72,7 @@ demo: install ## see a task run through a real control plane, from nothing to no
 test: $(VENV)/.dev .venvs/peer/.installed .venvs/ministack/.installed .venvs/gloo/.installed .venvs/openai/.installed .venvs/smg/.installed .venvs/provider/.installed .venvs/console/.installed ## every test, with what they need, on every core
 	@$(BIN)/python -m pytest tests -n $(WORKERS) --dist loadscope
 
-test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in under a minute
+test-fast: $(VENV)/.dev ## the tests that need nothing but this machine's files and loopback, in about two minutes
 	@TMPDIR="$$($(BIN)/python -m tests.harness.scratch)" HYPOTHESIS_PROFILE=fast $(BIN)/python -m pytest tests \
 	  -q -m "not slow" -n auto --dist worksteal --ignore-glob='*_real.py' --ignore=tests/e2e --ignore=tests/simulation \
 	  --ignore=tests/wire --ignore=tests/fuzz --ignore=tests/mutants --ignore=tests/bench --ignore-glob='*/backends/*aws*'
