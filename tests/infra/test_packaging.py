@@ -12,7 +12,13 @@ from infra import functions, requirements, stateless
 from infra.packaging import bound
 
 ROOT = Path(__file__).parents[2]
-UNTAGGED = ("Ec2Account", "Ec2Listing", "Ec2Prices", "Ec2CreateInto", "Ec2Profile")  # what only looks, and a new group's VPC
+UNTAGGED = (
+    "Ec2Account",
+    "Ec2Listing",
+    "Ec2Prices",
+    "Ec2CreateInto",
+    "Ec2Profile",
+)  # what only looks, and a new group's VPC
 POLICIES = sorted((ROOT / ".chalice" / "policies").glob("*.json"))
 STAGES = json.loads((ROOT / ".chalice" / "config.json").read_text())["stages"]
 
