@@ -1,6 +1,7 @@
 """The program on every instance: standard library only, Python 3.8 and newer, shipped as one file.
 
 `session`        what to send to the server and when: pure; simulation and load bench run this very code
+`commands`       what the server's responses have the program do
 `program`        the loop around it: tasks, the link to the server, facts, metrics
 `link`           one request over a kept connection
 `tasks`          a folder for each task; what is on disk is the truth, so an agent may be killed at any moment
@@ -14,6 +15,7 @@
 `logins`, `session_command`, `container_session`, `sftp`   a job's SSH server, and what its sessions are
 `node_ssh`, `fabric`   what one of several nodes needs: logging in to the others, their fast network
 `inventory`, `gpus`, `metrics`, `files`, `cgroups`   what a machine has, what its tasks get, what they use
+`gateway_role`, `gateway`   a machine that carries a gateway: having its program run, and that program
 `health`, `kernel_log`   what is wrong with a machine
 `records`        what the classes without behaviour are made with
 `build`          the one file

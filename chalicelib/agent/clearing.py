@@ -9,7 +9,7 @@ import os
 import time
 from typing import Dict, List
 
-from . import volumes
+from . import gateway_role, volumes
 from .roster import Roster
 from .task_runtime import TaskRuntime
 from .tasks import delete_tree
@@ -27,7 +27,8 @@ def clear(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience:
 
 
 def end_tasks(data: str, runtimes: Dict[str, TaskRuntime], roster: Roster, patience: float = PATIENCE) -> str:
-    """Ends every task, with all that they left outside. Returns why it couldn't."""
+    """Ends every task, with all that they left outside, and the gateway. Returns why it couldn't."""
+    gateway_role.remove(data)
     left = _ended(roster, patience)
     if left:
         return "these tasks don't end: %s" % ", ".join(_with_reason(roster, task) for task in left)

@@ -18,6 +18,23 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Deque, Dict, List, NamedTuple, Optional, Set, Tuple, Union
 
 from . import chunks, metrics, networks, volumes
+from .commands import (
+    Abort,
+    Carry,
+    Command,
+    Dial,
+    End,
+    Keep,
+    Put,
+    Rekey,
+    Remove,
+    Route,
+    Skip,
+    Start,
+    Stop,
+    Trim,
+)
+from .gateway_role import GatewayRole
 from .health import Health
 from .inventory import Inventory
 from .link import Link, LinkError
@@ -25,23 +42,7 @@ from .log_stream import LogStreams
 from .notices import Notice
 from .replicas import Replicas
 from .roster import Roster, archives_of
-from .session import (
-    Abort,
-    Command,
-    Dial,
-    End,
-    Keep,
-    Message,
-    Put,
-    Rekey,
-    Remove,
-    Route,
-    Session,
-    Skip,
-    Start,
-    Stop,
-    Trim,
-)
+from .session import Message, Session
 from .streams import Streams, port_opener, ssh_opener
 from .task_runtime import CONTAINER, TaskError, TaskRuntime, isolation, micros
 from .tasks import make_pipe, read_text, write_atomic
@@ -145,6 +146,7 @@ class Program:
         self.streams = Streams(lambda: self._address.read()[0], log, via=self._address.via)
         self.logs = LogStreams(self.streams.loop, roster.folder)
         self.replicas = Replicas(roster.runtime, self._replica_changed, log)
+        self.gateway = GatewayRole(data, roster.program, self._gateway_changed, log)
         self.streams.serve("port", port_opener(roster.runtime, self.replicas.way))
         self.streams.serve("ssh", ssh_opener(roster.runtime))
         self.streams.serve("logs", self.logs.opener)
@@ -186,13 +188,22 @@ class Program:
         self._look(time.monotonic())
         self._slow.submit(self._sweep, set(self._roster.tasks()))
         self._examine()
-        while not self._stopping and not (self._session.ended and not self._session.tasks()):
+        self.gateway.begin()
+        while not self._stopping and not self._left():
             self._step()
+        self.gateway.close()
         self._slow.shutdown(wait=False)
         self.streams.loop.close()
         self.replicas.close()
         self._end_logins()
         return not self._stopping
+
+    def _left(self) -> bool:
+        """Has its instance ended, with nothing left here?"""
+        return self._session.ended and not self._session.tasks() and self.gateway.gone()
+
+    def _gateway_changed(self, told: Optional[Dict[str, Any]]) -> None:
+        self._hand_over(lambda: self._session.gateway_changed(told))
 
     def _end_logins(self) -> None:
         """Those of ended tasks: nobody is left who could serve them the log."""
@@ -454,7 +465,10 @@ class Program:
                 self.streams.dial(command.order)
             elif isinstance(command, (Keep, Rekey, Route)):
                 self._obey_about_keys(command)
+            elif isinstance(command, Carry):
+                self.gateway.want(command.gateway)
             elif isinstance(command, End):
+                self.gateway.want(None)
                 for task in self._session.tasks():
                     self._remove(task)
         except OSError as problem:

@@ -39,7 +39,7 @@ class Roster:
     ) -> None:
         """`program`: the path of the program that supervises a task, which is written there when it is asked for."""
         self._data, self._runtimes, self._default = data, runtimes, default
-        self._program, self._docker_socket, self._users = program, docker_socket, users
+        self.program, self._docker_socket, self._users = program, docker_socket, users
         self._readers: Dict[str, SpoolReader] = {}
         self._launched: List[Tuple[str, "subprocess.Popen[bytes]"]] = []
         self._failures: Dict[str, int] = {}
@@ -134,7 +134,7 @@ class Roster:
             if not os.path.exists(place) and not folder.request():
                 os.makedirs(folder.files, exist_ok=True)
                 fetch(url, place)
-        argv = [sys.executable, "-I", "-S", self._program(), "supervise", folder.path]
+        argv = [sys.executable, "-I", "-S", self.program(), "supervise", folder.path]
         with open(os.path.join(folder.path, "supervisor.log"), "ab") as log:
             child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
         self._launched.append((task, child))

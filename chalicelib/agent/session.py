@@ -18,9 +18,26 @@ from __future__ import annotations
 
 import base64
 from collections import OrderedDict
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
+from typing import Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 from .chunks import CHUNK_BYTES, Chunk
+from .commands import (
+    Abort,
+    Body,
+    Carry,
+    Command,
+    Dial,
+    End,
+    Keep,
+    Put,
+    Rekey,
+    Remove,
+    Route,
+    Skip,
+    Start,
+    Stop,
+    Trim,
+)
 from .limits import (
     GPUS_MOST,
     LOG_BYTES,
@@ -46,97 +63,10 @@ BACKOFF_MOST = 60.0
 TOMBSTONES = 4096
 NEVER = float("inf")
 
-Body = Dict[str, Any]
 Records = List[Tuple[int, bytes]]
 LogReader = Callable[[str, int, int], Tuple[int, Records]]  # task, offset, limit -> where it begins, what is there
 
 
-@record(frozen=True)
-class Start:
-    task: str
-    spec: Body
-
-
-@record(frozen=True)
-class Stop:
-    task: str
-    grace: Optional[float]
-
-
-@record(frozen=True)
-class Abort:
-    task: str
-
-
-@record(frozen=True)
-class Remove:
-    task: str
-
-
-@record(frozen=True)
-class Trim:
-    """The server has this task's log up to `offset`."""
-
-    task: str
-    offset: int
-
-
-@record(frozen=True)
-class Skip:
-    """The server can't accept this part of the log, so it is skipped."""
-
-    task: str
-    offset: int
-    end: int
-
-
-@record(frozen=True)
-class Put:
-    """Put this part of a log there, and say how that went (`put_done`)."""
-
-    chunk: Chunk
-    url: str
-    headers: Dict[str, str]
-
-
-@record(frozen=True)
-class Rekey:
-    """From now on these keys may log in to this task, and no others."""
-
-    task: str
-    access: str
-    keys: List[str]
-
-
-@record(frozen=True)
-class Route:
-    """From now on these are the workers of this router's task."""
-
-    task: str
-    workers: str
-    urls: List[str]
-
-
-@record(frozen=True)
-class Keep:
-    """Save this credential; every later message uses it."""
-
-    credential: str
-
-
-@record(frozen=True)
-class Dial:
-    """The server wants an end of a stream: {id, ticket, task, target, …}."""
-
-    order: Body
-
-
-@record(frozen=True)
-class End:
-    """The instance is no longer wanted: end every task, leave nothing, stop."""
-
-
-Command = Union[Start, Stop, Abort, Remove, Rekey, Route, Trim, Skip, Put, Keep, Dial, End]
 PUT_TRIES = 3  # in a row, before output goes into messages for good: the store may be out of this machine's reach
 BOOTS_MOST = 3  # ids of one process: two that run for one machine must not displace each other for ever
 STRENGTH = {"": 0, "stop": 1, "abort": 2, "remove": 3}
@@ -208,6 +138,7 @@ class Session:
         self._troubles: Optional[Dict[Tuple[str, str], float]] = None  # (status, message) → since when
         self._troubles_known = False
         self._taken_back: Optional[int] = None
+        self._gateway: Optional[Body] = None
         self._metrics: List[Body] = []
         self._push: Optional[Message] = None
         self._poll: Optional[Message] = None
@@ -247,6 +178,14 @@ class Session:
         """The cloud takes this machine back at that time, by the machine's clock."""
         if at != self._taken_back:
             self._taken_back = at
+            self._revision += 1
+
+    def gateway_changed(self, told: Optional[Body]) -> None:
+        """How the gateway's replica is that this machine carries: {id, num, http, https, state, message}; None: it
+        carries none."""
+        told = None if told is None else cleaned(told)
+        if told != self._gateway:
+            self._gateway = told
             self._revision += 1
 
     def task_changed(self, report: Body) -> None:
@@ -361,6 +300,8 @@ class Session:
         body["agent"], body["at"] = self.agent, self._wall()
         if self._taken_back is not None:
             body["taken_back_in"] = min(TAKEN_BACK_MOST, max(0.0, (self._taken_back - body["at"]) / 1e6))
+        if self._gateway is not None:
+            body["gateway"] = self._gateway
         if self._facts is not None and not self._facts_known:
             body["facts"], message.facts = self._facts, True
         if self._troubles is not None and not self._troubles_known:
@@ -436,6 +377,7 @@ class Session:
             commands += self._wanted(wanted)
         for order in answer.get("streams") or ():
             commands += self._wanted_stream(order)
+        commands += self._wanted_gateway(message, answer.get("gateway"))
         self._coalesce = max(COALESCE, float(answer.get("log_every") or 0.0))
         over = answer.get("log_put")
         self._put_over = None if over is None or self._put_failures >= PUT_TRIES else int(over)
@@ -496,6 +438,8 @@ class Session:
         self._unacceptable += 1
         self._told(message)
         message.body["metrics"] = []
+        if self._gateway is not None:
+            self._gateway = dict(self._gateway, message="")
         for report in message.body["tasks"]:
             if report["id"] in self._tasks:
                 self._tasks[report["id"]].bare = True
@@ -581,6 +525,13 @@ class Session:
         while len(self._dialled) > TOMBSTONES:
             self._dialled.popitem(last=False)
         return [Dial(order)]
+
+    def _wanted_gateway(self, message: Message, wanted: Optional[Body]) -> List[Command]:
+        """An answer without one ends it, but only if its message knew of it: that of an earlier message may be late."""
+        if wanted is None:
+            return [Carry(None)] if "gateway" in message.body else []
+        told = self._gateway or {}
+        return [Carry(wanted)] if any(told.get(name) != value for name, value in wanted.items()) else []
 
     def _never_here(self, name: str, want: str) -> List[Command]:
         """Report a task that never arrived here as ended, or the server would wait for its end for ever."""

@@ -77,3 +77,14 @@ class TaskReport(Said):
         if self.reason is None and self.exit_status is not None:
             return JobReason.container_exited_with_error if self.exit_status else JobReason.done_by_runner
         return JobReason.executor_error
+
+
+class GatewayReport(Said):
+    """How the gateway's replica is that a machine carries."""
+
+    id: ShortText
+    num: Amount
+    http: Port
+    https: Port | None = None
+    state: Literal["starting", "installing", "running", "failed"]
+    message: Annotated[Lines, Field(max_length=1000)] = ""

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, ValidationError, field_validator, mo
 from chalicelib.domain.bounds import MOST_BLOCKS, Amount, Instant, Percent
 from chalicelib.domain.instances import GpuSeen, HostFacts
 from chalicelib.domain.instants import Micros
-from chalicelib.domain.reports import Said, ShortText, TaskReport, Words
+from chalicelib.domain.reports import GatewayReport, Said, ShortText, TaskReport, Words
 from chalicelib.errors import Invalid, Problem
 from chalicelib.printable import printable
 
@@ -99,6 +99,7 @@ class Message(Said):
     logs: list[LogBytes] = Field(default=[], max_length=MAX_TASKS)
     chunks: list[ChunkSaid] = Field(default=[], max_length=1)
     metrics: list[MetricPoint] = Field(default=[], max_length=MAX_POINTS)
+    gateway: GatewayReport | None = None
     taken_back_in: Annotated[float, Field(ge=0, le=MAX_TAKEN_BACK, allow_inf_nan=False)] | None = None  # seconds
     wait: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 0
 

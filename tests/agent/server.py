@@ -26,6 +26,8 @@ class Plane:
         self.facts: dict[str, Any] = {}
         self.health: list[dict[str, Any]] | None = None
         self.taken_back_in: float | None = None
+        self.gateway: dict[str, Any] | None = None  # what the machine is to carry
+        self.carried: dict[str, Any] | None = None  # what its agent says of it
         self.seen: dict[str, int] = {}  # boot -> last seq
         self.messages = 0
         self.archives: dict[str, bytes] = {}
@@ -37,6 +39,12 @@ class Plane:
     def want(self, task: str, want: str, **more: Any) -> None:
         with self.news:
             self.wants[task] = dict(more, id=task, want=want)
+            self.news.notify_all()
+
+    def carry(self, http: int | None = None, num: int = 0) -> None:
+        """A gateway's replica there, or None any more."""
+        with self.news:
+            self.gateway = None if http is None else {"id": "g-1", "num": num, "http": http, "https": None}
             self.news.notify_all()
 
     def until(self, truth: Any, seconds: float = PATIENCE) -> Any:
@@ -87,6 +95,7 @@ class Plane:
         self.facts = body.get("facts") or self.facts
         self.health = body.get("health", self.health)
         self.taken_back_in = body.get("taken_back_in", self.taken_back_in)
+        self.carried = body.get("gateway")
         for report in body["tasks"]:
             self.reports[report["id"]] = report
             history = self.history.setdefault(report["id"], [])
@@ -115,6 +124,8 @@ class Plane:
         ]
         answer: dict[str, Any] = {"tasks": tasks, "next_sync_in": 0, "seq": body["seq"]}
         answer["logs"] = [{"task": task, "offset": len(self.logs.get(task, b""))} for task in listed]
+        if self.gateway is not None:
+            answer["gateway"] = self.gateway
         return dict(answer, error="gone") if self.gone else answer
 
 

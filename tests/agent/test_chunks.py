@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from chalicelib.agent.chunks import Chunk
-from chalicelib.agent.session import PUT_TRIES, Put, Session, Trim
+from chalicelib.agent.commands import Put, Trim
+from chalicelib.agent.session import PUT_TRIES, Session
 from chalicelib.store.log_pages import unpacked
 from tests.agent.test_session import Logs, greeted, message, report, session
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import limits
-from chalicelib.agent.session import Message, Skip, Start
+from chalicelib.agent.commands import Skip, Start
+from chalicelib.agent.session import Message
 from chalicelib.domain.bounds import MOST_BLOCKS
 from chalicelib.errors import Invalid
 from chalicelib.planning import reports

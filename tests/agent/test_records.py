@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from chalicelib.agent import build
-from chalicelib.agent.session import Abort, End, Message, Remove, Start, Trim
+from chalicelib.agent.commands import Abort, End, Remove, Start, Trim
+from chalicelib.agent.session import Message
 from chalicelib.agent.signatures import Contents
 from chalicelib.agent.users import Held
 

@@ -8,23 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chalicelib.agent.commands import Abort, Carry, End, Keep, Rekey, Remove, Route, Start, Stop, Trim
 from chalicelib.agent.limits import LOG_BYTES
-from chalicelib.agent.session import (
-    COALESCE,
-    NEVER,
-    STATES,
-    Abort,
-    End,
-    Keep,
-    Message,
-    Rekey,
-    Remove,
-    Route,
-    Session,
-    Start,
-    Stop,
-    Trim,
-)
+from chalicelib.agent.session import COALESCE, NEVER, STATES, Message, Session
 from tests.harness.examples import many
 
 Body = dict[str, Any]
@@ -429,6 +415,44 @@ def test_what_was_taken_back_already_or_much_later_is_within_the_limits() -> Non
 
 def test_a_machine_that_stays_says_nothing_of_it() -> None:
     assert "taken_back_in" not in message(session(), 0.0).body
+
+
+# --- a gateway --------------------------------------------------------------------------------------------------------
+
+WANTED = {"id": "g", "num": 0, "http": 80, "https": 443}
+
+
+def test_a_gateway_is_wanted_until_an_answer_to_a_message_that_knew_of_it_lacks_it() -> None:
+    agent = greeted(session(), next_sync_in=60.0)
+    early, late = message(agent, 60.0), {"gateway": WANTED, "next_sync_in": 60.0}
+    agent.task_changed(report())
+    assert agent.answered(message(agent, 60.0), late, 60.0) == [Carry(WANTED)]
+    agent.gateway_changed({**WANTED, "state": "starting", "message": ""})
+    assert agent.answered(early, {}, 61.0) == [], "it was sent before"
+    told = message(agent, 62.0)
+    assert told.body["gateway"] == {**WANTED, "state": "starting", "message": ""}
+    assert agent.answered(told, late, 62.0) == []
+    agent.gateway_changed({**WANTED, "state": "running", "message": ""})
+    told = message(agent, 63.0)
+    assert agent.answered(told, {"next_sync_in": 60.0}, 63.0) == [Carry(None)]
+    agent.gateway_changed(None)
+    assert "gateway" not in message(agent, 64.0).body
+
+
+def test_a_gateway_that_listens_elsewhere_is_another_wish() -> None:
+    agent = greeted(session())
+    agent.gateway_changed({**WANTED, "state": "running", "message": ""})
+    elsewhere = {**WANTED, "http": 8080}
+    assert agent.answered(message(agent, 1.0), {"gateway": elsewhere}, 1.0) == [Carry(elsewhere)]
+
+
+def test_what_a_gateway_says_is_cut_and_left_out_of_what_is_never_taken() -> None:
+    agent = greeted(session())
+    agent.gateway_changed({**WANTED, "state": "failed", "message": "x" * 5000})
+    told = message(agent, 1.0)
+    assert len(told.body["gateway"]["message"]) == 1000
+    agent.failed(told, "unacceptable", 1.0)
+    assert message(agent, 61.0).body["gateway"]["message"] == ""
 
 
 def test_keys_that_change_are_passed_on_once_for_each_change() -> None:

@@ -7,18 +7,9 @@ from typing import Any
 
 import pytest
 
+from chalicelib.agent.commands import Abort, Dial, Keep, Remove, Stop, Trim
 from chalicelib.agent.limits import GPUS_MOST, LOG_BYTES, METRICS_MOST, TROUBLE_TEXT, TROUBLES_MOST
-from chalicelib.agent.session import (
-    COALESCE,
-    NEVER,
-    TOMBSTONES,
-    Abort,
-    Dial,
-    Keep,
-    Remove,
-    Stop,
-    Trim,
-)
+from chalicelib.agent.session import COALESCE, NEVER, TOMBSTONES
 from tests.agent.test_session import Logs, greeted, message, report, session
 
 QUIET: dict[str, Any] = {"next_sync_in": 1000}

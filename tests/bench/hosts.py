@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from chalicelib.agent.session import Message, Remove, Session, Start
+from chalicelib.agent.commands import Remove, Start
+from chalicelib.agent.session import Message, Session
 from chalicelib.domain import keys
 from chalicelib.domain.fleets import Fleet, FleetBody
 from chalicelib.domain.ids import derive

@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from chalicelib.agent.session import Abort, Command, End, Keep, Message, Remove, Session, Start, Stop
+from chalicelib.agent.commands import Abort, Command, End, Keep, Remove, Start, Stop
+from chalicelib.agent.session import Message, Session
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.errors import DstackError, Forbidden

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from chalicelib.agent.session import Abort, Message, Remove, Session, Start, Stop
+from chalicelib.agent.commands import Abort, Remove, Start, Stop
+from chalicelib.agent.session import Message, Session
 from chalicelib.domain.jobs import JobStatus
 from chalicelib.domain.keys import Key
 from chalicelib.domain.reasons import JobReason

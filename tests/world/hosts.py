@@ -11,7 +11,8 @@ from typing import Any, Protocol
 import orjson
 
 from chalicelib.agent import chunks
-from chalicelib.agent.session import Abort, Command, End, Keep, Message, Put, Remove, Session, Start, Stop
+from chalicelib.agent.commands import Abort, Command, End, Keep, Put, Remove, Start, Stop
+from chalicelib.agent.session import Message, Session
 from chalicelib.backends.simulated.cloud import Boot
 from chalicelib.domain.boot_script import read_user_data
 from chalicelib.domain.instants import SECOND

@@ -27,6 +27,8 @@ def main(arguments: List[str]) -> int:
     if lock is None:
         log("a gateway is already running in %s" % folder)
         return 0
+    os.ftruncate(lock, 0)
+    os.write(lock, b"%d\n" % os.getpid())  # the process to signal to stop
     raise_files()
     listens = Listens(options.http or ["80"], options.https or [])
     nginx = Nginx(folder, listens, options.workers, options.user)

@@ -10,6 +10,7 @@ import contextlib
 import grp
 import os
 import pkgutil
+import re
 import shutil
 import signal
 import subprocess
@@ -61,6 +62,8 @@ class Nginx:
             raise NginxError(
                 "nginx with its Lua module is needed: `apt-get install nginx libnginx-mod-http-lua lua-cjson`"
             )
+        for worker in self.orphans():  # they have the ports; what they serve, they end first
+            os.kill(worker, signal.SIGQUIT)
         with contextlib.suppress(FileNotFoundError):  # of one that was killed; it would be in the way
             os.unlink(self.control)
         command = [found, "-c", self._path("nginx.conf"), "-e", self._path("error.log")]
@@ -68,7 +71,7 @@ class Nginx:
             command, check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
         if ended.returncode:
-            raise NginxError("nginx doesn't start: " + ended.stdout.decode("utf-8", "replace").strip()[-2000:])
+            raise NginxError("nginx doesn't start: " + why(ended.stdout.decode("utf-8", "replace")))
         return True
 
     def pid(self) -> int:
@@ -90,6 +93,17 @@ class Nginx:
         with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
             return [pid] + [int(word) for word in file.read().split()]
 
+    def orphans(self) -> List[int]:
+        """Workers whose master was killed: they go on, and nobody tells them anything. Known by the log they write."""
+        found = []
+        for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()] if not self.pid() else []:
+            with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+                with open("/proc/%d/comm" % pid) as file:
+                    ours = file.read().strip() == "nginx" and self._path("error.log") in _open_files(pid)
+                if ours:
+                    found.append(pid)
+        return found
+
     def cut_log(self) -> None:
         """What clients and replicas do wrong is written there, so it mustn't grow for ever."""
         log, pid = self._path("error.log"), self.pid()
@@ -101,6 +115,8 @@ class Nginx:
         pid = self.pid()
         if pid:
             self._stop_now(pid)
+        for worker in self.orphans():
+            os.kill(worker, signal.SIGTERM)
 
     def _stop_now(self, pid: int) -> None:
         os.kill(pid, signal.SIGTERM)
@@ -180,6 +196,14 @@ class Nginx:
         os.chmod(made, 0o600)
 
 
+def why(said: str) -> str:
+    """nginx's last words; it tries a port that somebody else has five times."""
+    taken = re.search(r"bind\(\) to (\S+) failed \(98:", said)
+    if taken:
+        return "something else on this machine listens at %s; stop that, or choose another port" % taken.group(1)
+    return said.strip()[-2000:]
+
+
 STREAMED = """location @streamed_%d {
             client_max_body_size %dm;
             proxy_request_buffering off;
@@ -198,6 +222,11 @@ def masked() -> List[str]:
             spellings = [before + sign + word for before in spellings for sign in "-_"]
         found += spellings[1:]
     return found
+
+
+def _open_files(pid: int) -> List[str]:
+    folder = "/proc/%d/fd" % pid
+    return [os.readlink(os.path.join(folder, name)) for name in os.listdir(folder)]
 
 
 def _shipped(name: str) -> bytes:

@@ -92,6 +92,9 @@ class Gateway:
                 self._tell(self._word, self._control.keys())
         except (NginxError, ControlError) as problem:
             self._log(str(problem))  # tried again at the next look: it isn't running
+            self._say("failed", str(problem))
+        else:
+            self._say("running")
 
     def _tell(self, word: Dict[str, Any], there: List[str]) -> None:
         wanted = entries.entries(word, self._nginx.relays)
@@ -186,6 +189,10 @@ class Gateway:
             self._log("%s can't be read: %r; the control plane will say it again" % (self._path("word.json"), problem))
             return EMPTY
         return word or EMPTY
+
+    def _say(self, state: str, message: str = "") -> None:
+        """How it is, for this machine's agent, which tells the control plane."""
+        write_atomic(self._path("state.json"), json.dumps({"state": state, "message": message}))
 
     def _path(self, name: str) -> str:
         return os.path.join(self._folder, name)
