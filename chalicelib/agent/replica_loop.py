@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
-import re
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from typing import Any, Awaitable, Callable, Dict, List, Optional, Tuple
 from urllib.parse import urlsplit
 
 from . import asking
+from .engine_queue import Gauge, waiting
 from .probes import Probe
 from .replicas import Replica
 from .router import EVERY, Router
@@ -26,7 +26,6 @@ LISTENS_EVERY = 1.0
 QUEUE_EVERY, QUEUE_SECONDS, QUEUE_BYTES = 5.0, 4.0, 8 << 20
 ROUTER, ROUTER_SECONDS = "http://router", 10.0
 THREADS = 8
-WAITING = re.compile(rb"^(?:vllm:num_requests_waiting|sglang:num_queue_reqs)(?:\{.*\})?[ \t]+([^ \t\r\n]+)", re.M)
 
 
 class ReplicaLoop:
@@ -143,15 +142,15 @@ class ReplicaLoop:
             await asyncio.sleep(EVERY)
 
     async def _count(self, replica: Replica) -> None:
-        """What waits in its engine, as that says: unknown while it says nothing."""
-        request = asking.request("get", "/metrics")
+        """What waits in its engine, as that says."""
+        request, gauge = asking.request("get", "/metrics"), Gauge()
         while True:
             try:
                 found = await asyncio.wait_for(self._metrics(replica, request), QUEUE_SECONDS)
             except (OSError, ValueError, asyncio.TimeoutError):
                 found = None
-            if found is not None and found != replica.queue:
-                replica.queue = found
+            if gauge.take(found, self._loop.time()):
+                replica.queue = gauge.told
                 self._changed(replica.task)
             await asyncio.sleep(QUEUE_EVERY)
 
@@ -164,16 +163,6 @@ def _reached(host: str, port: int) -> socket.socket:
     made = socket.create_connection((host, port), ROUTER_SECONDS)
     made.setblocking(False)
     return made
-
-
-def waiting(metrics: bytes) -> Optional[int]:
-    """The requests that wait, of all its engines together; None: it counts none that we know. Raises ValueError."""
-    counts = [float(value) for value in WAITING.findall(metrics)]
-    if not counts:
-        return None
-    if not 0 <= sum(counts) < 1e15:
-        raise ValueError("no number of requests: %s" % sum(counts))
-    return round(sum(counts))
 
 
 def _unwanted(connecting: "asyncio.Future[socket.socket]") -> None:

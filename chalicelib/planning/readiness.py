@@ -21,9 +21,10 @@ def heard(job: Job, spec: JobSpec, report: TaskReport, instance: Instance, now: 
     said: dict[str, Any] = {"probes": _streaks(job, spec, report)}
     if report.listens and not job.listens:
         said["listens"] = True
-    for name in ("host_port", "queue"):
-        if (value := getattr(report, name)) is not None:
-            said[name] = value
+    if report.listens:  # an engine that doesn't tell any more what waits in it isn't believed for ever
+        said["queue"] = report.queue
+    if report.host_port is not None:
+        said["host_port"] = report.host_port
     if report.address is not None and instance.local:  # others' addresses mean nothing to this server
         said["address"] = str(report.address)
     after = job.with_(**said)

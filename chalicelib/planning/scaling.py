@@ -3,7 +3,8 @@
 The rules, in the order in which they are asked:
 
 1. The bounds of `replicas` always hold, at once. A fixed number is a range of one.
-2. Nothing seen, nothing changed: while no door has reported, and while one that was busy is silent, the count stays.
+2. Nothing seen, nothing changed: while one that was busy is silent, the count stays. No door has anything to report
+   before the first request, so without reports the fewest are enough, once the replicas have been ready for a window.
 3. What is wanted is the load over the window divided by `target`, rounded up. The load of `rps` is requests a second;
    that of `queue` is the requests that are under way, held at a door, or waiting inside an engine, on average.
 4. The last replica goes only after a whole window without a request, with nothing under way.
@@ -37,6 +38,7 @@ class Seen:
 
     ready: int = 0
     waiting: int = 0  # requests inside their engines that wait for their turn
+    since: Micros | None = None  # since when as many are ready; None: not all of them are
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def scale(
     if spec is None:
         return Scaling(current, "")
     if not traffic:
-        return Scaling(current, "no requests yet")
+        return _never_called(spec, current, bounds, state, seen, now)
     doors = _believed(traffic)
     silent = [door for door in doors if not door.quiet and now - door.at > STALE]
     if silent:
@@ -102,6 +104,16 @@ def scale(
         return Scaling(current, why, _first(waits, _stale_at(doors)), wanted, panic_until)
     why = f"{basis}{_bounded(load.wanted, bounds)}"
     return Scaling(wanted, why, _look(spec, doors, wanted, bounds, state, panic_until, now), panic_until=panic_until)
+
+
+def _never_called(
+    spec: ScalingSpec, current: int, bounds: tuple[int, int], state: Scale, seen: Seen, now: Micros
+) -> Scaling:
+    why = "no requests yet"
+    if current <= bounds[0] or seen.since is None:
+        return Scaling(current, why)
+    until = max(_earliest(state, spec.scale_down_delay), seen.since + (spec.window or WINDOW) * SECOND)
+    return Scaling(current, why, until) if until > now else Scaling(bounds[0], why)
 
 
 def _waits(

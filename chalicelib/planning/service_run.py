@@ -150,8 +150,9 @@ def _rules(config: ServiceConfiguration) -> dict[str, tuple[ScalingSpec | None, 
 
 def _scaled(look: Look, before: Scale, spec: ScalingSpec | None, bounds: tuple[int, int]) -> Scale:
     there = [job for job in look.latest() if job.replica_group == before.group and not ended(job)]
-    ready = sum(job.ready_at is not None and job.draining_at is None for job in there)
-    seen = Seen(ready, sum(job.queue or 0 for job in there))
+    ready = [job.ready_at for job in there if job.ready_at is not None and job.draining_at is None]
+    since = max(ready) if ready and len(ready) == len(there) else None
+    seen = Seen(len(ready), sum(job.queue or 0 for job in there), since)
     told = scale(spec, bounds, look.snapshot.traffic, before, seen, look.now)
     if told.look_at is not None:
         look.deadlines.append(told.look_at)

@@ -10,10 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from chalicelib.agent.replica_loop import waiting
 from chalicelib.agent.replicas import Replicas, Way
 
 PATIENCE = 60.0
@@ -196,29 +193,3 @@ def test_hundreds_of_probes_take_no_more_threads(seen: Seen, app: App) -> None:
             lambda: all(seen.replicas.told(str(task)).get("probes") == [1] * 10 for task in range(30)), PATIENCE
         )
     assert sum(thread.name.startswith("replicas") for thread in threading.enumerate()) <= 9
-
-
-@pytest.mark.parametrize(
-    ("metrics", "found"),
-    [
-        (b"", None),
-        (b"# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting 2.0\n", 2),
-        (b'vllm:num_requests_waiting{model_name="a}b"} 2\r\nvllm:num_requests_running{} 9\n', 2),
-        (b"vllm:num_requests_waiting_by_reason 9\nother 1\n", None),
-        (b'sglang:num_queue_reqs{tp_rank="0"} 5e0 1700000000\n', 5),
-    ],
-)
-def test_the_engines_own_words_are_read(metrics: bytes, found: int | None) -> None:
-    assert waiting(metrics) == found
-
-
-@pytest.mark.parametrize("value", [b"NaN", b"+Inf", b"-1", b"many", b"1e300"])
-def test_nonsense_is_no_number_of_requests(value: bytes) -> None:
-    with pytest.raises(ValueError):
-        waiting(b"vllm:num_requests_waiting " + value + b"\n")
-
-
-@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=5))
-def test_the_engines_of_one_replica_are_added_up(counts: list[int]) -> None:
-    lines = [b'vllm:num_requests_waiting{engine="%d"} %d' % item for item in enumerate(counts)]
-    assert waiting(b"\n".join(lines)) == sum(counts)

@@ -67,7 +67,13 @@ def test_every_probe_must_succeed_as_often_as_it_should() -> None:
 def test_the_same_again_is_the_same_job() -> None:
     job = told(replica(), spec_of(2), listens=True, probes=[2], host_port=8000, queue=4)
     assert told(job, spec_of(2), listens=True, probes=[5], host_port=8000, queue=4, now=99) is job
-    assert told(job, spec_of(2), listens=True, now=99) is job
+    assert told(job, spec_of(2), listens=False, now=99) is job, "an agent that starts again looks first"
+
+
+def test_an_engine_that_says_nothing_any_more_has_an_unknown_queue() -> None:
+    job = told(replica(), spec_of(), listens=True, queue=4)
+    assert job.queue == 4
+    assert told(job, spec_of(), listens=True).queue is None
 
 
 def test_an_agent_of_an_earlier_version_looks_at_nothing() -> None:

@@ -124,6 +124,17 @@ class TestKnowingNothing:
         assert ask(rule(), (1, 8), state=at(2)).desired == 2
         assert ask(rule(), (3, 8), state=at(2)).desired == 3
 
+    def test_who_was_never_called_keeps_no_more_than_the_fewest(self) -> None:
+        spec = rule(scale_down_delay="2m")
+        told = ask(spec, (0, 8), state=at(2), seen=Seen(2, since=NOW - 59 * SECOND))
+        assert (told.desired, told.look_at) == (2, NOW + SECOND), "a window without a request isn't over"
+        told = ask(spec, (0, 8), state=at(2), seen=Seen(2, since=NOW - MINUTE))
+        assert (told.desired, told.why) == (0, "no requests yet")
+        changed = at(2, NOW - MINUTE)
+        assert ask(spec, (0, 8), state=changed, seen=Seen(2, since=NOW - DAY)).look_at == NOW + MINUTE
+        assert ask(spec, (1, 8), state=at(2), seen=Seen(2, since=NOW - MINUTE)).desired == 1
+        assert ask(spec, (0, 8), state=at(2), seen=Seen(1)).desired == 2, "another is still on its way"
+
     def test_a_silent_door_keeps_the_count_and_says_so_once(self) -> None:
         busy = door(*[150] * 6)
         later = NOW + STALE + 1

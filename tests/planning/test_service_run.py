@@ -96,6 +96,19 @@ class TestScaling:
         (job,) = small.serving(run)
         assert (job.replica_num, job.submission_num) == (0, 1)
 
+    def test_a_range_lowered_to_zero_ends_replicas_that_were_never_called(self) -> None:
+        small = world()
+        run = begun(small, replicas="1..2", scaling=SCALING)
+        assert len(small.serving(run)) == 1
+        small.apply(run, replicas="0..2", scaling=SCALING)
+        small.round(run)
+        assert len(small.serving(run)) == 1
+        for _ in range(12):
+            small.now += 10 * SECOND
+            small.round(run)
+        assert not small.live(run) and small.runs[run.id].message == ASLEEP
+        assert told(small, run) == ["replicas 1 → 0: no requests yet"]
+
     def test_while_asleep_it_is_looked_at_once_an_hour(self) -> None:
         small = world()
         run = begun(small, replicas="0..2", scaling=SCALING)

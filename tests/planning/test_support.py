@@ -18,6 +18,7 @@ from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.specs.fleets import FleetSpec
 from chalicelib.domain.specs.runs import DevEnvironmentConfiguration, RunSpec, TaskConfiguration
 from chalicelib.domain.specs.services import ServiceConfiguration
+from chalicelib.planning.jobs import effective
 from chalicelib.planning.support import (
     FLEET,
     MOST_NODES,
@@ -236,6 +237,14 @@ def test_what_a_service_cannot_mean_is_refused_where_it_is_written() -> None:
     assert found.path == "configuration.groups.0.commands.0" and "replicas[1].IP_ADDRESS" in found.message
 
 
+def test_scaling_without_a_range_is_refused_rather_than_ignored() -> None:
+    scaling = {"metric": "rps", "target": 1}
+    (found,) = refusals(service(scaling=scaling))
+    assert (found.path, found.code) == ("configuration.scaling", "exclusive") and "replicas: 1..4" in found.hint
+    assert refusals(effective(service(scaling=scaling))) == [found], "the default filled in changes nothing"
+    assert refusals(service(replicas="1..2", scaling=scaling)) == []
+
+
 def test_a_service_that_sleeps_until_its_first_request_has_no_schedule() -> None:
     scaling = {"metric": "rps", "target": 1}
     found = {each.path for each in refusals(service(replicas="0..1", scaling=scaling, schedule={"cron": "0 8 * * *"}))}
@@ -256,8 +265,6 @@ def test_the_reservation_of_a_group_needs_a_backend_for_it_too() -> None:
 
 
 def test_a_field_of_the_profile_is_named_once_where_it_was_written() -> None:
-    from chalicelib.planning.jobs import effective
-
     spec = effective(run_spec({"backend_options": [{"type": "vastai", "offer_order": "price"}]}))
     assert [problem.path for problem in refusals(spec)] == ["profile.backend_options"]
 

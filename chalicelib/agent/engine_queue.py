@@ -1,0 +1,49 @@
+"""What waits inside an engine, as its metrics say, and how much of that is worth telling.
+
+Each new number is a write to the control plane, and a service may have hundreds of replicas whose numbers change with
+every look. A scaler needs to know at once that requests pile up, and doesn't care whether it is 40 or 42 of them: so a
+number is told if it is off by more than a quarter, and a smaller change after a minute; and no two soon after another.
+An engine that says nothing any more soon counts as unknown: what it said last would be held against it for ever.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Optional
+
+WAITING = re.compile(rb"^(?:vllm:num_requests_waiting|sglang:num_queue_reqs)(?:\{.*\})?[ \t]+([^ \t\r\n]+)", re.M)
+SPACE, SETTLED = 15.0, 60.0  # seconds between two that differ, and until a small difference matters
+MISSES = 3  # in a row, and the number isn't known any more
+
+
+def waiting(metrics: bytes) -> Optional[int]:
+    """The requests that wait, of all its engines together; None: it counts none that we know. Raises ValueError."""
+    counts = [float(value) for value in WAITING.findall(metrics)]
+    if not counts:
+        return None
+    if not 0 <= sum(counts) < 1e15:
+        raise ValueError("no number of requests: %s" % sum(counts))
+    return round(sum(counts))
+
+
+class Gauge:
+    """The number that is told of one replica."""
+
+    def __init__(self) -> None:
+        self.told: Optional[int] = None  # None: unknown
+        self._at, self._missed = float("-inf"), 0
+
+    def take(self, found: Optional[int], now: float) -> bool:
+        """A look at the engine; None if it said nothing. Is there something else to tell now?"""
+        self._missed = 0 if found is not None else self._missed + 1
+        if found is None:
+            news = self._missed >= MISSES and self.told is not None
+        else:
+            news = self._differs(found, now - self._at)
+        if news:
+            self.told, self._at = found, now
+        return news
+
+    def _differs(self, found: int, since: float) -> bool:
+        much = self.told is None or 4 * abs(found - self.told) > max(found, self.told)
+        return found != self.told and since >= (SPACE if much else SETTLED)
