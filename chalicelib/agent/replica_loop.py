@@ -25,6 +25,7 @@ from .router import EVERY, Router
 LISTENS_EVERY = 1.0
 QUEUE_EVERY, QUEUE_SECONDS, QUEUE_BYTES = 5.0, 4.0, 8 << 20
 ROUTER, ROUTER_SECONDS = "http://router", 10.0
+SOON = 1.0  # seconds until a router is asked again that still has a worker which should go
 THREADS = 8
 
 
@@ -137,9 +138,13 @@ class ReplicaLoop:
 
         router = Router(ROUTER, call, self._log)
         while True:
-            if replica.workers:  # before the control plane has said which, none is touched
+            workers = replica.workers
+            if workers:  # before the control plane has said which, none is touched
                 await router.reconcile(replica.urls)
-            await asyncio.sleep(EVERY)
+            if workers and router.clear and replica.cleared != workers:
+                replica.cleared = workers
+                self._changed(replica.task)
+            await asyncio.sleep(EVERY if replica.cleared == replica.workers else SOON)
 
     async def _count(self, replica: Replica) -> None:
         """What waits in its engine, as that says."""

@@ -94,11 +94,13 @@ class Replica:
     queue: Optional[int] = None
     streaks: Optional[List[int]] = None  # of its probes, once one had a response
     workers: Optional[str] = None  # of a router: which list of workers these are
+    cleared: Optional[str] = None  # the last such list beside whose workers the router had no others
     urls: Tuple[str, ...] = ()
 
     def told(self) -> Dict[str, Any]:
         said = {"listens": self.listens, "host_port": self.host_port, "queue": self.queue}
         said.update(address=self.address or None, probes=self.streaks, workers=self.workers)
+        said.update(cleared=self.cleared)
         return {name: value for name, value in said.items() if value is not None}
 
 

@@ -5,7 +5,8 @@ SGLang's router) has an HTTP API on this machine for its list of workers. Here t
 missing is added, what isn't wanted is removed, and nothing else is touched. A worker is asked first what it is, because
 only it knows whether it was started to prefill, to decode, or for both.
 
-A worker that doesn't answer yet is left for the next time, and so is everything if the router doesn't.
+A worker that doesn't answer yet is left for the next time, and so is everything if the router doesn't. One that is
+removed stays on the router's list until its requests are over, so whoever isn't there any more may be stopped.
 """
 
 from __future__ import annotations
@@ -64,13 +65,17 @@ class Router:
     def __init__(self, base: str, call: Call, log: Callable[[str], None]) -> None:
         self._base, self._call, self._log = base, call, log
         self._said = ""
+        self.clear = False  # when it was last asked, it had no worker that isn't wanted, not even for its last requests
 
     async def reconcile(self, wanted: Iterable[str]) -> bool:
         """Once. Has the router all that is wanted, and nothing else?"""
         urls = [url.rstrip("/") for url in wanted][:MOST]
+        self.clear = False
         try:
             there = listed(await self._ask("GET", "/workers", None, LIST_BYTES))
-            gone = [worker for worker in there if worker.url not in urls and not worker.leaving]
+            strangers = [worker for worker in there if worker.url not in urls]
+            self.clear = not strangers
+            gone = [worker for worker in strangers if not worker.leaving]
             for worker in gone:
                 await self._ask("DELETE", "/workers/" + quote(worker.id, safe=""), None, ACK_BYTES, good=(404,))
             known = {worker.url for worker in there}

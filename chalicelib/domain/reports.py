@@ -68,6 +68,7 @@ class TaskReport(Said):
     address: IPv4Address | None = None  # at which that host reaches its port
     queue: Amount | None = None  # requests that wait inside its engine
     workers: ShortText | None = None  # of a service's router: which list of its workers its agent goes by
+    cleared: ShortText | None = None  # the last of these lists beside whose workers the router had no others
 
     @property
     def end_reason(self) -> JobReason:

@@ -16,6 +16,7 @@ BUCKET: Micros = 10 * SECOND  # what a door counts together
 KEPT: Micros = 5 * MINUTE  # the longest window: a door keeps no older bucket
 STALE: Micros = 30 * SECOND  # after which a door that was busy when it last reported isn't believed any more
 SERVER = "server"  # the door of a service without a gateway
+ROUTER = "router/"  # with the id of its job, the door of a service's router to its workers: it counts nothing
 
 
 class Bucket(Value):

@@ -30,7 +30,7 @@ from chalicelib.domain.job_specs import spec_of
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Retry, RunStatus
-from chalicelib.domain.services import Scale
+from chalicelib.domain.services import ROUTER, Scale, Traffic
 from chalicelib.domain.specs.services import ScalingSpec, ServiceConfiguration
 from chalicelib.errors import Bug
 from chalicelib.machines.run import BACKOFF
@@ -153,7 +153,7 @@ def _scaled(look: Look, before: Scale, spec: ScalingSpec | None, bounds: tuple[i
     ready = [job.ready_at for job in there if job.ready_at is not None and job.draining_at is None]
     since = max(ready) if ready and len(ready) == len(there) else None
     seen = Seen(len(ready), sum(job.queue or 0 for job in there), since)
-    told = scale(spec, bounds, look.snapshot.traffic, before, seen, look.now)
+    told = scale(spec, bounds, _doors(look), before, seen, look.now)
     if told.look_at is not None:
         look.deadlines.append(told.look_at)
     if spec is None:  # what a scaler has left behind doesn't matter any more
@@ -279,10 +279,32 @@ def _standing(job: Job) -> Standing:
 
 def _let_go(look: Look, job: Job) -> bool:
     since, patience = job.draining_at or look.now, _patience(look, job)
-    if is_let_go(job.id, since, patience, look.snapshot.traffic, look.now):
+    if is_let_go(job.id, since, patience, _doors_to(look, job), look.now):
         return True
     look.deadlines.append(drained_by(since, patience))
     return False
+
+
+def _doors_to(look: Look, job: Job) -> list[Traffic]:
+    """Those that send requests to this replica: behind a router, each router that is ready."""
+    if not _routes(look, job, "worker"):
+        return _doors(look)
+    known = {each.door: each for each in look.snapshot.traffic}
+    ready = (
+        other for other in look.latest() if _standing(other) is Standing.serving and _routes(look, other, "router")
+    )
+    names = [f"{ROUTER}{router.id}" for router in ready]
+    return [known.get(name) or Traffic(run_id=job.run_id, door=name, at=0) for name in names]
+
+
+def _doors(look: Look) -> list[Traffic]:
+    """Those that clients come to."""
+    return [each for each in look.snapshot.traffic if not each.door.startswith(ROUTER)]
+
+
+def _routes(look: Look, job: Job, part: str) -> bool:
+    spec = look.spec_of(job)
+    return spec is not None and spec.routing == part
 
 
 def _patience(look: Look, job: Job) -> Micros:

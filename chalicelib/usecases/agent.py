@@ -271,6 +271,9 @@ class _Exchange:
             self.plane.wake(units)
         if self.became_ready and (routers := routing.routers(self.plane, self.became_ready)):
             self.plane.news(routers)
+        for task in self.message.tasks:
+            if task.cleared is not None and (router := self.jobs.get(task.id)) is not None:
+                routing.let_go(self.plane, router, task.cleared)
 
     def _health_differs(self, known: Presence | None) -> bool:
         if self.message.health is None:

@@ -1,7 +1,8 @@
 """What the agent of a service's router is told: where the replicas are that it may send requests to.
 
 A worker counts once it is ready, and no more once it drains. It is named by the address that the hosts of its network
-know it by; the router's own host is in that network, as all nodes of a task are.
+know it by; the router's own host is in that network, as all nodes of a task are. A router is the door to its workers:
+once it has none beside those that it should have, those that drain are let go.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from chalicelib.domain import keys
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.job_specs import JobSpec
 from chalicelib.domain.jobs import Job, JobStatus
+from chalicelib.domain.services import ROUTER, Traffic
 from chalicelib.planning.nodes import address_of
+from chalicelib.usecases import traffic
 from chalicelib.usecases.context import Plane
 
 
@@ -22,8 +25,24 @@ def told(plane: Plane, job: Job, known: str | None) -> dict[str, Any]:
     if known is None:
         return {}
     urls = _workers(plane, job)
-    revision = hashlib.sha256("\n".join(urls).encode()).hexdigest()[:16]
+    revision = _revision(urls)
     return {} if revision == known else {"workers": revision, "worker_urls": urls}
+
+
+def let_go(plane: Plane, router: Job, cleared: str) -> None:
+    """A router has none but the workers of the list `cleared`: those that drain, if that is the list without them, get
+    nothing from it any more."""
+    _, jobs = plane.read.run_and_jobs(router.run_id)
+    going = (job for job in jobs if job.status is JobStatus.running and job.draining_at is not None)
+    gone = tuple(sorted(job.id for job in going if plane.read.job_spec(job).routing == "worker"))
+    if gone and cleared == _revision(_workers(plane, router)):
+        door = f"{ROUTER}{router.id}"
+        seen = Traffic(run_id=router.run_id, door=door, at=plane.clock.now(), quiet=True, let_go=gone)
+        traffic.report(plane, door, [seen])
+
+
+def _revision(urls: list[str]) -> str:
+    return hashlib.sha256("\n".join(urls).encode()).hexdigest()[:16]
 
 
 def _workers(plane: Plane, router: Job) -> list[str]:

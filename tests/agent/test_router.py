@@ -116,6 +116,21 @@ def test_a_router_that_is_down_is_told_later_and_said_once() -> None:
     assert reconcile(smg, "http://a:1") and smg.log[-1] == "the router's workers: 1 wanted, 1 added, 0 removed"
 
 
+def test_it_is_clear_once_the_last_requests_of_those_that_leave_are_over() -> None:
+    smg = Smg(("http://a:1", "http://b:1"))
+    router = Router(BASE, smg, smg.log.append)
+    asyncio.run(router.reconcile(["http://a:1"]))
+    assert not router.clear, "it had one more"
+    asyncio.run(router.reconcile(["http://a:1"]))
+    assert not router.clear, "which still drains"
+    smg.gone()
+    asyncio.run(router.reconcile(["http://a:1", "http://c:1"]))
+    assert router.clear, "whom it lacks doesn't matter"
+    smg.down = True
+    asyncio.run(router.reconcile(["http://a:1"]))
+    assert not router.clear
+
+
 def test_those_that_leave_are_left_alone() -> None:
     smg = Smg(("http://a:1",))
     reconcile(smg, times=3)

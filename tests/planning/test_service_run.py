@@ -15,6 +15,7 @@ from chalicelib.domain.instants import HOUR, MINUTE, SECOND
 from chalicelib.domain.jobs import Job, JobStatus
 from chalicelib.domain.reasons import JobReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
+from chalicelib.domain.services import Traffic
 from chalicelib.planning.plan import Plan, Step
 from chalicelib.planning.rollout import DRAIN, TO_LOAD
 from chalicelib.planning.run import decide_run
@@ -215,6 +216,54 @@ class TestDraining:
         small.now += SECOND
         small.pass_run(small.runs[run.id])
         assert [job.reason for job in small.live(run) if job.reason] == [JobReason.scaled_down]
+
+
+class TestDrainingBehindARouter:
+    GROUPS = (
+        {"name": "front", "replicas": 1, "commands": ["smg"], "router": {"type": "smg"}},
+        {"name": "gpu", "replicas": 2, "commands": ["serve"]},
+    )
+
+    def draining(self) -> tuple[ServiceWorld, Run, Job, Job]:
+        """A worker that nobody needs any more, and its router."""
+        small = world()
+        run = begun(small, groups=[*self.GROUPS])
+        small.apply(run, groups=[self.GROUPS[0], {**self.GROUPS[1], "replicas": 1}])
+        small.report(run, requests=1, busy=1.0)
+        small.pass_run(small.runs[run.id])
+        (worker,) = [job for job in small.live(run) if job.draining_at is not None]
+        (router,) = [job for job in small.live(run) if job.replica_group == "front"]
+        return small, run, worker, router
+
+    def test_its_router_lets_it_go_and_nobody_else(self) -> None:
+        small, run, worker, router = self.draining()
+        small.report(run)
+        small.pass_run(small.runs[run.id])
+        assert small.jobs[worker.id].status == JobStatus.running, "the door knows nothing of workers"
+        door = f"router/{router.id}"
+        small.traffic[door] = Traffic(run_id=run.id, door=door, at=small.now, quiet=True, let_go=(worker.id,))
+        small.pass_run(small.runs[run.id])
+        assert small.jobs[worker.id].reason is JobReason.scaled_down
+
+    def test_a_router_that_says_nothing_has_a_minute(self) -> None:
+        small, run, worker, _ = self.draining()
+        small.now += DRAIN - SECOND
+        small.pass_run(small.runs[run.id])
+        assert small.jobs[worker.id].status == JobStatus.running
+        small.now += SECOND
+        small.pass_run(small.runs[run.id])
+        assert small.jobs[worker.id].reason is JobReason.scaled_down
+
+    def test_the_router_itself_is_let_go_by_the_door_alone(self) -> None:
+        small, run, worker, router = self.draining()
+        door = f"router/{router.id}"
+        small.traffic[door] = Traffic(run_id=run.id, door=door, at=small.now, quiet=True, let_go=(worker.id,))
+        other = [{**self.GROUPS[0], "commands": ["smg --fast"]}, {**self.GROUPS[1], "replicas": 1}]
+        small.apply(run, groups=other)
+        for _ in range(6):
+            small.report(run)
+            small.round(run)
+        assert small.jobs[router.id].reason is JobReason.scaled_down, "though its own record doesn't name it"
 
 
 class TestRollout:

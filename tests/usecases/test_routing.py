@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from chalicelib.domain import keys
 from chalicelib.domain.jobs import Job
 from chalicelib.domain.runs import Run, RunBody
+from chalicelib.domain.services import Traffic
 from chalicelib.store import nouns
 from chalicelib.usecases.agent import ROUTER_PAUSE, has_news
 from tests.usecases.cluster import Cluster, running, spec_of
@@ -88,3 +90,29 @@ def test_an_agent_of_an_earlier_version_is_told_nothing(cluster: Cluster) -> Non
     router, worker = service(cluster)
     answer = cluster.agent.say(running(router, listens=True), running(worker, listens=True))
     assert "workers" not in told(answer, router)
+
+
+def test_a_worker_that_drains_is_let_go_once_its_router_has_only_the_others(cluster: Cluster) -> None:
+    router, worker = service(cluster)
+    cluster.agent.say(running(router, listens=True), running(worker, listens=True))
+    before = told(cluster.agent.say(running(router, listens=True, workers=""), running(worker)), router)["workers"]
+    drains = cluster.job(worker).with_(draining_at=cluster.world.plane.clock.now())
+    cluster.world.store.commit([nouns.put(drains)])
+
+    def seen() -> Traffic | None:
+        return nouns.find(cluster.world.store, Traffic, keys.traffic(router.run_id, f"router/{router.id}"))
+
+    def say(**said: Any) -> dict[str, Any]:
+        return cluster.agent.say(running(router, listens=True, **said), running(worker, listens=True))
+
+    answer = say(workers=before, cleared=before)
+    after = told(answer, router)["workers"]
+    assert after != before and seen() is None, "it was cleared for the list that still had the worker"
+    say(workers=after, cleared=before)
+    assert seen() is None
+    say(workers=after, cleared=after)
+    found = seen()
+    assert found is not None and found.let_go == (worker.id,) and found.quiet
+    version = found.version
+    say(workers=after, cleared=after)
+    assert (again := seen()) is not None and again.version == version, "said once"
