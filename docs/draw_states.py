@@ -6,6 +6,7 @@ from pathlib import Path
 
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.gang import GANG
+from chalicelib.machines.gateway import GATEWAY
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN
@@ -17,8 +18,9 @@ PAGE = Path(__file__).parent / "states.md"
 
 _INTRO = """# States
 
-The states of runs, jobs, instances, fleets, volumes, gangs and workflows, and the events that move them. This page is
-generated from the tables in `chalicelib/machines` (`python -m docs.draw_states`), which alone define every change.
+The states of runs, jobs, instances, fleets, volumes, gateways, gangs and workflows, and the events that move them. This
+page is generated from the tables in `chalicelib/machines` (`python -m docs.draw_states`), which alone define every
+change.
 
 Every state that isn't final has a deadline that moves it on, listed below its diagram.
 """
@@ -29,6 +31,7 @@ _ABOUT = {
     "instance": "An instance is `terminated` only when the cloud confirms that nothing is left.",
     "fleet": "A deleted fleet stays `terminating` until its last instance is gone.",
     "volume": "A volume is `deleted` only when its provider confirms it; an external one stays there.",
+    "gateway": "A gateway is `running` once all its replicas take requests, and `deleted` once no machine has one.",
     "gang": "The places of one attempt of a task on several nodes: all of them, or none.",
     "workflow": "A fixed sequence of steps, such as setting up a host. It is finished, or undone to the last step.",
 }
@@ -42,7 +45,9 @@ def section(machine: StateMachine) -> str:
 
 
 def page() -> str:
-    return "\n".join([_INTRO, *(section(machine) for machine in (RUN, JOB, INSTANCE, FLEET, VOLUME, GANG, WORKFLOW))])
+    return "\n".join(
+        [_INTRO, *(section(machine) for machine in (RUN, JOB, INSTANCE, FLEET, VOLUME, GATEWAY, GANG, WORKFLOW))]
+    )
 
 
 if __name__ == "__main__":

@@ -25,4 +25,5 @@ class BackendFacts(Value):
     read_only_attach: bool = False  # they can be attached so that nothing on the machine can write them
     largest_volume: int = 0  # in GiB; 0: any size that a configuration can have
     volume_zones: bool = False  # a volume can only be attached to machines in its zone
+    gateways: bool = False  # has machines for gateways, with ports that the world can reach
     simulated: bool = False  # nothing is bought; offers say so

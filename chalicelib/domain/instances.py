@@ -13,6 +13,7 @@ from pydantic import AfterValidator
 
 from chalicelib.domain import keys
 from chalicelib.domain.bounds import Cores, Mebibytes
+from chalicelib.domain.gateways import GatewaySeat
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instants import HOUR, Micros
 from chalicelib.domain.noun import Noun, Value
@@ -113,6 +114,7 @@ class Instance(Noun):
     trying: str = ""  # the zone that its purchase tried last, if that isn't the first
     placement_group: str = ""  # id of the fleet's group that it is created in
     host: OnPrem | None = None  # of an SSH fleet: set up when it is added, and cleared when it is removed
+    gateway: GatewaySeat | None = None  # the replica of a gateway that it carries
     disks: tuple[str, ...] = ()  # ids of volumes that are, or may be, attached
     taken_back_at: Micros | None = None  # terminating: when its cloud takes it back; its jobs may stop until then
     detach_by: Micros | None = None  # terminating: until then it waits for its disks to be detached
@@ -155,6 +157,11 @@ class Instance(Noun):
     def local(self) -> bool:
         """The server's own machine."""
         return not self.bought and self.host is None
+
+    @property
+    def of_gateway(self) -> bool:
+        """Bought for a gateway, which is its owner instead of a fleet: no job ever comes here."""
+        return self.gateway is not None and self.gateway.gateway_id == self.fleet_id
 
     @property
     def zone(self) -> str:

@@ -15,6 +15,7 @@
 | Contact   | instance/<id>    | contact                 | tunnels, instance                  |                        |
 | Join      | join/<id>        | status                  | joins/<fleet>, created#id          |                        |
 | Volume    | volume/<id>      | status                  | volumes/<project>, created#id      | ended-volumes (*****)  |
+| Gateway   | gateway/<id>     | status                  | gateways/<project>, created#id     | ended-gateways (*****) |
 | Event     | events/<project> | at#id of the first      | run-events/<run>                   | fleet-events/<fleet>   |
 | User      | user/<id>        | status                  |                                    |                        |
 | Admins    | users            | admins                  |                                    |                        |
@@ -62,6 +63,7 @@ DELETED_RUNS = "deleted-runs"
 ENDED_INSTANCES = "ended-instances"
 ENDED_FLEETS = "ended-fleets"
 ENDED_VOLUMES = "ended-volumes"
+ENDED_GATEWAYS = "ended-gateways"
 CLOSINGS = "closings"
 CLOSED = "closed"
 ARCHIVES = "archives"
@@ -169,6 +171,19 @@ def volume(volume_id: str) -> Key:
 
 def volume_name(project_id: str, name: str) -> Key:
     return Key(f"project/{project_id}", f"volume-name/{name}")
+
+
+def gateway(gateway_id: str) -> Key:
+    return Key(f"gateway/{gateway_id}", STATUS)
+
+
+def gateway_name(project_id: str, name: str) -> Key:
+    return Key(f"project/{project_id}", f"gateway-name/{name}")
+
+
+def default_gateway(project_id: str) -> Key:
+    """Pointer to the gateway of the services that name none."""
+    return Key(f"project/{project_id}", "default-gateway")
 
 
 def disk(backend: str, region: str, disk_id: str) -> Key:
@@ -354,6 +369,10 @@ def joins_of(fleet_id: str) -> str:
 
 def volumes_of(project_id: str) -> str:
     return f"volumes/{project_id}"
+
+
+def gateways_of(project_id: str) -> str:
+    return f"gateways/{project_id}"
 
 
 def free_of(project_id: str) -> str:

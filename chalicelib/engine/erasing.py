@@ -1,9 +1,9 @@
 """Erasing what nobody uses any more: one bounded turn at a time, so that nothing grows for ever.
 
 An index lists what will have to go, by the time its retention starts: ended runs with logs, deleted runs, terminated
-instances, ended fleets, deleted volumes and projects, archives. A turn takes the oldest of each, reads it again by key
-and asks `planning.erasing` whether it may go. The record that lists it is deleted last, so a turn that crashes leaves
-the rest to the next one, and two turns at once do no harm.
+instances, ended fleets, deleted volumes, gateways and projects, archives. A turn takes the oldest of each, reads it
+again by key and asks `planning.erasing` whether it may go. The record that lists it is deleted last, so a turn that
+crashes leaves the rest to the next one, and two turns at once do no harm.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.exports import Export
 from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance
 from chalicelib.domain.instants import DAY, SECOND, Micros, sortable
 from chalicelib.domain.jobs import Job
@@ -46,6 +47,7 @@ PATIENCE: Micros = 60 * SECOND  # after which a turn begins nothing more
 _OF_PROJECT = (
     "automation/",
     "backend/",
+    "default-gateway",
     "export/",
     "import/",
     "member/",
@@ -68,6 +70,7 @@ class Erased:
     instances: list[str] = field(default_factory=list)
     fleets: list[str] = field(default_factory=list)
     volumes: list[str] = field(default_factory=list)
+    gateways: list[str] = field(default_factory=list)
     archives: list[str] = field(default_factory=list)
     blobs: list[str] = field(default_factory=list)  # that no record named
     events: int = 0
@@ -88,6 +91,7 @@ class Eraser:
         self._each("gsi2", keys.ENDED_INSTANCES, kept.fleets, until, lambda record: self._instance(record, done))
         self._each("gsi2", keys.ENDED_FLEETS, kept.fleets, until, lambda record: self._fleet(record, done))
         self._each("gsi2", keys.ENDED_VOLUMES, kept.fleets, until, lambda record: self._volume(record, done))
+        self._each("gsi2", keys.ENDED_GATEWAYS, kept.fleets, until, lambda record: self._gateway(record, done))
         for project_id in self._projects():
             for record in self._living(project_id):
                 if self._clock.now() < until:
@@ -195,6 +199,16 @@ class Eraser:
             self._free(keys.disk(volume.backend, volume.region, disk), volume.id)
         self._store.commit([Delete(listed.key, volume.version)])
         done.volumes.append(volume.id)
+
+    def _gateway(self, listed: Record, done: Erased) -> None:
+        """With its name, and its place as its project's default, unless another gateway has them."""
+        gateway = nouns.find(self._store, Gateway, listed.key)
+        if gateway is None or not erasing.gateway_goes(gateway, self._kept, self._clock.now()):
+            return
+        self._free(keys.gateway_name(gateway.project_id, gateway.name), gateway.id)
+        self._free(keys.default_gateway(gateway.project_id), gateway.id)
+        self._store.commit([Delete(listed.key, gateway.version)])
+        done.gateways.append(gateway.id)
 
     def _free(self, name: Key, id_: str) -> None:
         """Remove the name, if it still points to this."""

@@ -15,6 +15,7 @@ from typing import Any
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.jobs import Job
@@ -26,15 +27,17 @@ from chalicelib.engine.load import Loader
 from chalicelib.errors import Bug
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.gang import GANG
+from chalicelib.machines.gateway import GATEWAY
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN
 from chalicelib.machines.table import StateMachine
 from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
-from chalicelib.planning import disk_rules, invariants, quota_rules, service_rules
+from chalicelib.planning import disk_rules, gateway_rules, invariants, quota_rules, service_rules
 from chalicelib.planning.closing import decide_closing
 from chalicelib.planning.fleet import decide_fleet
+from chalicelib.planning.gateways import decide_gateway
 from chalicelib.planning.instance import decide_instance
 from chalicelib.planning.lint import PlanRule, Rules, StepRule
 from chalicelib.planning.outcomes import decide_outcome
@@ -122,8 +125,9 @@ def _host_of(job: Job) -> Iterable[str]:
 
 
 def _agent_of(instance: Instance) -> Iterable[str]:
-    """An idle machine's agent waits only for a job, which rings itself, and for the machine's end."""
-    return () if instance.status is InstanceStatus.idle else (instance.id,)
+    """An idle machine's agent waits only for a job, which rings itself, for a gateway's replica, and for the machine's
+    end."""
+    return () if instance.status is InstanceStatus.idle and instance.gateway is None else (instance.id,)
 
 
 def _hosts_of(volume: Volume) -> Iterable[str]:
@@ -158,7 +162,7 @@ KINDS = Kinds(
             INSTANCE,
             Unit(
                 decide_instance,
-                woken_by=frozenset({"queue", "run", "instance", "fleet", "volume", "workflow"}),
+                woken_by=frozenset({"queue", "run", "instance", "fleet", "volume", "gateway", "workflow"}),
                 load=lambda load, id, now: load.instance(id, now),
                 conclude=decide_outcome,
             ),
@@ -190,6 +194,17 @@ KINDS = Kinds(
             ),
             steps=(invariants.volumes, disk_rules.attachments),
             hears=_hosts_of,
+        ),
+        Kind(
+            "gateway",
+            Gateway,
+            GATEWAY,
+            Unit(
+                decide_gateway,
+                woken_by=frozenset({"queue", "run", "instance", "fleet", "gateway", "workflow", "closing"}),
+                load=lambda load, id, now: load.gateway(id, now),
+            ),
+            steps=(gateway_rules.gateways,),
         ),
         Kind(
             "workflow",

@@ -14,6 +14,7 @@ from chalicelib.domain import keys
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang, gang_lead
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import SECOND, Micros, sortable
 from chalicelib.domain.job_specs import JobSpec, spec_of
@@ -29,6 +30,7 @@ from chalicelib.engine.workflows import WORKFLOWS
 from chalicelib.errors import Bug
 from chalicelib.planning.closing import ClosingSnapshot
 from chalicelib.planning.fleet import ends_instances, keeps_a_minimum
+from chalicelib.planning.gateways import staying
 from chalicelib.planning.hosts import workflow_ids
 from chalicelib.planning.instance import needs_others
 from chalicelib.planning.mounts import may_mount, named_volumes
@@ -37,6 +39,7 @@ from chalicelib.planning.replicas import wasnt_wanted
 from chalicelib.planning.snapshots import (
     FleetSnapshot,
     FleetView,
+    GatewaySnapshot,
     InstanceSnapshot,
     QueuedJob,
     QueueSnapshot,
@@ -192,7 +195,8 @@ class Loader:
             return None
         read = self.read
         runs, fleets, volumes = read.live_runs(project_id), read.fleets(project_id), read.volumes(project_id)
-        return ClosingSnapshot(now, closing, tuple(runs), tuple(fleets), tuple(volumes))
+        gateways = read.gateways(project_id)
+        return ClosingSnapshot(now, closing, tuple(runs), tuple(fleets), tuple(volumes), tuple(gateways))
 
     def workflow(self, workflow_id: str, now: Micros) -> WorkflowSnapshot | None:
         workflow = self.read.find(Workflow, keys.workflow(workflow_id))
@@ -218,6 +222,23 @@ class Loader:
             instances={instance.id: instance for instance in instances if instance},
             wanted=self._wanted(volume, now),
         )
+
+    def gateway(self, gateway_id: str, now: Micros) -> GatewaySnapshot | None:
+        gateway = self.read.find(Gateway, keys.gateway(gateway_id))
+        if gateway is None:
+            return None
+        carry = self.read.find_many(Instance, [keys.instance(each.instance_id) for each in gateway.replicas])
+        machines = {each.id: each for each in carry if each}
+        if gateway.ending or not gateway.fleet or staying(gateway, machines) >= gateway.wanted:
+            return GatewaySnapshot(now, gateway, machines)
+        pointer = nouns.find_target(self.store, keys.fleet_name(gateway.project_id, gateway.fleet))
+        fleet = None if pointer is None else self.read.find(Fleet, keys.fleet(pointer[0]))
+        if fleet is None or fleet.deleted:
+            return GatewaySnapshot(now, gateway, machines, fleet_exists=False)
+        known = [each for each in machines.values() if each.fleet_id == fleet.id]
+        view = self.read.view(fleet, known, again=lambda instance: instance.gateway is None)
+        hosts = sorted(view.instances, key=lambda each: each.num)
+        return GatewaySnapshot(now, gateway, machines, tuple(hosts))
 
     def _wanted(self, volume: Volume, now: Micros) -> bool:
         """Does a live run name a volume that would be deleted as unused? Nobody reads the runs before that."""

@@ -17,6 +17,7 @@ from typing import TypeVar
 from chalicelib.domain import keys
 from chalicelib.domain.exports import Export
 from chalicelib.domain.fleets import Fleet, FleetBody
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance, InstanceStatus, instance_id
 from chalicelib.domain.job_specs import JobSpec, own_of, spec_of
 from chalicelib.domain.jobs import Job
@@ -223,6 +224,18 @@ class Reader:
         named = every(self.store, f"project/{project_id}", "volume-name/")
         found = self.find_many(Volume, [keys.volume(nouns.pointed(record)) for record in named])
         return [volume for volume in found if volume and not volume.deleted]
+
+    def gateways(self, project_id: str) -> list[Gateway]:
+        """Every gateway of a project that isn't deleted, found as its fleets are."""
+        named = every(self.store, f"project/{project_id}", "gateway-name/")
+        found = self.find_many(Gateway, [keys.gateway(nouns.pointed(record)) for record in named])
+        return [gateway for gateway in found if gateway and not gateway.deleted]
+
+    def default_gateway(self, project_id: str) -> Gateway | None:
+        """Of the services that name none."""
+        pointer = nouns.find_target(self.store, keys.default_gateway(project_id))
+        found = None if pointer is None else self.find(Gateway, keys.gateway(pointer[0]))
+        return None if found is None or found.ending else found
 
     def volumes_named(self, project_id: str, names: Iterable[str]) -> dict[str, Volume]:
         """The project's volumes with these names, those that there are."""

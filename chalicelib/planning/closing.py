@@ -1,4 +1,5 @@
-"""A deleted project's decisions: whatever still runs in it is stopped, and its fleets and volumes are deleted.
+"""A deleted project's decisions: whatever still runs in it is stopped, and its fleets, volumes and gateways are
+deleted.
 
 Deleting a project in use is refused, so there is rarely anything to do: a run that was submitted at the same moment, or
 a deletion that crashed before it could be taken back. Machines that nobody can see must not run on.
@@ -11,13 +12,14 @@ from dataclasses import dataclass
 
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instants import MINUTE, Micros
 from chalicelib.domain.noun import Noun
 from chalicelib.domain.reasons import RunReason
 from chalicelib.domain.runs import Run
 from chalicelib.domain.volumes import Volume
 from chalicelib.planning.plan import Plan, Step
-from chalicelib.planning.requests import delete_fleet, delete_volume, stop_run
+from chalicelib.planning.requests import delete_fleet, delete_gateway, delete_volume, stop_run
 from chalicelib.planning.snapshots import FleetView
 from chalicelib.planning.transitions import Draft
 
@@ -31,6 +33,7 @@ class ClosingSnapshot:
     runs: tuple[Run, ...]  # that aren't finished
     fleets: tuple[Fleet, ...]  # that aren't deleted
     volumes: tuple[Volume, ...] = ()  # so too
+    gateways: tuple[Gateway, ...] = ()  # so too
 
     @property
     def unit(self) -> str:
@@ -41,6 +44,7 @@ class ClosingSnapshot:
         yield from self.runs
         yield from self.fleets
         yield from self.volumes
+        yield from self.gateways
 
     def views(self) -> tuple[FleetView, ...]:
         return ()
@@ -56,7 +60,10 @@ def decide_closing(snapshot: ClosingSnapshot) -> Plan:
         steps += delete_fleet(fleet, Draft(now), "its project was deleted").steps
     for volume in snapshot.volumes:
         steps += delete_volume(volume, Draft(now), "its project was deleted").steps
-    due = now + LOOK_CLOSING if snapshot.runs or snapshot.fleets or snapshot.volumes else None
+    for gateway in snapshot.gateways:
+        steps += delete_gateway(gateway, Draft(now), "its project was deleted").steps
+    left = snapshot.runs or snapshot.fleets or snapshot.volumes or snapshot.gateways
+    due = now + LOOK_CLOSING if left else None
     if due is None or closing.due_at is None or closing.due_at <= now:
         steps.append(Step((closing.with_(due_at=due),)))
     return Plan(tuple(steps), next_wake=due)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from chalicelib.domain.closings import Closing
 from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import DAY, Micros
 from chalicelib.domain.jobs import Job
@@ -68,6 +69,10 @@ def fleet_goes(fleet: Fleet, kept: Retention, now: Micros) -> bool:
 
 def volume_goes(volume: Volume, kept: Retention, now: Micros) -> bool:
     return volume.deleted and (volume.deleted_at or volume.last_processed_at) <= now - kept.fleets * DAY
+
+
+def gateway_goes(gateway: Gateway, kept: Retention, now: Micros) -> bool:
+    return gateway.deleted and (gateway.deleted_at or gateway.last_processed_at) <= now - kept.fleets * DAY
 
 
 def archive_goes(archive: Archive, kept: Retention, now: Micros) -> bool:

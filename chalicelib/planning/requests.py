@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from chalicelib.domain.events import EventType
 from chalicelib.domain.fleets import Fleet
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.reasons import InstanceReason, RunReason
 from chalicelib.domain.runs import Run, RunStatus
 from chalicelib.domain.volumes import Volume
 from chalicelib.machines.fleet import FLEET
+from chalicelib.machines.gateway import GATEWAY
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.table import allows
 from chalicelib.machines.volume import VOLUME
@@ -62,6 +64,15 @@ def delete_volume(volume: Volume, draft: Draft, why: str = "deleted by a user") 
         return Plan()
     draft.move_volume(volume, "delete", note=why, deadline=None, asked=0, due_at=draft.now)
     draft.wake(volume.unit)
+    return draft.plan()
+
+
+def delete_gateway(gateway: Gateway, draft: Draft, why: str = "deleted by a user") -> Plan:
+    """Start deleting a gateway; its machines drop their replicas as a consequence."""
+    if not allows(GATEWAY, gateway.status, "delete"):
+        return Plan()
+    draft.move_gateway(gateway, "delete", note=why, message="", due_at=draft.now)
+    draft.wake(gateway.unit)
     return draft.plan()
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from chalicelib.domain.facts import BackendFacts
 from chalicelib.domain.fleets import Fleet
 from chalicelib.domain.gangs import Gang
+from chalicelib.domain.gateways import Gateway
 from chalicelib.domain.instances import Instance, Presence
 from chalicelib.domain.instants import Micros
 from chalicelib.domain.job_specs import JobSpec, spec_of
@@ -232,6 +233,29 @@ class VolumeSnapshot:
         yield self.volume
         yield from self.jobs.values()
         yield from self.instances.values()
+
+    def views(self) -> tuple[FleetView, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class GatewaySnapshot:
+    """For `gateway/<id>`."""
+
+    now: Micros
+    gateway: Gateway
+    machines: Mapping[str, Instance] = field(default_factory=dict)  # by id: those that its replicas are on
+    hosts: tuple[Instance, ...] = ()  # of its fleet, in order of their numbers; read while a replica has none
+    fleet_exists: bool = True
+
+    @property
+    def unit(self) -> str:
+        return self.gateway.unit
+
+    def nouns(self) -> Iterator[Noun]:
+        yield self.gateway
+        yield from self.hosts
+        yield from self.machines.values()
 
     def views(self) -> tuple[FleetView, ...]:
         return ()

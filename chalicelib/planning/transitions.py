@@ -13,6 +13,7 @@ from typing import Any
 from chalicelib.domain.events import Event, EventType, Target, Trade
 from chalicelib.domain.fleets import Fleet, FleetStatus
 from chalicelib.domain.gangs import Gang, GangStatus
+from chalicelib.domain.gateways import Gateway, GatewayStatus
 from chalicelib.domain.ids import derive
 from chalicelib.domain.instances import Instance, InstanceStatus
 from chalicelib.domain.instants import SECOND, Micros
@@ -24,6 +25,7 @@ from chalicelib.domain.volumes import Volume, VolumeStatus
 from chalicelib.domain.workflows import Workflow, WorkflowStatus
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.gang import GANG
+from chalicelib.machines.gateway import GATEWAY
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import GRACE, JOB
 from chalicelib.machines.run import RUN
@@ -136,6 +138,8 @@ class Draft:
     def move_instance(self, instance: Instance, event: str, *, note: str = "", **changes: Any) -> Instance:
         new = InstanceStatus(apply(INSTANCE, instance.status, event))
         moved = instance.with_(**{"status": new, "last_processed_at": self.now, **changes})
+        if moved.gateway is not None and new in (InstanceStatus.terminating, InstanceStatus.terminated):
+            self.wake(f"gateway/{moved.gateway.gateway_id}")
         gone = new is InstanceStatus.terminated
         self._moved(instance, moved, note, Trade.of("returned", instance.offer) if gone else None)
         return moved
@@ -169,6 +173,12 @@ class Draft:
         new = VolumeStatus(apply(VOLUME, volume.status, event))
         moved = volume.with_(**{"status": new, "last_processed_at": self.now, **changes})
         self._moved(volume, moved, note)
+        return moved
+
+    def move_gateway(self, gateway: Gateway, event: str, *, note: str = "", **changes: Any) -> Gateway:
+        new = GatewayStatus(apply(GATEWAY, gateway.status, event))
+        moved = gateway.with_(**{"status": new, "last_processed_at": self.now, **changes})
+        self._moved(gateway, moved, note)
         return moved
 
     def _moved(self, old: Any, new: Any, note: str, trade: Trade | None = None, *beside: Noun) -> None:

@@ -145,6 +145,8 @@ def _refuse_if_used(plane: Plane, project: Project) -> None:
         raise Refused(f"The project {project.name} has fleets.", hint="Delete them first: dstack fleet delete NAME")
     if plane.read.volumes(project.id):
         raise Refused(f"The project {project.name} has volumes.", hint="Delete them first: dstack volume delete NAME")
+    if plane.read.gateways(project.id):
+        raise Refused(f"The project {project.name} has gateways.", hint="Delete them first: dstack gateway delete NAME")
 
 
 def _delete(plane: Plane, actor: User, name: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 from chalicelib.errors import Bug
 from chalicelib.machines.fleet import FLEET
 from chalicelib.machines.gang import GANG
+from chalicelib.machines.gateway import GATEWAY
 from chalicelib.machines.instance import INSTANCE
 from chalicelib.machines.job import JOB
 from chalicelib.machines.run import RUN, observe
@@ -19,7 +20,7 @@ from chalicelib.machines.table import StateMachine, allows, apply, mermaid
 from chalicelib.machines.volume import VOLUME
 from chalicelib.machines.workflow import WORKFLOW
 
-MACHINES = (RUN, JOB, INSTANCE, FLEET, VOLUME, GANG, WORKFLOW)
+MACHINES = (RUN, JOB, INSTANCE, FLEET, VOLUME, GATEWAY, GANG, WORKFLOW)
 MODULES = Path(__file__).parents[2] / "chalicelib"
 walked = pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.noun)
 
@@ -65,6 +66,7 @@ def test_every_edge_leads_to_a_state(machine: StateMachine) -> None:
 def test_the_statuses_of_the_domain_are_those_of_the_table(machine: StateMachine) -> None:
     from chalicelib.domain.fleets import FleetStatus
     from chalicelib.domain.gangs import GangStatus
+    from chalicelib.domain.gateways import GatewayStatus
     from chalicelib.domain.instances import InstanceStatus
     from chalicelib.domain.jobs import JobStatus
     from chalicelib.domain.runs import RunStatus
@@ -72,7 +74,8 @@ def test_the_statuses_of_the_domain_are_those_of_the_table(machine: StateMachine
     from chalicelib.domain.workflows import WorkflowStatus
 
     nouns = {"run": RunStatus, "job": JobStatus, "instance": InstanceStatus, "fleet": FleetStatus}
-    known = {**nouns, "volume": VolumeStatus, "gang": GangStatus, "workflow": WorkflowStatus}[machine.noun]
+    nouns |= {"volume": VolumeStatus, "gateway": GatewayStatus, "gang": GangStatus, "workflow": WorkflowStatus}
+    known = nouns[machine.noun]
     reserved = {"fleet": {"submitted", "failed"}}.get(machine.noun, set())  # the wire's, which we never enter
     assert {status.value for status in known} - reserved == set(machine.states)
 

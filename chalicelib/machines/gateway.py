@@ -1,0 +1,33 @@
+"""The gateway machine. A gateway that failed goes on trying, so it runs once what was missing is there. It is `deleted`
+only when no machine carries a replica of it any more.
+"""
+
+from __future__ import annotations
+
+from chalicelib.domain.instants import HOUR, MINUTE, Micros, every, spoken
+from chalicelib.machines.table import StateMachine
+
+TO_RUN: Micros = 15 * MINUTE  # from the request until all its replicas take requests
+LOOK_AT_IT: Micros = HOUR  # what happens to its machines wakes it; look again all the same
+LOOK_FOR_HOSTS: Micros = MINUTE  # while a replica has no machine
+TO_LEAVE: Micros = 10 * MINUTE  # from when a machine is told to drop its replica, until it isn't waited for any more
+
+GATEWAY = StateMachine(
+    noun="gateway",
+    initial=("submitted",),
+    terminal=frozenset({"deleted"}),
+    table={
+        "submitted": {"placed": "provisioning", "failed": "failed", "delete": "deleting"},
+        "provisioning": {"ready": "running", "failed": "failed", "delete": "deleting"},
+        "running": {"delete": "deleting"},
+        "failed": {"ready": "running", "delete": "deleting"},
+        "deleting": {"gone": "deleted"},
+    },
+    timeouts={
+        "submitted": f"{spoken(TO_RUN)} in all; hosts for its replicas are looked for {every(LOOK_FOR_HOSTS)}",
+        "provisioning": "the rest of that time",
+        "running": f"lives until deleted; a replica whose machine is gone gets another; looked at {every(LOOK_AT_IT)}",
+        "failed": "lives until deleted; its machines go on trying",
+        "deleting": f"{spoken(TO_LEAVE)} for a machine that doesn't say that its replica is removed",
+    },
+)
